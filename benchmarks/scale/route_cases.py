@@ -82,6 +82,8 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "POST /auxilia/credits/consume": (
         _write(Call(200, json={"amount_credit": 1, "source_id": "growth"}), times=5),
     ),
+    "GET /auxilia/credits/low-balance": (_read(),),
+    "PUT /auxilia/credits/low-balance": (_write(times=3),),
     "POST /auxilia/credits/topup": (_write(),),
     "GET /auxilia/credits/orders/{order_id}": (_read(Call(200, values={"order_id": "old_order"})),),
     "POST /auxilia/credits/orders/status": (

@@ -20,6 +20,7 @@ from tests.payments import SandboxPayments
 from tests.stack import Owner, Stack
 
 FIELDS = {"id", "type", "occurred_at", "list_id", "subject", "data"}
+LOW = "/auxilia/credits/low-balance"
 COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "updated")
 
 
@@ -150,6 +151,29 @@ def test_low_credits_are_told_once_for_each_time_that_they_run_low(
     data(credits.consume(client, "11"))
     told = events(client, 2, type="credits.low")
     assert [each["data"]["balance_credit"] for each in told] == [99.9999, 98.9999]
+
+
+def test_an_owner_sets_below_which_balance_it_is_low(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    assert data(client.get(LOW)) == {"below_credit": 100}
+    assert [data(client.put(LOW, json={"below_credit": 250.5})) for _ in range(2)] == [1, 0]
+    assert data(client.get(LOW)) == {"below_credit": 250.5}
+    credits.grant(stack, owner.user_id, "251")
+    data(credits.consume(client, "1"))
+    [told] = events(client, type="credits.low")
+    assert told["data"] == {"balance_credit": 250.0, "below": 250.5}
+    assert data(client.put(LOW, json={"below_credit": 0})) == 1
+    data(credits.consume(client, "250"))
+    assert len(events(client, type="credits.low")) == 1
+
+
+@pytest.mark.parametrize("below", ["-1", "0.00001", "1e12", "1e400", '"1"', "true", "null"])
+def test_a_threshold_that_is_no_amount_is_422(client: httpx.Client, below: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    reply = client.put(LOW, content=f'{{"below_credit": {below}}}', headers=headers)
+    problem(reply, 422, reply.json()["code"])
+    assert data(client.get(LOW)) == {"below_credit": 100}
 
 
 def test_a_charge_that_is_refused_tells_nothing(

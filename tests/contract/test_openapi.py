@@ -71,6 +71,8 @@ OPERATIONS = {
     "GET /auxilia/credits/balance": "credit.read",
     "GET /auxilia/credits/ledger": "credit.read",
     "POST /auxilia/credits/consume": "credit.full",
+    "GET /auxilia/credits/low-balance": "credit.read",
+    "PUT /auxilia/credits/low-balance": "credit.full",
     "POST /auxilia/credits/orders/claim": "credit.full",
     "POST /auxilia/credits/orders/status": None,
     "GET /auxilia/credits/orders/{order_id}": "credit.read",

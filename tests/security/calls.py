@@ -71,6 +71,8 @@ CALLS: dict[str, Call] = {
     "POST /apikeys": Call(200, json={"name": "another"}),
     "GET /auxilia/credits/balance": Call(200),
     "GET /auxilia/credits/ledger": Call(200),
+    "GET /auxilia/credits/low-balance": Call(200),
+    "PUT /auxilia/credits/low-balance": Call(200, json={"below_credit": 50}),
     "POST /auxilia/credits/consume": Call(
         402, own=402, json={"amount_credit": 1, "source_id": "isolation"}
     ),
