@@ -67,7 +67,7 @@ def read_ledger(
 @router.get("/auxilia/credits/low-balance", response_model=Envelope[LowBalance])
 @MONEY.threaded
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
-    """Below which balance the caller's events tell that the credits run low; 100 until it is set."""
+    """Below which balance the caller's events tell of low credits; 100 until it is set."""
     below = low_balance.threshold(state.resources.database, caller.user_id)
     return decimal_json.decimal_response_of_text(f'{{"below_credit":{below}}}')
 
