@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from api.schemas.envelope import Schema, Timestamp
-from services.feed.catalogue import FeedEventType, SubjectKind
+from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from services.feed.shown_data import MemberFacts
 
 
@@ -20,15 +20,16 @@ _EXAMPLE = {
     "occurred_at": "2026-09-21T14:13:20.000000Z",
     "list_id": 4711,
     "subject": {"kind": SubjectKind.SUBSCRIPTION, "id": 90125},
-    "data": MemberFacts.model_config["json_schema_extra"]["examples"][0],  # type: ignore[index]
+    "data": MemberFacts.example(),
 }
+_MEANINGS = "\n".join(f"- `{kind}`: {entry.meaning}" for kind, entry in CATALOGUE.items())
 
 
 class FeedEventRecord(Schema):
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     id: int = Field(description="The event's own: an event that comes twice has the same")
-    type: FeedEventType
+    type: FeedEventType = Field(description=_MEANINGS)
     occurred_at: Timestamp
     list_id: int | None = Field(description="The list that it is about, if it is about one")
     subject: FeedSubject | None = Field(description="The record that it is about")

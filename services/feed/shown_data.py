@@ -16,6 +16,11 @@ def _example(**values: Any) -> ConfigDict:
 class ShownData(BaseModel):
     """What an event says beside its type, its list and its subject."""
 
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        found: dict[str, Any] = cls.model_json_schema()["examples"][0]
+        return found
+
 
 _MEMBER = {
     "user_id": 8123456789012345,
