@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from integrations.http_client import (
     HttpBounds,
@@ -47,7 +48,10 @@ class ReceiverClient:
         """``allowed``: networks of the operator's; ``resolve``: asked in place of the system."""
         self._allowed = tuple(allowed)
         self._resolve = resolve
-        self._http = HttpClient(
+
+    @cached_property
+    def _http(self) -> HttpClient:
+        return HttpClient(
             HttpBounds(
                 max_seconds=MAX_CALL_SECONDS,
                 max_connect_seconds=_MAX_CONNECT_SECONDS,
@@ -79,9 +83,6 @@ class ReceiverClient:
             raise NoAnswer("The host has no address.") from None
         reply = self._first_reply(to, content, headers)
         return Answer(reply.status, reply.body, reply.headers.get("Retry-After"))
-
-    def close(self) -> None:
-        self._http.close()
 
     def _first_reply(
         self, to: Destination, content: bytes, headers: Mapping[str, str]

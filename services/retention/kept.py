@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, SQLColumnExpression, func, inspect, or_, s
 import models
 from core.settings.retention_days import Retained
 from models.declarative import Model
+from services.feed.reading import FEED_RETENTION
 from services.mailing.bulk_files import BULK_FILE_RETENTION
 from services.money.topups.abandoned import ABANDONED_ORDER_RETENTION
 from services.people.account_mails import ACCOUNT_MAIL_RETENTION
@@ -181,6 +182,26 @@ RULES = (
         "after it was written, or until the journal beside the backups has it",
         models.Departure.created_at,
         oldest_by=_by_key(models.Departure),
+    ),
+    Rule(
+        "webhook_deliveries",
+        models.WebhookDelivery,
+        FEED_RETENTION,
+        "after its event, with the answer",
+        models.WebhookDelivery.created_at,
+    ),
+    Rule(
+        "webhook_endpoints",
+        models.WebhookEndpoint,
+        # Longer than its deliveries, which would all go with it at once.
+        FEED_RETENTION + _DAY,
+        "after its owner deleted it; others until their person is erased",
+        models.WebhookEndpoint.deleted_at,
+    ),
+    _until(
+        models.WebhookSecret,
+        models.WebhookSecret.expires_at,
+        "24 hours after the rotation that replaced it; the newest as long as its endpoint",
     ),
     Rule(
         "login_attempts",

@@ -1,0 +1,78 @@
+"""Waking: each second workers look for endpoints with something to send, and start their jobs.
+
+An endpoint has one job, which ends when nothing is left to send and is started again when there is.
+So a million events are one row in ``jobs``, and no announcement of an event waits for an endpoint.
+"""
+
+from datetime import timedelta
+
+from sqlalchemy import func, select
+
+from core import clock
+from models import FINISHED, EndpointState, Job, WebhookEndpoint
+from services.jobs import outbox
+from services.jobs.lease import WORKS
+from services.jobs.transitions import requeue
+from services.webhooks.sending import SEND_EVENTS
+from storage.database import Statement
+from storage.resources import Resources
+
+# Younger rows of the same partition of ``jobs`` must not keep it for long.
+_JOB_LASTS = timedelta(days=1)
+_MAX_WOKEN = 200
+
+
+def wake_due(resources: Resources) -> int:
+    """Start the jobs of endpoints that have something to send; returns their number."""
+    found = resources.database.rows(_DUE, most=_MAX_WOKEN)
+    return sum(_start(resources, endpoint_id) for (endpoint_id,) in found)
+
+
+# A job that failed is a fault of ours or of the database's: it rests before it is started again.
+_DUE = Statement(
+    """
+    SELECT endpoint.id FROM webhook_endpoints AS endpoint
+    LEFT JOIN jobs ON jobs.id = endpoint.job_id
+    WHERE endpoint.state = 'active'
+        AND (jobs.id IS NULL OR jobs.status = 'succeeded'
+            OR jobs.status IN ('failed', 'cancelled')
+                AND jobs.finished_at < now() - interval '1 minute')
+        AND (endpoint.due_at <= now() OR NOT endpoint.is_held AND EXISTS (
+            SELECT FROM unnest(endpoint.types) AS wanted(type)
+            CROSS JOIN LATERAL (
+                SELECT FROM feed_events AS event
+                WHERE event.user_id = endpoint.user_id AND event.type = wanted.type
+                    AND (event.place, event.id) > (endpoint.place, endpoint.event_id)
+                LIMIT 1
+            ) AS first
+        ))
+    ORDER BY endpoint.id
+    LIMIT :most
+    """
+)
+
+
+def _start(resources: Resources, endpoint_id: int) -> bool:
+    with resources.unit_of_work() as uow:
+        query = select(WebhookEndpoint).where(
+            WebhookEndpoint.id == endpoint_id, WebhookEndpoint.state == EndpointState.ACTIVE
+        )
+        # Another worker that looked at the same time has it.
+        endpoint = uow.session.scalar(query.with_for_update(skip_locked=True))
+        if endpoint is None:
+            return False
+        job = None if endpoint.job_id is None else uow.session.get(Job, endpoint.job_id)
+        if job is not None and job.status not in FINISHED:
+            return False
+        if job is not None and job.created_at > clock.now() - _JOB_LASTS:
+            afresh = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
+            return requeue(uow, Job.id == job.id, Job.status.in_(FINISHED), **afresh) is not None
+        started = outbox.enqueue(
+            uow,
+            SEND_EVENTS,
+            user_id=None,
+            on_behalf_of=endpoint.user_id,
+            subject_id=endpoint.id,
+        )
+        endpoint.job_id = started.id
+        return True
