@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from core.refusals.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
 from core.scopes import Scope
 from services.feed import shown_data
 from services.feed.shown_data import ShownData
@@ -93,7 +94,9 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
         "A person came onto a list, or came back to it: by a form, by their login, or by taking "
         "back that they left."
     ),
-    _TYPE.SUBSCRIPTION_CONFIRMED: _of_member("A person confirmed by the mailed link."),
+    _TYPE.SUBSCRIPTION_CONFIRMED: _of_member(
+        "A pending person became active, by the mailed link or by their login."
+    ),
     _TYPE.SUBSCRIPTION_LEFT: _of_member("A person left the list by their own act."),
     _TYPE.SUBSCRIPTION_EMAIL_OFF: _of_member("A subscriber's mail was switched off."),
     _TYPE.SUBSCRIPTION_EMAIL_ON: _of_member("A subscriber's mail was switched on again."),
@@ -147,10 +150,24 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
 }
 
 
-def visible_types(scopes: Collection[Scope], *, unrestricted: bool) -> frozenset[FeedEventType]:
-    """The types of events that a credential with these scopes may see."""
-    return frozenset(
+def visible_types(
+    scopes: Collection[Scope], *, unrestricted: bool, only: Collection[FeedEventType] = ()
+) -> frozenset[FeedEventType]:
+    """The types of events that a credential may see: all of its own, or those that were asked for.
+
+    Raises ``auth.insufficient_scope`` and ``auth.restricted_credential`` for one that was asked
+    for and that it may not see.
+    """
+    needed = {kind: CATALOGUE[kind].scope for kind in (only or CATALOGUE)}
+    visible = frozenset(
         kind
-        for kind, entry in CATALOGUE.items()
-        if (unrestricted if entry.scope is None else entry.scope in scopes)
+        for kind, scope in needed.items()
+        if (unrestricted if scope is None else scope in scopes)
     )
+    for kind in only:
+        if kind not in visible:
+            scope = needed[kind]
+            if scope is None:
+                raise AUTH_RESTRICTED_CREDENTIAL()
+            raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)
+    return visible

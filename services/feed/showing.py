@@ -16,31 +16,26 @@ Joined = Mapping[int, dict[str, Any]]
 
 
 def show(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
-    """The events as callers see them, in plain values for JSON; one query for a kind of subject.
-
-    An event of a type that a later release wrote is left out.
-    """
-    known = [
-        (event, FeedEventType(event.type)) for event in events if event.type in [*FeedEventType]
-    ]
+    """The events as callers see them, in plain values for JSON; one query for a kind of subject."""
     ids: dict[SubjectKind, set[int]] = defaultdict(set)
-    for event, kind in known:
+    for event in events:
         if event.subject_id is not None:
-            ids[CATALOGUE[kind].subject].add(event.subject_id)
+            ids[CATALOGUE[FeedEventType(event.type)].subject].add(event.subject_id)
     joined = {
         subject: join(session, ids[subject]) for subject, join in _JOINS.items() if ids[subject]
     }
-    return [_shown(event, kind, joined) for event, kind in known]
+    return [_shown(event, joined) for event in events]
 
 
-def _shown(
-    event: FeedEvent, kind: FeedEventType, joined: Mapping[SubjectKind, Joined]
-) -> dict[str, Any]:
-    entry = CATALOGUE[kind]
+def _shown(event: FeedEvent, joined: Mapping[SubjectKind, Joined]) -> dict[str, Any]:
+    entry = CATALOGUE[FeedEventType(event.type)]
     found = joined.get(entry.subject, {}).get(event.subject_id or 0, {})
     fields = entry.data.model_fields
     # A row may lack what this release adds, and its subject may be gone.
-    data = {name: event.data.get(name, found.get(name)) for name in fields}
+    known = {**found, **event.data}
+    if "job_id" in known:
+        known["path"] = f"/jobs/{known['job_id']}"
+    data = {name: known.get(name) for name in fields}
     has_subject = event.subject_id is not None
     return {
         "id": event.id,

@@ -16,6 +16,11 @@ def _example(**values: Any) -> ConfigDict:
 class ShownData(BaseModel):
     """What an event says beside its type, its list and its subject."""
 
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        found: dict[str, Any] = cls.model_json_schema()["examples"][0]
+        return found
+
 
 _MEMBER = {
     "user_id": 8123456789012345,
@@ -57,13 +62,15 @@ class TransferFacts(MemberFacts):
 
 class JobFacts(ShownData):
     status: str = Field(description="succeeded, failed or cancelled")
-    job_id: int = Field(description="GET /jobs/{job_id} answers the whole result for 30 days")
+    job_id: int
+    path: str = Field(description="Answers the whole result for 30 days: GET /jobs/{job_id}")
 
 
 class ImportFacts(JobFacts):
     model_config = _example(
         status="succeeded",
         job_id=93,
+        path="/jobs/93",
         source="file",
         dry_run=False,
         received=1200,
@@ -87,7 +94,9 @@ class ImportFacts(JobFacts):
 
 
 class ExportFacts(JobFacts):
-    model_config = _example(status="succeeded", job_id=94, kind="members", rows=1200)
+    model_config = _example(
+        status="succeeded", job_id=94, path="/jobs/94", kind="members", rows=1200
+    )
 
     kind: str = Field(description="members or delivery")
     rows: int | None = Field(description="null unless it succeeded")
@@ -95,7 +104,7 @@ class ExportFacts(JobFacts):
 
 class BulkFacts(JobFacts):
     model_config = _example(
-        status="succeeded", job_id=95, action="undo_import", changed=1090, kept=10
+        status="succeeded", job_id=95, path="/jobs/95", action="undo_import", changed=1090, kept=10
     )
 
     action: str = Field(description="undo_import: an import was taken back")

@@ -98,6 +98,17 @@ RULES = (
         longer=TURNS["import_changes"] + UNDO_LASTS + _OTHERS_END_WITHIN,
     ),
     Rule(
+        "feed_events",
+        models.FeedEvent,
+        FEED_RETENTION,
+        "after it happened, and 10 days longer at most while it shares a partition with younger "
+        "ones",
+        models.FeedEvent.occurred_at,
+        oldest_by=_by_key(models.FeedEvent),
+        is_purged=False,
+        longer=TURNS["feed_events"],
+    ),
+    Rule(
         "imports",
         models.MemberImport,
         Retained.IMPORTS,
@@ -278,6 +289,7 @@ KEPT_FOR_GOOD: Mapping[type[Model], str] = {
     models.CreditCheckpoint: "for good: one row an account",
     models.CreditEntry: "for good: the ledger is only added to",
     models.Erasure: "for good: one row a person, without the address",
+    models.FeedOffset: "for good: one row",
     models.MailingList: "for good: its members may leave an archived list too",
     models.OAuthClient: "for good: the operator registers each by hand",
     models.PaymentOrderTransition: "for good: a fixed set",

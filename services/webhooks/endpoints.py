@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, func, select, update
 
-from core.refusals.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
 from core.refusals.mailing import LIST_NOT_FOUND
 from core.refusals.webhooks import (
     WEBHOOK_ENDED,
@@ -16,7 +15,7 @@ from core.refusals.webhooks import (
 from models import DeliveryStatus, EndpointState, MailingList, WebhookDelivery, WebhookEndpoint
 from services.access import recent_logins
 from services.access.caller import Caller
-from services.feed.catalogue import CATALOGUE, FeedEventType, visible_types
+from services.feed.catalogue import FeedEventType, visible_types
 from services.feed.positions import newest_position
 from services.people import account_mails, accounts
 from services.people.account_mails import MailKind
@@ -199,12 +198,7 @@ def _set_state(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState)
 
 
 def _require_types(caller: Caller, types: Collection[FeedEventType]) -> None:
-    visible = visible_types(caller.scopes, unrestricted=caller.unrestricted)
-    for hidden in sorted(set(types) - visible):
-        scope = CATALOGUE[hidden].scope
-        if scope is None:
-            raise AUTH_RESTRICTED_CREDENTIAL()
-        raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)
+    visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types)
 
 
 def _require_list(uow: UnitOfWork, caller: Caller, list_id: int | None) -> None:

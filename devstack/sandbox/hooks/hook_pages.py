@@ -2,15 +2,28 @@
 
 import asyncio
 from dataclasses import asdict
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from pydantic import BaseModel, Field
 
 from devstack.sandbox.hooks.hook_box import MAX_HOOK_BYTES, MAX_HOOKS, HookBox
 from devstack.sandbox.templates import render
 
 _MAX_SLOW_SECONDS = 120.0
+
+
+class Behaviour(BaseModel):
+    """What the query of the URL asks the receiver to do."""
+
+    # How many tries of each event fail, and with which status.
+    fail: int = 0
+    status: int = Field(default=500, ge=200, le=599)
+    retry_after: int | None = None
+    # Seconds until the answer.
+    slow: float = Field(default=0.0, ge=0, le=_MAX_SLOW_SECONDS)
 
 
 def make_router(box: HookBox, prefix: str) -> APIRouter:
@@ -45,22 +58,18 @@ def make_router(box: HookBox, prefix: str) -> APIRouter:
 
     @router.post("/to/{name}")
     async def receive(
-        name: str,
-        request: Request,
-        fail: int = 0,
-        status: int = 500,
-        slow: Annotated[float, Query(ge=0, le=_MAX_SLOW_SECONDS)] = 0.0,
-        retry_after: int | None = None,
+        name: str, request: Request, behaviour: Annotated[Behaviour, Query()]
     ) -> Response:
         body = await request.body()
         if len(body) > MAX_HOOK_BYTES:
             raise HTTPException(413, "That is more than any event has.")
         attempt = box.attempt_of(name, request.headers.get("webhook-id", ""))
-        answered = status if attempt <= fail else 200
-        box.keep(name, request.headers, body, attempt=attempt, status=answered)
-        await asyncio.sleep(slow)
-        is_refused = answered != 200 and retry_after is not None  # noqa: PLR2004
-        headers = {"Retry-After": str(retry_after)} if is_refused else {}
-        return Response(f"attempt {attempt}\n", answered, headers, media_type="text/plain")
+        is_refused = attempt <= behaviour.fail
+        status = behaviour.status if is_refused else HTTPStatus.OK
+        box.keep(name, request.headers, body, attempt=attempt, status=status)
+        await asyncio.sleep(behaviour.slow)
+        asks = is_refused and behaviour.retry_after is not None
+        headers = {"Retry-After": str(behaviour.retry_after)} if asks else {}
+        return Response(f"attempt {attempt}\n", status, headers, media_type="text/plain")
 
     return router
