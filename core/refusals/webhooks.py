@@ -1,6 +1,6 @@
 """Webhook endpoints and deliveries."""
 
-from core.refusals.refusal import conflict, invalid_at, not_found
+from core.refusals.refusal import conflict, invalid, invalid_at, not_found
 
 WEBHOOK_URL_NOT_ALLOWED = invalid_at(
     "url",
@@ -21,4 +21,7 @@ WEBHOOK_NOT_ACTIVE = conflict(
     "webhook.not_active", "The endpoint is {state}: nothing is sent to it.", state="paused"
 )
 WEBHOOK_ENDED = conflict("webhook.ended", "The endpoint has ended; make another one in its place.")
+LISTEN_REFUSED = invalid(
+    "listen.refused", "The API answers {status}: {message}", status=401, message="Send an API key."
+)
 WEBHOOK_EVENT_GONE = conflict("webhook.event_gone", "The event of this delivery is no longer kept.")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import orjson
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 
@@ -208,14 +207,12 @@ def _message(
     delivery: WebhookDelivery,
     event: dict[str, Any],
 ) -> Message:
-    is_test = delivery.event_id is None
-    body = {"type": event["type"], "timestamp": event["occurred_at"], "data": event}
+    event_id = delivery.event_id
     return Message(
         delivery_id=delivery.id,
         url=endpoint.url,
-        # The same at each try, so that a receiver knows what it has.
-        id=f"test_{delivery.id}" if is_test else f"evt_{delivery.event_id}",
-        body=orjson.dumps(body),
+        id=f"test_{delivery.id}" if event_id is None else signing.message_id_of(event_id),
+        body=signing.body_of(event),
         secrets=signing.live_secrets(uow, resources.key_wrapper, endpoint.id),
     )
 

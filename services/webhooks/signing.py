@@ -8,7 +8,9 @@ import base64
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import orjson
 from sqlalchemy import func, or_, select, update
 from standardwebhooks import Webhook
 
@@ -51,6 +53,17 @@ def live_secrets(uow: UnitOfWork, wrapper: KeyWrapper, endpoint_id: int) -> list
         wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context)
         for row in uow.session.scalars(query.order_by(WebhookSecret.id.desc()))
     ]
+
+
+def body_of(event: dict[str, Any]) -> bytes:
+    """What is sent of an event, which is as the API shows it."""
+    content = {"type": event["type"], "timestamp": event["occurred_at"], "data": event}
+    return orjson.dumps(content)
+
+
+def message_id_of(event_id: int) -> str:
+    """The same at each try and at each endpoint, so that a receiver knows what it has."""
+    return f"evt_{event_id}"
 
 
 def signed_headers(
