@@ -54,7 +54,7 @@ from services.people.account_mails import MailKind
 from services.people.factors import passkeys
 from services.people.logins import Attempt
 from services.recovery import Ending
-from services.webhooks import endpoints
+from services.webhooks import webhook_endpoints
 
 # No operations of the API, so not in its document. The pages are for people who are logged in.
 router = APIRouter(include_in_schema=False)
@@ -228,7 +228,7 @@ def _password_page(
         keys, more = keys_to_ask(uow, member.user_id)
         given = grants.list_of(uow, member.user_id)
         own_passkeys = passkeys.list_of(uow, member.user_id)
-        own_endpoints = endpoints.live_of(uow, member.user_id)
+        own_endpoints = webhook_endpoints.live_of(uow, member.user_id)
     return _form_page(
         state,
         member,

@@ -50,7 +50,7 @@ from services.people import registration as service
 from services.people.account_mails import MailKind
 from services.people.factors import passkeys
 from services.people.factors.second_steps import ShownFactor
-from services.webhooks import endpoints
+from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 # No operations of the API, so not in its document.
@@ -221,7 +221,7 @@ def _choice_page(
             settings = state.resources.settings
             asked["keys"], asked["more_keys"] = keys_to_ask(uow, person.id)
             asked["passkeys"] = passkeys.list_of(uow, person.id)
-            asked["endpoints"] = endpoints.live_of(uow, person.id)
+            asked["endpoints"] = webhook_endpoints.live_of(uow, person.id)
             asked["asks_factor"] = required_factors.is_asked(uow, person.id)
             options = passkeys.options_of_person(uow, settings, person.id, form_cookie)
     return page_sessions.anonymous_page(

@@ -37,8 +37,8 @@ from core.refusals.webhooks import (
 )
 from integrations.receivers.destination import DestinationRefused
 from models import EndpointState
-from services.webhooks import deliveries, endpoints
-from services.webhooks.endpoints import EndpointChange
+from services.webhooks import deliveries, webhook_endpoints
+from services.webhooks.webhook_endpoints import EndpointChange
 from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Webhooks"], route_class=JsonRoute)
@@ -72,7 +72,7 @@ async def create_webhook_endpoint(
     await _check(state, body.url)
 
     def make(uow: UnitOfWork) -> CreatedWebhookEndpoint:
-        endpoint, secret = endpoints.make(
+        endpoint, secret = webhook_endpoints.make(
             uow,
             state.resources.key_wrapper,
             caller,
@@ -93,7 +93,7 @@ def list_webhook_endpoints(
 ) -> Envelope[list[WebhookEndpointRecord]]:
     """The caller's endpoints whose types the credential may see, newest first."""
     with state.resources.unit_of_work() as uow:
-        found = endpoints.list_of(uow, caller)
+        found = webhook_endpoints.list_of(uow, caller)
         return envelope([WebhookEndpointRecord.model_validate(each) for each in found])
 
 
@@ -104,7 +104,7 @@ def read_webhook_endpoint(
 ) -> Envelope[WebhookEndpointRecord]:
     """One endpoint of the caller's."""
     with state.resources.unit_of_work() as uow:
-        found = endpoints.get(uow, caller, endpoint_id)
+        found = webhook_endpoints.get(uow, caller, endpoint_id)
         return envelope(WebhookEndpointRecord.model_validate(found))
 
 
@@ -126,7 +126,9 @@ async def change_webhook_endpoint(
     to = EndpointChange(url=body.url, types=body.types, state=body.state)
 
     def change(uow: UnitOfWork) -> WebhookEndpointRecord:
-        return WebhookEndpointRecord.model_validate(endpoints.change(uow, caller, endpoint_id, to))
+        return WebhookEndpointRecord.model_validate(
+            webhook_endpoints.change(uow, caller, endpoint_id, to)
+        )
 
     return envelope(await state.in_unit_of_work(change))
 
@@ -138,7 +140,7 @@ def delete_webhook_endpoint(
 ) -> Envelope[int]:
     """Send nothing more to the endpoint, and show it no more."""
     with state.resources.unit_of_work() as uow:
-        return envelope(endpoints.delete(uow, caller, endpoint_id))
+        return envelope(webhook_endpoints.delete(uow, caller, endpoint_id))
 
 
 @router.post(f"{_ONE}/rotate", responses=refuses(*_FINDING, WEBHOOK_ENDED, AUTH_LOGIN_AGAIN))
@@ -149,7 +151,9 @@ def rotate_webhook_secret(
     """Make a new secret. For 24 hours the former one signs too: `webhook-signature` has both."""
     with state.resources.unit_of_work() as uow:
         wrapper = state.resources.key_wrapper
-        return envelope(RotatedSecret(secret=endpoints.rotate(uow, wrapper, caller, endpoint_id)))
+        return envelope(
+            RotatedSecret(secret=webhook_endpoints.rotate(uow, wrapper, caller, endpoint_id))
+        )
 
 
 @router.post(f"{_ONE}/test", responses=refuses(*_FINDING, WEBHOOK_NOT_ACTIVE))

@@ -3,6 +3,7 @@ from typing import Annotated, Self
 from pydantic import Field
 
 from api.schemas.envelope import Body, Moment, Schema, Timestamp
+from core import ids
 from integrations.receivers.destination import MAX_URL_CHARACTERS
 from models import DeliveryStatus, EndpointState, WebhookDelivery
 from services.feed.catalogue import FeedEventType
@@ -35,7 +36,11 @@ class NewWebhookEndpoint(Body):
     url: Url
     types: Types
     list_id: int | None = Field(
-        default=None, description="Events of this list alone; null: all", examples=[4711]
+        default=None,
+        ge=0,
+        le=ids.MAX_ID,
+        description="Events of this list alone; null: all",
+        examples=[4711],
     )
 
 

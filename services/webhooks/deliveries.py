@@ -10,7 +10,7 @@ from core.refusals.webhooks import WEBHOOK_DELIVERY_NOT_FOUND, WEBHOOK_EVENT_GON
 from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
 from services.access.caller import Caller
 from services.feed.positions import FeedPosition
-from services.webhooks import endpoints
+from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 TEST_TYPE = "webhook.test"
@@ -27,9 +27,9 @@ def page(
 ) -> DeliveryPage:
     """The endpoint's deliveries, newest first. ``cursor``: from the page before.
 
-    Raises ``cursor.invalid`` and what ``endpoints.get`` raises.
+    Raises ``cursor.invalid`` and what ``webhook_endpoints.get`` raises.
     """
-    endpoint = endpoints.get(uow, caller, endpoint_id)
+    endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
     if cursor is not None:
         query = query.where(WebhookDelivery.id < ids.of_cursor(cursor))
@@ -41,11 +41,11 @@ def page(
 
 def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
     """Send an event that tells of nothing. Raises as ``resend`` does."""
-    endpoint = endpoints.get(uow, caller, endpoint_id, lock=True)
-    endpoints.require_active(endpoint)
+    endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
+    webhook_endpoints.require_active(endpoint)
     delivery = WebhookDelivery(endpoint_id=endpoint.id, event_type=TEST_TYPE)
     uow.session.add(delivery)
-    endpoints.wake(endpoint)
+    webhook_endpoints.wake(endpoint)
     uow.session.flush()
     return delivery
 
@@ -54,10 +54,10 @@ def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) 
     """Send an event again, whatever became of it before.
 
     Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active`` and what
-    ``endpoints.get`` raises.
+    ``webhook_endpoints.get`` raises.
     """
-    endpoint = endpoints.get(uow, caller, endpoint_id, lock=True)
-    endpoints.require_active(endpoint)
+    endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
+    webhook_endpoints.require_active(endpoint)
     mine = WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id
     delivery = uow.session.scalar(select(WebhookDelivery).where(*mine).with_for_update())
     if delivery is None:
@@ -66,7 +66,7 @@ def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) 
         raise WEBHOOK_EVENT_GONE()
     again = update(WebhookDelivery).where(*mine).values(**AFRESH)
     uow.session.execute(again.execution_options(synchronize_session=False))
-    endpoints.wake(endpoint)
+    webhook_endpoints.wake(endpoint)
     uow.session.flush()
     uow.session.refresh(delivery)
     return delivery
@@ -75,17 +75,17 @@ def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) 
 def replay(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
     """Send all events again that happened since then and are kept, in their order.
 
-    Returns 1, or 0 when there are none. Raises ``webhook.not_active`` and what ``endpoints.get``
+    Returns 1, or 0 when there are none. Raises ``webhook.not_active`` and what ``webhook_endpoints.get``
     raises.
     """
-    endpoint = endpoints.get(uow, caller, endpoint_id, lock=True)
-    endpoints.require_active(endpoint)
+    endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
+    webhook_endpoints.require_active(endpoint)
     before = _position_before(uow, endpoint, since)
     if before is None:
         return 0
     if before < FeedPosition(endpoint.place, endpoint.event_id):
         endpoint.place, endpoint.event_id = before.place, before.id
-    endpoints.wake(endpoint)
+    webhook_endpoints.wake(endpoint)
     return 1
 
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from core.scopes import Scope
-from services.webhooks.endpoints import MAX_ENDPOINTS
+from services.webhooks.webhook_endpoints import MAX_ENDPOINTS
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import new_list
 from tests.hooks import CREATED, LEFT, new_endpoint

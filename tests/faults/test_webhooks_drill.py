@@ -1,5 +1,6 @@
 """Events are neither lost nor invented: a bad receiver, and processes killed at random."""
 
+import base64
 import json
 import random
 import subprocess
@@ -72,12 +73,16 @@ class Fate:
             lambda: answers(self._stack.api_port, "/healthz"), what="the API's return", within=60
         )
 
+    def stop(self) -> None:
+        for running in (self._api, *self._workers):
+            running.kill()
+
     def _worker(self) -> Running:
         words = ("worker", "--lane", "webhooks", "--concurrency", "2")
         return self._stack.start("worker-webhooks", *words)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def drilled(make_stack: Callable[[str], Stack]) -> Stack:
     return make_stack("webhook_drill")
 
@@ -117,6 +122,7 @@ def test_receiver_gets_each_event_and_no_other(drilled: Stack) -> None:
         for hook in receiver.hooks:
             hook.check(endpoint["secret"])
         _check_in_javascript(receiver, endpoint["secret"])
+    fate.stop()
 
 
 def _members(stack: Stack, client: httpx.Client) -> list[str]:
@@ -174,9 +180,7 @@ def _line(hook: Hook, secret: str) -> str:
 def test_events_of_lost_jobs_are_sent(drilled: Stack) -> None:
     """A worker is killed between the call and what it would have written of the answer."""
     owner = drilled.new_owner()
-    if not answers(drilled.api_port, "/healthz"):
-        drilled.start_api()
-    worker = drilled.start_worker("webhooks")
+    api, worker = drilled.start_api(), drilled.start_worker("webhooks")
 
     def kill(hook: Hook) -> Answer:
         if len(receiver.hooks) == 1:
@@ -188,7 +192,7 @@ def test_events_of_lost_jobs_are_sent(drilled: Stack) -> None:
         endpoint = new_endpoint(client, receiver.url, FeedEventType.KEY_CREATED)
         data(client.post("/apikeys", json={"name": "an event"}))
         eventually(lambda: receiver.hooks, what="the first try")
-        drilled.start_worker("webhooks")
+        successor = drilled.start_worker("webhooks")
         eventually(lambda: len(receiver.hooks) == 2, what="the second try", within=40)
         first, second = receiver.hooks
         assert first.id == second.id
@@ -204,3 +208,28 @@ def test_events_of_lost_jobs_are_sent(drilled: Stack) -> None:
             ),
             what="both tries in the row",
         )
+    for running in (api, successor):
+        running.kill()
+
+
+def test_listener_goes_on_when_the_api_was_restarted(drilled: Stack) -> None:
+    owner, secret = drilled.new_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
+    api = drilled.start_api()
+    with hooked() as receiver, drilled.client(owner.key) as client:
+        listener = drilled.start(
+            "listener",
+            *("listen", "--forward-to", receiver.url, "--key", owner.key, "--secret", secret),
+            *("--api", drilled.api_url),
+        )
+        eventually(lambda: "Events go to" in listener.log.read_text(), what="the listener")
+        data(client.post("/apikeys", json={"name": "first"}))
+        eventually(lambda: len(receiver.hooks) == 1, what="the first event")
+        api.kill()
+        api = drilled.start_api()
+        data(client.post("/apikeys", json={"name": "second"}))
+        eventually(lambda: len(receiver.hooks) == 2, what="the second event")
+        assert len(set(receiver.ids)) == 2
+        for hook in receiver.hooks:
+            hook.check(secret)
+    for running in (api, listener):
+        running.kill()
