@@ -272,6 +272,17 @@ def test_deleted_endpoint_gets_nothing_more(
     hook.check(stays["secret"])
 
 
+def test_url_is_in_no_log(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, f"{receiver.url}/T0KEN-of-the-receiver")
+    happen(stack, owner)
+    eventually(lambda: are_delivered(client, endpoint, 1), what="the answer")
+    logs = [each.log.read_text(errors="replace") for each in stack.processes]
+    assert any(logs)
+    assert not any("T0KEN-of-the-receiver" in each for each in logs)
+
+
 def test_receiver_that_hangs_holds_up_no_other_owner(
     stack: Stack, client: httpx.Client, receiver: HookReceiver
 ) -> None:
