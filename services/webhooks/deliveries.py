@@ -75,8 +75,8 @@ def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) 
 def replay(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
     """Send all events again that happened since then and are kept, in their order.
 
-    Returns 1, or 0 when there are none. Raises ``webhook.not_active`` and what ``webhook_endpoints.get``
-    raises.
+    Returns 1, or 0 when there are none. Raises ``webhook.not_active`` and what
+    ``webhook_endpoints.get`` raises.
     """
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
     webhook_endpoints.require_active(endpoint)

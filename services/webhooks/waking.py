@@ -43,7 +43,7 @@ class EndpointWaker:
         """Start what is due; returns the number of jobs."""
         since, began = self._recent_from(resources), time.monotonic()
         is_whole = self._whole.is_due
-        found = resources.database.rows(_DUE, since=since, whole=is_whole, most=_MAX_WOKEN)
+        found = resources.database.rows(DUE, since=since, whole=is_whole, most=_MAX_WOKEN)
         if is_whole:
             self._whole.looked(time.monotonic() - began, found=False)
         return sum(_start(resources, endpoint_id) for (endpoint_id,) in found)
@@ -61,7 +61,7 @@ class EndpointWaker:
 _NEWEST = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
 
 # A job that failed is a fault of ours or of the database's: it rests before it is started again.
-_DUE = Statement(
+DUE = Statement(
     """
     WITH owners AS MATERIALIZED (
         SELECT DISTINCT user_id FROM feed_events WHERE id > :since

@@ -71,6 +71,8 @@ def test_events_arrive_in_order_signed_and_as_the_feed_shows_them(
     eventually(lambda: are_delivered(client, endpoint, 6), what="all answers")
     done = deliveries(client, endpoint)
     assert [f"evt_{each['event_id']}" for each in reversed(done)] == expected
+    jobs = "SELECT count(*) FROM jobs WHERE kind = 'webhook.send' AND subject_id = %s"
+    assert stack.query(jobs, endpoint["id"]) == [(1,)]
     newest = done[0]
     assert (newest["status_code"], newest["answer"], newest["attempts"]) == (200, "taken", 1)
     assert (newest["next_attempt_at"], newest["error"]) == (None, None)
