@@ -127,7 +127,7 @@ async def change_webhook_endpoint(
 
     def change(uow: UnitOfWork) -> WebhookEndpointRecord:
         return WebhookEndpointRecord.model_validate(
-            webhook_endpoints.change(uow, caller, endpoint_id, to)
+            webhook_endpoints.change(uow, caller, endpoint_id, to, request_id=current_request_id())
         )
 
     return envelope(await state.in_unit_of_work(change))

@@ -15,6 +15,8 @@ from core.refusals.webhooks import (
 from models import DeliveryStatus, EndpointState, MailingList, WebhookDelivery, WebhookEndpoint
 from services.access import recent_logins
 from services.access.caller import Caller
+from services.events.catalogue import EventType
+from services.events.recording import record
 from services.feed.catalogue import FeedEventType, visible_types
 from services.feed.positions import newest_position
 from services.people import account_mails, accounts
@@ -71,10 +73,8 @@ def make(
     uow.session.add(endpoint)
     uow.session.flush()
     secret = signing.new_secret(uow, wrapper, endpoint.id)
-    person = accounts.get(uow, caller.user_id)
-    account_mails.request_mail(
-        uow, MailKind.NEW_WEBHOOK, person.email, user_id=person.id, request_id=request_id
-    )
+    record(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
+    _mail(uow, caller, request_id)
     return endpoint, secret
 
 
@@ -107,19 +107,26 @@ def get(
 
 
 def change(
-    uow: UnitOfWork, caller: Caller, endpoint_id: int, to: EndpointChange
+    uow: UnitOfWork,
+    caller: Caller,
+    endpoint_id: int,
+    to: EndpointChange,
+    *,
+    request_id: str | None,
 ) -> WebhookEndpoint:
     """Change the endpoint; a new URL was checked by the caller of this function.
 
-    A session needs a recent login, as for a new endpoint. Raises ``auth.login_again``,
-    ``webhook.ended`` and what ``get`` raises.
+    A session needs a recent login, and a new URL is mailed, as for a new endpoint. Raises
+    ``auth.login_again``, ``webhook.ended`` and what ``get`` raises.
     """
     recent_logins.lock_maker(uow, caller)
     endpoint = get(uow, caller, endpoint_id, lock=True)
     if endpoint.state == EndpointState.ENDED:
         raise WEBHOOK_ENDED()
-    if to.url is not None:
+    if to.url is not None and to.url != endpoint.url:
         endpoint.url = to.url
+        record(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
+        _mail(uow, caller, request_id)
     if to.types is not None:
         _require_types(caller, to.types)
         endpoint.types = sorted(set(to.types))
@@ -141,6 +148,8 @@ def rotate(uow: UnitOfWork, wrapper: KeyWrapper, caller: Caller, endpoint_id: in
 def delete(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
     """End the endpoint and show it no more: nothing is sent from now on."""
     endpoint = get(uow, caller, endpoint_id, lock=True)
+    if endpoint.state != EndpointState.ENDED:
+        record(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
     endpoint.state, endpoint.due_at = EndpointState.ENDED, None
     endpoint.deleted_at = func.now()
     return 1
@@ -172,11 +181,18 @@ def end_all(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None
 
 def end(uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int]) -> None:
     """End these of the person's endpoints, together with the old password."""
-    uow.session.execute(
+    ended = uow.session.scalars(
         update(WebhookEndpoint)
-        .where(WebhookEndpoint.user_id == user_id, WebhookEndpoint.id.in_(sorted(endpoint_ids)))
+        .where(
+            WebhookEndpoint.user_id == user_id,
+            WebhookEndpoint.id.in_(sorted(endpoint_ids)),
+            WebhookEndpoint.state != EndpointState.ENDED,
+        )
         .values(state=EndpointState.ENDED, reason=ENDED_WITH_LOGIN, due_at=None)
-    )
+        .returning(WebhookEndpoint.id)
+    ).all()
+    if ended:
+        record(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended))
 
 
 def _set_state(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState) -> None:
@@ -194,6 +210,13 @@ def _set_state(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState)
             WebhookDelivery.status == DeliveryStatus.PENDING,
         )
         .values(round_attempts=0, queued_at=func.now(), due_at=func.now())
+    )
+
+
+def _mail(uow: UnitOfWork, caller: Caller, request_id: str | None) -> None:
+    person = accounts.get(uow, caller.user_id)
+    account_mails.request_mail(
+        uow, MailKind.NEW_WEBHOOK, person.email, user_id=person.id, request_id=request_id
     )
 
 

@@ -137,6 +137,9 @@ def test_deleted_endpoint_is_shown_no_more(client: httpx.Client) -> None:
     problem(client.get(path), 404, "webhook.endpoint_not_found")
     problem(client.delete(path), 404, "webhook.endpoint_not_found")
     assert data(client.get(PATH)) == []
+    events = data(client.get("/users/me/security-events"))["items"]
+    assert [each["type"] for each in events[:2]] == ["webhook.ended", "webhook.created"]
+    assert events[0]["detail"] == {"endpoint_id": made["id"]}
 
 
 def test_account_has_a_bounded_number_of_endpoints(client: httpx.Client) -> None:
