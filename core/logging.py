@@ -43,9 +43,9 @@ def configure_logging(settings: LogSettings) -> None:
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = True
-    # It writes whole URLs, and that for temporary keys of the object storage has a token.
+    # They write whole URLs. That for temporary keys of the object storage has a token, and that of a
+    # webhook may be all that its receiver asks for.
     logging.getLogger("urllib3").setLevel("INFO")
-    # It writes the URL of each call, and that of a webhook may be all that its receiver asks for.
     logging.getLogger("httpx2").setLevel("WARNING")
     # The API writes its own access log, with the request id.
     logging.getLogger("uvicorn.access").disabled = True

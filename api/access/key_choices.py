@@ -36,6 +36,15 @@ def ticked_endpoints(form: dict[str, str]) -> frozenset[int]:
     return _ticked(form, _TICKED_ENDPOINT)
 
 
+def ended_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
+    """What the person ticked, by the names that the page has for it."""
+    return {
+        "ended_keys": ticked_keys(form),
+        "ended_passkeys": ticked_passkeys(form),
+        "ended_endpoints": ticked_endpoints(form),
+    }
+
+
 def unticked(form: dict[str, str]) -> Kept:
     """What the person saw and wants to keep; not what was made since."""
     return Kept(

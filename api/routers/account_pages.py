@@ -12,6 +12,7 @@ from api.access.answer_timing import padded_duration
 from api.access.begun_sessions import prove_password
 from api.access.browsers import mail_source
 from api.access.key_choices import (
+    ended_boxes,
     keys_to_ask,
     ticked_endpoints,
     ticked_keys,
@@ -239,11 +240,9 @@ def _password_page(
         ends_grants="end_grants" in form,
         keys=keys,
         more_keys=more,
-        ended_keys=ticked_keys(form),
         passkeys=own_passkeys,
-        ended_passkeys=ticked_passkeys(form),
         endpoints=own_endpoints,
-        ended_endpoints=ticked_endpoints(form),
+        **ended_boxes(form),
     )
 
 

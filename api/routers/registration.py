@@ -23,13 +23,7 @@ from api.access.factor_forms import (
     problem_status,
     shown_factor,
 )
-from api.access.key_choices import (
-    keys_to_ask,
-    ticked_endpoints,
-    ticked_keys,
-    ticked_passkeys,
-    unticked,
-)
+from api.access.key_choices import ended_boxes, keys_to_ask, unticked
 from api.access.page_challenges import require_challenge, shown_challenge
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
@@ -295,12 +289,8 @@ def _choice_page_again(
     **shows: Any,
 ) -> Response:
     """The page with what was wrong, and with what the person ticked."""
-    ended = {
-        "ended_keys": ticked_keys(form),
-        "ended_passkeys": ticked_passkeys(form),
-        "ended_endpoints": ticked_endpoints(form),
-    }
-    values = {"status": problem_status(error), "problem": error.message, **shows, **ended}
+    said = {"status": problem_status(error), "problem": error.message}
+    values = {**said, **shows, **ended_boxes(form)}
     reply = _choice_page(request, state, words, **values)
     if error.retry_after is not None:
         reply.headers["Retry-After"] = str(error.retry_after)

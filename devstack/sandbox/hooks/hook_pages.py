@@ -60,16 +60,20 @@ def make_router(box: HookBox, prefix: str) -> APIRouter:
     async def receive(
         name: str, request: Request, behaviour: Annotated[Behaviour, Query()]
     ) -> Response:
-        body = await request.body()
-        if len(body) > MAX_HOOK_BYTES:
-            raise HTTPException(413, "That is more than any event has.")
-        attempt = box.attempt_of(name, request.headers.get("webhook-id", ""))
-        is_refused = attempt <= behaviour.fail
-        status = behaviour.status if is_refused else HTTPStatus.OK
-        box.keep(name, request.headers, body, attempt=attempt, status=status)
-        await asyncio.sleep(behaviour.slow)
-        asks = is_refused and behaviour.retry_after is not None
-        headers = {"Retry-After": str(behaviour.retry_after)} if asks else {}
-        return Response(f"attempt {attempt}\n", status, headers, media_type="text/plain")
+        return await _receive(box, name, request, behaviour)
 
     return router
+
+
+async def _receive(box: HookBox, name: str, request: Request, behaviour: Behaviour) -> Response:
+    body = await request.body()
+    if len(body) > MAX_HOOK_BYTES:
+        raise HTTPException(413, "That is more than any event has.")
+    attempt = box.attempt_of(name, request.headers.get("webhook-id", ""))
+    is_refused = attempt <= behaviour.fail
+    status = behaviour.status if is_refused else HTTPStatus.OK
+    box.keep(name, request.headers, body, attempt=attempt, status=status)
+    await asyncio.sleep(behaviour.slow)
+    asks = is_refused and behaviour.retry_after is not None
+    headers = {"Retry-After": str(behaviour.retry_after)} if asks else {}
+    return Response(f"attempt {attempt}\n", status, headers, media_type="text/plain")
