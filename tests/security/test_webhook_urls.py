@@ -3,13 +3,14 @@
 import ipaddress
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
 
-from integrations.receivers import destination
+from integrations.receivers import destination, posting
 from integrations.receivers.destination import DestinationRefused
 from integrations.receivers.ip_guard import is_public
 from integrations.receivers.posting import NoAnswer, ReceiverClient
@@ -198,6 +199,39 @@ def test_long_answer_is_cut() -> None:
     with Listener("127.0.0.2", answer).listening() as receiver:
         found = client_of("127.0.0.2/32").post(f"http://127.0.0.2:{receiver.port}/", b"{}", {})
     assert found.body == b"x" * 4096
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [b"", b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"],
+    ids=["nothing", "head", "body"],
+)
+def test_answer_that_trickles_is_waited_for_within_the_limit_of_a_call(
+    monkeypatch: pytest.MonkeyPatch, beginning: bytes
+) -> None:
+    monkeypatch.setattr(posting, "MAX_CALL_SECONDS", 1.0)
+    ended = threading.Event()
+
+    def trickle(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.sendall(beginning)
+            while beginning and not ended.wait(0.1):
+                connection.sendall(b"x")
+            ended.wait(30)
+
+    with closing(socket.create_server(("127.0.0.2", 0))) as server:
+        threading.Thread(target=trickle, args=(server,), daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(NoAnswer):
+            client_of("127.0.0.2/32").post(f"http://127.0.0.2:{_port_of(server)}/", b"{}", {})
+        assert time.monotonic() - began < 10
+        ended.set()
+
+
+def _port_of(server: socket.socket) -> int:
+    port: int = server.getsockname()[1]
+    return port
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "100.128.0.1", "2600:1f00::1"])
