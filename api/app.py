@@ -70,6 +70,7 @@ from api.routers import (
     subscription_pages,
     subscriptions,
     topups,
+    webhook_endpoints,
     webhooks,
     well_known,
 )
@@ -86,6 +87,7 @@ from core.logging import get_logger
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
+from integrations.receivers.posting import ReceiverClient
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.access.api_keys import LastUseBuffer
 from services.composer.metadata_requests import MetadataCache
@@ -113,6 +115,7 @@ _RESOURCES = (
     exports,
     topups,
     webhooks,
+    webhook_endpoints,
     payment_returns,
     jobs,
     feed,
@@ -267,6 +270,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         lane_ages=LaneAges(resources.redis),
         metadata_cache=MetadataCache(settings, resources.keyring, resources.cache),
         photos=CachedStockPhotos(stock_photos, resources.keyring, resources.cache),
+        receivers=ReceiverClient(settings.webhook_networks),
         streams=StreamCounter(),
         cookies=cookies_of(settings),
         hashing_pool=HashingPool(),

@@ -19,6 +19,7 @@ from api.waiting.worker_calls import WorkerCalls
 from core.lanes import Lane
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
+from integrations.receivers.posting import ReceiverClient
 from services.access.api_keys import LastUseBuffer
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos
@@ -44,6 +45,7 @@ class State:
     lane_ages: LaneAges
     metadata_cache: MetadataCache
     photos: CachedStockPhotos
+    receivers: ReceiverClient
     streams: StreamCounter
     cookies: Cookies
     hashing_pool: HashingPool

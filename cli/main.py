@@ -30,6 +30,7 @@ _GROUPS = {
     "attachments": "cli.attachments:attachments",
     "encryption": "cli.attachments:encryption",
     "backup": "cli.backup:app",
+    "listen": "cli.listen:app",
 }
 
 

@@ -16,6 +16,8 @@ class Lane(StrEnum):
     MONEY = "money"
     # Waits for the mail server.
     MAIL = "mail"
+    # Waits for the receivers of webhooks, servers that owners name.
+    WEBHOOKS = "webhooks"
     # Minutes of a core.
     EXPORT = "export"
     # Conversion of images: about a second of a core, and a caller may wait for it.

@@ -38,13 +38,19 @@ def configure_logging(settings: LogSettings) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    _settle_libraries()
+
+
+def _settle_libraries() -> None:
     # These servers bring their own handlers; with ours alone every line has one format.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "tornado"):
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = True
-    # It writes whole URLs, and that for temporary keys of the object storage has a token.
-    logging.getLogger("urllib3").setLevel("INFO")
+    # They write whole URLs: with tokens of the object storage, or those of webhooks, which may be
+    # all that a receiver asks for.
+    for name in ("urllib3", "httpx2"):
+        logging.getLogger(name).setLevel("WARNING")
     # The API writes its own access log, with the request id.
     logging.getLogger("uvicorn.access").disabled = True
 

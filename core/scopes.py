@@ -12,6 +12,7 @@ class Scope(StrEnum):
     SUBSCRIPTION_READ = "subscription.read"
     SUBSCRIPTION_FULL = "subscription.full"
     DELIVERY = "delivery"
+    WEBHOOK = "webhook"
 
 
 _INCLUDED = {Scope.CREDIT_FULL: Scope.CREDIT_READ, Scope.SUBSCRIPTION_FULL: Scope.SUBSCRIPTION_READ}
@@ -38,3 +39,7 @@ EXPLANATIONS = {
     ),
 }
 GRANTABLE = frozenset(EXPLANATIONS)
+# A key may have one more, which no other program's token has.
+KEY_EXPLANATIONS = EXPLANATIONS | {
+    Scope.WEBHOOK: "Have your events sent to a URL, of the types that its other scopes let it see"
+}

@@ -21,6 +21,8 @@ import httpx2
 # The library's errors by the names that adapters use: its timeouts are failures too.
 HttpFailure = httpx2.HTTPError
 HttpTimeout = httpx2.TimeoutException
+# Nothing was sent.
+NotConnected = (httpx2.ConnectError, httpx2.ConnectTimeout)
 HttpHeaders = httpx2.Headers
 
 
@@ -43,6 +45,10 @@ class HttpBounds:
     max_seconds: float
     max_connect_seconds: float
     max_reply_bytes: int
+    # Whether a longer reply is cut, and read no further; it is refused otherwise.
+    cuts_replies: bool = False
+    # Whether the next call to a server may take the connection of the one before.
+    keeps_connections: bool = True
 
     @property
     def timeout(self) -> httpx2.Timeout:
@@ -66,11 +72,13 @@ class AsyncHttpClient:
         self._bounds = bounds
         self._client = _async_client(bounds)
 
-    async def send(self, method: str, url: str, **content: Any) -> HttpReply:
-        """Raises ``HttpFailure``."""
+    async def send(
+        self, method: str, url: str, *, max_seconds: float | None = None, **content: Any
+    ) -> HttpReply:
+        """Raises ``HttpFailure``; ``max_seconds`` instead of the client's own."""
         try:
             async with (
-                asyncio.timeout(self._bounds.max_seconds),
+                asyncio.timeout(max_seconds or self._bounds.max_seconds),
                 self._client.stream(method, url, **content) as reply,
             ):
                 body = b"".join([part async for part in reply.aiter_raw()])
@@ -147,13 +155,16 @@ _authorities = cache(ssl.create_default_context)
 @dataclass(eq=False)
 class _CountedStream(httpx2.AsyncByteStream):
     stream: httpx2.AsyncByteStream
-    max_bytes: int
+    bounds: HttpBounds
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        length = 0
+        left = self.bounds.max_reply_bytes
         async for part in self.stream:
-            length += len(part)
-            if length > self.max_bytes:
+            if len(part) > left and self.bounds.cuts_replies:
+                yield part[:left]
+                return
+            left -= len(part)
+            if left < 0:
                 raise ReplyRefused("reply too long")
             yield part
 
@@ -164,7 +175,7 @@ class _CountedStream(httpx2.AsyncByteStream):
 def _async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
     async def count(reply: httpx2.Response) -> None:
         stream = cast("httpx2.AsyncByteStream", reply.stream)
-        reply.stream = _CountedStream(stream, bounds.max_reply_bytes)
+        reply.stream = _CountedStream(stream, bounds)
 
     return httpx2.AsyncClient(event_hooks={"response": [count]}, **_options(bounds))
 
@@ -177,4 +188,7 @@ def _options(bounds: HttpBounds) -> dict[str, Any]:
         "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
         "follow_redirects": False,
         "trust_env": False,
+        "limits": httpx2.Limits(
+            max_connections=100, max_keepalive_connections=20 if bounds.keeps_connections else 0
+        ),
     }

@@ -44,3 +44,10 @@ from models.subscription_event import SubscriptionEvent
 from models.upkeep import Upkeep
 from models.user import Plan, User
 from models.user_session import LoginAttempts, UserSession
+from models.webhook import (
+    DeliveryStatus,
+    EndpointState,
+    WebhookDelivery,
+    WebhookEndpoint,
+    WebhookSecret,
+)

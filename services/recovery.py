@@ -12,6 +12,7 @@ from services.people import mailed_tokens, registration
 from services.people.factors import own_factors, passkeys, second_steps
 from services.people.factors.second_steps import ShownFactor
 from services.people.mailed_tokens import Purpose
+from services.webhooks import webhook_endpoints
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -22,6 +23,7 @@ class Kept:
 
     key_ids: frozenset[int]
     passkey_ids: frozenset[int]
+    endpoint_ids: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Ending:
     grants: bool
     key_ids: frozenset[int]
     passkey_ids: frozenset[int]
+    endpoint_ids: frozenset[int]
 
 
 def reset(
@@ -43,7 +46,7 @@ def reset(
     keep: Kept,
     request_id: str | None,
 ) -> User:
-    """Set a new password; end all sessions, grants, keys and passkeys, except those to ``keep``.
+    """Set a new password; end sessions, grants, keys, passkeys and endpoints, except those to keep.
 
     Raises what ``registration.read_reset`` and ``second_steps.require`` raise.
     """
@@ -53,6 +56,7 @@ def reset(
     second_steps.require(uow, resources, person, shown, request_id=request_id)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=keep.key_ids)
+    webhook_endpoints.end_all(uow, person.id, but=keep.endpoint_ids)
     own = {each.id for each in passkeys.list_of(uow, person.id)}
     ended = own - keep.passkey_ids
     own_factors.remove_passkeys(uow, person.id, ended, request_id=request_id)
@@ -73,6 +77,7 @@ def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_has
     own_factors.remove_later(uow, person.id, changed_at)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=())
+    webhook_endpoints.end_all(uow, person.id)
     person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD
     return mailed_tokens.make(uow, keyring, purpose, user_id=person.id, email=person.email)
@@ -100,3 +105,4 @@ def change_password(
     for key_id in ending.key_ids:
         api_keys.revoke(uow, key_id=key_id, user_id=caller.user_id)
     own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids, request_id=request_id)
+    webhook_endpoints.end(uow, caller.user_id, ending.endpoint_ids)

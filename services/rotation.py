@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
-from models import Attachment, MemberExport, MemberImport
+from models import Attachment, MemberExport, MemberImport, WebhookSecret
 from storage.encryption import WrappedKey
 from storage.resources import Resources
 
@@ -16,6 +16,7 @@ _CONTEXTS: tuple[InstrumentedAttribute[str], ...] = (
     Attachment.hash_id,
     MemberImport.object_prefix,
     MemberExport.object_prefix,
+    WebhookSecret.context,
 )
 
 

@@ -68,7 +68,7 @@ def stack(make_stack: Callable[[str], Stack]) -> Stack:
     shared.start_sandbox()
     shared.start_api()
     shared.start_worker("media")
-    shared.start_worker("request", "photos", "money", "mail", "upkeep", concurrency=4)
+    shared.start_worker("request", "photos", "money", "mail", "webhooks", "upkeep", concurrency=4)
     shared.start_worker("bulk", "export", concurrency=1)
     return shared
 

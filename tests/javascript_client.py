@@ -1,4 +1,4 @@
-"""The OAuth client of another language: its interpreter, and its packages from npm's registry."""
+"""Clients in another language: its interpreter, and their packages from npm's registry."""
 
 import shutil
 import subprocess

@@ -10,6 +10,7 @@ from core.settings import Settings
 from integrations.llm.registry import language_model
 from integrations.mail import registry
 from integrations.payments.registry import PaymentChannels
+from integrations.receivers.posting import ReceiverClient
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import model_usage
 from services.composer.metadata_requests import MetadataCache
@@ -41,6 +42,7 @@ class WorkerContext:
         self.converter = ConverterProcess()
         self.mailer = registry.mailer(settings)
         self.payments = PaymentChannels(settings)
+        self.receivers = ReceiverClient(settings.webhook_networks)
         self.photos = CachedStockPhotos(
             StockPhotoProviders(settings, partial(note_quotas, self.resources.redis)),
             self.resources.keyring,

@@ -14,6 +14,7 @@ from core.logging import get_logger
 from core.settings import load_settings
 from services.jobs import sweep, upkeep
 from services.jobs.pace import Paces, Reach
+from services.webhooks.waking import EndpointWaker
 from storage.broker import queue_name
 from storage.resources import Resources, open_resources
 from workers.tasks import canary
@@ -65,6 +66,8 @@ def _sweep_until_stopped(lanes: list[Lane]) -> None:
     resources = open_resources(load_settings(), concurrency=1, name="sweep")
     reach = Reach()
     each_second: list[_Step] = [partial(sweep.sweep, reach=reach, paces=Paces()), upkeep.send_due]
+    if Lane.WEBHOOKS in lanes:
+        each_second.append(EndpointWaker().wake_due)
     now_and_then: list[_Step] = [*each_second, partial(canary.send, lanes=lanes)]
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):

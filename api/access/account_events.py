@@ -24,6 +24,9 @@ _WORDS = {
     EventType.FACTOR_ADDED: "A second factor was added",
     EventType.FACTOR_REMOVED: "A second factor was removed",
     EventType.EXPORT_CREATED: "An export of a list was made",
+    EventType.WEBHOOK_CREATED: "A webhook endpoint was made",
+    EventType.WEBHOOK_CHANGED: "A webhook endpoint got another URL",
+    EventType.WEBHOOK_ENDED: "A webhook endpoint was ended",
     EventType.PLAN_REFUSED: "Something was refused that the plan doesn’t have",
     EventType.QUOTA_REFUSED: "Something was refused that is more than the plan has",
 }
@@ -32,6 +35,7 @@ _SEVERAL = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
     "keys": "{} API keys were ended",
+    "endpoints": "{} webhook endpoints were ended",
     "grants": "{} programs lost their access",
 }
 _BY = {

@@ -1,4 +1,4 @@
-"""The part of a form that asks which API keys and passkeys end together with the old password."""
+"""The part of a form that asks which keys, passkeys and webhooks end with the old password."""
 
 from collections.abc import Iterable
 
@@ -14,6 +14,8 @@ _TICKED = "end."
 _SHOWN = "shown"
 _TICKED_PASSKEY = "end_passkey."
 _SHOWN_PASSKEYS = "shown_passkeys"
+_TICKED_ENDPOINT = "end_endpoint."
+_SHOWN_ENDPOINTS = "shown_endpoints"
 
 
 def keys_to_ask(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
@@ -30,11 +32,25 @@ def ticked_passkeys(form: dict[str, str]) -> frozenset[int]:
     return _ticked(form, _TICKED_PASSKEY)
 
 
+def ticked_endpoints(form: dict[str, str]) -> frozenset[int]:
+    return _ticked(form, _TICKED_ENDPOINT)
+
+
+def ended_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
+    """What the person ticked, by the names that the page has for it."""
+    return {
+        "ended_keys": ticked_keys(form),
+        "ended_passkeys": ticked_passkeys(form),
+        "ended_endpoints": ticked_endpoints(form),
+    }
+
+
 def unticked(form: dict[str, str]) -> Kept:
     """What the person saw and wants to keep; not what was made since."""
     return Kept(
         _numbers(form.get(_SHOWN, "").split(",")) - ticked_keys(form),
         _numbers(form.get(_SHOWN_PASSKEYS, "").split(",")) - ticked_passkeys(form),
+        _numbers(form.get(_SHOWN_ENDPOINTS, "").split(",")) - ticked_endpoints(form),
     )
 
 

@@ -20,7 +20,7 @@ from api.state import state_of
 from core.refusals import access as refusals
 from core.refusals.mailing import TRACE_INVALID
 from core.refusals.refusal import Refusal
-from core.scopes import Scope
+from core.scopes import GRANTABLE, Scope
 from services.access.caller import Caller, require_scope
 from services.mailing.subscriptions import trace_ids
 
@@ -189,8 +189,8 @@ def requires_scope(scope: Scope, *, deferred: bool = False) -> Any:
         return caller
 
     insufficient = refusals.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope)
-    # Only the operator grants the scope of deliveries, so no OAuth token has it.
-    security = _own_schemes(scope) if scope is Scope.DELIVERY else _every_scheme(scope)
+    # Some scopes no person grants to a program, so no OAuth token has them.
+    security = _every_scheme(scope) if scope in GRANTABLE else _own_schemes(scope)
     refused = [*_MISSING_OR_INVALID, insufficient]
     sentence = f"Scope: `{scope}`."
     return Depends(Access(sentence, refused, security, authorised, deferred=deferred))
@@ -218,5 +218,6 @@ ListReader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
 ListEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 CreditReader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 CreditEditor = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
+WebhookKeeper = Annotated[Caller, requires_scope(Scope.WEBHOOK)]
 # For an endpoint that calls it first thing in the thread that it works in.
 AuthoriseSpender = Annotated[Callable[[], Caller], requires_scope(Scope.CREDIT_FULL, deferred=True)]

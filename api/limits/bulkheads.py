@@ -113,6 +113,8 @@ RECORDS = Bulkhead("records", 8)
 # The queue of request-only work, its cache and its callers, in Redis. Callers come in bursts, and
 # wait for much longer than this for a worker.
 REQUESTS = Bulkhead("requests", 6, wait_seconds=5.0, max_waiting=5_000)
+# The names of hosts that callers send, which their own name servers may keep us waiting for.
+NAMES = Bulkhead("names", 2)
 # What open event streams look up.
 STREAMS = Bulkhead("streams", 2)
 # What this process does by itself: it looks for jobs that ended, and writes when keys were used.

@@ -11,7 +11,13 @@ from api.access.account_events import event_lines
 from api.access.answer_timing import padded_duration
 from api.access.begun_sessions import prove_password
 from api.access.browsers import mail_source
-from api.access.key_choices import keys_to_ask, ticked_keys, ticked_passkeys
+from api.access.key_choices import (
+    ended_boxes,
+    keys_to_ask,
+    ticked_endpoints,
+    ticked_keys,
+    ticked_passkeys,
+)
 from api.access.page_sessions import (
     FormFields,
     FormMember,
@@ -49,6 +55,7 @@ from services.people.account_mails import MailKind
 from services.people.factors import passkeys
 from services.people.logins import Attempt
 from services.recovery import Ending
+from services.webhooks import webhook_endpoints
 
 # No operations of the API, so not in its document. The pages are for people who are logged in.
 router = APIRouter(include_in_schema=False)
@@ -110,7 +117,9 @@ async def change_password(
 ) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
     email, name = await RECORDS.run(_personal_words, state, member)
-    ending = Ending("end_grants" in form, ticked_keys(form), ticked_passkeys(form))
+    ending = Ending(
+        "end_grants" in form, ticked_keys(form), ticked_passkeys(form), ticked_endpoints(form)
+    )
     try:
         passwords.require_allowed(form.get("password", ""), email, name)
         attempt = await _proven(request, state, email, form)
@@ -220,6 +229,7 @@ def _password_page(
         keys, more = keys_to_ask(uow, member.user_id)
         given = grants.list_of(uow, member.user_id)
         own_passkeys = passkeys.list_of(uow, member.user_id)
+        own_endpoints = webhook_endpoints.live_of(uow, member.user_id)
     return _form_page(
         state,
         member,
@@ -230,9 +240,9 @@ def _password_page(
         ends_grants="end_grants" in form,
         keys=keys,
         more_keys=more,
-        ended_keys=ticked_keys(form),
         passkeys=own_passkeys,
-        ended_passkeys=ticked_passkeys(form),
+        endpoints=own_endpoints,
+        **ended_boxes(form),
     )
 
 

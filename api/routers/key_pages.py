@@ -27,7 +27,7 @@ from core import clock, ids
 from core.errors import DomainError, Kind
 from core.refusals.access import API_KEY_NOT_FOUND, QUOTA_EXCEEDED
 from core.refusals.requests import BODY_INVALID
-from core.scopes import EXPLANATIONS, Scope
+from core.scopes import KEY_EXPLANATIONS, Scope
 from services.access import api_keys
 from services.events.plan_refusals import is_plan_refusal, record_refusal
 from services.people import accounts, own_keys
@@ -55,7 +55,7 @@ def show_keys(state: StateOf, member: Member) -> Response:
             "keys.html",
             address=accounts.get(uow, member.user_id).email,
             keys=api_keys.live_of(uow, member.user_id),
-            explanations=EXPLANATIONS,
+            explanations=KEY_EXPLANATIONS,
         )
 
 
@@ -109,7 +109,7 @@ def make_key(state: StateOf, member: RecentFormMember, form: FormOf) -> Response
 
 
 def _ticked(form: FormFields) -> list[Scope]:
-    return [scope for scope in EXPLANATIONS if f"scope.{scope}" in form]
+    return [scope for scope in KEY_EXPLANATIONS if f"scope.{scope}" in form]
 
 
 def _form(
@@ -121,7 +121,7 @@ def _form(
         "reach": form.get("reach"),
         "ticked": _ticked(form),
         "lifetime": form.get("lifetime"),
-        "explanations": EXPLANATIONS,
+        "explanations": KEY_EXPLANATIONS,
         "lifetimes": {value: label for value, (label, _) in _LIFETIMES.items()},
     }
     status = 200 if problem is None else 422

@@ -23,7 +23,7 @@ from api.access.factor_forms import (
     problem_status,
     shown_factor,
 )
-from api.access.key_choices import keys_to_ask, ticked_keys, ticked_passkeys, unticked
+from api.access.key_choices import ended_boxes, keys_to_ask, unticked
 from api.access.page_challenges import require_challenge, shown_challenge
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
@@ -44,6 +44,7 @@ from services.people import registration as service
 from services.people.account_mails import MailKind
 from services.people.factors import passkeys
 from services.people.factors.second_steps import ShownFactor
+from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 # No operations of the API, so not in its document.
@@ -204,8 +205,9 @@ def _choosing(request: Request, state: State, read: _Read, words: _Words, secret
 def _choice_page(
     request: Request, state: State, words: _Words, *, email: str, **values: Any
 ) -> Response:
-    asked: dict[str, Any] = {"keys": [], "more_keys": 0, "passkeys": [], "asks_factor": False}
-    ended: _Words = {"ended_keys": True, "ended_passkeys": True}
+    asked: dict[str, Any] = {"keys": [], "more_keys": 0, "passkeys": [], "endpoints": []}
+    asked["asks_factor"] = False
+    ended: _Words = {"ended_keys": True, "ended_passkeys": True, "ended_endpoints": True}
     form_cookie, options = form_cookie_value(request, state), None
     with state.resources.unit_of_work() as uow:
         person = accounts.find_by_email(uow, email)
@@ -213,6 +215,7 @@ def _choice_page(
             settings = state.resources.settings
             asked["keys"], asked["more_keys"] = keys_to_ask(uow, person.id)
             asked["passkeys"] = passkeys.list_of(uow, person.id)
+            asked["endpoints"] = webhook_endpoints.live_of(uow, person.id)
             asked["asks_factor"] = required_factors.is_asked(uow, person.id)
             options = passkeys.options_of_person(uow, settings, person.id, form_cookie)
     return page_sessions.anonymous_page(
@@ -286,8 +289,8 @@ def _choice_page_again(
     **shows: Any,
 ) -> Response:
     """The page with what was wrong, and with what the person ticked."""
-    ended = {"ended_keys": ticked_keys(form), "ended_passkeys": ticked_passkeys(form)}
-    values = {"status": problem_status(error), "problem": error.message, **shows, **ended}
+    said = {"status": problem_status(error), "problem": error.message}
+    values = {**said, **shows, **ended_boxes(form)}
     reply = _choice_page(request, state, words, **values)
     if error.retry_after is not None:
         reply.headers["Retry-After"] = str(error.retry_after)

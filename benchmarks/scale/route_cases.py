@@ -158,6 +158,21 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
 # Routes without a case, and why.
 LEFT_OUT = {
     "POST /webhooks/stripe": "what it does with an order is what the poll of orders does",
+    **{
+        f"{method} /webhook-endpoints{rest}": "an account has few, each found by its key"
+        for method, rest in (
+            ("POST", ""),
+            ("GET", ""),
+            ("GET", "/{endpoint_id}"),
+            ("PATCH", "/{endpoint_id}"),
+            ("DELETE", "/{endpoint_id}"),
+            ("POST", "/{endpoint_id}/rotate"),
+            ("POST", "/{endpoint_id}/test"),
+            ("POST", "/{endpoint_id}/replay"),
+            ("GET", "/{endpoint_id}/deliveries"),
+            ("POST", "/{endpoint_id}/deliveries/{delivery_id}/resend"),
+        )
+    },
     "GET /.well-known/oauth-authorization-server": "reads nothing",
     "GET /healthz": "reads nothing",
     **{

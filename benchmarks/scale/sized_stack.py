@@ -65,7 +65,7 @@ def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     stack.start_sandbox()
     stack.start_api(PRESSROOM_LOG_LEVEL="warning")
     stack.start_worker("media")
-    stack.start_worker("request", "photos", "money", "mail", "upkeep", concurrency=4)
+    stack.start_worker("request", "photos", "money", "mail", "webhooks", "upkeep", concurrency=4)
     stack.start_worker("bulk", "export", concurrency=1)
     [(user_id, email, list_id)] = stack.query(
         "SELECT user_id, users.email, lists.id FROM lists JOIN users ON users.id = user_id"

@@ -70,6 +70,7 @@ _API = (
         "security_policy",
         # To tell what is overdue.
         "retention",
+        "webhook_allowed_networks",
     }
 )
 _OF_LANES: dict[Lane, Names] = {
@@ -77,6 +78,7 @@ _OF_LANES: dict[Lane, Names] = {
     Lane.PHOTOS: _PHOTOS,
     Lane.MONEY: _PAYMENTS,
     Lane.MAIL: _beginning("mail_"),
+    Lane.WEBHOOKS: _beginning("webhook_"),
     Lane.EXPORT: _QUOTAS | _READS,
     Lane.MEDIA: frozenset(),
     Lane.BULK: _QUOTAS,

@@ -3,6 +3,7 @@
 import re
 from decimal import Decimal
 from functools import cached_property, lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +48,8 @@ def _unless_none(value: object) -> object:
 TrustedProxies = Annotated[
     tuple[IPvAnyNetwork, ...] | None, NoDecode, COMMA_SEPARATED, BeforeValidator(_unless_none)
 ]
+
+Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, COMMA_SEPARATED]
 
 
 class Settings(
@@ -100,6 +103,10 @@ class Settings(
     redirect_origins: Origins = ()
     """Origins to which payers may be sent back, such as https://www.example.com, comma separated;
     the word loopback stands for every port of the same machine"""
+
+    webhook_allowed_networks: Networks = ()
+    """Networks besides the public internet whose servers webhooks may call, also by http and at any
+    port, such as 10.2.0.0/16, comma separated"""
 
     rate_limit_default: RateLimits = "30000/minute"
     """How often each user may call, such as 600/minute; empty: no limit"""
@@ -202,6 +209,11 @@ class Settings(
                 f"of the proxies in front of the API, or {_NO_PROXY}"
             )
         return tuple(map(str, self.trusted_proxies or ()))
+
+    @property
+    def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The allowed networks, in a type that says what they are."""
+        return tuple(ip_network(str(each)) for each in self.webhook_allowed_networks)
 
     @property
     def public_origin(self) -> str:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 
 from devstack.sandbox import challenges, mailbox_pages, sandbox_settings
+from devstack.sandbox.hooks import hook_pages
+from devstack.sandbox.hooks.hook_box import HookBox
 from devstack.sandbox.llm import router as llm_router
 from devstack.sandbox.mailbox import Mailbox
 from devstack.sandbox.stock_photos import openverse, unsplash
@@ -42,6 +44,14 @@ PROVIDERS: tuple[SandboxProvider, ...] = (
         stands_for="Takes mail over SMTP and shows it in a mailbox instead of delivering it.",
         router=mailbox_pages.router(MAILBOX),
         page="/mail",
+    ),
+    SandboxProvider(
+        name="Webhooks",
+        path=sandbox_settings.HOOKS_PREFIX,
+        stands_for="Receives the events that Pressroom sends to webhook endpoints, checks their "
+        "signatures and shows them; words in the URL say what goes wrong.",
+        router=hook_pages.make_router(HookBox(), sandbox_settings.HOOKS_PREFIX),
+        page=sandbox_settings.HOOKS_PREFIX,
     ),
     SandboxProvider(
         name="Bot challenges",

@@ -18,6 +18,8 @@ SITEVERIFY_PATHS = {
 # The host name on which the sandbox says that a token was made. `make run` serves its pages there.
 HOSTNAME = "localhost"
 
+HOOKS_PREFIX = "/hooks"
+
 LLM_PREFIX = "/llm"
 LLM_MODEL = "sandbox"
 LLM_API_KEY = "sandbox-llm-key"

@@ -17,7 +17,14 @@ from devstack.supervisor.processes.program import Program
 
 # One process for the lanes that wait for other servers, and one for those that compute.
 WORKERS = {
-    "worker-waiting": (Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.UPKEEP),
+    "worker-waiting": (
+        Lane.REQUEST,
+        Lane.PHOTOS,
+        Lane.MONEY,
+        Lane.MAIL,
+        Lane.WEBHOOKS,
+        Lane.UPKEEP,
+    ),
     "worker-computing": (Lane.MEDIA, Lane.EXPORT, Lane.BULK),
 }
 

@@ -222,6 +222,24 @@ def _blanking_events(of_person: str) -> Stage:
     return blank_batch
 
 
+def _delete_deliveries(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """What the receivers of the person's webhooks answered, before the endpoints go."""
+    row = models.WebhookDelivery
+    own = select(models.WebhookEndpoint.id).where(models.WebhookEndpoint.user_id == user_id)
+    found = select(row.id).where(row.endpoint_id.in_(own)).limit(MAX_ROWS)
+    ids = list(uow.session.scalars(found))
+    uow.session.execute(delete(row).where(row.id.in_(ids)))
+    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
+
+
+def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Answers of other people's receivers, which may repeat the person's address."""
+    row = models.WebhookDelivery
+    about = row.person_id == user_id, row.answer.is_not(None)
+    gone = uow.session.execute(update(row).where(*about).values(answer=None).returning(row.id))
+    return Batch(len(gone.all()), None)
+
+
 def _blank_account_events(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     """Blank where the events of the person's account came from.
 
@@ -240,6 +258,10 @@ def _blank_account_events(uow: UnitOfWork, user_id: int, before: int | None) -> 
 STAGES: Mapping[str, Stage] = {
     "subscriptions": _blank_subscriptions,
     "jobs": _deleting(models.Job.user_id),
+    "deliveries": _delete_deliveries,
+    # Their secrets go with them.
+    "endpoints": _deleting_few(models.WebhookEndpoint.user_id),
+    "answers": _blank_answers,
     "attachments": _delete_attachments,
     "imports": _blank_imports,
     "chunks": _delete_chunks,

@@ -21,6 +21,10 @@ class EventType(StrEnum):
     FACTOR_ADDED = "factor.added"
     FACTOR_REMOVED = "factor.removed"
     EXPORT_CREATED = "export.created"
+    WEBHOOK_CREATED = "webhook.created"
+    # It got another URL.
+    WEBHOOK_CHANGED = "webhook.changed"
+    WEBHOOK_ENDED = "webhook.ended"
     # What the plan doesn't have, and what would be more than it has.
     PLAN_REFUSED = "plan.refused"
     QUOTA_REFUSED = "quota.refused"

@@ -34,6 +34,8 @@ class MailKind(StrEnum):
     NEW_PROGRAM = "new_program"
     NEW_BROWSER = "new_browser"
     FACTORS_CHANGED = "factors_changed"
+    NEW_WEBHOOK = "new_webhook"
+    WEBHOOK_STOPPED = "webhook_stopped"
     MEMBERS_OVER_QUOTA = "members_over_quota"
 
 

@@ -195,6 +195,26 @@ RULES = (
         oldest_by=_by_key(models.Departure),
     ),
     Rule(
+        "webhook_deliveries",
+        models.WebhookDelivery,
+        FEED_RETENTION,
+        "after its event, with the answer",
+        models.WebhookDelivery.created_at,
+    ),
+    Rule(
+        "webhook_endpoints",
+        models.WebhookEndpoint,
+        # Longer than its deliveries, which would all go with it at once.
+        FEED_RETENTION + _DAY,
+        "after its owner deleted it; others until their person is erased",
+        models.WebhookEndpoint.deleted_at,
+    ),
+    _until(
+        models.WebhookSecret,
+        models.WebhookSecret.expires_at,
+        "24 hours after the rotation that replaced it; the newest as long as its endpoint",
+    ),
+    Rule(
         "login_attempts",
         models.LoginAttempts,
         ATTEMPT_RETENTION,

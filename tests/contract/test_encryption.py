@@ -11,6 +11,7 @@ from core.scopes import Scope
 from tests.contract.bulk import addresses, export, imported, of_addresses, unpacked
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
+from tests.hooks import new_endpoint
 from tests.pictures import photo
 from tests.stack import Owner, Stack
 
@@ -148,6 +149,7 @@ def test_rotation_rewraps_keys_and_rewrites_no_object(
     list_id = new_list(client)["id"]
     imported(client, list_id, of_addresses(*addresses(2)))
     export_url = data(export(client, list_id, "members"))["result"]["url"]
+    new_endpoint(client, "http://127.0.0.1:9/")
     old = stack.environment["PRESSROOM_ENCRYPTION_KEYS"]
     new = "rotated:" + "b" * 43
     rotate = stack.start(
@@ -161,7 +163,7 @@ def test_rotation_rewraps_keys_and_rewrites_no_object(
     done = json.loads(rotate.log.read_text().splitlines()[-1])
     assert done["key"] == "rotated"
     assert done["rewrapped"] >= 1
-    for table in ("attachments", "imports", "exports"):
+    for table in ("attachments", "imports", "exports", "webhook_secrets"):
         rows = stack.query(f"SELECT DISTINCT wrapped_by FROM {table} WHERE wrapped_by IS NOT NULL")
         assert rows == [("rotated",)]
     assert stack.resources.objects.get(stored_key(record)) == before

@@ -339,7 +339,7 @@ def test_metadata_is_as_its_rfc_says_and_leads_to_the_doors(
     assert told["issuer"] == stack.api_url
     assert told["code_challenge_methods_supported"] == ["S256"]
     assert told["authorization_response_iss_parameter_supported"] is True
-    assert set(told["scopes_supported"]) == set(Scope) - {Scope.DELIVERY}
+    assert set(told["scopes_supported"]) == set(EXPLANATIONS)
     for name in ("token", "revocation", "introspection"):
         assert stranger.post(told[f"{name}_endpoint"]).status_code in {400, 401}
     assert stranger.get(told["userinfo_endpoint"]).status_code == 401

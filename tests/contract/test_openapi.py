@@ -77,6 +77,16 @@ OPERATIONS = {
     "POST /auxilia/credits/orders/status": None,
     "GET /auxilia/credits/orders/{order_id}": "credit.read",
     "POST /webhooks/stripe": None,
+    "POST /webhook-endpoints": "webhook",
+    "GET /webhook-endpoints": "webhook",
+    "GET /webhook-endpoints/{endpoint_id}": "webhook",
+    "PATCH /webhook-endpoints/{endpoint_id}": "webhook",
+    "DELETE /webhook-endpoints/{endpoint_id}": "webhook",
+    "POST /webhook-endpoints/{endpoint_id}/rotate": "webhook",
+    "POST /webhook-endpoints/{endpoint_id}/test": "webhook",
+    "POST /webhook-endpoints/{endpoint_id}/replay": "webhook",
+    "GET /webhook-endpoints/{endpoint_id}/deliveries": "webhook",
+    "POST /webhook-endpoints/{endpoint_id}/deliveries/{delivery_id}/resend": "webhook",
     **{
         operation.replace(" ", " " + prefix): "composer"
         for prefix in ("", "/auxilia")

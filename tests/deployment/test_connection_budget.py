@@ -42,7 +42,7 @@ def stated(process: str) -> list[int]:
 
 
 API = "an API process"
-WAITS = "a worker of `request`, `photos`, `money`, `mail` and `upkeep`"
+WAITS = "a worker of `request`, `photos`, `money`, `mail`, `webhooks` and `upkeep`"
 ALONE = "a worker of `request` or `photos` alone"
 COMPUTES = "a worker of `media`, `export` and `bulk`"
 

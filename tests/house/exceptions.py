@@ -6,6 +6,7 @@ FOLDERS_OF_ANY_SIZE = {
     "api/schemas": "one module for each resource",
     "api/pages": "one module for each kind of page",
     "models": "one module for each aggregate",
+    "core/refusals": "one module for each area",
     "cli": "one module for each group of commands",
 }
 
@@ -35,5 +36,6 @@ SAME_THING = {
     "openverse": "the provider, and the sandbox that plays it",
     "pages": "HTML for people: the API's and the sandbox's",
     "stock_photos": "stock photos, and the sandbox that plays their providers",
+    "webhooks": "signed calls between servers: payment providers call us, and we call owners",
     "unsplash": "the provider, and the sandbox that plays it",
 }

@@ -60,6 +60,7 @@ def _filled(body: Any, values: Values) -> Any:
 
 
 _MEMBER = "/subscriptions/{list_id}/members/{user_id}"
+_ENDPOINT = "/webhook-endpoints/{endpoint_id}"
 _LEAVING = {"user_id": "leaving_user_id"}
 
 # In the order in which the owner can do all of it.
@@ -82,6 +83,18 @@ CALLS: dict[str, Call] = {
     "POST /auxilia/credits/orders/status": Call(404, json={"claim_token": "x" * 43}, own=404),
     "POST /auxilia/credits/orders/claim": Call(404, json={"claim_token": "x" * 43}, own=404),
     "POST /webhooks/stripe": Call(400, own=400, json={}),
+    "POST /webhook-endpoints": Call(
+        200, json={"url": "http://127.0.0.1:9/", "types": ["order.disputed"]}
+    ),
+    "GET /webhook-endpoints": Call(200),
+    f"GET {_ENDPOINT}": Call(404),
+    f"PATCH {_ENDPOINT}": Call(404, json={"types": ["order.refunded"]}),
+    f"POST {_ENDPOINT}/rotate": Call(404),
+    # The owner paused it.
+    f"POST {_ENDPOINT}/test": Call(404, own=409),
+    f"POST {_ENDPOINT}/replay": Call(404, own=409, json={"since": "2026-01-01T00:00:00Z"}),
+    f"GET {_ENDPOINT}/deliveries": Call(404),
+    f"POST {_ENDPOINT}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
     "POST /attachments": Call(200, files={"file": ("picture.png", encoded("PNG"))}),
     "GET /attachments": Call(200),
     "GET /attachments/{hash_id}": Call(404),
@@ -158,6 +171,7 @@ CALLS: dict[str, Call] = {
     "DELETE /attachments/{hash_id}": Call(404),
     "DELETE /lists/{list_id}/traces": Call(403, values={"list_id": "closing_list_id"}),
     "DELETE /lists/{list_id}": Call(403, values={"list_id": "closing_list_id"}),
+    f"DELETE {_ENDPOINT}": Call(404),
     "DELETE /grants/{grant_id}": Call(404),
     "DELETE /apikeys/{key_id}": Call(404),
 }

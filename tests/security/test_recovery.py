@@ -14,6 +14,7 @@ from services.access import sessions
 from services.access.recent_logins import lock_person
 from services.people import accounts
 from tests.contract.replies import data
+from tests.hooks import new_endpoint
 from tests.oauth import Person, Program, register
 from tests.stack import Owner, Stack, eventually
 from tests.visiting import (
@@ -137,6 +138,18 @@ def test_a_reset_keeps_the_keys_that_the_person_unticks_and_no_other(
     assert intruder.ways_in() == set()
     assert intruder.opens(own_key)
     assert not intruder.opens(late)
+
+
+def test_a_reset_ends_webhook_endpoints_but_those_that_the_person_unticks(
+    stack: Stack, intruder: Intruder, person: Visitor, email: str, own_key: str
+) -> None:
+    with stack.client(own_key) as client:
+        own = new_endpoint(client, "http://127.0.0.1:9/own")
+    with stack.client(intruder.key["key"]) as client:
+        theirs = new_endpoint(client, "http://127.0.0.1:9/theirs")
+    assert reset(person, email, f"end_endpoint.{own['id']}").status_code == 303
+    states = {each["id"]: each["state"] for each in data(person.get("/webhook-endpoints"))}
+    assert states == {own["id"]: "active", theirs["id"]: "ended"}
 
 
 def test_a_reset_that_asks_again_remembers_what_was_unticked(

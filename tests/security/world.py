@@ -47,6 +47,7 @@ def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = Non
     _add_attachments(world)
     _add_orders(world)
     _add_grant(world)
+    _add_endpoint(world)
     key = data(world.client.post("/apikeys", json={"name": world.mark}))
     values["key_id"], values["secret"] = key["id"], key["key"]
     return world
@@ -89,6 +90,16 @@ def _add_orders(world: World) -> None:
     with world.stack.client() as nobody:
         unclaimed = data(nobody.post("/auxilia/credits/topup", json=order))
     world.values["claim_token"] = unclaimed["claim_token"]
+
+
+def _add_endpoint(world: World) -> None:
+    """A webhook endpoint with a delivery that reaches nothing, paused then."""
+    client, url = world.client, f"http://127.0.0.1:9/{world.mark}"
+    made = data(client.post("/webhook-endpoints", json={"url": url, "types": ["order.disputed"]}))
+    path = f"/webhook-endpoints/{made['id']}"
+    world.values["endpoint_id"] = made["id"]
+    world.values["delivery_id"] = data(client.post(f"{path}/test"))["id"]
+    data(client.patch(path, json={"state": "paused"}))
 
 
 def _add_grant(world: World) -> None:

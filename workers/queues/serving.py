@@ -23,12 +23,13 @@ _WAITING = {
     Lane.PHOTOS: 8,
     Lane.MONEY: 4,
     Lane.MAIL: 6,
+    Lane.WEBHOOKS: 8,
     Lane.UPKEEP: 2,
     Lane.IO: 2,
 }
 _COMPUTING = {Lane.EXPORT: 1, Lane.MEDIA: os.cpu_count() or 1, Lane.BULK: 1}
 # What the lane `io` was before there were lanes by latency.
-_FORMERLY_IO = frozenset({*_WAITING, Lane.EXPORT})
+_FORMERLY_IO = frozenset({*_WAITING, Lane.EXPORT}) - {Lane.WEBHOOKS}
 
 
 class LanesDontMix(ValueError):

@@ -43,6 +43,8 @@ from services.retention.ip_addresses import SHORTEN_IP_ADDRESSES
 from services.retention.partitions import KEEP_PARTITIONS
 from services.retention.purging import PURGE
 from services.retention.strangers import PURGE_STRANGERS
+from services.webhooks import sending
+from services.webhooks.sending import SEND_EVENTS
 from storage.resources import Resources
 from workers.declaration import TaskTable
 from workers.running.attempts import JobWork
@@ -77,6 +79,7 @@ TASKS = TaskTable(
         **dict.fromkeys(EXPORT_JOBS.values(), _alone(exports.run)),
         FOLLOW_OPT_OUT: _alone(unsubscribe.follow),
         ERASE_PERSON: _alone(erasing.run),
+        SEND_EVENTS: lambda worker, lease: sending.run(worker.resources, lease, worker.receivers),
         OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(
             worker.resources, worker.payments, lease
         ),

@@ -81,6 +81,8 @@ def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
         # The shop that a developer builds against the stack is on this machine too.
         "PRESSROOM_REDIRECT_ORIGINS": "loopback",
+        # And so is the receiver of their webhooks.
+        "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
         # All requests come from one address here, those of load tests too; the limits are high,
         # but their headers are there.
         "PRESSROOM_RATE_LIMIT_DEFAULT": "600000/minute",

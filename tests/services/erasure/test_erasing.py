@@ -316,7 +316,7 @@ IN_STAGES = {
     *("account_mails", "api_keys", "attachments", "idempotency_records", "jobs", "list_reports"),
     *("mailed_links", "lists", "exports", "imports", "oauth_grants", "payment_orders"),
     *("composer_uses", "storage_uses", "totp_secrets", "recovery_codes", "passkeys"),
-    *("subscriptions", "subscription_events", "user_sessions"),
+    *("subscriptions", "subscription_events", "user_sessions", "webhook_endpoints"),
     # With the mark itself.
     "opt_outs",
 }

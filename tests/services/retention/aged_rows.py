@@ -42,6 +42,12 @@ INSERTS = {
     "mail_counts": "mail_counts (digest, mails, ends_at) VALUES (sha256('{any}'), 1, {at})",
     "list_reports": "list_reports (list_id, created_at) VALUES ({list}, {at})",
     "departures": "departures (kind, created_at) VALUES ('erased', {at})",
+    "webhook_deliveries": "webhook_deliveries (endpoint_id, event_type, created_at)"
+    " VALUES ({endpoint}, 'key.created', {at})",
+    "webhook_endpoints": "webhook_endpoints (user_id, url, types, place, event_id, deleted_at)"
+    " VALUES ({user}, 'https://example.com/', '{{key.created}}', 1, 1, {at})",
+    "webhook_secrets": "webhook_secrets (endpoint_id, context, wrapped_key, wrapped_by, expires_at)"
+    " VALUES ({endpoint}, 'retention-{any}', 'x', 'x', {at})",
     "login_attempts": "login_attempts (subject, attempts, paused_until, tried_at)"
     " VALUES (sha256('{any}'), 1, now(), {at})",
     "spent_proofs": "spent_proofs (proof_hash, expires_at) VALUES (sha256('{any}'), {at})",
@@ -105,6 +111,8 @@ class AgedRows:
             "import": "imports (list_id, user_id, source, object_prefix, size)"
             " VALUES ({list}, {user}, 'file', 'parent', 1)",
             "upkeep": "upkeep (name, every_seconds) VALUES ('maintenance.shorten_ips', 3600)",
+            "endpoint": "webhook_endpoints (user_id, url, types, place, event_id)"
+            " VALUES ({user}, 'https://example.com/', '{{key.created}}', 1, 1)",
             "client": "oauth_clients (client_id, name, redirect_uris, scopes)"
             " VALUES ('retention', 'x', '{{}}', '{{}}')",
             "grant": "oauth_grants (user_id, client_id, scopes)"

@@ -1,0 +1,131 @@
+"""Webhooks: where an owner wants events sent, by which secrets, and what became of each event."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, func, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.declarative import CreatedAt, Model, SerialId, known
+
+
+class EndpointState(StrEnum):
+    ACTIVE = "active"
+    # It failed for days, or its owner paused it: it goes on when its owner says so.
+    PAUSED = "paused"
+    # Its receiver answered 410, or its account was recovered. It stays ended.
+    ENDED = "ended"
+
+
+class DeliveryStatus(StrEnum):
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+class WebhookEndpoint(Model):
+    """A URL that gets its owner's events.
+
+    Events after its position are no rows yet: an endpoint that falls behind costs no more than its
+    unfinished deliveries.
+    """
+
+    __tablename__ = "webhook_endpoints"
+    __table_args__ = (
+        known("state", EndpointState),
+        CheckConstraint("char_length(url) <= 2000", name="url_bounded"),
+        CheckConstraint("cardinality(types) > 0", name="has_types"),
+        Index("ix_webhook_endpoints_user_id_id", "user_id", text("id DESC")),
+        # What the look for work of each second reads.
+        Index("ix_webhook_endpoints_active", "id", postgresql_where="state = 'active'"),
+        Index(
+            "ix_webhook_endpoints_deleted_at",
+            "deleted_at",
+            postgresql_where="deleted_at IS NOT NULL",
+        ),
+    )
+
+    id: Mapped[SerialId]
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    url: Mapped[str]
+    types: Mapped[list[str]]
+    list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
+    state: Mapped[str] = mapped_column(default=EndpointState.ACTIVE, server_default="active")
+    # Why it is not active, in words for its owner.
+    reason: Mapped[str | None]
+    # After which event of the feed it goes on.
+    place: Mapped[int]
+    event_id: Mapped[int]
+    # When there is something to do beside new events.
+    due_at: Mapped[datetime | None]
+    # New events wait: for the oldest delivery, or since there are as many as there may be.
+    is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    # The first failure since the last success.
+    failing_since: Mapped[datetime | None]
+    # The job that works its deliveries off, now or the last time.
+    job_id: Mapped[int | None]
+    created_at: Mapped[CreatedAt]
+    # Its owner deleted it; its deliveries end with their time.
+    deleted_at: Mapped[datetime | None]
+
+
+class WebhookSecret(Model):
+    """A secret that signs for an endpoint, encrypted under one of the encryption keys."""
+
+    __tablename__ = "webhook_secrets"
+
+    id: Mapped[SerialId]
+    endpoint_id: Mapped[int] = mapped_column(
+        ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), index=True
+    )
+    # What the secret was wrapped for: random, since the endpoint's id is not known then.
+    context: Mapped[str] = mapped_column(unique=True)
+    wrapped_key: Mapped[bytes]
+    wrapped_by: Mapped[str]
+    created_at: Mapped[CreatedAt]
+    # NULL: it is the endpoint's newest one.
+    expires_at: Mapped[datetime | None] = mapped_column(index=True)
+
+
+class WebhookDelivery(Model):
+    """One event for one endpoint, from when it is due, and the answer to the last try."""
+
+    __tablename__ = "webhook_deliveries"
+    __table_args__ = (
+        known("status", DeliveryStatus),
+        CheckConstraint("octet_length(answer) <= 4096", name="answer_bounded"),
+        Index("uq_webhook_deliveries_endpoint_id_event_id", "endpoint_id", "event_id", unique=True),
+        Index("ix_webhook_deliveries_endpoint_id_id", "endpoint_id", text("id DESC")),
+        Index(
+            "ix_webhook_deliveries_pending",
+            "endpoint_id",
+            "id",
+            postgresql_where="status = 'pending'",
+        ),
+        # Whose erasure blanks the answer.
+        Index(
+            "ix_webhook_deliveries_person_id", "person_id", postgresql_where="answer IS NOT NULL"
+        ),
+    )
+
+    id: Mapped[SerialId]
+    endpoint_id: Mapped[int] = mapped_column(ForeignKey("webhook_endpoints.id", ondelete="CASCADE"))
+    # NULL: a test event, which is in no feed.
+    event_id: Mapped[int | None]
+    event_type: Mapped[str]
+    # The member whom the event is about, if any: an answer may repeat what the event said.
+    person_id: Mapped[int | None]
+    status: Mapped[str] = mapped_column(default=DeliveryStatus.PENDING, server_default="pending")
+    # All tries ever, and those since it was queued, by an event or by its owner.
+    attempts: Mapped[int] = mapped_column(default=0, server_default="0")
+    round_attempts: Mapped[int] = mapped_column(default=0, server_default="0")
+    queued_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    due_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    last_attempt_at: Mapped[datetime | None]
+    delivered_at: Mapped[datetime | None]
+    # Of the last attempt: the answer, or why there was none.
+    status_code: Mapped[int | None]
+    milliseconds: Mapped[int | None]
+    answer: Mapped[bytes | None]
+    error: Mapped[str | None]
+    created_at: Mapped[CreatedAt] = mapped_column(index=True)

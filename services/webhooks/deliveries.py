@@ -1,0 +1,126 @@
+"""What became of the events for an endpoint, and their sending once more."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select, update
+
+from core import ids
+from core.refusals.webhooks import WEBHOOK_DELIVERY_NOT_FOUND, WEBHOOK_EVENT_GONE
+from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
+from services.access.caller import Caller
+from services.feed.positions import FeedPosition
+from services.webhooks import webhook_endpoints
+from storage.unit_of_work import UnitOfWork
+
+TEST_TYPE = "webhook.test"
+
+
+@dataclass(frozen=True)
+class DeliveryPage:
+    deliveries: list[WebhookDelivery]
+    next_cursor: str | None
+
+
+def page(
+    uow: UnitOfWork, caller: Caller, endpoint_id: int, *, limit: int, cursor: str | None = None
+) -> DeliveryPage:
+    """The endpoint's deliveries, newest first. ``cursor``: from the page before.
+
+    Raises ``cursor.invalid`` and what ``webhook_endpoints.get`` raises.
+    """
+    endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
+    query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
+    if cursor is not None:
+        query = query.where(WebhookDelivery.id < ids.of_cursor(cursor))
+    newest = query.order_by(WebhookDelivery.id.desc()).limit(limit + 1)
+    found = list(uow.session.scalars(newest))
+    more = len(found) > limit
+    return DeliveryPage(found[:limit], str(found[limit - 1].id) if more else None)
+
+
+def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
+    """Send an event that tells of nothing. Raises as ``resend`` does."""
+    endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
+    webhook_endpoints.require_active(endpoint)
+    delivery = WebhookDelivery(endpoint_id=endpoint.id, event_type=TEST_TYPE)
+    uow.session.add(delivery)
+    webhook_endpoints.wake(endpoint)
+    uow.session.flush()
+    return delivery
+
+
+def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) -> WebhookDelivery:
+    """Send an event again, whatever became of it before.
+
+    Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active`` and what
+    ``webhook_endpoints.get`` raises.
+    """
+    endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
+    webhook_endpoints.require_active(endpoint)
+    mine = WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id
+    delivery = uow.session.scalar(select(WebhookDelivery).where(*mine).with_for_update())
+    if delivery is None:
+        raise WEBHOOK_DELIVERY_NOT_FOUND()
+    if delivery.event_id is not None and uow.session.get(FeedEvent, delivery.event_id) is None:
+        raise WEBHOOK_EVENT_GONE()
+    again = update(WebhookDelivery).where(*mine).values(**AFRESH)
+    uow.session.execute(again.execution_options(synchronize_session=False))
+    webhook_endpoints.wake(endpoint)
+    uow.session.flush()
+    uow.session.refresh(delivery)
+    return delivery
+
+
+def replay(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
+    """Send all events again that happened since then and are kept, in their order.
+
+    Returns 1, or 0 when there are none. Raises ``webhook.not_active`` and what
+    ``webhook_endpoints.get`` raises.
+    """
+    endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
+    webhook_endpoints.require_active(endpoint)
+    before = _position_before(uow, endpoint, since)
+    if before is None:
+        return 0
+    if before < FeedPosition(endpoint.place, endpoint.event_id):
+        endpoint.place, endpoint.event_id = before.place, before.id
+    webhook_endpoints.wake(endpoint)
+    return 1
+
+
+# A delivery whose tries begin anew.
+AFRESH = {
+    "status": DeliveryStatus.PENDING,
+    "round_attempts": 0,
+    "queued_at": func.now(),
+    "due_at": func.now(),
+    "delivered_at": None,
+}
+
+
+def _position_before(
+    uow: UnitOfWork, endpoint: WebhookEndpoint, since: datetime
+) -> FeedPosition | None:
+    """The position before the first event for the endpoint since then; ``None``: there is none."""
+    of_list = [] if endpoint.list_id is None else [FeedEvent.list_id == endpoint.list_id]
+    # One look into an index for each type.
+    found = [
+        uow.session.scalar(
+            select(FeedEvent)
+            .where(
+                FeedEvent.user_id == endpoint.user_id,
+                FeedEvent.type == kind,
+                FeedEvent.occurred_at >= since,
+                *of_list,
+            )
+            .order_by(FeedEvent.place, FeedEvent.id)
+            .limit(1)
+        )
+        for kind in endpoint.types
+    ]
+    firsts = [FeedPosition.of_event(event) for event in found if event is not None]
+    if not firsts:
+        return None
+    first = min(firsts)
+    return FeedPosition(first.place, first.id - 1)

@@ -1,0 +1,93 @@
+"""What the answer to a try means: for its delivery, and for the endpoint."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from http import HTTPStatus
+
+from sqlalchemy import func, select
+
+from core.logging import get_logger
+from integrations.http_client import retry_after
+from models import DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
+from services.people import account_mails, accounts
+from services.people.account_mails import MailKind
+from services.webhooks.schedule import FIRST_PAUSES, MAX_RETRY_AFTER, TRIED_FOR
+from storage.unit_of_work import UnitOfWork
+
+log = get_logger(__name__)
+
+FAILED_FOR_DAYS = "It failed for three days."
+ANSWERED_GONE = "Its receiver answered 410."
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """
+    Attributes:
+        status: of the answer; ``None``: there was none, and ``error`` says why.
+        body: the first 4 KB of the answer.
+        retry_after: the header of that name.
+    """
+
+    milliseconds: int
+    status: int | None = None
+    body: bytes = b""
+    retry_after: str | None = None
+    error: str | None = None
+
+    @property
+    def is_success(self) -> bool:
+        first, after = HTTPStatus.OK, HTTPStatus.MULTIPLE_CHOICES
+        return self.status is not None and first <= self.status < after
+
+
+def write(uow: UnitOfWork, endpoint: WebhookEndpoint, delivery_id: int, outcome: Outcome) -> None:
+    """Write the outcome of a try of a locked endpoint's delivery."""
+    delivery = uow.session.get(WebhookDelivery, delivery_id)
+    if delivery is None:  # it was past its time
+        return
+    delivery.status_code, delivery.milliseconds = outcome.status, outcome.milliseconds
+    delivery.answer, delivery.error = outcome.body or None, outcome.error
+    if outcome.is_success:
+        delivery.status, delivery.delivered_at = DeliveryStatus.DELIVERED, func.now()
+        endpoint.failing_since = None
+        return
+    now = uow.session.scalars(select(func.now())).one()
+    if outcome.status == HTTPStatus.GONE:
+        delivery.status = DeliveryStatus.FAILED
+        _stop(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
+        return
+    if now >= delivery.queued_at + TRIED_FOR:
+        delivery.status = DeliveryStatus.FAILED
+    else:
+        delivery.due_at = _next_try(delivery, outcome, now)
+    endpoint.failing_since = endpoint.failing_since or delivery.queued_at
+    if now >= endpoint.failing_since + TRIED_FOR:
+        _stop(uow, endpoint, EndpointState.PAUSED, FAILED_FOR_DAYS)
+
+
+def _next_try(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:
+    """By the schedule or, in its place, as the receiver asks; the last one is after three days."""
+    asked = retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
+    due_at = delivery.due_at
+    if asked is not None:
+        # No receiver has itself called without a pause.
+        due_at = now + max(timedelta(seconds=asked), FIRST_PAUSES[0])
+    return min(due_at, delivery.queued_at + TRIED_FOR)
+
+
+def _stop(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState, reason: str) -> None:
+    """Send nothing more, unless it was stopped meanwhile, and tell the owner."""
+    if endpoint.state != EndpointState.ACTIVE:
+        return
+    endpoint.state, endpoint.reason, endpoint.due_at = state, reason, None
+    log.info("webhook.stopped", endpoint_id=endpoint.id, state=state)
+    person = accounts.get(uow, endpoint.user_id)
+    account_mails.enqueue_mail(
+        uow,
+        MailKind.WEBHOOK_STOPPED,
+        person.email,
+        user_id=person.id,
+        detail=f"{endpoint.id} is {state} now. {reason}",
+        request_id=None,
+    )

@@ -1,0 +1,72 @@
+"""When a delivery is tried, and which of an endpoint's deliveries is next.
+
+The pauses grow for an hour and last for three days. Deliveries keep the order of their events while
+the oldest one has waited for less than a minute; after that, one that fails holds up no other.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+# After the first try, the second one and so on.
+FIRST_PAUSES = (
+    timedelta(seconds=5),
+    timedelta(seconds=30),
+    timedelta(minutes=2),
+    timedelta(minutes=10),
+    timedelta(minutes=30),
+    timedelta(hours=1),
+)
+LATER_PAUSE = timedelta(hours=3)
+TRIED_FOR = timedelta(days=3)
+IN_ORDER_FOR = timedelta(minutes=1)
+# A receiver may ask for a longer pause than any of ours.
+MAX_RETRY_AFTER = timedelta(hours=12)
+# Deliveries that failed together don't return together.
+_JITTER = 0.1
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A delivery that is not done."""
+
+    id: int
+    queued_at: datetime
+    due_at: datetime
+
+
+@dataclass(frozen=True)
+class Choice:
+    """
+    Attributes:
+        delivery_id: what to send now.
+        due_at: when to look again, where there is nothing to send now.
+        takes_events: whether new events may become deliveries now.
+    """
+
+    delivery_id: int | None = None
+    due_at: datetime | None = None
+    takes_events: bool = False
+
+
+def pause_after(attempts: int) -> timedelta:
+    """The pause after so many tries."""
+    pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
+    return pause * random.uniform(1, 1 + _JITTER)  # noqa: S311 - no secret
+
+
+def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
+    """``pending``: all of an endpoint's, in the order of their events."""
+    if not pending:
+        return Choice(takes_events=True)
+    oldest = pending[0]
+    order_ends_at = oldest.queued_at + IN_ORDER_FOR
+    if now < order_ends_at:
+        if oldest.due_at <= now:
+            return Choice(oldest.id)
+        return Choice(due_at=min(oldest.due_at, order_ends_at))
+    first = min(pending, key=lambda each: (each.due_at, each.id))
+    if first.due_at <= now:
+        return Choice(first.id)
+    return Choice(due_at=first.due_at, takes_events=len(pending) < max_pending)

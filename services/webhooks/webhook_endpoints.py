@@ -1,0 +1,242 @@
+"""The webhook endpoints of owners: they are made, shown, changed, rotated and ended."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, func, select, update
+
+from core.refusals.mailing import LIST_NOT_FOUND
+from core.refusals.webhooks import (
+    WEBHOOK_ENDED,
+    WEBHOOK_ENDPOINT_NOT_FOUND,
+    WEBHOOK_NOT_ACTIVE,
+    WEBHOOK_TOO_MANY,
+)
+from models import DeliveryStatus, EndpointState, MailingList, WebhookDelivery, WebhookEndpoint
+from services.access import recent_logins
+from services.access.caller import Caller
+from services.events.catalogue import EventType
+from services.events.recording import record
+from services.feed.catalogue import FeedEventType, visible_types
+from services.feed.positions import newest_position
+from services.people import account_mails, accounts
+from services.people.account_mails import MailKind
+from services.webhooks import signing
+from storage.encryption import KeyWrapper
+from storage.unit_of_work import UnitOfWork
+
+MAX_ENDPOINTS = 20
+PAUSED_BY_OWNER = "Its owner paused it."
+ENDED_WITH_LOGIN = "It ended when the account got another password."
+
+
+@dataclass(frozen=True)
+class EndpointChange:
+    """What is ``None`` stays."""
+
+    url: str | None = None
+    types: Collection[FeedEventType] | None = None
+    state: EndpointState | None = None
+
+
+def make(
+    uow: UnitOfWork,
+    wrapper: KeyWrapper,
+    caller: Caller,
+    *,
+    url: str,
+    types: Collection[FeedEventType],
+    list_id: int | None,
+    request_id: str | None,
+) -> tuple[WebhookEndpoint, str]:
+    """A new endpoint and its secret, which is shown once; a mail tells the person of it.
+
+    It gets what happens from now on. The URL was checked by the caller of this function. Raises
+    ``auth.login_again``, ``auth.insufficient_scope``, ``auth.restricted_credential``,
+    ``list.not_found`` and ``webhook.too_many_endpoints``.
+    """
+    _require_types(caller, types)
+    recent_logins.lock_maker(uow, caller)
+    _require_list(uow, caller, list_id)
+    own = select(func.count()).where(WebhookEndpoint.user_id == caller.user_id, _is_there())
+    if (uow.session.scalar(own) or 0) >= MAX_ENDPOINTS:
+        raise WEBHOOK_TOO_MANY(most=MAX_ENDPOINTS)
+    after = newest_position(uow.session)
+    endpoint = WebhookEndpoint(
+        user_id=caller.user_id,
+        url=url,
+        types=sorted(set(types)),
+        list_id=list_id,
+        place=after.place,
+        event_id=after.id,
+    )
+    uow.session.add(endpoint)
+    uow.session.flush()
+    secret = signing.new_secret(uow, wrapper, endpoint.id)
+    record(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
+    _mail(uow, caller, request_id)
+    return endpoint, secret
+
+
+def list_of(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
+    """The caller's endpoints whose types the credential may see, newest first."""
+    visible = visible_types(caller.scopes, unrestricted=caller.unrestricted)
+    query = select(WebhookEndpoint).where(
+        WebhookEndpoint.user_id == caller.user_id,
+        _is_there(),
+        WebhookEndpoint.types.contained_by(sorted(visible)),
+    )
+    return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
+
+
+def get(
+    uow: UnitOfWork, caller: Caller, endpoint_id: int, *, lock: bool = False
+) -> WebhookEndpoint:
+    """The caller's endpoint; raises ``webhook.endpoint_not_found``, and as ``make`` for its types.
+
+    With ``lock`` it is locked until the transaction ends.
+    """
+    query = select(WebhookEndpoint).where(
+        WebhookEndpoint.id == endpoint_id, WebhookEndpoint.user_id == caller.user_id, _is_there()
+    )
+    endpoint = uow.session.scalar(query.with_for_update() if lock else query)
+    if endpoint is None:
+        raise WEBHOOK_ENDPOINT_NOT_FOUND()
+    _require_types(caller, _known(endpoint.types))
+    return endpoint
+
+
+def change(
+    uow: UnitOfWork,
+    caller: Caller,
+    endpoint_id: int,
+    to: EndpointChange,
+    *,
+    request_id: str | None,
+) -> WebhookEndpoint:
+    """Change the endpoint; a new URL was checked by the caller of this function.
+
+    A session needs a recent login, and a new URL is mailed, as for a new endpoint. Raises
+    ``auth.login_again``, ``webhook.ended`` and what ``get`` raises.
+    """
+    recent_logins.lock_maker(uow, caller)
+    endpoint = get(uow, caller, endpoint_id, lock=True)
+    if endpoint.state == EndpointState.ENDED:
+        raise WEBHOOK_ENDED()
+    if to.url is not None and to.url != endpoint.url:
+        endpoint.url = to.url
+        record(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
+        _mail(uow, caller, request_id)
+    if to.types is not None:
+        _require_types(caller, to.types)
+        endpoint.types = sorted(set(to.types))
+    if to.state is not None and to.state != endpoint.state:
+        _set_state(uow, endpoint, to.state)
+    uow.session.flush()
+    return endpoint
+
+
+def rotate(uow: UnitOfWork, wrapper: KeyWrapper, caller: Caller, endpoint_id: int) -> str:
+    """A new secret; the former one signs beside it for a day. Raises as ``change``."""
+    recent_logins.lock_maker(uow, caller)
+    endpoint = get(uow, caller, endpoint_id, lock=True)
+    if endpoint.state == EndpointState.ENDED:
+        raise WEBHOOK_ENDED()
+    return signing.new_secret(uow, wrapper, endpoint.id)
+
+
+def delete(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
+    """End the endpoint and show it no more: nothing is sent from now on."""
+    endpoint = get(uow, caller, endpoint_id, lock=True)
+    if endpoint.state != EndpointState.ENDED:
+        record(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
+    endpoint.state, endpoint.due_at = EndpointState.ENDED, None
+    endpoint.deleted_at = func.now()
+    return 1
+
+
+def require_active(endpoint: WebhookEndpoint) -> None:
+    """Raises ``webhook.not_active``."""
+    if endpoint.state != EndpointState.ACTIVE:
+        raise WEBHOOK_NOT_ACTIVE(state=endpoint.state)
+
+
+def wake(endpoint: WebhookEndpoint) -> None:
+    """Have a worker look at the endpoint, which is locked, within about a second."""
+    endpoint.due_at = func.now()
+
+
+def live_of(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
+    """The person's endpoints to which something is sent, or may be, newest first."""
+    query = select(WebhookEndpoint).where(
+        WebhookEndpoint.user_id == user_id, WebhookEndpoint.state != EndpointState.ENDED
+    )
+    return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
+
+
+def end_all(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
+    """End the person's endpoints, since another person may have made them."""
+    end(uow, user_id, {each.id for each in live_of(uow, user_id)} - set(but))
+
+
+def end(uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int]) -> None:
+    """End these of the person's endpoints, together with the old password."""
+    ended = uow.session.scalars(
+        update(WebhookEndpoint)
+        .where(
+            WebhookEndpoint.user_id == user_id,
+            WebhookEndpoint.id.in_(sorted(endpoint_ids)),
+            WebhookEndpoint.state != EndpointState.ENDED,
+        )
+        .values(state=EndpointState.ENDED, reason=ENDED_WITH_LOGIN, due_at=None)
+        .returning(WebhookEndpoint.id)
+    ).all()
+    if ended:
+        record(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended))
+
+
+def _set_state(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState) -> None:
+    if state is EndpointState.PAUSED:
+        endpoint.state, endpoint.reason, endpoint.due_at = state, PAUSED_BY_OWNER, None
+        return
+    endpoint.state, endpoint.reason, endpoint.failing_since = state, None, None
+    endpoint.is_held = False
+    wake(endpoint)
+    # What it did not get is tried anew: the pauses and the three days begin again.
+    uow.session.execute(
+        update(WebhookDelivery)
+        .where(
+            WebhookDelivery.endpoint_id == endpoint.id,
+            WebhookDelivery.status == DeliveryStatus.PENDING,
+        )
+        .values(round_attempts=0, queued_at=func.now(), due_at=func.now())
+    )
+
+
+def _mail(uow: UnitOfWork, caller: Caller, request_id: str | None) -> None:
+    person = accounts.get(uow, caller.user_id)
+    account_mails.request_mail(
+        uow, MailKind.NEW_WEBHOOK, person.email, user_id=person.id, request_id=request_id
+    )
+
+
+def _require_types(caller: Caller, types: Collection[FeedEventType]) -> None:
+    visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types)
+
+
+def _require_list(uow: UnitOfWork, caller: Caller, list_id: int | None) -> None:
+    if list_id is None:
+        return
+    own = select(MailingList.id).where(
+        MailingList.id == list_id, MailingList.user_id == caller.user_id
+    )
+    if uow.session.scalar(own) is None:
+        raise LIST_NOT_FOUND()
+
+
+def _known(types: Collection[str]) -> list[FeedEventType]:
+    return [FeedEventType(each) for each in types if each in [*FeedEventType]]
+
+
+def _is_there() -> ColumnElement[bool]:
+    return WebhookEndpoint.deleted_at.is_(None)

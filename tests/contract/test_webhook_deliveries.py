@@ -1,0 +1,317 @@
+"""What a receiver gets: signed events in order, tried again, resent and replayed."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from standardwebhooks import WebhookVerificationError
+
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import new_list
+from tests.hooks import (
+    CREATED,
+    LEFT,
+    OK,
+    Hook,
+    HookReceiver,
+    event_ids,
+    happen,
+    hooked,
+    let_pauses_pass,
+    new_endpoint,
+)
+from tests.stack import Owner, Stack, eventually
+
+PATH = "/webhook-endpoints"
+
+
+@pytest.fixture
+def receiver() -> Iterator[HookReceiver]:
+    with hooked() as found:
+        yield found
+
+
+def deliveries(client: httpx.Client, endpoint: dict[str, Any]) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = data(client.get(f"{PATH}/{endpoint['id']}/deliveries"))["items"]
+    return items
+
+
+def are_delivered(client: httpx.Client, endpoint: dict[str, Any], count: int) -> bool:
+    return [each["status"] for each in deliveries(client, endpoint)] == ["delivered"] * count
+
+
+def shown(client: httpx.Client, endpoint: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = data(client.get(f"{PATH}/{endpoint['id']}"))
+    return found
+
+
+def test_events_arrive_in_order_signed_and_as_the_feed_shows_them(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    happen(stack, owner)
+    endpoint = new_endpoint(client, receiver.url)
+    happen(stack, owner, count=5)
+    happen(stack, owner, LEFT)
+    expected = event_ids(stack, owner)[1:]
+    eventually(lambda: len(receiver.hooks) >= 6, what="all events")
+    # What was before the endpoint is not sent.
+    assert receiver.ids == expected
+    for hook in receiver.hooks:
+        hook.check(endpoint["secret"])
+        with pytest.raises(WebhookVerificationError):
+            hook.check("whsec_" + "A" * 44)
+    content = receiver.hooks[-1].content
+    assert set(content) == {"type", "timestamp", "data"}
+    assert content["type"] == content["data"]["type"] == LEFT
+    assert content["timestamp"] == content["data"]["occurred_at"]
+    assert content["data"]["data"]["user_id"] == owner.user_id
+    assert receiver.hooks[0].headers["content-type"] == "application/json"
+    eventually(lambda: are_delivered(client, endpoint, 6), what="all answers")
+    done = deliveries(client, endpoint)
+    assert [f"evt_{each['event_id']}" for each in reversed(done)] == expected
+    jobs = "SELECT count(*) FROM jobs WHERE kind = 'webhook.send' AND subject_id = %s"
+    assert stack.query(jobs, endpoint["id"]) == [(1,)]
+    newest = done[0]
+    assert (newest["status_code"], newest["answer"], newest["attempts"]) == (200, "taken", 1)
+    assert (newest["next_attempt_at"], newest["error"]) == (None, None)
+    assert newest["milliseconds"] >= 0
+
+
+def test_types_and_list_are_kept_to(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    list_id, other_id = new_list(client)["id"], new_list(client)["id"]
+    new_endpoint(client, receiver.url, CREATED, list_id=list_id)
+    before = len(event_ids(stack, owner, CREATED))
+    happen(stack, owner, CREATED, list_id=other_id)
+    happen(stack, owner, LEFT, list_id=list_id)
+    happen(stack, stack.new_owner(), CREATED, list_id=list_id)
+    happen(stack, owner, CREATED, list_id=list_id)
+    eventually(lambda: receiver.hooks, what="the event")
+    assert receiver.ids == event_ids(stack, owner, CREATED)[before + 1 :]
+
+
+def test_failed_try_is_made_again_with_the_same_id_and_the_next_event_waits(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    receiver.answer = lambda _: (500, {}) if len(receiver.hooks) == 1 else OK
+    endpoint = new_endpoint(client, receiver.url)
+    happen(stack, owner, count=2)
+    first, second = event_ids(stack, owner)[-2:]
+    eventually(lambda: len(receiver.hooks) >= 3, what="the second try", within=30)
+    assert receiver.ids == [first, first, second]
+    # The second try comes after five seconds.
+    assert receiver.hooks[1].at - receiver.hooks[0].at >= 5
+    for hook in receiver.hooks:
+        hook.check(endpoint["secret"])
+    assert deliveries(client, endpoint)[1]["attempts"] == 2
+
+
+def test_receiver_says_when_to_come_again(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    receiver.answer = lambda _: (503, {"Retry-After": "3600"})
+    endpoint = new_endpoint(client, receiver.url)
+    happen(stack, owner)
+    found = eventually(
+        lambda: next((each for each in deliveries(client, endpoint) if each["status_code"]), None),
+        what="the first answer",
+    )
+    assert isinstance(found, dict)
+    pause = _moment(found["next_attempt_at"]) - _moment(found["last_attempt_at"])
+    assert timedelta(minutes=59) < pause < timedelta(minutes=61)
+    assert (found["status"], found["status_code"]) == ("pending", 503)
+    assert shown(client, endpoint)["failing_since"] is not None
+
+
+def test_receiver_that_is_gone_ends_the_endpoint(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    receiver.answer = lambda _: (410, {})
+    endpoint = new_endpoint(client, receiver.url)
+    happen(stack, owner, count=3)
+    eventually(lambda: shown(client, endpoint)["state"] == "ended", what="the end")
+    assert len(receiver.hooks) == 1
+    assert "410" in shown(client, endpoint)["reason"]
+    path = f"{PATH}/{endpoint['id']}"
+    problem(client.patch(path, json={"state": "active"}), 409, "webhook.ended")
+    problem(client.post(f"{path}/rotate"), 409, "webhook.ended")
+    stopped = eventually(lambda: _mails(stack, owner, "stopped"), what="the mail")
+    assert f"endpoint {endpoint['id']} is ended" in stopped[0]["text"]  # type: ignore[index]
+
+
+def test_endpoint_that_fails_for_three_days_is_paused_and_gets_what_it_missed_later(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    receiver.answer = lambda _: (500, {})
+    endpoint = new_endpoint(client, receiver.url)
+    happen(stack, owner)
+    eventually(lambda: shown(client, endpoint)["failing_since"], what="the first failure")
+    stack.query(
+        "UPDATE webhook_endpoints SET failing_since = now() - interval '3 days' WHERE id = %s",
+        endpoint["id"],
+    )
+    let_pauses_pass(stack, endpoint["id"])
+    eventually(lambda: shown(client, endpoint)["state"] == "paused", what="the pause")
+    assert "three days" in shown(client, endpoint)["reason"]
+    assert eventually(lambda: _mails(stack, owner, "stopped"), what="the mail")
+    happen(stack, owner)
+    missed = event_ids(stack, owner)[-2:]
+    receiver.hooks.clear()
+    receiver.answer = lambda _: OK
+    data(client.patch(f"{PATH}/{endpoint['id']}", json={"state": "active"}))
+    eventually(lambda: len(receiver.hooks) >= 2, what="what was missed")
+    assert receiver.ids == missed
+
+
+def test_delivery_that_fails_for_three_days_is_given_up(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    receiver.answer = lambda _: (500, {})
+    endpoint = new_endpoint(client, receiver.url)
+    happen(stack, owner)
+    eventually(lambda: deliveries(client, endpoint), what="the delivery")
+    stack.query(
+        "UPDATE webhook_deliveries SET queued_at = now() - interval '3 days'"
+        " WHERE endpoint_id = %s",
+        endpoint["id"],
+    )
+    let_pauses_pass(stack, endpoint["id"])
+    eventually(lambda: deliveries(client, endpoint)[0]["status"] == "failed", what="the end")
+
+
+def test_both_secrets_sign_after_a_rotation(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, receiver.url)
+    path = f"{PATH}/{endpoint['id']}"
+    new = data(client.post(f"{path}/rotate"))["secret"]
+    data(client.post(f"{path}/test"))
+    eventually(lambda: receiver.hooks, what="the test event")
+    [hook] = receiver.hooks
+    assert len(hook.headers["webhook-signature"].split(" ")) == 2
+    hook.check(endpoint["secret"])
+    hook.check(new)
+    stack.query(
+        "UPDATE webhook_secrets SET expires_at = now() WHERE expires_at IS NOT NULL"
+        " AND endpoint_id = %s",
+        endpoint["id"],
+    )
+    data(client.post(f"{path}/test"))
+    eventually(lambda: len(receiver.hooks) == 2, what="another test event")
+    receiver.hooks[1].check(new)
+    with pytest.raises(WebhookVerificationError):
+        receiver.hooks[1].check(endpoint["secret"])
+
+
+def test_test_event_tells_of_nothing_and_is_signed(
+    client: httpx.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, receiver.url)
+    data(client.post(f"{PATH}/{endpoint['id']}/test"))
+    eventually(lambda: receiver.hooks, what="the test event")
+    receiver.hooks[0].check(endpoint["secret"])
+    content = receiver.hooks[0].content
+    assert (content["type"], content["data"]["id"]) == ("webhook.test", None)
+    assert receiver.ids[0].startswith("test_")
+
+
+def test_resend_and_replay_send_events_again_under_their_ids(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    happen(stack, owner)
+    endpoint = new_endpoint(client, receiver.url)
+    path = f"{PATH}/{endpoint['id']}"
+    happen(stack, owner, count=2)
+    eventually(lambda: len(receiver.hooks) == 2, what="both events")
+    eventually(lambda: are_delivered(client, endpoint, 2), what="both answers")
+    again = deliveries(client, endpoint)[1]
+    sent = data(client.post(f"{path}/deliveries/{again['id']}/resend"))
+    assert sent["status"] == "pending"
+    eventually(lambda: len(receiver.hooks) == 3, what="the event again")
+    assert receiver.ids[2] == f"evt_{again['event_id']}"
+    receiver.hooks.clear()
+    since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    assert data(client.post(f"{path}/replay", json={"since": since})) == 1
+    # Also what happened before the endpoint was made.
+    everything = event_ids(stack, owner)
+    eventually(lambda: len(receiver.hooks) >= len(everything), what="all events")
+    assert receiver.ids == everything
+    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    assert data(client.post(f"{path}/replay", json={"since": later})) == 0
+
+
+def test_pages_of_deliveries(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, receiver.url)
+    happen(stack, owner, count=3)
+    eventually(lambda: len(deliveries(client, endpoint)) == 3, what="all deliveries")
+    path, seen, cursor = f"{PATH}/{endpoint['id']}/deliveries", [], None
+    while True:
+        asked = {"limit": 2} | ({} if cursor is None else {"cursor": cursor})
+        page = data(client.get(path, params=asked))
+        seen += [each["id"] for each in page["items"]]
+        if (cursor := page["pagination"]["next_cursor"]) is None:
+            break
+    assert seen == [each["id"] for each in deliveries(client, endpoint)]
+
+
+def test_deleted_endpoint_gets_nothing_more(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    gone, stays = new_endpoint(client, receiver.url), new_endpoint(client, receiver.url)
+    data(client.delete(f"{PATH}/{gone['id']}"))
+    happen(stack, owner)
+    eventually(lambda: receiver.hooks, what="the event")
+    eventually(
+        lambda: deliveries(client, stays)[0]["status"] == "delivered", what="the other's answer"
+    )
+    [hook] = receiver.hooks
+    hook.check(stays["secret"])
+
+
+def test_url_is_in_no_log(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, f"{receiver.url}/T0KEN-of-the-receiver")
+    happen(stack, owner)
+    eventually(lambda: are_delivered(client, endpoint, 1), what="the answer")
+    logs = [each.log.read_text(errors="replace") for each in stack.processes]
+    assert any(logs)
+    assert not any("T0KEN-of-the-receiver" in each for each in logs)
+
+
+def test_receiver_that_hangs_holds_up_no_other_owner(
+    stack: Stack, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    hanging: list[Hook] = []
+    crowd, quick = stack.new_owner(), stack.new_owner()
+    released = []
+
+    def hang(hook: Hook) -> tuple[int, dict[str, str]]:
+        hanging.append(hook)
+        eventually(lambda: released, what="the end of the test", within=60)
+        return OK
+
+    with hooked() as slow, stack.client(crowd.key) as crowded, stack.client(quick.key) as other:
+        slow.answer = hang
+        for _ in range(8):
+            new_endpoint(crowded, slow.url)
+        happen(stack, crowd)
+        eventually(lambda: hanging, what="the calls that hang")
+        new_endpoint(other, receiver.url)
+        happen(stack, quick)
+        eventually(lambda: receiver.hooks, what="the other owner's event", within=10)
+        assert len(hanging) <= 2
+        released.append(True)
+
+
+def _mails(stack: Stack, owner: Owner, word: str) -> list[dict[str, Any]]:
+    return [each for each in stack.mails(owner.email) if word in each["subject"]]
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)

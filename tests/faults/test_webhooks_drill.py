@@ -1,0 +1,235 @@
+"""Events are neither lost nor invented: a bad receiver, and processes killed at random."""
+
+import base64
+import json
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+
+from devstack.supervisor.programs import answers
+from services.feed.catalogue import FeedEventType
+from tests.contract.bulk import imported, of_addresses
+from tests.contract.replies import data
+from tests.contract.subscribers import new_list
+from tests.faults.size import sized
+from tests.hooks import (
+    OK,
+    Answer,
+    Hook,
+    HookReceiver,
+    event_ids,
+    hooked,
+    let_pauses_pass,
+    new_endpoint,
+)
+from tests.javascript_client import FOLDER, node
+from tests.stack import Owner, Running, Stack, eventually
+
+SEED = 20_261_121
+CHANGES = sized(120, 10_000)
+WRITERS = 3
+BETWEEN_KILLS_SECONDS = (0.3, 1.2)
+MAX_SECONDS = sized(100, 1_800)
+CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
+
+
+class Fate:
+    """Kills processes at random, each of which is started anew."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._dice = random.Random(SEED)
+        self.kills = 0
+        self._api = stack.start_api()
+        self._workers = [self._worker() for _ in range(2)]
+
+    def strike(self) -> None:
+        self.kills += 1
+        match self._dice.randrange(5):
+            case 0:
+                self._api.kill()
+                port = str(self._stack.api_port)
+                self._api = self._stack.start("api", "serve", "--port", port)
+            case 1:
+                # What Redis holds is not dear.
+                self._stack.resources.redis.flushdb()
+            case _:
+                place = self._dice.randrange(len(self._workers))
+                self._workers[place].kill()
+                self._workers[place] = self._worker()
+
+    def rest(self) -> float:
+        return self._dice.uniform(*BETWEEN_KILLS_SECONDS)
+
+    def end(self) -> None:
+        eventually(
+            lambda: answers(self._stack.api_port, "/healthz"), what="the API's return", within=60
+        )
+
+    def stop(self) -> None:
+        for running in (self._api, *self._workers):
+            running.kill()
+
+    def _worker(self) -> Running:
+        words = ("worker", "--lane", "webhooks", "--concurrency", "2")
+        return self._stack.start("worker-webhooks", *words)
+
+
+@pytest.fixture(scope="module")
+def drilled(make_stack: Callable[[str], Stack]) -> Stack:
+    return make_stack("webhook_drill")
+
+
+def test_receiver_gets_each_event_and_no_other(drilled: Stack) -> None:
+    owner = drilled.new_owner()
+    fate = Fate(drilled)
+    fate.end()
+    dice, lock = random.Random(SEED), threading.Lock()
+
+    def often_bad(_: Hook) -> Answer:
+        with lock:
+            return (500, {}) if dice.random() < 1 / 3 else OK
+
+    with hooked() as receiver, drilled.client(owner.key) as client:
+        receiver.answer = often_bad
+        paths = _members(drilled, client)
+        endpoint = new_endpoint(client, receiver.url, CHANGED)
+        writers = [
+            threading.Thread(target=_change, args=(drilled, owner, paths, number))
+            for number in range(WRITERS)
+        ]
+        for writer in writers:
+            writer.start()
+        ends_by = time.monotonic() + MAX_SECONDS
+        while any(writer.is_alive() for writer in writers):
+            fate.strike()
+            let_pauses_pass(drilled, endpoint["id"])
+            time.sleep(fate.rest())
+            assert time.monotonic() < ends_by
+        fate.end()
+        _settle(drilled, owner, endpoint["id"], ends_by)
+        expected = event_ids(drilled, owner, CHANGED)
+        assert len(expected) >= CHANGES
+        assert set(receiver.ids) == set(expected)
+        assert fate.kills >= 5
+        for hook in receiver.hooks:
+            hook.check(endpoint["secret"])
+        _check_in_javascript(receiver, endpoint["secret"])
+    fate.stop()
+
+
+def _members(stack: Stack, client: httpx.Client) -> list[str]:
+    """The paths of some members of a list."""
+    list_id = new_list(client)["id"]
+    worker = stack.start_worker("bulk", concurrency=1)
+    addresses = [f"member{number}.{list_id}@example.com" for number in range(WRITERS)]
+    imported(client, list_id, of_addresses(*addresses))
+    worker.kill()
+    rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
+    return [f"/lists/{list_id}/members/{user_id}" for (user_id,) in rows]
+
+
+def _change(stack: Stack, owner: Owner, paths: list[str], number: int) -> None:
+    """Changes by one caller, who asks again where the API was killed meanwhile."""
+    with stack.client(owner.key) as client:
+        for change in range(-(-CHANGES // WRITERS)):
+            name = {"name": f"Name {number} {change}"}
+            while True:
+                with suppress(httpx.HTTPError):
+                    if client.patch(paths[number], json=name).status_code == 200:
+                        break
+                time.sleep(0.05)
+
+
+def _settle(stack: Stack, owner: Owner, endpoint_id: int, ends_by: float) -> None:
+    """Until each event was answered well; the pauses between tries are cut short."""
+    done = "SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'delivered'"
+    while stack.query(done, endpoint_id) != [(len(event_ids(stack, owner, CHANGED)),)]:
+        let_pauses_pass(stack, endpoint_id)
+        time.sleep(0.5)
+        assert time.monotonic() < ends_by, "not all events were delivered"
+
+
+def _check_in_javascript(receiver: HookReceiver, secret: str) -> None:
+    lines = [_line(each, secret) for each in receiver.hooks]
+    done = subprocess.run(
+        [node(), "hooks.mjs"],
+        cwd=FOLDER,
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"verified": len(lines)}
+
+
+def _line(hook: Hook, secret: str) -> str:
+    whole: dict[str, Any] = {"secret": secret, "headers": hook.headers, "body": hook.body.decode()}
+    return json.dumps(whole)
+
+
+def test_events_of_lost_jobs_are_sent(drilled: Stack) -> None:
+    """A worker is killed between the call and what it would have written of the answer."""
+    owner = drilled.new_owner()
+    api, worker = drilled.start_api(), drilled.start_worker("webhooks")
+
+    def kill(hook: Hook) -> Answer:
+        if len(receiver.hooks) == 1:
+            worker.kill()
+        return OK
+
+    with hooked() as receiver, drilled.client(owner.key) as client:
+        receiver.answer = kill
+        endpoint = new_endpoint(client, receiver.url, FeedEventType.KEY_CREATED)
+        data(client.post("/apikeys", json={"name": "an event"}))
+        eventually(lambda: receiver.hooks, what="the first try")
+        successor = drilled.start_worker("webhooks")
+        eventually(lambda: len(receiver.hooks) == 2, what="the second try", within=40)
+        first, second = receiver.hooks
+        assert first.id == second.id
+        second.check(endpoint["secret"])
+        eventually(
+            lambda: (
+                drilled.query(
+                    "SELECT attempts FROM webhook_deliveries"
+                    " WHERE endpoint_id = %s AND status = 'delivered'",
+                    endpoint["id"],
+                )
+                == [(2,)]
+            ),
+            what="both tries in the row",
+        )
+    for running in (api, successor):
+        running.kill()
+
+
+def test_listener_goes_on_when_the_api_was_restarted(drilled: Stack) -> None:
+    owner, secret = drilled.new_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
+    api = drilled.start_api()
+    with hooked() as receiver, drilled.client(owner.key) as client:
+        listener = drilled.start(
+            "listener",
+            *("listen", "--forward-to", receiver.url, "--key", owner.key, "--secret", secret),
+            *("--api", drilled.api_url),
+        )
+        eventually(lambda: "Events go to" in listener.log.read_text(), what="the listener")
+        data(client.post("/apikeys", json={"name": "first"}))
+        eventually(lambda: len(receiver.hooks) == 1, what="the first event")
+        api.kill()
+        api = drilled.start_api()
+        data(client.post("/apikeys", json={"name": "second"}))
+        eventually(lambda: len(receiver.hooks) == 2, what="the second event")
+        assert len(set(receiver.ids)) == 2
+        for hook in receiver.hooks:
+            hook.check(secret)
+    for running in (api, listener):
+        running.kill()

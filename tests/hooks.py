@@ -1,0 +1,139 @@
+"""A receiver of an owner's webhooks, which checks what it is sent and answers what a test wants."""
+
+import base64
+import contextlib
+import http.server
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from standardwebhooks import Webhook
+
+from services.feed import announcing
+from services.feed.catalogue import FeedEventType
+from tests.contract.replies import data
+from tests.stack import Owner, Stack
+
+CREATED = FeedEventType.SUBSCRIPTION_CREATED
+LEFT = FeedEventType.SUBSCRIPTION_LEFT
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One request as it came."""
+
+    headers: dict[str, str]
+    body: bytes
+    at: float
+
+    @property
+    def id(self) -> str:
+        return self.headers["webhook-id"]
+
+    @property
+    def content(self) -> Any:
+        return json.loads(self.body)
+
+    def check(self, secret: str) -> None:
+        """Raises ``WebhookVerificationError``."""
+        Webhook(secret).verify(self.body, self.headers)
+
+
+# What is answered to a request: its status and headers.
+Answer = tuple[int, dict[str, str]]
+OK: Answer = (200, {})
+
+
+@dataclass
+class HookReceiver:
+    url: str = ""
+    answer: Callable[[Hook], Answer] = lambda _: OK
+    body: bytes = b"taken"
+    hooks: list[Hook] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[str]:
+        return [each.id for each in self.hooks]
+
+
+def _handler_of(receiver: HookReceiver) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            hook = Hook(headers, body, time.monotonic())
+            receiver.hooks.append(hook)
+            status, more = receiver.answer(hook)
+            self.send_response(status)
+            for name, value in more.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(receiver.body)))
+            self.end_headers()
+            self.wfile.write(receiver.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
+
+
+@contextlib.contextmanager
+def hooked(port: int = 0) -> Iterator[HookReceiver]:
+    receiver = HookReceiver()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler_of(receiver))
+    server.daemon_threads = True
+    with server:
+        receiver.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield receiver
+        finally:
+            server.shutdown()
+
+
+def new_endpoint(
+    client: httpx.Client, url: str, *types: FeedEventType, **more: object
+) -> dict[str, Any]:
+    body = {"url": url, "types": list(types or (CREATED, LEFT)), **more}
+    made: dict[str, Any] = data(client.post("/webhook-endpoints", json=body))
+    assert len(base64.b64decode(made["secret"].removeprefix("whsec_"))) == 32
+    return made
+
+
+def happen(
+    stack: Stack,
+    owner: Owner,
+    kind: FeedEventType = CREATED,
+    *,
+    list_id: int | None = None,
+    count: int = 1,
+) -> None:
+    """Events of the owner's, each in a transaction of its own."""
+    for _ in range(count):
+        with stack.resources.unit_of_work() as uow:
+            facts = {"user_id": owner.user_id, "action": "requested", "via": "login"}
+            announcing.announce(uow, owner.user_id, kind, list_id=list_id, **facts)
+
+
+def event_ids(stack: Stack, owner: Owner, *types: FeedEventType) -> list[str]:
+    """As webhooks name the owner's events of these types, in order."""
+    rows = stack.query(
+        "SELECT id FROM feed_events WHERE user_id = %s AND type = ANY(%s) ORDER BY place, id",
+        owner.user_id,
+        [each.value for each in types or (CREATED, LEFT)],
+    )
+    return [f"evt_{number}" for (number,) in rows]
+
+
+def let_pauses_pass(stack: Stack, endpoint_id: int) -> None:
+    """All that waits for its next try is due now."""
+    stack.query(
+        "UPDATE webhook_deliveries SET due_at = now()"
+        " WHERE status = 'pending' AND endpoint_id = %s",
+        endpoint_id,
+    )
+    stack.query("UPDATE webhook_endpoints SET due_at = now() WHERE id = %s", endpoint_id)

@@ -1,0 +1,239 @@
+"""No URL of a webhook reaches a private server: a listener on this machine counts who calls it."""
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from integrations.receivers import destination, posting
+from integrations.receivers.destination import DestinationRefused
+from integrations.receivers.ip_guard import is_public
+from integrations.receivers.posting import NoAnswer, ReceiverClient
+
+MIN_FORMS = 200
+PRIVATE_V4 = [
+    "127.0.0.1", "127.0.0.2", "127.1.2.3", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.0.0.1",
+    "10.255.255.255", "100.64.0.1", "100.100.100.200", "100.127.255.255", "168.63.129.16",
+    "169.254.0.1", "169.254.169.254", "169.254.170.2", "172.16.0.1", "172.31.255.255", "192.0.0.1",
+    "192.0.0.9", "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.0.1", "192.168.255.255",
+    "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "224.0.1.1",
+    "239.255.255.255", "240.0.0.1", "255.255.255.255",
+]  # fmt: skip
+PRIVATE_V6 = [
+    "::", "::1", "::2", "::ffff:127.0.0.1", "::ffff:7f00:1", "0:0:0:0:0:ffff:7f00:0001",
+    "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::ffff:8.8.8.8", "::127.0.0.1", "::7f00:1",
+    "::8.8.8.8", "::ffff:0:127.0.0.1", "64:ff9b::127.0.0.1", "64:ff9b::7f00:1",
+    "64:ff9b::a9fe:a9fe", "64:ff9b::8.8.8.8", "64:ff9b:1::7f00:1", "64:ff9b:1:2:3:4:127.0.0.1",
+    "2002:7f00:1::", "2002:7f00:0001::1", "2002:a00:1::", "2002:a9fe:a9fe::", "2002:808:808::",
+    "2001::1", "2001:0:7f00:1::1", "2001:0:4136:e378:8000:63bf:80ff:fffe", "2001:10::1",
+    "2001:20::1", "2001:db8::1", "3fff::1", "2620:4f:8000::1", "100::1", "5f00::1", "fc00::1",
+    "fd00::1", "fd00:ec2::254", "fdff:ffff::1", "fe80::1", "febf::1", "fec0::1", "feff::1",
+    "ff02::1", "ff05::1:3", "ff0e::1", "4000::1", "8000::1", "e000::1",
+    "2600:1f00::5efe:7f00:1", "2600:1f00::5efe:a9fe:a9fe", "2600:1f00::200:5efe:127.0.0.1",
+]  # fmt: skip
+# What some reader of URLs or of addresses takes for this machine.
+HOSTS = [
+    "127.1", "127.0.1", "127.00.0.1", "0127.0.0.1", "0177.0.0.1", "0177.0.0.01", "0177.1",
+    "017700000001", "2130706433", "02130706433", "0x7f.0.0.1", "0x7f.1", "0x7f000001", "0X7F000001",
+    "0x7f.0x0.0x0.0x1", "127.0.0.0x1", "127.0.0.1.", "127.0.0.1..", "127..0.0.1", ".127.0.0.1",
+    "127.0.0.1.1", "1.127.0.0.1", "127.0.0.256", "127.0.0", "127.0.0.1e0", "0", "00", "0x0", "0.0",
+    "4294967297", "-2130706433", "127.0.0.-1", "127,0,0,1", "127。0。0。1", "127｡0｡0｡1",
+    "①②⑦.⓪.⓪.①", "\uff11\uff12\uff17.\uff10.\uff10.\uff11", "127%2e0%2e0%2e1",
+    "%31%32%37.0.0.1", "127.0.0.1%00",
+    "127.0.0.1%20", "127.0.0.1%2f", "127.0.0.1%09", "localhost", "LOCALHOST", "LocalHost",
+    "localhost.", "localhost%00", "ⓛⓞⓒⓐⓛⓗⓞⓢⓣ", "loc\u00adalhost", "localhost\u200b", "local_host",
+    "a.localhost", "xn--localhost", "-localhost", "localhost-", "[::1", "::1]", "::1",
+    "[127.0.0.1]",
+    "[::1%25lo]", "[::1%lo]", "[fe80::1%25eth0]", "[::1]x", "[[::1]]", "[v1.127.0.0.1]", "[]", "",
+    " 127.0.0.1", "127.0.0.1 ", "\t127.0.0.1", "127.0.0.1\n", "127.0.0.1\r\nX: y", "127.0.0.1\x00",
+    "*", "a" * 64 + ".example", ".".join(["a" * 60] * 5), "ex ample.com", "exa\\mple.com",
+]  # fmt: skip
+# Where one reader sees another host than the next. `{port}` is the listener's.
+SHAPES = [
+    "https://user@127.0.0.1:{port}/", "https://user:secret@127.0.0.1:{port}/",
+    "https://example.com@127.0.0.1:{port}/", "https://example.com:443@127.0.0.1:{port}/",
+    "https://127.0.0.1:{port}@example.com/", "https://example.com\\@127.0.0.1:{port}/",
+    "https://127.0.0.1:{port}\\@example.com/", "https://example.com#@127.0.0.1:{port}/",
+    "https://127.0.0.1:{port}#@example.com/", "https://example.com%40127.0.0.1:{port}/",
+    "https://@127.0.0.1:{port}/", "https://:@127.0.0.1:{port}/", "https:/127.0.0.1:{port}/",
+    "https:127.0.0.1:{port}/", "https:///127.0.0.1:{port}/", "https:\\\\127.0.0.1:{port}\\",
+    "//127.0.0.1:{port}/", "127.0.0.1:{port}", "http://127.0.0.1:{port}/",
+    "HTTP://127.0.0.1:{port}/", "ws://127.0.0.1:{port}/", "wss://127.0.0.1:{port}/",
+    "ftp://127.0.0.1:{port}/", "gopher://127.0.0.1:{port}/_x", "file:///etc/passwd",
+    "file://127.0.0.1:{port}/", "dict://127.0.0.1:{port}/", "ldap://127.0.0.1:{port}/",
+    "jar:https://127.0.0.1:{port}!/", "data:text/plain,x", "javascript:1", "unix:///run/x.sock",
+    "https+unix://%2Frun%2Fx/", "url:https://127.0.0.1:{port}/", " https://127.0.0.1:{port}/",
+    "\thttps://127.0.0.1:{port}/", "https\t://127.0.0.1:{port}/", "https://\t127.0.0.1:{port}/",
+    "https://127.0.0.1:{port}/ x", "https://127.0.0.1:{port}/\r\nHost: x", "https://127.0.0.1:0/",
+    "https://127.0.0.1:-1/", "https://127.0.0.1:65536/", "https://127.0.0.1:0{port}/",
+    "https://127.0.0.1:{port}:80/", "https://127.0.0.1:+{port}/", "https://127.0.0.1:/",
+    "https://127.0.0.1:{port}/#x", "https://127.0.0.1:{port}?x", "https://127.0.0.1:{port}/x?y=z",
+    "https://127.0.0.1:{port}/\u202e", "https://127.0.0.1:{port}/<x>", "", "https://", "https", "x",
+    "https://[::ffff:127.0.0.1]:{port}/", "https://example.com:25/", "https://example.com:80/",
+    "https://example.com:22/", "http://example.com/", "http://example.com:8080/",
+    "https://example.com/" + "x" * 2_000,
+]  # fmt: skip
+
+
+@dataclass
+class Listener:
+    """Answers each connection alike, and counts them."""
+
+    address: str
+    answer: bytes
+    calls: list[bytes] = field(default_factory=list)
+    port: int = 0
+
+    @contextmanager
+    def listening(self) -> Iterator["Listener"]:
+        with closing(socket.create_server((self.address, self.port))) as server:
+            self.port = server.getsockname()[1]
+            threading.Thread(target=self._serve, args=(server,), daemon=True).start()
+            yield self
+
+    def _serve(self, server: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                self.calls.append(connection.recv(65_536))
+                connection.sendall(self.answer)
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    with Listener("0.0.0.0", OK).listening() as found:
+        yield found
+
+
+def client_of(*allowed: str, resolve: destination.Resolver | None = None) -> ReceiverClient:
+    return ReceiverClient([ipaddress.ip_network(each) for each in allowed], resolve)
+
+
+def forms(port: int) -> list[str]:
+    literal = [f"https://{host}:{port}/" for host in PRIVATE_V4]
+    literal += [f"https://[{host}]:{port}/" for host in PRIVATE_V6]
+    return [
+        *literal,
+        *(f"https://{host}:{port}/" for host in HOSTS),
+        *(shape.replace("{port}", str(port)) for shape in SHAPES),
+    ]
+
+
+def answering(*addresses: str) -> destination.Resolver:
+    return lambda host, port: addresses
+
+
+def test_corpus_of_urls_reaches_nothing_on_this_machine(listener: Listener) -> None:
+    corpus = forms(listener.port)
+    assert len(set(corpus)) >= MIN_FORMS
+    # Names that pass as names lead here: no such name is called either.
+    client = client_of(resolve=answering("127.0.0.1"))
+    for url in corpus:
+        with pytest.raises(NoAnswer):
+            client.post(url, b"{}", {})
+    assert listener.calls == []
+
+
+@pytest.mark.parametrize("address", PRIVATE_V4 + PRIVATE_V6)
+def test_name_of_a_private_address_is_not_called(listener: Listener, address: str) -> None:
+    for addresses in ([address], ["8.8.8.8", address], [address, "2600:1f00::1"]):
+        with pytest.raises(DestinationRefused):
+            client_of(resolve=answering(*addresses)).check("https://receiver.example/")
+    assert listener.calls == []
+
+
+def test_name_is_resolved_once_and_its_address_is_called(listener: Listener) -> None:
+    asked: list[str] = []
+
+    def changing(host: str, port: int) -> Sequence[str]:
+        asked.append(host)
+        return ["127.0.0.2"] if len(asked) == 1 else ["127.0.0.1"]
+
+    client = client_of("127.0.0.2/32", resolve=changing)
+    url = f"http://receiver.example:{listener.port}/hook?x=1"
+    assert client.post(url, b"{}", {}).status == 200
+    assert asked == ["receiver.example"]
+    assert f"host: receiver.example:{listener.port}".encode() in listener.calls[0].lower()
+    with pytest.raises(NoAnswer):
+        client.post(url, b"{}", {})
+    assert len(listener.calls) == 1
+
+
+def test_redirect_is_an_answer_and_is_not_followed() -> None:
+    client = client_of("127.0.0.2/32")
+    with Listener("127.0.0.1", OK).listening() as secret:
+        to = f"Location: http://127.0.0.1:{secret.port}/\r\nContent-Length: 0\r\n\r\n"
+        for status in (301, 302, 303, 307, 308):
+            answer = f"HTTP/1.1 {status} Moved\r\n{to}".encode()
+            with Listener("127.0.0.2", answer).listening() as sender:
+                found = client.post(f"http://127.0.0.2:{sender.port}/", b"{}", {})
+                assert found.status == status
+        assert secret.calls == []
+
+
+def test_proxies_of_the_environment_are_not_asked(
+    listener: Listener,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{listener.port}")
+    with Listener("127.0.0.2", OK).listening() as receiver:
+        url = f"http://127.0.0.2:{receiver.port}/"
+        assert client_of("127.0.0.2/32").post(url, b"{}", {}).body == b"ok"
+    assert listener.calls == []
+
+
+def test_long_answer_is_cut() -> None:
+    answer = b"HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
+    with Listener("127.0.0.2", answer).listening() as receiver:
+        found = client_of("127.0.0.2/32").post(f"http://127.0.0.2:{receiver.port}/", b"{}", {})
+    assert found.body == b"x" * 4096
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [b"", b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"],
+    ids=["nothing", "head", "body"],
+)
+def test_answer_that_trickles_is_waited_for_within_the_limit_of_a_call(
+    monkeypatch: pytest.MonkeyPatch, beginning: bytes
+) -> None:
+    monkeypatch.setattr(posting, "MAX_CALL_SECONDS", 1.0)
+    ended = threading.Event()
+
+    def trickle(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.sendall(beginning)
+            while beginning and not ended.wait(0.1):
+                connection.sendall(b"x")
+            ended.wait(30)
+
+    with closing(socket.create_server(("127.0.0.2", 0))) as server:
+        threading.Thread(target=trickle, args=(server,), daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(NoAnswer):
+            client_of("127.0.0.2/32").post(f"http://127.0.0.2:{_port_of(server)}/", b"{}", {})
+        assert time.monotonic() - began < 10
+        ended.set()
+
+
+def _port_of(server: socket.socket) -> int:
+    port: int = server.getsockname()[1]
+    return port
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "100.128.0.1", "2600:1f00::1"])
+def test_public_addresses_are_allowed(address: str) -> None:
+    assert is_public(ipaddress.ip_address(address))

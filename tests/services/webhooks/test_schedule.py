@@ -1,0 +1,60 @@
+"""When deliveries are tried, and in which order."""
+
+from datetime import UTC, datetime, timedelta
+
+from services.webhooks.schedule import (
+    IN_ORDER_FOR,
+    LATER_PAUSE,
+    TRIED_FOR,
+    Choice,
+    Pending,
+    choose,
+    pause_after,
+)
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+MOST = 1_000
+
+
+def waiting(number: int, *, age: float, due_in: float = 0) -> Pending:
+    """A delivery that was queued ``age`` seconds ago."""
+    return Pending(number, NOW - timedelta(seconds=age), NOW + timedelta(seconds=due_in))
+
+
+def test_pauses_grow_for_an_hour_and_are_three_hours_then() -> None:
+    expected = [5, 30, 120, 600, 1800, 3600, 10_800, 10_800, 10_800]
+    for attempts, seconds in enumerate(expected, start=1):
+        assert seconds <= pause_after(attempts).total_seconds() <= seconds * 1.1
+
+
+def test_three_days_have_some_thirty_tries() -> None:
+    after, tries = timedelta(0), 1
+    while (after := after + pause_after(tries)) < TRIED_FOR:
+        tries += 1
+    assert TRIED_FOR / LATER_PAUSE <= tries <= TRIED_FOR / LATER_PAUSE + 7
+
+
+def test_oldest_delivery_holds_the_others_up_while_it_is_young() -> None:
+    failed, next_one = waiting(1, age=20, due_in=4), waiting(2, age=19)
+    choice = choose([failed, next_one], NOW, max_pending=MOST)
+    assert choice == Choice(due_at=failed.due_at)
+    assert choose([next_one], NOW, max_pending=MOST).delivery_id == 2
+
+
+def test_order_ends_when_the_oldest_has_waited_for_a_minute() -> None:
+    failed = waiting(1, age=59, due_in=100)
+    still_in_order = choose([failed, waiting(2, age=50)], NOW, max_pending=MOST)
+    assert still_in_order == Choice(due_at=failed.queued_at + IN_ORDER_FOR)
+    late = waiting(1, age=61, due_in=100)
+    assert choose([late, waiting(2, age=50)], NOW, max_pending=MOST).delivery_id == 2
+
+
+def test_new_events_are_taken_beside_old_failures_up_to_a_bound() -> None:
+    failures = [waiting(number, age=600, due_in=60 + number) for number in range(3)]
+    choice = choose(failures, NOW, max_pending=4)
+    assert choice == Choice(due_at=failures[0].due_at, takes_events=True)
+    assert not choose(failures, NOW, max_pending=3).takes_events
+
+
+def test_nothing_pending_takes_events() -> None:
+    assert choose([], NOW, max_pending=MOST) == Choice(takes_events=True)

@@ -1,0 +1,128 @@
+"""The look of each second: it starts each endpoint's job once, and costs by what is new."""
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import psycopg2
+import pytest
+
+from services.webhooks import waking
+from services.webhooks.waking import EndpointWaker
+from tests.hooks import CREATED, LEFT, happen
+from tests.stack import Owner, Stack
+
+ENDPOINTS, OLD_EVENTS = 2_000, 20_000
+MAKE = (
+    "INSERT INTO webhook_endpoints (user_id, url, types, place, event_id)"
+    " VALUES (%s, 'https://example.com/', %s, 0, 0) RETURNING id"
+)
+JOBS = "SELECT status FROM jobs WHERE kind = 'webhook.send' AND subject_id = %s"
+
+
+@pytest.fixture(scope="module")
+def bare(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without processes."""
+    return make_stack("waking")
+
+
+@pytest.fixture
+def watched(bare: Stack) -> Iterator[tuple[Owner, int]]:
+    """An owner with an endpoint that has nothing to send yet."""
+    owner = bare.new_owner()
+    [(endpoint_id,)] = bare.query(MAKE, owner.user_id, [CREATED.value])
+    assert isinstance(endpoint_id, int)
+    yield owner, endpoint_id
+    bare.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
+
+
+def test_event_starts_one_job_however_many_look(bare: Stack, watched: tuple[Owner, int]) -> None:
+    owner, endpoint_id = watched
+    wakers = [EndpointWaker() for _ in range(4)]
+    happen(bare, owner, LEFT)
+    assert [each.wake_due(bare.resources) for each in wakers] == [0] * 4
+    happen(bare, owner, CREATED)
+    with ThreadPoolExecutor(4) as pool:
+        woken = list(pool.map(lambda each: each.wake_due(bare.resources), wakers))
+    assert sum(woken) == 1
+    assert bare.query(JOBS, endpoint_id) == [("queued",)]
+    # The job is started again once it has ended, and is no second row.
+    end = "UPDATE jobs SET status = 'succeeded', finished_at = now() WHERE subject_id = %s"
+    bare.query(end, endpoint_id)
+    assert wakers[0].wake_due(bare.resources) == 1
+    assert bare.query(JOBS, endpoint_id) == [("queued",)]
+
+
+def test_endpoint_that_is_held_is_woken_by_its_time_alone(
+    bare: Stack, watched: tuple[Owner, int]
+) -> None:
+    owner, endpoint_id = watched
+    waker = EndpointWaker()
+    bare.query("UPDATE webhook_endpoints SET is_held = true WHERE id = %s", endpoint_id)
+    happen(bare, owner, CREATED)
+    assert waker.wake_due(bare.resources) == 0
+    bare.query("UPDATE webhook_endpoints SET due_at = now() WHERE id = %s", endpoint_id)
+    assert waker.wake_due(bare.resources) == 1
+
+
+def test_paused_endpoint_is_not_woken(bare: Stack, watched: tuple[Owner, int]) -> None:
+    owner, endpoint_id = watched
+    bare.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
+    happen(bare, owner, CREATED)
+    assert EndpointWaker().wake_due(bare.resources) == 0
+
+
+def test_job_that_failed_rests_before_it_is_started_again(
+    bare: Stack, watched: tuple[Owner, int]
+) -> None:
+    owner, endpoint_id = watched
+    waker = EndpointWaker()
+    happen(bare, owner, CREATED)
+    assert waker.wake_due(bare.resources) == 1
+    fail = "UPDATE jobs SET status = 'failed', finished_at = now() - %s WHERE subject_id = %s"
+    bare.query(fail, "0 seconds", endpoint_id)
+    assert waker.wake_due(bare.resources) == 0
+    bare.query(fail, "2 minutes", endpoint_id)
+    assert waker.wake_due(bare.resources) == 1
+
+
+def test_look_of_each_second_asks_only_for_owners_with_new_events(bare: Stack) -> None:
+    owners = [bare.new_owner().user_id for _ in range(20)]
+    bare.query(
+        "INSERT INTO feed_events (place, user_id, type)"
+        " SELECT 1 + n / 100, (%s::bigint[])[1 + n %% 20], 'subscription.created'"
+        " FROM generate_series(1, %s) AS n",
+        *(owners, OLD_EVENTS),
+    )
+    [(newest,)] = bare.query("SELECT max(id) FROM feed_events")
+    bare.query(
+        "INSERT INTO webhook_endpoints (user_id, url, types, place, event_id)"
+        " SELECT (%s::bigint[])[1 + n %% 20], 'https://example.com/', '{subscription.created}',"
+        " 1000000, %s FROM generate_series(1, %s) AS n",
+        *(owners, newest, ENDPOINTS),
+    )
+    bare.query("ANALYZE feed_events, webhook_endpoints")
+    few = _looks_into_the_feed(bare, since=newest, whole=False)
+    assert few <= 20
+    assert _looks_into_the_feed(bare, since=newest, whole=True) >= ENDPOINTS
+    bare.query("DELETE FROM webhook_endpoints WHERE user_id = ANY(%s)", owners)
+
+
+def _looks_into_the_feed(stack: Stack, **values: object) -> int:
+    statement = waking.DUE
+    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
+        whole = {**statement.values, **values, "most": 200}
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", whole)
+        [(found,)] = cursor.fetchall()
+    plan = found if isinstance(found, list) else json.loads(found)
+    return sum(
+        node["Actual Loops"]
+        for node in _nodes(plan[0]["Plan"])
+        if node.get("Relation Name", "").startswith("feed_ev")
+    )
+
+
+def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(each for part in node.get("Plans", ()) for each in _nodes(part))]
