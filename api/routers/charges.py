@@ -51,7 +51,7 @@ router = APIRouter(tags=["Credits"])
         requests.IDEMPOTENCY_KEY_REUSED,
     ),
 )
-async def consume_credit(request: Request, authorise: AuthoriseSpender) -> Response:
+async def consume_credits(request: Request, authorise: AuthoriseSpender) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
     body = await request.body()
     return await MONEY.run(_consume, request, authorise, body)

@@ -207,7 +207,7 @@ async def search_photos(
         *_PHOTO_REFUSALS,
     ),
 )
-async def locate_download(
+async def locate_photo_file(
     request: Request,
     state: StateOf,
     caller: Author,
@@ -231,5 +231,5 @@ async def locate_download(
 
 router = APIRouter()
 router.include_router(_routes)
-# The same routes under the platform's prefix.
-router.include_router(_routes, prefix="/auxilia")
+# The same routes under the platform's prefix; the document has each once.
+router.include_router(_routes, prefix="/auxilia", include_in_schema=False)

@@ -93,7 +93,7 @@ async def export_list(
     },
 )
 @STORAGE.threaded
-def read_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
+def download_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
     """The file of an export, by its signed URL; it is kept for seven days."""
     require_signed_url(request)
     with state.resources.unit_of_work() as uow:

@@ -88,7 +88,7 @@ _FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
         ),
     },
 )
-async def import_file(
+async def import_members(
     request: Request,
     state: StateOf,
     caller: ListEditor,
@@ -172,7 +172,9 @@ def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelo
     },
 )
 @RECORDS.threaded
-def read_errors(request: Request, state: StateOf, import_id: PathId) -> StreamingResponse:
+def download_import_errors(
+    request: Request, state: StateOf, import_id: PathId
+) -> StreamingResponse:
     """The rows that were not added, each with its line, code and reason; by a signed URL."""
     require_signed_url(request)
     headers = download_headers(f"import-{import_id}-not-added.csv")

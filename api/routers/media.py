@@ -50,7 +50,7 @@ _FOREVER = "public, max-age=31536000, immutable"
     },
 )
 @STORAGE.threaded
-def read_media(request: Request, filename: str) -> Response:
+def download_media(request: Request, filename: str) -> Response:
     """The stored file. An encrypted one needs its owner's credentials or a signed URL."""
     state = state_of(request)
     with state.resources.unit_of_work() as uow:

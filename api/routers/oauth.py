@@ -53,7 +53,7 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
     openapi_extra=_form("grant_type", _EXCHANGE),
 )
 @RECORDS.threaded
-def give_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+def issue_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     """Exchange a code, or the last refresh token, for a new pair of tokens.
 
     A code or refresh token that is used twice ends all tokens that its first use gave.
@@ -100,7 +100,7 @@ def read_userinfo(state: StateOf, caller: AnyCaller) -> UserInfo:
 
 
 @router.get(endpoints.METADATA_PATH, dependencies=[PUBLIC])
-async def read_metadata(state: StateOf) -> Metadata:
+async def read_oauth_metadata(state: StateOf) -> Metadata:
     """The authorization server's endpoints and abilities (RFC 8414)."""
     return Metadata(**endpoints.metadata(state.resources.settings.public_base))
 

@@ -20,13 +20,13 @@ router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=Js
 
 
 @router.get("/healthz")
-async def healthz() -> dict[str, str]:
+async def check_health() -> dict[str, str]:
     """The process is alive; its dependencies are not checked."""
     return {"status": "ok"}
 
 
 @router.get("/readyz", responses={503: {"description": _NOT_READY}})
-async def readyz(state: StateOf) -> JSONResponse:
+async def check_readiness(state: StateOf) -> JSONResponse:
     """200 while this process can serve calls, else 503; with the status of each dependency.
 
     Only the database is needed, with its migrations done; without another one the status is
@@ -49,7 +49,7 @@ async def readyz(state: StateOf) -> JSONResponse:
         **refuses(AUTH_METRICS_TOKEN),
     },
 )
-async def metrics(request: Request, state: StateOf) -> Response:
+async def read_metrics(request: Request, state: StateOf) -> Response:
     """Prometheus metrics, for the bearer of PRESSROOM_METRICS_TOKEN.
 
     Figures of a dependency that does not answer within a second are left out.

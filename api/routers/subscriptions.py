@@ -129,7 +129,7 @@ def _challenge(
     responses=refuses(mailing.LIST_NOT_FOUND, mailing.LIST_BUSY),
 )
 @ACTS_BY_LIST.threaded("list_id")
-def subscribe_logged_in(
+def subscribe_me(
     request: Request, state: StateOf, caller: ListEditor, list_id: PathId
 ) -> Envelope[int]:
     """Subscribe the caller, also one who had left: 1, or 0 when they were subscribed before."""
@@ -170,7 +170,7 @@ def unsubscribe(
     openapi_extra=_body(enabled={"type": "boolean"}),
     responses=refuses(*_TRACE_REFUSALS, mailing.LIST_BUSY),
 )
-async def set_email(
+async def set_email_enabled(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
@@ -229,7 +229,9 @@ def _disable_email(request: Request, state: State, list_id: int, principal: Prin
     ),
 )
 @RECORDS.threaded
-def read_relation(state: StateOf, caller: ListReader, list_id: str) -> Envelope[SubscriptionRecord]:
+def read_my_subscription(
+    state: StateOf, caller: ListReader, list_id: str
+) -> Envelope[SubscriptionRecord]:
     """The caller's subscription to a list, by its id or slug, whatever its status."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)

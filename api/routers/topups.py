@@ -74,7 +74,7 @@ _TOPUP = json_request_body(
         money.TOPUP_PAGE_TOO_SLOW,
     ),
 )
-async def topup_credit(
+async def topup_credits(
     request: Request, state: StateOf, caller: Payer, preference: PreferenceOf
 ) -> Response:
     """Order credits, and get the URL of the page on which a payer pays for them.
