@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from api.access.requirements import Access
 from api.document import head, samples, shapes
 from api.document.deprecations import Deprecation
+from api.document.event_calls import event_calls
 from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.middleware.versions import VERSION_HEADER
@@ -23,6 +24,7 @@ from core.refusals.requests import (
     VERSION_UNKNOWN,
 )
 from core.settings import Settings
+from services.feed.catalogue import CATALOGUE
 
 T = TypeVar("T")
 
@@ -104,6 +106,7 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
             defined = model.model_json_schema(ref_template="#/components/schemas/{model}")
             defined.pop("$defs", None)
             components["schemas"][model.__name__] = defined
+        made["webhooks"] = event_calls(CATALOGUE, components["schemas"])
         shapes.named_by_title(made)
         shapes.tidied(made)
         components["parameters"] = {"Version": head.VERSION_PARAMETER}

@@ -7,6 +7,7 @@ from models.credit import CreditAccount, CreditAction, CreditCheckpoint, CreditE
 from models.declarative import Model
 from models.departure import Departure, DepartureKind
 from models.erasure import Erasure
+from models.feed_event import FeedEvent, FeedOffset
 from models.idempotency_record import IdempotencyRecord
 from models.job import FINISHED, Job, JobStatus
 from models.list_report import ListReport

@@ -37,6 +37,8 @@ class CreditAccount(Model):
     balance: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
     # Refunded credits that had been spent already; the next topup pays this debt.
     debt: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
+    # The owner's feed tells of a balance that falls below this.
+    low_below: Mapped[Decimal] = mapped_column(Amount, server_default=text("100"))
     status: Mapped[str] = mapped_column(server_default="active")
     # `seq` and hash of the last entry.
     last_seq: Mapped[int] = mapped_column(server_default=text("0"))

@@ -164,6 +164,10 @@ OF_JOB_KIND = _any_credential("Scope: that of the job's kind, such as `attachmen
 OF_EXPORT_KIND = _any_credential(
     "Scope: `subscription.read` for members, `delivery` for the roster."
 )
+OF_EVENT_TYPES = _any_credential(
+    "Scope: those of the events' types; those of keys and grants need a session or an unrestricted "
+    "key."
+)
 # A credential that may create and revoke others.
 UNRESTRICTED = Depends(
     Access(

@@ -26,6 +26,8 @@ _TAGS = {
     "Subscriptions": "For subscribers and the forms and mails they use: join, leave, stop mails.",
     "Members": "The people on a list, for its owner.",
     "Bulk members": "Many members at once: add, import from a file, undo an import, export.",
+    "Events": "What happened to what is yours, in order, for 30 days.",
+    "Webhooks": "What Pressroom sends to URLs that an owner named, by Standard Webhooks.",
     "Jobs": "Slow work: its progress and result, also as a stream; cancel it or try it again.",
     "Attachments": "Images: uploaded, made ready for web and mail, and served.",
     "Composer": "What goes with a post: slug, summary, tags, posts for networks, stock photos.",

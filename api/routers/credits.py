@@ -1,19 +1,21 @@
 import re
 
 import orjson
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from api.access.requirements import CreditReader
+from api.access.requirements import AuthoriseSpender, CreditReader
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import MONEY
-from api.openapi import refuses
+from api.openapi import json_request_body, refuses
 from api.parameters import Cursor, Limit, Offset, StateOf
-from api.schemas.credits import CreditBalance, LedgerPage
-from api.schemas.envelope import Envelope
-from core.refusals.requests import CURSOR_INVALID
-from services.money.credits import ledger
+from api.schemas.credits import CreditBalance, LedgerPage, LowBalance
+from api.schemas.envelope import Envelope, envelope
+from api.state import state_of
+from core.refusals.money import CREDITS_BELOW
+from core.refusals.requests import BODY_INVALID, BODY_NO_JSON_TYPE, BODY_NOT_JSON, CURSOR_INVALID
+from services.money.credits import ledger, low_balance
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
@@ -60,3 +62,48 @@ def read_ledger(
     return decimal_json.decimal_response_of_text(
         f'{{"pagination":{orjson.dumps(pagination).decode()},"items":[{items}]}}'
     )
+
+
+@router.get("/auxilia/credits/low-balance", response_model=Envelope[LowBalance])
+@MONEY.threaded
+def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
+    """Below which balance the caller's events tell of low credits; 100 until it is set."""
+    below = low_balance.threshold(state.resources.database, caller.user_id)
+    return decimal_json.decimal_response_of_text(f'{{"below_credit":{below}}}')
+
+
+@router.put(
+    "/auxilia/credits/low-balance",
+    response_model=Envelope[int],
+    openapi_extra=json_request_body(
+        {
+            "below_credit": {
+                "type": "number",
+                "minimum": 0,
+                "description": "At most four decimals; 0: tell nothing",
+                "examples": [250],
+            }
+        },
+        required=["below_credit"],
+        parameters=[],
+    ),
+    responses=refuses(
+        BODY_NOT_JSON,
+        BODY_NO_JSON_TYPE,
+        BODY_INVALID.filled(place="body.below_credit", rule="must be a number"),
+        CREDITS_BELOW,
+    ),
+)
+async def set_low_balance(request: Request, authorise: AuthoriseSpender) -> Envelope[int]:
+    """Set below which balance the caller's events tell that the credits run low: 1, or 0 when it
+    was so already."""
+    body = await request.body()
+    return await MONEY.run(_set_low_balance, request, authorise, body)
+
+
+def _set_low_balance(request: Request, authorise: AuthoriseSpender, body: bytes) -> Envelope[int]:
+    caller = authorise()
+    fields = decimal_json.read(request.headers.get("content-type", ""), body)
+    below = decimal_json.number(fields, "below_credit")
+    database = state_of(request).resources.database
+    return envelope(low_balance.set_threshold(database, caller.user_id, below))

@@ -15,6 +15,13 @@ class CreditBalance(Schema):
     updated_at: Timestamp
 
 
+class LowBalance(Schema):
+    below_credit: float = Field(
+        description="A charge that takes the balance below this is the event credits.low; 0: none",
+        examples=[100.0],
+    )
+
+
 class CreditEntryRecord(Schema):
     id: int
     seq: int = Field(description="1, 2, 3 … of the account, without gaps", examples=[42])

@@ -65,6 +65,12 @@ _MANY = [{"email": f"many{number}.{{fresh}}@example.com"} for number in range(20
 ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /users/me": (_read(),),
     "GET /users/me/security-events": (_page(), _page("further down", cursor="{event_id}")),
+    "GET /events": (
+        _page(),
+        _page("of a rare type", type="import.ended"),
+        _page("of one list", list_id="{list_id}"),
+        _page("half way down", cursor="250-0"),
+    ),
     "GET /apikeys": (_page(),),
     "POST /apikeys": (_write(times=3),),
     "GET /auxilia/credits/balance": (_read(),),
@@ -76,6 +82,8 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "POST /auxilia/credits/consume": (
         _write(Call(200, json={"amount_credit": 1, "source_id": "growth"}), times=5),
     ),
+    "GET /auxilia/credits/low-balance": (_read(),),
+    "PUT /auxilia/credits/low-balance": (_write(times=3),),
     "POST /auxilia/credits/topup": (_write(),),
     "GET /auxilia/credits/orders/{order_id}": (_read(Call(200, values={"order_id": "old_order"})),),
     "POST /auxilia/credits/orders/status": (

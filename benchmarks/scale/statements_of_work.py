@@ -61,6 +61,19 @@ SELECT pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 21
     pg_temp.ago(n, {events}, 280), '10.2.3.4', 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0'
 FROM generate_series(1, {events}::bigint) AS n
 """,
+    # Every tenth is the first owner's, of the largest list. Their places are of transactions that
+    # ended long ago.
+    "feed_events": """
+INSERT INTO feed_events (place, user_id, type, list_id, subject_id, data, occurred_at)
+SELECT 1 + n * 500 / {feed_events},
+    pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 25, {owners}) END),
+    CASE WHEN n % 1000 = 0 THEN 'import.ended' WHEN n % 3 = 0 THEN 'subscription.left'
+        WHEN n % 7 = 0 THEN 'attachment.ready' ELSE 'subscription.created' END,
+    CASE WHEN n % 7 > 0 OR n % 3 = 0 THEN pg_temp.list_id(
+        CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 26, {lists}) END) END,
+    n, '{{}}', pg_temp.ago(n, {feed_events}, 30)
+FROM generate_series(1, {feed_events}::bigint) AS n
+""",
     "user_sessions": """
 INSERT INTO user_sessions (user_id, secret_hmac, browser, created_at, expires_at)
 SELECT pg_temp.person_id(1 + pg_temp.dice(n, 22, {people})), sha256(('session' || n)::bytea),

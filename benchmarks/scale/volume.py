@@ -47,6 +47,7 @@ class Volume:
             "unpaid_orders": self._of(30_000),
             "attachments": self._of(200_000),
             "events": self._of(1_000_000),
+            "feed_events": self._of(1_000_000),
             "sessions": self._of(100_000),
             "api_keys": self._of(20_000),
             "exports": self._of(10_000),

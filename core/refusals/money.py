@@ -22,6 +22,12 @@ CREDITS_AMOUNT = invalid(
     most=MAX_AMOUNT,
 )
 CREDITS_AMOUNT_TEXT = invalid("credits.amount", "{amount!r} is not a number.", amount="ten")
+CREDITS_BELOW = invalid_at(
+    "body.below_credit",
+    "credits.below",
+    "is 0 or more, at most {most:,} and has at most four decimals",
+    most=MAX_AMOUNT,
+)
 CREDITS_BALANCE_TOO_LARGE = invalid(
     "credits.amount", "The balance would be beyond what can be kept."
 )

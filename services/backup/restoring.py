@@ -20,6 +20,7 @@ from services.backup import journal, kept_objects
 from services.backup.creating import piece_name
 from services.backup.journal import Replayed
 from services.backup.manifests import Manifest, fingerprints, opened
+from services.feed import positions
 from storage.backup_files import postgres_tools
 from storage.backup_files.postgres_tools import PostgresToolFailed
 from storage.backup_files.sealed_place import SealedPlace
@@ -52,6 +53,9 @@ def restore(resources: Resources, place: SealedPlace, manifest: Manifest) -> Res
         raise BACKUP_TARGET_IN_USE()
     put = kept_objects.put_back(resources.objects, place, manifest)
     revision = fill(settings, place, manifest)
+    with resources.unit_of_work() as uow:
+        # Before the journal is replayed, which may add events.
+        positions.raise_places(uow)
     return Restored(put, revision, journal.replay(resources, place, manifest.began_at))
 
 

@@ -60,7 +60,7 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     operator = Actor(ActorKind.OPERATOR, Via.COMMAND)
     blank = {"status": models.SubscriptionStatus.REMOVED, "email_enabled": False}
     for each in records:
-        changes.change(uow, each, "erased", operator, **blank, name=None, email=None)
+        changes.change(uow, each, changes.ERASED, operator, **blank, name=None, email=None)
     return Batch(len(records), list_ids[-1] if len(list_ids) == MAX_LISTS else None)
 
 

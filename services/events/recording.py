@@ -1,5 +1,6 @@
 """Events are rows that are written in the transaction of the change that they tell of."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from prometheus_client import Counter
@@ -10,6 +11,8 @@ from models import RecordedEvent
 from services.events import event_origins
 from services.events.catalogue import EventType
 from services.events.event_origins import MAX_USER_AGENT_CHARACTERS, Credential
+from services.feed.announcing import announce
+from services.feed.catalogue import FeedEventType
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -17,6 +20,14 @@ log = get_logger(__name__)
 _EVENTS = Counter("pressroom_security_events", "Events of accounts", ["type"])
 
 Detail = int | str | list[int] | list[str] | None
+
+# Those that the feed has too: the detail that names the subject, and the one that counts.
+_ANNOUNCED = {
+    EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
+    EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
+    EventType.GRANT_CREATED: (FeedEventType.GRANT_CREATED, "grant_id", "grants"),
+    EventType.GRANT_ENDED: (FeedEventType.GRANT_ENDED, "grant_id", "grants"),
+}
 
 
 def record(
@@ -50,7 +61,17 @@ def record(
             detail=detail,
         )
     )
+    if kind in _ANNOUNCED:
+        _announce(uow, user_id, kind, detail)
     uow.after_commit(partial(_tell, kind, user_id, credential))
+
+
+def _announce(uow: UnitOfWork, user_id: int, kind: EventType, detail: Mapping[str, Detail]) -> None:
+    announced, subject, number = _ANNOUNCED[kind]
+    subject_id, count = detail.get(subject), detail.get(number, 1)
+    assert subject_id is None or isinstance(subject_id, int)
+    assert isinstance(count, int)
+    announce(uow, user_id, announced, subject_id, count=count)
 
 
 def record_hourly(uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail) -> None:

@@ -22,13 +22,15 @@ from core.refusals.media import MEDIA_DAMAGED
 from core.scopes import Scope
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
-from models import Job, MailingList, MemberExport
+from models import Job, JobStatus, MailingList, MemberExport
 from services import removals
 from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.recent_logins import require_recent_login
 from services.events.catalogue import EventType
 from services.events.recording import record
+from services.feed.announcing import announce
+from services.feed.catalogue import FeedEventType
 from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -61,6 +63,21 @@ def _end_with_job(uow: UnitOfWork, job: Job) -> None:
     if export is not None:
         export.finished_at = func.now()
         removals.forget(uow, f"{export.object_prefix}/")
+        _announce_end(uow, export, job.id, job.status)
+
+
+def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
+    announce(
+        uow,
+        export.user_id,
+        FeedEventType.EXPORT_ENDED,
+        export.id,
+        list_id=export.list_id,
+        status=status,
+        job_id=job_id,
+        kind=export.kind,
+        rows=export.rows,
+    )
 
 
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
@@ -192,6 +209,7 @@ def run(resources: Resources, lease: Lease) -> None:
         if not removals.keep(uow, f"{export.object_prefix}/"):
             raise TransientError("The export took longer than an unfinished file is kept.")
         leases.succeed(uow, lease, {"export_id": export.id, "rows": rows})
+        _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)
 
 
 def _begin_file(resources: Resources, lease: Lease, export_id: int) -> NewFile:

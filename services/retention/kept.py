@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, SQLColumnExpression, func, inspect, or_, s
 import models
 from core.settings.retention_days import Retained
 from models.declarative import Model
+from services.feed.reading import FEED_RETENTION
 from services.mailing.bulk_files import BULK_FILE_RETENTION
 from services.money.topups.abandoned import ABANDONED_ORDER_RETENTION
 from services.people.account_mails import ACCOUNT_MAIL_RETENTION
@@ -95,6 +96,17 @@ RULES = (
         oldest_by=_by_key(models.ImportChange),
         is_purged=False,
         longer=TURNS["import_changes"] + UNDO_LASTS + _OTHERS_END_WITHIN,
+    ),
+    Rule(
+        "feed_events",
+        models.FeedEvent,
+        FEED_RETENTION,
+        "after it happened, and 10 days longer at most while it shares a partition with younger "
+        "ones",
+        models.FeedEvent.occurred_at,
+        oldest_by=_by_key(models.FeedEvent),
+        is_purged=False,
+        longer=TURNS["feed_events"],
     ),
     Rule(
         "imports",
@@ -257,6 +269,7 @@ KEPT_FOR_GOOD: Mapping[type[Model], str] = {
     models.CreditCheckpoint: "for good: one row an account",
     models.CreditEntry: "for good: the ledger is only added to",
     models.Erasure: "for good: one row a person, without the address",
+    models.FeedOffset: "for good: one row",
     models.MailingList: "for good: its members may leave an archived list too",
     models.OAuthClient: "for good: the operator registers each by hand",
     models.PaymentOrderTransition: "for good: a fixed set",

@@ -16,6 +16,7 @@ from core.lanes import Lane
 from core.logging import get_logger
 from core.settings import Settings
 from core.settings.retention_days import Retained
+from services.feed.reading import FEED_RETENTION
 from services.jobs import upkeep
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -32,6 +33,7 @@ TURNS = {
     "jobs": timedelta(days=15),
     "subscription_events": timedelta(days=180),
     "import_changes": timedelta(days=30),
+    "feed_events": timedelta(days=10),
 }
 # A function gives up after 0.2 seconds, so that callers don't wait behind it.
 _TRIES = 10
@@ -45,6 +47,7 @@ def kept_times(settings: Settings) -> dict[str, timedelta]:
         models.Job.__tablename__: days[Retained.JOBS],
         models.SubscriptionEvent.__tablename__: days[Retained.SUBSCRIPTION_EVENTS],
         models.ImportChange.__tablename__: days[Retained.IMPORT_CHANGES] + UNDO_LASTS,
+        models.FeedEvent.__tablename__: FEED_RETENTION,
     }
 
 

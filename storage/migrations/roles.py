@@ -38,6 +38,9 @@ _LESS = {
     "credit_accounts": "SELECT, INSERT, UPDATE",
     # Functions of the owner's make, turn and drop partitions.
     "partitions": "SELECT",
+    # Functions of the owner's drop its partitions, and raise the offset after a restore.
+    "feed_events": "SELECT, INSERT",
+    "feed_offsets": "SELECT",
     # An erased person's source is blanked. A function of the owner's deletes what is old enough.
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }

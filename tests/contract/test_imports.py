@@ -35,7 +35,10 @@ FIELDS = {
     *("undo_until", "created_at", "finished_at"),
 }
 # What every request writes of itself.
-BOOKKEEPING = {"jobs", "jobs_p0", "imports", "import_chunks", "object_removals", "api_keys"}
+BOOKKEEPING = {
+    *("jobs", "jobs_p0", "imports", "import_chunks", "object_removals", "api_keys"),
+    *("feed_events", "feed_events_p0"),
+}
 
 
 def test_a_file_is_taken_on_with_202_and_its_job_tells_the_rest(

@@ -11,6 +11,7 @@ from referencing.jsonschema import DRAFT202012
 from api.app import create_app
 from api.document.samples import PLACEHOLDER
 from core.settings import Settings
+from services.feed.catalogue import CATALOGUE
 
 PROBLEM = "application/problem+json"
 # What these answer is a file.
@@ -34,7 +35,7 @@ def contents(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for methods in document["paths"].values():
+    for methods in (*document["paths"].values(), *document["webhooks"].values()):
         yield from methods.values()
 
 
@@ -87,6 +88,16 @@ def _absolute(schema: Any) -> Any:
             for name, each in schema.items()
         }
     return [_absolute(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def test_each_type_of_events_is_a_call_that_a_receiver_gets(document: dict[str, Any]) -> None:
+    assert list(document["webhooks"]) == [kind.value for kind in CATALOGUE]
+    for kind, methods in document["webhooks"].items():
+        content = methods["post"]["requestBody"]["content"]["application/json"]
+        assert content["example"]["type"] == content["example"]["data"]["type"] == kind
+        assert content["schema"]["properties"]["type"]["const"] == kind
+        data = content["schema"]["properties"]["data"]["properties"]["data"]["$ref"]
+        assert data.rpartition("/")[2] in document["components"]["schemas"]
 
 
 def test_no_example_is_a_word_that_stands_for_any_text(

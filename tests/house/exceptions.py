@@ -16,10 +16,12 @@ FOLDERS_BY_RESOURCE = frozenset(
 
 # A module with one of these names has the same part to play in its folder as in every other.
 ROLES = {
+    "catalogue": "the closed set of types that a room knows",
     "app": "builds the application that a process runs",
     "errors": "the exceptions of a room, or what becomes of them",
     "main": "where a process starts",
     "port": "what Pressroom asks of one kind of provider",
+    "reading": "turns what is stored into what is asked for, piece by piece",
     "records": "the rows of an area as the API shows them",
     "registry": "picks a provider by the settings",
 }

@@ -66,10 +66,13 @@ _LEAVING = {"user_id": "leaving_user_id"}
 CALLS: dict[str, Call] = {
     "GET /users/me": Call(200),
     "GET /users/me/security-events": Call(200),
+    "GET /events": Call(404, query={"list_id": "{list_id}"}),
     "GET /apikeys": Call(200),
     "POST /apikeys": Call(200, json={"name": "another"}),
     "GET /auxilia/credits/balance": Call(200),
     "GET /auxilia/credits/ledger": Call(200),
+    "GET /auxilia/credits/low-balance": Call(200),
+    "PUT /auxilia/credits/low-balance": Call(200, json={"below_credit": 50}),
     "POST /auxilia/credits/consume": Call(
         402, own=402, json={"amount_credit": 1, "source_id": "isolation"}
     ),

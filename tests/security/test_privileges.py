@@ -85,6 +85,8 @@ def cursor(stack: Stack) -> Iterator[Cursor]:
         "SELECT rolpassword FROM pg_authid",
         "UPDATE alembic_version SET version_num = '0001'",
         "SELECT setval('jobs_id_seq', 1)",
+        "UPDATE feed_events SET data = '{}'",
+        "UPDATE feed_offsets SET places = 0",
         "DELETE FROM credit_accounts",
         "DELETE FROM credit_entries",
         "DELETE FROM payment_order_transitions",

@@ -34,12 +34,14 @@ INSERTS = {
     "jobs": JOB.format(at="now()"),
     "subscription_events": EVENT,
     "import_changes": CHANGE,
+    "feed_events": "INSERT INTO feed_events (user_id, type) VALUES (1, 'key.created') RETURNING id",
 }
-KEYS = {"jobs": "id", "subscription_events": "id", "import_changes": "import_id"}
+KEYS = dict.fromkeys(INSERTS, "id") | {"import_changes": "import_id"}
 SEQUENCES = {
     "jobs": "jobs_id_seq",
     "subscription_events": "subscription_events_id_seq",
     "import_changes": "imports_id_seq",
+    "feed_events": "feed_events_id_seq",
 }
 # More than a partition is written to, and less than any row is kept for.
 A_TURN = timedelta(days=181)
@@ -235,6 +237,7 @@ def test_the_application_may_drop_nothing_within_its_time_and_no_other_table(sta
         "SELECT drop_partition('subscription_events', interval '90 days')": (
             errors.RestrictViolation
         ),
+        "SELECT drop_partition('feed_events', interval '29 days')": errors.RestrictViolation,
         "SELECT drop_partition('users', interval '9 years')": errors.InvalidParameterValue,
         "SELECT make_partition('users')": errors.InvalidParameterValue,
         "SELECT make_partition(NULL)": errors.InvalidParameterValue,

@@ -12,6 +12,8 @@ from core.settings.plan_quotas import PlanQuota
 from models import Job, MemberImport, WaitingChunk
 from services import removals
 from services.access import quotas
+from services.feed.announcing import announce
+from services.feed.catalogue import FeedEventType
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
@@ -26,7 +28,8 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
         task.status, task.error, task.side_by_side = job.status, error_shown(job), False
-        _finish(uow, task, keep_for=KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0))
+        keep_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
+        _finish(uow, task, job.id, keep_for=keep_for)
 
 
 def go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
@@ -50,7 +53,7 @@ def end(uow: UnitOfWork, settings: Settings, lease: Lease, task: MemberImport) -
         return
     leases.succeed(uow, lease, result_of(task))
     task.status = "succeeded"
-    _finish(uow, task)
+    _finish(uow, task, lease.job_id)
 
 
 def _refusal(uow: UnitOfWork, settings: Settings, task: MemberImport) -> DomainError | None:
@@ -63,8 +66,22 @@ def _refusal(uow: UnitOfWork, settings: Settings, task: MemberImport) -> DomainE
     return None
 
 
-def _finish(uow: UnitOfWork, task: MemberImport, *, keep_for: timedelta = timedelta(0)) -> None:
-    """Remove the file: the verdicts on its rows are in the database."""
+def _finish(
+    uow: UnitOfWork, task: MemberImport, job_id: int, *, keep_for: timedelta = timedelta(0)
+) -> None:
+    """Announce the end, and remove the file: the verdicts on its rows are in the database."""
+    announce(
+        uow,
+        task.user_id,
+        FeedEventType.IMPORT_ENDED,
+        task.id,
+        list_id=task.list_id,
+        status=task.status,
+        job_id=job_id,
+        source=task.source,
+        dry_run=task.dry_run,
+        **{name: getattr(task, name) for name in COUNTS},
+    )
     task.finished_at = func.now()
     # Those that are left are found anew when its job is started again.
     uow.session.execute(delete(WaitingChunk).where(WaitingChunk.import_id == task.id))

@@ -9,7 +9,9 @@ from sqlalchemy import func, text
 
 from core.lanes import Lane
 from core.scopes import Scope
-from models import MemberImport
+from models import Job, JobStatus, MemberImport
+from services.feed.announcing import announce
+from services.feed.catalogue import FeedEventType
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -18,13 +20,21 @@ from services.mailing.subscriptions import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
+
+def _end_with_job(uow: UnitOfWork, job: Job) -> None:
+    """Announce the end: what was taken back stays so, and asking again goes on."""
+    task = uow.session.get(MemberImport, job.subject_id)
+    if task is not None:
+        _announce_end(uow, task, job.id, job.status)
+
+
 UNDO_IMPORT = kinds.register(
     kinds.JobKind(
         name="members.undo",
         lane=Lane.BULK,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        # When it is abandoned, what was taken back stays so; asking again goes on.
+        on_abandoned=_end_with_job,
     )
 )
 
@@ -51,6 +61,7 @@ def run(resources: Resources, lease: Lease) -> None:
                 result = {"import_id": task.id, "undone": task.undone, "kept": kept}
                 leases.succeed(uow, lease, result)
                 task.kept, task.undone_at = kept, func.now()
+                _announce_end(uow, task, lease.job_id, JobStatus.SUCCEEDED)
                 return
             # The job first, then the import: the order in which a transaction that ends a job
             # locks them.
@@ -59,6 +70,21 @@ def run(resources: Resources, lease: Lease) -> None:
             setattr(task, bookmark, last)
     with resources.unit_of_work() as uow:
         leases.yield_turn(uow, lease)
+
+
+def _announce_end(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
+    announce(
+        uow,
+        task.user_id,
+        FeedEventType.BULK_ENDED,
+        task.id,
+        list_id=task.list_id,
+        status=status,
+        job_id=job_id,
+        action="undo_import",
+        changed=task.undone,
+        kept=task.added - task.undone,
+    )
 
 
 def _take_back(

@@ -1,5 +1,10 @@
-"""Reads and writes of subscriptions. Every write goes through here and leaves an event."""
+"""Reads and writes of subscriptions.
 
+Every write of one subscription goes through here, and leaves an event in its history and one in the
+owner's feed.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -8,9 +13,16 @@ from sqlalchemy import ColumnElement, func, select, update
 
 from core.refusals.mailing import SUBSCRIPTION_CHANGED
 from models import MailingList, Subscription, SubscriptionEvent, SubscriptionStatus
+from services.feed.announcing import announce_of_list
+from services.feed.catalogue import FeedEventType
 from storage.unit_of_work import UnitOfWork
 
 MAX_SUBSCRIPTIONS = 1000
+
+
+ERASED = "erased"
+# A transfer changes two records, and announces both with the other list.
+TRANSFERRED_IN, TRANSFERRED_AWAY = "transferred_in", "transferred_away"
 
 
 class Via(StrEnum):
@@ -139,6 +151,59 @@ def _note(
             request_id=actor.request_id,
         )
     )
+    if action not in (TRANSFERRED_IN, TRANSFERRED_AWAY):
+        kind = _announced_as(subscription, action, status=status, email_enabled=email_enabled)
+        announce_change(uow, subscription, kind, action, actor)
+
+
+def announce_change(
+    uow: UnitOfWork,
+    subscription: Subscription,
+    kind: FeedEventType,
+    action: str,
+    actor: Actor,
+    **others: int,
+) -> None:
+    """Tell the owner's feed of a change that was made just now."""
+    announce_of_list(
+        uow,
+        subscription.list_id,
+        kind,
+        subscription.id,
+        user_id=subscription.user_id,
+        action=action,
+        via=actor.via,
+        status=subscription.status,
+        email_enabled=subscription.email_enabled,
+        **others,
+    )
+
+
+def _announced_as(
+    subscription: Subscription, action: str, *, status: str | None, email_enabled: bool | None
+) -> FeedEventType:
+    """The type of the feed's event, by the values before, which are given here, and after."""
+    # An owner who keeps a copy elsewhere is to erase it too, whatever the status was.
+    if action == ERASED:
+        return FeedEventType.SUBSCRIPTION_REMOVED
+    if subscription.status != status:
+        came = FeedEventType.SUBSCRIPTION_CREATED
+        if status == SubscriptionStatus.PENDING:
+            came = FeedEventType.SUBSCRIPTION_CONFIRMED
+        return _GONE.get(subscription.status, came)
+    if subscription.email_enabled != email_enabled:
+        return _MAIL[subscription.email_enabled]
+    return FeedEventType.SUBSCRIPTION_CHANGED
+
+
+_GONE: Mapping[str, FeedEventType] = {
+    SubscriptionStatus.REMOVED: FeedEventType.SUBSCRIPTION_REMOVED,
+    SubscriptionStatus.UNSUBSCRIBED: FeedEventType.SUBSCRIPTION_LEFT,
+}
+_MAIL = {
+    False: FeedEventType.SUBSCRIPTION_EMAIL_OFF,
+    True: FeedEventType.SUBSCRIPTION_EMAIL_ON,
+}
 
 
 def status_before_leaving(uow: UnitOfWork, subscription: Subscription) -> SubscriptionStatus:

@@ -5,6 +5,7 @@ from typing import Any
 from core.keyring import Keyring
 from core.refusals.mailing import MEMBER_NOT_FOUND, TRANSFER_SAME_LIST
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, Tier
+from services.feed.catalogue import FeedEventType
 from services.mailing.subscriptions import changes, locks, members, opt_outs, subscribe
 from services.mailing.subscriptions.changes import Actor
 from services.people import accounts
@@ -43,12 +44,17 @@ def transfer(
     if there is None:
         copied = {name: getattr(leaving, name) for name in _COPIED}
         there = Subscription(list_id=target.id, source="transfer", **copied, **merged)
-        changes.add(uow, there, "transferred_in", actor)
+        changes.add(uow, there, changes.TRANSFERRED_IN, actor)
     else:
-        changes.change(uow, there, "transferred_in", actor, **merged)
+        changes.change(uow, there, changes.TRANSFERRED_IN, actor, **merged)
     if leaving.status == SubscriptionStatus.PENDING:
         subscribe.move_confirmation(uow, leaving, there, actor)
-    changes.change(uow, leaving, "transferred_away", actor, status=SubscriptionStatus.REMOVED)
+    removed = SubscriptionStatus.REMOVED
+    changes.change(uow, leaving, changes.TRANSFERRED_AWAY, actor, status=removed)
+    both = {"from_list_id": source.id, "to_list_id": target.id}
+    kind = FeedEventType.SUBSCRIPTION_TRANSFERRED
+    changes.announce_change(uow, leaving, kind, changes.TRANSFERRED_AWAY, actor, **both)
+    changes.announce_change(uow, there, kind, changes.TRANSFERRED_IN, actor, **both)
     return 1
 
 

@@ -8,6 +8,8 @@ from core.settings.plan_quotas import PlanQuota
 from models import Attachment, AttachmentStatus
 from services import removals
 from services.access import quotas
+from services.feed.announcing import announce
+from services.feed.catalogue import FeedEventType
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.media.attachments.files import data_key, media_key, original_key
@@ -62,6 +64,7 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
         if not removals.keep(uow, target):
             raise TransientError("The storage still removes an earlier copy of the file.")
         removals.forget(uow, source)
+        announce(uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id)
 
 
 def _require_room(uow: UnitOfWork, settings: Settings, row: Attachment, growth: int) -> None:

@@ -8,6 +8,8 @@ from core.refusals.access import QUOTA_EXCEEDED
 from models import Attachment, AttachmentStatus, Job, JobStatus, User
 from services import removals
 from services.access.caller import Caller
+from services.feed.announcing import announce
+from services.feed.catalogue import FeedEventType
 from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
 from services.media.attachments.files import data_key, media_key, original_key
@@ -75,6 +77,13 @@ def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
         # A worker that runs it finds its lease gone.
         records.end_with_subject(uow, job, refusals.ATTACHMENT_DELETED())
     uow.session.delete(attachment)
+    announce(
+        uow,
+        attachment.user_id,
+        FeedEventType.ATTACHMENT_DELETED,
+        attachment.id,
+        hash_id=attachment.hash_id,
+    )
     removals.forget(uow, media_key(attachment), original_key(attachment))
     return 1
 

@@ -13,6 +13,8 @@ from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
 from services import removals
 from services.access.caller import Caller
+from services.feed.announcing import announce
+from services.feed.catalogue import FeedEventType
 from services.jobs import idempotency, kinds
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
@@ -38,7 +40,15 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     if attachment is None:
         return
     attachment.status = AttachmentStatus.FAILED
-    attachment.error = error_shown(job)
+    attachment.error = error = error_shown(job)
+    announce(
+        uow,
+        attachment.user_id,
+        FeedEventType.ATTACHMENT_FAILED,
+        attachment.id,
+        hash_id=attachment.hash_id,
+        code=None if error is None else str(error["code"]),
+    )
     kept_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
     removals.forget(uow, original_key(attachment), after=kept_for)
 

@@ -16,6 +16,8 @@ from core.logging import get_logger
 from core.refusals.money import ORDER_NOT_FOUND, ORDER_NOT_IN_REVIEW
 from integrations.payments.port import DisputeStatus, Evidence, PaymentChannel
 from models import OrderStatus, OrderVia, PaymentOrder, Resolution
+from services.feed.announcing import announce
+from services.feed.catalogue import FeedEventType
 from services.money.topups import facts
 from storage.unit_of_work import UnitOfWork
 
@@ -29,6 +31,14 @@ _CLOSING_DELAY = timedelta(minutes=1)
 # Since the end of an order whose payment may still come: the slowest ways to pay take some days.
 # After that only a webhook brings news.
 _LATE_CHECKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=3), timedelta(days=14))
+
+# Of an order that has an owner. What was paid without credentials is announced once it is claimed.
+_ANNOUNCED = {
+    OrderStatus.PAID: FeedEventType.ORDER_PAID,
+    OrderStatus.REFUNDED: FeedEventType.ORDER_REFUNDED,
+    OrderStatus.DISPUTED: FeedEventType.ORDER_DISPUTED,
+    OrderStatus.REVIEW: FeedEventType.ORDER_REVIEW,
+}
 
 
 def settle(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
@@ -114,10 +124,13 @@ def next_check(order: PaymentOrder, now: datetime) -> datetime | None:
 
 def _walk(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
     while (status := facts.next_status(order)) is not None:
-        log.info("order.changed", order_id=order.id, before=order.status, after=status, via=via)
+        before = order.status
+        log.info("order.changed", order_id=order.id, before=before, after=status, via=via)
         order.status, order.changed_via = status, via
         # Each step is a statement of its own: the database checks it and records it.
         uow.session.flush()
+        if order.user_id is not None and status in _ANNOUNCED:
+            announce(uow, order.user_id, _ANNOUNCED[status], order.id, before=before)
 
 
 def _reconcile(uow: UnitOfWork, order: PaymentOrder) -> None:

@@ -117,7 +117,12 @@ def test_nothing_is_left_of_an_erased_person(
 ) -> None:
     hash_id = live_a_little(stack, acting, owner, list_id, reader)
     held = {"users.email", "users.name", "subscriptions.email", "subscriptions.name", "lists.title"}
-    assert {f"public.{each}" for each in held} <= found_anywhere(stack, reader.words)
+    there = found_anywhere(stack, reader.words)
+    assert {f"public.{each}" for each in held} <= there
+    # The feed tells of the person, and never holds what an erasure would have to take out of it.
+    told = "SELECT 1 FROM feed_events WHERE data ->> 'user_id' = %s"
+    assert stack.query(told, str(reader.person.user_id))
+    assert not {column for column in there if column.startswith("public.feed_")}
     assert [key for key in stack.stored() if hash_id in key]
 
     done = pressroom(stack, "users", "erase", reader.person.address.upper(), "--json")

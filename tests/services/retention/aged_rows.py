@@ -18,6 +18,7 @@ INSERTS = {
     "subscription_events.ip": "subscription_events (list_id, user_id, action, actor, via, ip,"
     " created_at) VALUES ({list}, {user}, 'requested', 'stranger', 'challenge', '192.0.2.1', {at})",
     "events": "events (user_id, type, occurred_at) VALUES (1, 'x', {at})",
+    "feed_events": "feed_events (user_id, type, occurred_at) VALUES (1, 'key.created', {at})",
     "import_changes": "import_changes (import_id, subscription_id, activated, applied_at,"
     " status_before, type_before, type_after, updated_at_before)"
     " VALUES ({import}, {any}, false, {at}, 'active', 'free', 'free', now())",

@@ -1,0 +1,288 @@
+"""What happens to what an owner has is an event, in order, for them alone."""
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from core.scopes import Scope
+from services.feed.catalogue import CATALOGUE, FeedEventType
+from tests.contract import credits
+from tests.contract.bulk import add, addresses, imported, of_addresses
+from tests.contract.feed import ACTS, Scene, events, page
+from tests.contract.replies import data, problem, send
+from tests.contract.subscribers import Reader, new_address, new_list, subscribe
+from tests.contract.test_replies import TIMESTAMP
+from tests.erasing import erase
+from tests.oauth import log_in, register
+from tests.payments import SandboxPayments
+from tests.stack import Owner, Stack
+
+FIELDS = {"id", "type", "occurred_at", "list_id", "subject", "data"}
+LOW = "/auxilia/credits/low-balance"
+COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "updated")
+
+
+@pytest.fixture
+def scene(
+    *,
+    stack: Stack,
+    owner: Owner,
+    client: httpx.Client,
+    stranger: httpx.Client,
+    reader: Reader,
+    sandbox: SandboxPayments,
+    list_id: int,
+) -> Scene:
+    return Scene(stack, owner, client, stranger, reader, sandbox, list_id)
+
+
+@pytest.mark.parametrize("kind", FeedEventType)
+def test_each_type_is_written_by_its_act_with_the_data_that_its_schema_has(
+    scene: Scene, kind: FeedEventType
+) -> None:
+    ACTS[kind](scene)
+    *_, found = events(scene.client, type=kind.value)
+    assert set(found) == FIELDS
+    assert re.fullmatch(TIMESTAMP, found["occurred_at"])
+    entry = CATALOGUE[kind]
+    assert found["subject"]["kind"] == entry.subject
+    assert set(found["data"]) == set(entry.data.model_fields)
+    entry.data.model_validate(found["data"], strict=True)
+    assert found["list_id"] is None or found["list_id"] == scene.list_id or "transfer" in kind
+    # The act is an event of that type to no other owner.
+    with scene.stack.client(scene.stack.new_owner().key) as other:
+        assert kind == FeedEventType.KEY_CREATED or page(other, type=kind.value)["items"] == []
+
+
+def test_the_examples_of_the_document_fit_their_schemas() -> None:
+    for entry in CATALOGUE.values():
+        example = entry.data.example()
+        assert set(example) == set(entry.data.model_fields)
+        entry.data.model_validate(example, strict=True)
+
+
+def test_a_member_has_their_address_and_name_in_the_event(scene: Scene) -> None:
+    scene.reader.joins(scene.list_id)
+    [found] = events(scene.client, list_id=scene.list_id)
+    assert found["data"] == {
+        "user_id": scene.reader.user_id,
+        "action": "subscribed",
+        "via": "login",
+        "status": "active",
+        "email_enabled": True,
+        "email": scene.reader.email,
+        "name": scene.reader.name,
+    }
+
+
+def test_what_is_personal_is_null_once_the_person_was_erased(scene: Scene) -> None:
+    scene.reader.joins(scene.list_id)
+    erase(scene.stack.resources, scene.reader.email)
+    created, removed = events(scene.client, 2, list_id=scene.list_id)
+    assert (created["type"], removed["type"]) == ("subscription.created", "subscription.removed")
+    assert removed["data"]["action"] == "erased"
+    for event in (created, removed):
+        assert (event["data"]["email"], event["data"]["name"]) == (None, None)
+        assert event["data"]["user_id"] == scene.reader.user_id
+
+
+def test_a_member_who_comes_and_goes_is_told_in_order(scene: Scene) -> None:
+    reader, list_id = scene.reader, scene.list_id
+    reader.joins(list_id).leaves(list_id).joins(list_id)
+    reader.wants_mail(list_id, False)
+    data(scene.client.delete(scene.member))
+    reader.joins(list_id)
+    told = [each["type"].partition(".")[2] for each in events(scene.client, 6, list_id=list_id)]
+    assert told == ["created", "left", "created", "email_off", "removed", "created"]
+
+
+def test_a_transfer_is_an_event_of_both_lists(scene: Scene) -> None:
+    ACTS[FeedEventType.SUBSCRIPTION_TRANSFERRED](scene)
+    away, there = events(scene.client, 2, type="subscription.transferred")
+    assert away["list_id"] == away["data"]["from_list_id"] == scene.list_id
+    assert there["list_id"] == there["data"]["to_list_id"] != scene.list_id
+    assert (away["data"]["status"], there["data"]["status"]) == ("removed", "active")
+    # And of nothing else.
+    assert [each["type"] for each in events(scene.client, 2, list_id=scene.list_id)] == [
+        "subscription.created",
+        "subscription.transferred",
+    ]
+
+
+def test_an_act_on_many_members_is_one_event_with_its_counts(
+    stack: Stack, client: httpx.Client, owner: Owner, list_id: int
+) -> None:
+    result = imported(client, list_id, of_addresses(*addresses(50), "not an address"))
+    assert data(add(client, list_id, *addresses(3))) == 3
+    assert data(client.delete(f"/imports/{result['import_id']}/members")) == 50
+    of_file, of_call, undone = events(client, 3, list_id=list_id)
+    assert {name: of_file["data"][name] for name in COUNTS} == {
+        name: result[name] for name in COUNTS
+    }
+    assert (of_file["data"]["source"], of_call["data"]["source"]) == ("file", "members")
+    assert of_call["data"]["added"] == 3
+    assert (undone["type"], undone["data"]["changed"]) == ("bulk.ended", 50)
+    job = data(client.get(of_file["data"]["path"]))
+    assert (job["id"], job["result"]["added"]) == (of_file["data"]["job_id"], 50)
+    query = "SELECT count(*) FROM feed_events WHERE user_id = %s AND list_id = %s"
+    assert stack.query(query, owner.user_id, list_id) == [(3,)]
+
+
+def test_an_import_that_fails_ends_too(client: httpx.Client, list_id: int) -> None:
+    refused = add(client, list_id, "not an address")
+    problem(refused, 422, refused.json()["code"])
+    [found] = events(client, type="import.ended")
+    assert (found["data"]["status"], found["data"]["invalid"]) == ("failed", 1)
+
+
+def test_low_credits_are_told_once_for_each_time_that_they_run_low(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    credits.grant(stack, owner.user_id, "150")
+    for amount in ("49.9999", "0.0001", "0.0001", "60"):
+        data(credits.consume(client, amount))
+    credits.grant(stack, owner.user_id, "70")
+    assert [each["data"] for each in events(client, type="credits.low")] == [
+        {"balance_credit": 99.9999, "below": 100.0}
+    ]
+    data(credits.consume(client, "11"))
+    told = events(client, 2, type="credits.low")
+    assert [each["data"]["balance_credit"] for each in told] == [99.9999, 98.9999]
+
+
+def test_an_owner_sets_below_which_balance_it_is_low(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    assert data(client.get(LOW)) == {"below_credit": 100}
+    assert [data(client.put(LOW, json={"below_credit": 250.5})) for _ in range(2)] == [1, 0]
+    assert data(client.get(LOW)) == {"below_credit": 250.5}
+    credits.grant(stack, owner.user_id, "251")
+    data(credits.consume(client, "1"))
+    [told] = events(client, type="credits.low")
+    assert told["data"] == {"balance_credit": 250.0, "below": 250.5}
+    assert data(client.put(LOW, json={"below_credit": 0})) == 1
+    data(credits.consume(client, "250"))
+    assert len(events(client, type="credits.low")) == 1
+
+
+@pytest.mark.parametrize("below", ["-1", "0.00001", "1e12", "1e400", '"1"', "true", "null"])
+def test_a_threshold_that_is_no_amount_is_422(client: httpx.Client, below: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    reply = client.put(LOW, content=f'{{"below_credit": {below}}}', headers=headers)
+    problem(reply, 422, reply.json()["code"])
+    assert data(client.get(LOW)) == {"below_credit": 100}
+
+
+def test_a_charge_that_is_refused_tells_nothing(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    credits.grant(stack, owner.user_id, "150")
+    problem(credits.consume(client, "151"), 402, "credits.insufficient")
+    query = "SELECT count(*) FROM feed_events WHERE user_id = %s AND type = 'credits.low'"
+    assert stack.query(query, owner.user_id) == [(0,)]
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+def test_pages_follow_on_one_another_and_the_last_one_has_a_cursor_too(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    for _ in range(5):
+        data(subscribe(stranger, list_id, new_address()))
+    whole = events(client, 5, list_id=list_id)
+    read, query = [], {"list_id": list_id, "limit": 2}
+    for has_more in (True, True, False, False):
+        found = page(client, **query)
+        assert found["pagination"]["limit"] == 2
+        assert found["pagination"]["has_more"] is has_more
+        read += found["items"]
+        query["cursor"] = found["pagination"]["next_cursor"]
+    assert read == whole
+    assert found["items"] == []
+    data(subscribe(stranger, list_id, new_address()))
+    [last] = events(client, cursor=query["cursor"], list_id=list_id)
+    assert last["id"] not in [each["id"] for each in whole]
+
+
+def test_an_owner_to_whom_nothing_happened_has_a_cursor_that_works(stack: Stack) -> None:
+    owner = stack.new_owner()
+    key = stack.new_key(owner.user_id, Scope.SUBSCRIPTION_READ)
+    with stack.client(key) as reading, stack.client(owner.key) as client:
+        empty = page(reading)
+        assert empty["items"] == []
+        with stack.client() as stranger:
+            data(subscribe(stranger, new_list(client)["id"], new_address()))
+        [found] = events(reading, cursor=empty["pagination"]["next_cursor"])
+        assert found["type"] == "subscription.created"
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "x", "1", "1-", "-1", "-1-2", "1-2-3", "1.5-2", "²-1", "9" * 17 + "-1", f"{2**53}-1"],
+)
+def test_a_cursor_that_is_none_is_400(client: httpx.Client, cursor: str) -> None:
+    reply = client.get("/events", params={"cursor": cursor})
+    problem(reply, 400, "cursor.invalid")
+
+
+@pytest.mark.parametrize(
+    "query", [{"type": "subscription.sold"}, {"type": ""}, {"limit": 0}, {"limit": 1001}]
+)
+def test_what_is_no_type_and_no_limit_is_400(client: httpx.Client, query: dict[str, Any]) -> None:
+    problem(client.get("/events", params=query), 400, "request.invalid")
+
+
+def test_another_owners_list_is_404_as_one_that_is_none(
+    client: httpx.Client, neighbour: httpx.Client, list_id: int
+) -> None:
+    for unknown in (2**64 - 1, 1):
+        reply = client.get("/events", params={"list_id": unknown})
+        problem(reply, 404, "list.not_found")
+    problem(neighbour.get("/events", params={"list_id": list_id}), 404, "list.not_found")
+    problem(client.get("/events", params={"list_id": "x"}), 400, "request.invalid")
+
+
+# -- who sees what ---------------------------------------------------------------------------------
+
+
+def test_a_key_sees_the_types_of_its_scopes(
+    stack: Stack, client: httpx.Client, owner: Owner, read_only: httpx.Client, list_id: int
+) -> None:
+    data(send(client))
+    imported(client, list_id, of_addresses(*addresses(1)))
+    all_of_them = {"attachment.ready", "import.ended", "key.created"}
+    assert {each["type"] for each in events(client, 3)} >= all_of_them
+    assert {each["type"] for each in events(read_only)} == {"import.ended"}
+    for kind, code in (
+        ("attachment.ready", "auth.insufficient_scope"),
+        ("key.created", "auth.restricted_credential"),
+    ):
+        wanted = {"type": ["import.ended", kind]}
+        problem(read_only.get("/events", params=wanted), 403, code)
+    with stack.client(stack.new_key(owner.user_id, Scope.COMPOSER)) as composing:
+        assert page(composing)["items"] == []
+    with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as editing:
+        assert [each["type"] for each in events(editing)] == ["import.ended"]
+
+
+def test_a_program_sees_what_it_was_let_see(stack: Stack, owner: Owner) -> None:
+    person = log_in(stack, owner)
+    with person.browser, stack.client(owner.key) as client:
+        tokens = register(stack).tokens(person, "attachment")
+        data(send(client))
+        with stack.client(tokens["access_token"]) as program:
+            assert [each["type"] for each in events(program)] == ["attachment.ready"]
+            reply = program.get("/events", params={"type": "grant.created"})
+            problem(reply, 403, "auth.restricted_credential")
+
+
+def test_several_types_are_read_in_one_order(client: httpx.Client, list_id: int) -> None:
+    for _ in range(2):
+        imported(client, list_id, of_addresses(*addresses(1)))
+        data(send(client))
+    wanted = ["attachment.ready", "import.ended"]
+    found = [each["type"] for each in events(client, 4, type=wanted)]
+    assert found == ["import.ended", "attachment.ready"] * 2

@@ -1,0 +1,35 @@
+"""Programs that follow the feed go on after a restore, with the cursors that they have."""
+
+from collections.abc import Callable
+
+from core.ids import random_id
+from services.feed.positions import FeedPosition
+from tests.services.backup.conftest import Saved, saved
+from tests.services.backup.test_drill import command
+from tests.services.feed.following import read, tell
+from tests.stack import Stack, eventually
+
+
+def test_cursors_from_before_a_restore_work_and_miss_nothing(
+    backups: Saved, open_own: Callable[..., Stack]
+) -> None:
+    shop, user_id = backups.stack.resources, random_id()
+    for _ in range(3):
+        tell(shop, user_id)
+    eventually(lambda: len(read(shop, user_id)) == 3, what="the events of before")
+    kept = read(shop, user_id)
+    made = command(backups, "backup", "create")
+    tell(shop, user_id)
+    eventually(lambda: len(read(shop, user_id)) == 4, what="the event that will be lost")
+    lost = read(shop, user_id)[-1]
+
+    target = saved(open_own("followed", migrated=False), backups.folder)
+    command(target, "backup", "restore", made["id"])
+    restored = target.stack.resources
+    assert [each.id for each in read(restored, user_id)] == [each.id for each in kept]
+    tell(restored, user_id)
+    eventually(lambda: len(read(restored, user_id)) == 4, what="the event after the restore")
+    [new] = read(restored, user_id, FeedPosition.of_event(lost))
+    assert new.id > lost.id
+    half_way = FeedPosition.of_event(kept[1])
+    assert [each.id for each in read(restored, user_id, half_way)] == [kept[2].id, new.id]

@@ -1,0 +1,53 @@
+"""What a reader of the feed does in tests: go on after the last event that it saw."""
+
+from collections.abc import Collection, Iterator
+
+from models import FeedEvent
+from services.feed import reading
+from services.feed.announcing import announce
+from services.feed.catalogue import FeedEventType
+from services.feed.positions import START, FeedPosition
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+from tests.stack import Stack
+
+KIND = FeedEventType.KEY_CREATED
+
+
+def tell(resources: Resources, user_id: int, kind: FeedEventType = KIND) -> None:
+    """One event, in a transaction of its own."""
+    with resources.unit_of_work() as uow:
+        announce(uow, user_id, kind, count=1)
+
+
+def read(
+    resources: Resources,
+    user_id: int,
+    position: FeedPosition = START,
+    *,
+    types: Collection[FeedEventType] = (KIND,),
+    limit: int = 100,
+) -> list[FeedEvent]:
+    with resources.unit_of_work() as uow:
+        return reading.read_after(uow.session, user_id, position, types=types, limit=limit)
+
+
+def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[int]]:
+    """The ids of one page after the other, for ever; an empty page where there is no next event."""
+    position = START
+    while True:
+        page = read(resources, user_id, position, types=[*FeedEventType], limit=limit)
+        if page:
+            position = FeedPosition.of_event(page[-1])
+        yield [event.id for event in page]
+
+
+def write(uow: UnitOfWork, user_id: int, kind: FeedEventType = KIND) -> None:
+    """Write the row now, and leave the transaction open."""
+    announce(uow, user_id, kind, count=1)
+    uow.session.flush()
+
+
+def ids_in_order(stack: Stack, user_id: int) -> list[object]:
+    query = "SELECT id FROM feed_events WHERE user_id = %s ORDER BY place, id"
+    return [row_id for (row_id,) in stack.query(query, user_id)]

@@ -1,0 +1,167 @@
+"""A reader who goes on after the last event that they saw misses none and sees none twice."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from random import Random
+
+import psycopg2
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from services.feed import positions
+from services.feed.catalogue import FeedEventType
+from services.feed.positions import START, FeedPosition
+from tests.services.feed.following import KIND, follow, ids_in_order, read, tell, write
+from tests.stack import Stack, eventually
+
+_WRITERS = 6
+_TRANSACTIONS = 40
+
+
+class Undone(Exception):
+    pass
+
+
+def _write_at_random(stack: Stack, user_id: int, seed: int) -> None:
+    """Transactions of some length and some events, a fifth of which are undone."""
+    dice = Random(seed)
+    for _ in range(_TRANSACTIONS):
+        with suppress(Undone), stack.resources.unit_of_work() as uow:
+            for _ in range(dice.randint(1, 3)):
+                write(uow, user_id, dice.choice([*FeedEventType]))
+                time.sleep(dice.random() * 0.01)
+            if dice.random() < 0.2:
+                raise Undone
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_a_follower_sees_every_event_once_and_in_order_whatever_commits_when(
+    quiet: Stack, user_id: int, limit: int
+) -> None:
+    seen: list[int] = []
+    pages = follow(quiet.resources, user_id, limit=limit)
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        writers = [
+            pool.submit(_write_at_random, quiet, user_id, 100 * limit + seed)
+            for seed in range(_WRITERS)
+        ]
+        while not all(each.done() for each in writers):
+            seen += next(pages)
+        for each in writers:
+            each.result()
+    expected = ids_in_order(quiet, user_id)
+
+    def caught_up() -> bool:
+        seen.extend(next(pages))
+        return len(seen) >= len(expected)
+
+    eventually(caught_up, what="the last event")
+    assert next(pages) == []
+    assert seen == expected
+    # Else a reader by ids had done as well, and this had shown nothing.
+    assert seen != sorted(seen)
+
+
+def test_an_open_transaction_holds_up_what_is_younger_and_nothing_is_lost(
+    quiet: Stack, user_id: int
+) -> None:
+    resources = quiet.resources
+    tell(resources, user_id)
+    [first] = _awaited(quiet, user_id, 1)
+    with resources.unit_of_work() as slow:
+        write(slow, user_id)
+        tell(resources, user_id)
+        time.sleep(0.1)
+        assert [event.id for event in read(resources, user_id)] == [first]
+    assert _awaited(quiet, user_id, 3) == ids_in_order(quiet, user_id)
+
+
+def test_a_reading_transaction_holds_up_nothing(quiet: Stack, user_id: int) -> None:
+    with closing(psycopg2.connect(quiet.owner_url)) as dump, dump.cursor() as cursor:
+        dump.set_session(isolation_level="REPEATABLE READ")
+        cursor.execute("SELECT count(*) FROM feed_events")
+        tell(quiet.resources, user_id)
+        _awaited(quiet, user_id, 1)
+
+
+def test_what_is_undone_or_cut_off_is_no_event(quiet: Stack, user_id: int) -> None:
+    resources = quiet.resources
+    with suppress(Undone), resources.unit_of_work() as uow:
+        write(uow, user_id)
+        raise Undone
+    with pytest.raises(OperationalError):
+        _write_and_be_killed(quiet, user_id)
+    tell(resources, user_id)
+    assert len(_awaited(quiet, user_id, 1)) == 1
+    assert len(ids_in_order(quiet, user_id)) == 1
+
+
+def _write_and_be_killed(stack: Stack, user_id: int) -> None:
+    with stack.resources.unit_of_work() as uow:
+        write(uow, user_id)
+        assert stack.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE query LIKE %s AND state = 'idle in transaction'",
+            "%INTO feed_events%",
+        )
+
+
+def test_the_newest_position_is_after_what_is_there_and_before_what_comes(
+    quiet: Stack, user_id: int
+) -> None:
+    resources = quiet.resources
+    tell(resources, user_id)
+    _awaited(quiet, user_id, 1)
+    with resources.unit_of_work() as slow:
+        write(slow, user_id)
+        with resources.unit_of_work() as uow:
+            newest = positions.newest_position(uow.session)
+        assert read(resources, user_id, newest) == []
+    tell(resources, user_id)
+    eventually(lambda: len(read(resources, user_id, newest)) == 2, what="the two that came later")
+
+
+def test_an_owner_reads_their_own_events_alone(quiet: Stack, user_id: int) -> None:
+    tell(quiet.resources, user_id + 1)
+    tell(quiet.resources, user_id)
+    assert len(_awaited(quiet, user_id, 1)) == 1
+
+
+def test_after_a_restore_earlier_cursors_go_on_and_ids_are_new(quiet: Stack, user_id: int) -> None:
+    """A busier cluster gave these places; its last cursors are of events that are not restored."""
+    resources = quiet.resources
+    far = 5 * 10**12
+    [(old,)] = quiet.query(
+        "INSERT INTO feed_events (user_id, type, place) VALUES (%s, %s, %s) RETURNING id",
+        *(user_id, KIND, far),
+    )
+    assert isinstance(old, int)
+    lost = FeedPosition(far + 1000, old + 1000)
+    assert read(resources, user_id) == []
+    with resources.unit_of_work() as uow:
+        positions.raise_places(uow)
+    tell(resources, user_id)
+    eventually(lambda: len(read(resources, user_id, lost)) == 1, what="the event after the restore")
+    [new] = read(resources, user_id, lost)
+    assert new.id > lost.id
+    assert [event.id for event in read(resources, user_id)] == [old, new.id]
+    # A second restore of the same day is as good, and places stay exact in JavaScript.
+    with resources.unit_of_work() as uow:
+        positions.raise_places(uow)
+    tell(resources, user_id)
+    position = FeedPosition.of_event(new)
+    eventually(lambda: len(read(resources, user_id, position)) == 1, what="the next event")
+    assert read(resources, user_id, position)[0].place < 2**53
+
+
+def _awaited(stack: Stack, user_id: int, count: int) -> list[int]:
+    """The ids that are read once there are so many: other tests' transactions may be open."""
+
+    def found() -> list[int]:
+        ids = [event.id for event in read(stack.resources, user_id, START)]
+        return ids if len(ids) >= count else []
+
+    seen = eventually(found, what=f"{count} events")
+    assert isinstance(seen, list)
+    return seen

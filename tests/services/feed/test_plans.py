@@ -1,0 +1,74 @@
+"""A page costs what it shows, whatever else the feed holds."""
+
+import json
+from collections.abc import Collection
+from contextlib import closing
+from typing import Any
+
+import psycopg2
+import pytest
+
+from services.feed.catalogue import FeedEventType
+from services.feed.positions import START, FeedPosition
+from services.feed.reading import reading_statement
+from storage.database import Statement
+from tests.stack import Stack
+
+ROWS = 60_000
+LIMIT = 51
+OWNER, LARGE, SMALL = 11, 21, 22
+RARE = FeedEventType.IMPORT_ENDED
+
+
+@pytest.fixture(scope="module")
+def filled(quiet: Stack) -> Stack:
+    """Many events of one type and one list, between them few of another, and of another owner."""
+    quiet.query(
+        "INSERT INTO feed_events (place, user_id, type, list_id) SELECT 1 + n / 200,"
+        " CASE WHEN n %% 3 = 0 THEN 12 ELSE %s END,"
+        " CASE WHEN n %% 10000 = 1 THEN %s ELSE 'subscription.created' END,"
+        " CASE WHEN n %% 5000 = 2 THEN %s ELSE %s END FROM generate_series(1, %s) AS n",
+        *(OWNER, RARE, SMALL, LARGE, ROWS),
+    )
+    quiet.query("ANALYZE feed_events")
+    return quiet
+
+
+@pytest.mark.parametrize(
+    ("types", "list_id", "position"),
+    [
+        ([*FeedEventType], None, START),
+        ([*FeedEventType], None, FeedPosition(150, 0)),
+        ([RARE], None, START),
+        ([RARE, FeedEventType.KEY_CREATED], None, START),
+        ([*FeedEventType], LARGE, START),
+        ([*FeedEventType], SMALL, START),
+        ([RARE], SMALL, START),
+    ],
+    ids=["all", "half way", "rare type", "rare types", "large list", "small list", "nothing"],
+)
+def test_a_page_reads_no_more_rows_than_it_has_types_and_items(
+    filled: Stack, types: Collection[FeedEventType], list_id: int | None, position: FeedPosition
+) -> None:
+    query = reading_statement(OWNER, position, types=types, list_id=list_id, limit=LIMIT)
+    plan = _plan(filled, Statement(query))
+    scans = [node for node in _nodes(plan) if node.get("Relation Name", "").startswith("feed_ev")]
+    assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan"}
+    read = sum(
+        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+        for node in scans
+    )
+    assert read <= LIMIT + len(types)
+
+
+def _plan(stack: Stack, statement: Statement) -> dict[str, Any]:
+    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", statement.values)
+        [(found,)] = cursor.fetchall()
+    plan = found if isinstance(found, list) else json.loads(found)
+    whole: dict[str, Any] = plan[0]["Plan"]
+    return whole
+
+
+def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(each for part in node.get("Plans", ()) for each in _nodes(part))]
