@@ -9,7 +9,6 @@ from importlib.metadata import version
 import psycopg2
 from fastapi import FastAPI
 from redis.asyncio import Redis
-from starlette.middleware import Middleware
 
 from api import openapi
 from api.access.page_sessions import (
@@ -32,15 +31,7 @@ from api.limits.bulkheads import (
 )
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
-from api.middleware.body_limits import BodyLimitMiddleware
-from api.middleware.cors import ApiCorsMiddleware
-from api.middleware.deadlines import DeadlineMiddleware
-from api.middleware.forwarding import ForwardingMiddleware
-from api.middleware.headers import HeadersMiddleware
-from api.middleware.layers import RequestLayers
-from api.middleware.paths import PathMiddleware
-from api.middleware.request_log import InternalErrorMiddleware, RequestMiddleware
-from api.middleware.versions import VersionMiddleware
+from api.middleware.layers import request_layers
 from api.pages.api_docs import DOCUMENT_PATH, add_docs
 from api.routers import (
     account_pages,
@@ -152,24 +143,13 @@ _PAGES = (
 
 def create_app(settings: Settings) -> FastAPI:
     drain = Drain(settings.api_drain)
-    layers = [
-        Middleware(ForwardingMiddleware, settings=settings),
-        Middleware(HeadersMiddleware, settings=settings, drain=drain),
-        Middleware(RequestMiddleware),
-        Middleware(ApiCorsMiddleware, pages=[each.router for each in _PAGES]),
-        Middleware(VersionMiddleware),
-        Middleware(InternalErrorMiddleware),
-        Middleware(PathMiddleware),
-        Middleware(DeadlineMiddleware),
-        Middleware(BodyLimitMiddleware),
-    ]
     app = FastAPI(
         title="Pressroom",
         version=version("pressroom"),
         lifespan=partial(_serving, settings, drain),
-        middleware=[Middleware(RequestLayers, layers=layers)],
+        middleware=request_layers(settings, drain, pages=[each.router for each in _PAGES]),
         redirect_slashes=False,
-        # The names of the routes' functions are a contract: generated clients call theirs so.
+        # A contract: generated clients call their functions so.
         generate_unique_id_function=lambda route: route.name,
         # Pressroom has its own metrics and logs; FastAPI's look at each request for a configured
         # tracer costs a twentieth of a small request.

@@ -9,9 +9,9 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api.access.requirements import Access
-from api.document import head, samples, shapes
-from api.document.deprecations import Deprecation
-from api.document.event_calls import event_calls
+from api.contract import head, samples, shapes
+from api.contract.deprecations import Deprecation
+from api.contract.event_calls import event_calls
 from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.middleware.versions import VERSION_HEADER

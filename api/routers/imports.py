@@ -38,6 +38,9 @@ UNDO_WAIT_SECONDS = 30.0
 IMPORT_WAIT_SECONDS = 0.0
 
 
+Filename = Annotated[
+    str | None, Query(max_length=255, description="Of a file that is the body itself")
+]
 DryRun = Annotated[bool, Query(description="Judge every row and change nothing")]
 OnExisting = Annotated[
     Literal["skip", "update"],
@@ -95,9 +98,7 @@ async def import_members(
     list_id: PathId,
     preference: PreferenceOf,
     *,
-    filename: Annotated[
-        str | None, Query(max_length=255, description="Of a file that is the body itself")
-    ] = None,
+    filename: Filename = None,
     dry_run: DryRun = False,
     on_existing: OnExisting = "skip",
     mapping: Mapping = None,

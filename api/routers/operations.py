@@ -12,7 +12,7 @@ from api.bodies.json_route import JsonRoute
 from api.health import readiness
 from api.openapi import refuses, text_of
 from api.parameters import StateOf
-from api.schemas.operations import DependenciesHealth, Health
+from api.schemas.operations import DependenciesHealth, ProcessHealth
 from core.refusals.access import AUTH_METRICS_TOKEN
 
 _NOT_READY = "The database is missing, or outdated, or the process is about to end"
@@ -21,9 +21,9 @@ router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=Js
 
 
 @router.get("/healthz")
-async def check_health() -> Health:
+async def check_health() -> ProcessHealth:
     """The process is alive; its dependencies are not checked."""
-    return Health(status="ok")
+    return ProcessHealth(status="ok")
 
 
 @router.get(

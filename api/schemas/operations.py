@@ -32,7 +32,7 @@ class ServiceRecord(Schema):
     links: ServiceLinks
 
 
-class Health(Schema):
+class ProcessHealth(Schema):
     status: str = Field(examples=["ok"])
 
 

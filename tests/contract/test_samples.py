@@ -9,7 +9,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from api.app import create_app
-from api.document.samples import PLACEHOLDER
+from api.contract.samples import PLACEHOLDER
 from core.settings import Settings
 from services.feed.catalogue import CATALOGUE
 

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from api.access.requirements import PUBLIC
 from api.app import create_app
 from api.bodies.json_route import JsonRoute
-from api.document.deprecations import deprecated
+from api.contract.deprecations import deprecated
 from api.middleware.versions import VERSIONS
 from api.schemas.envelope import Body
 from tests.contract.replies import data, problem
