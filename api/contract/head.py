@@ -11,8 +11,9 @@ _DESCRIPTION = """
 The back end of a newsletter and publishing platform.
 
 Every successful answer is `{"data": …, "ts": <Unix seconds>}`; every refusal is
-`application/problem+json` with a stable `code`; `/oauth/*` answers as the RFCs of OAuth say. Send
-an API key or an access token as `Authorization: Bearer …`, or the key in `X-API-Key`; a browser
+`application/problem+json` with a stable `code`; `/oauth/*` answers as the RFCs of OAuth say. Ids
+are integers below 2^53, which every JavaScript number holds exactly; money and credits are numbers
+of at most four decimals. Send an API key or an access token as `Authorization: Bearer …`, or the key in `X-API-Key`; a browser
 with a session needs neither. Workers do slow work while your call waits; `Prefer: respond-async`
 or `Prefer: wait=N` (seconds, at most 60) says for how long. `Pressroom-Version` asks for the
 version of this contract that a program was written for.
