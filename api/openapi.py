@@ -152,6 +152,7 @@ def _complete(made: dict[str, Any], route: RouteContext) -> None:
             operation["deprecated"] = True
             operation["description"] += f"\n\n{deprecation.sentence}"
         operation.setdefault("parameters", []).append({"$ref": "#/components/parameters/Version"})
+        operation["responses"] = dict(sorted(operation["responses"].items()))
         for status, response in operation["responses"].items():
             if int(status) < HTTPStatus.BAD_REQUEST:
                 reference = {"$ref": "#/components/headers/Version"}
