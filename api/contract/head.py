@@ -13,10 +13,10 @@ The back end of a newsletter and publishing platform.
 Every successful answer is `{"data": …, "ts": <Unix seconds>}`; every refusal is
 `application/problem+json` with a stable `code`; `/oauth/*` answers as the RFCs of OAuth say. Ids
 are integers below 2^53, which every JavaScript number holds exactly; money and credits are numbers
-of at most four decimals. Send an API key or an access token as `Authorization: Bearer …`, or the key in `X-API-Key`; a browser
-with a session needs neither. Workers do slow work while your call waits; `Prefer: respond-async`
-or `Prefer: wait=N` (seconds, at most 60) says for how long. `Pressroom-Version` asks for the
-version of this contract that a program was written for.
+of at most four decimals. Send an API key or an access token as `Authorization: Bearer …`, or the
+key in `X-API-Key`; a browser with a session needs neither. Workers do slow work while your call
+waits; `Prefer: respond-async` or `Prefer: wait=N` (seconds, at most 60) says for how long.
+`Pressroom-Version` asks for the version of this contract that a program was written for.
 """
 
 # The chapters, in the order in which a newcomer reads them.
