@@ -87,14 +87,14 @@ def _add_refusals(responses: Responses, *refusals: Refusal) -> None:
     for refusal in refusals:
         status = STATUS_OF[refusal.kind]
         problem = {"schema": {"$ref": _REF}, "examples": {}}
-        new = {"description": "", "content": {"application/problem+json": problem}}
-        content = responses.setdefault(str(status), new)["content"]
+        response = responses.setdefault(str(status), {"description": ""})
+        content = response.setdefault("content", {})
         # The operations of OAuth have an answer of their own for the same status.
         examples = content.setdefault("application/problem+json", problem)["examples"]
         sample = samples.problem_sample(refusal, status)
         examples[refusal.code] = {"summary": refusal.documented, "value": sample}
         if len(content) == 1:
-            responses[str(status)]["description"] = "; ".join(f"`{code}`" for code in examples)
+            response["description"] = "; ".join(f"`{code}`" for code in examples)
 
 
 def document(app: FastAPI, settings: Settings) -> dict[str, Any]:

@@ -139,14 +139,25 @@ def problem_sample(refusal: Refusal, status: int) -> dict[str, Any]:
 
 # The words of the library that checks bodies and parameters, and its codes for them.
 _REQUIRED = "Field required"
-_NO_TEXT = "Input should be a valid string"
+_TYPES = {
+    "string": "Input should be a valid string",
+    "boolean": "Input should be a valid boolean",
+    "integer": "Input should be a valid integer",
+    "number": "Input should be a valid number",
+    "array": "Input should be a valid list",
+}
+_NO_ID = "must be an unsigned 64-bit integer"
 _CODES = {
     _REQUIRED: "missing",
-    _NO_TEXT: "string_type",
-    "must be an unsigned 64-bit integer": "value_error",
+    f"{_TYPES['boolean']}, unable": "bool_parsing",
+    _TYPES["string"]: "string_type",
+    _TYPES["boolean"]: "bool_type",
+    _TYPES["integer"]: "int_type",
+    _TYPES["number"]: "float_type",
+    _TYPES["array"]: "list_type",
+    _NO_ID: "value_error",
     "Input should be greater than or equal to": "greater_than_equal",
     "Input should be '": "enum",
-    "Input should be a valid boolean": "bool_parsing",
 }
 
 
@@ -168,12 +179,9 @@ def invalid_body(schema: JsonSchema, known: dict[str, JsonSchema]) -> Refusal | 
         return None
     if whole.get("required"):
         return BODY_INVALID.filled(place=f"body.{whole['required'][0]}", rule=_REQUIRED)
-    texts = [
-        name
-        for name, each in whole["properties"].items()
-        if each.get("anyOf", [each])[0].get("type") == "string"
-    ]
-    return BODY_INVALID.filled(place=f"body.{texts[0]}", rule=_NO_TEXT)
+    name, first = next(iter(whole["properties"].items()))
+    kind = resolved(_first(first), known).get("type", "string")
+    return BODY_INVALID.filled(place=f"body.{name}", rule=_TYPES[kind])
 
 
 def invalid_parameter(
@@ -181,21 +189,25 @@ def invalid_parameter(
 ) -> Refusal | None:
     """``request.invalid`` about a parameter that not every text fits; ``None``: each fits all."""
     for each in parameters:
-        schema = resolved(each["schema"].get("anyOf", [each["schema"]])[0], known)
-        rule = _rule_of(schema, is_path=each["in"] == "path")
+        rule = _rule_of(resolved(_first(each["schema"]), known), is_path=each["in"] == "path")
         if rule is not None and each["in"] != "header":
             return REQUEST_INVALID.filled(place=f"{each['in']}.{each['name']}", rule=rule)
     return None
 
 
+def _first(schema: JsonSchema) -> JsonSchema:
+    """The schema, or the first of those of which the value needs to fit one."""
+    return dict(schema.get("anyOf", [schema])[0])
+
+
 def _rule_of(schema: JsonSchema, *, is_path: bool) -> str | None:
     if "enum" in schema:
         *others, last = (f"'{each}'" for each in schema["enum"])
-        return f"Input should be {', '.join(others)} or {last}"
+        return f"Input should be {' or '.join(filter(None, (', '.join(others), last)))}"
     if schema.get("type") == "boolean":
-        return "Input should be a valid boolean, unable to interpret input"
+        return f"{_TYPES['boolean']}, unable to interpret input"
     if schema.get("type") == "integer" and is_path:
-        return "must be an unsigned 64-bit integer"
+        return _NO_ID
     if "minimum" in schema:
         return f"Input should be greater than or equal to {schema['minimum']}"
     return None
