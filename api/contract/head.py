@@ -49,7 +49,7 @@ VERSION_PARAMETER = {
     "name": VERSION_HEADER,
     "in": "header",
     "description": "The version of this contract that the program was written for; without it the "
-    "newest one.",
+    "oldest that there is.",
     "schema": {"type": "string", "enum": list(VERSIONS)},
 }
 VERSION_RESPONSE_HEADER = {

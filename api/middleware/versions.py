@@ -10,10 +10,12 @@ from api.pages.problems import is_for_browser
 from core.refusals.requests import VERSION_UNKNOWN
 
 VERSION_HEADER = "Pressroom-Version"
-# The newest first: callers who ask for none get that one.
+# The newest first. Callers who ask for none get the oldest: what they were written for is unknown,
+# and a new version must not break them.
 VERSIONS = ("2026-11-21",)
 
 _NAME = VERSION_HEADER.lower().encode()
+_OLDEST = VERSIONS[-1].encode()
 _KNOWN = {version.encode() for version in VERSIONS}
 
 
@@ -32,7 +34,7 @@ class VersionMiddleware:
             return
         asked = [value.strip() for name, value in scope["headers"] if name == _NAME]
         is_known = _KNOWN.issuperset(asked) and len(set(asked)) <= 1
-        version = asked[0] if asked and is_known else VERSIONS[0].encode()
+        version = asked[0] if asked and is_known else _OLDEST
         scope["pressroom.headers"].append((_NAME, version))
         if is_known:
             await self._app(scope, receive, send)
