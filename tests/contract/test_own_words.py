@@ -24,7 +24,7 @@ NOTHING = "no\0thing"
 def wrong_calls() -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
     """Each operation with a wrong value in each of its places, one by one."""
     return [
-        (method, path, query, body)
+        (method.upper(), path, query, body)
         for path, methods in DOCUMENT["paths"].items()
         for method, operation in methods.items()
         for query, body in (
@@ -55,6 +55,7 @@ def test_a_wrong_value_is_refused_in_our_words(
     client: httpx.Client, method: str, path: str, query: dict[str, Any], body: dict[str, Any]
 ) -> None:
     reply = client.request(method, path, params=query, json=body or None)
+    assert 400 <= reply.status_code < 500
     assert not any(words in reply.text for words in FOREIGN)
 
 
