@@ -9,7 +9,6 @@ from importlib.metadata import version
 import psycopg2
 from fastapi import FastAPI
 from redis.asyncio import Redis
-from starlette.middleware import Middleware
 
 from api import openapi
 from api.access.page_sessions import (
@@ -32,15 +31,8 @@ from api.limits.bulkheads import (
 )
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
-from api.middleware.body_limits import BodyLimitMiddleware
-from api.middleware.cors import ApiCorsMiddleware
-from api.middleware.deadlines import DeadlineMiddleware
-from api.middleware.forwarding import ForwardingMiddleware
-from api.middleware.headers import HeadersMiddleware
-from api.middleware.layers import RequestLayers
-from api.middleware.paths import PathMiddleware
-from api.middleware.request_log import InternalErrorMiddleware, RequestMiddleware
-from api.pages.api_docs import add_docs
+from api.middleware.layers import request_layers
+from api.pages.api_docs import DOCUMENT_PATH, add_docs
 from api.routers import (
     account_pages,
     accounts,
@@ -67,6 +59,7 @@ from api.routers import (
     payment_returns,
     registration,
     second_steps,
+    service,
     subscription_pages,
     subscriptions,
     topups,
@@ -132,6 +125,7 @@ _RESOURCES = (
     own_factors,
     consent,
     operations,
+    service,
     well_known,
 )
 
@@ -152,29 +146,21 @@ _PAGES = (
 
 def create_app(settings: Settings) -> FastAPI:
     drain = Drain(settings.api_drain)
-    layers = [
-        Middleware(ForwardingMiddleware, settings=settings),
-        Middleware(HeadersMiddleware, settings=settings, drain=drain),
-        Middleware(RequestMiddleware),
-        Middleware(ApiCorsMiddleware, pages=[each.router for each in _PAGES]),
-        Middleware(InternalErrorMiddleware),
-        Middleware(PathMiddleware),
-        Middleware(DeadlineMiddleware),
-        Middleware(BodyLimitMiddleware),
-    ]
     app = FastAPI(
         title="Pressroom",
         version=version("pressroom"),
         lifespan=partial(_serving, settings, drain),
-        middleware=[Middleware(RequestLayers, layers=layers)],
+        middleware=request_layers(settings, drain, pages=[each.router for each in _PAGES]),
         redirect_slashes=False,
+        # A contract: generated clients call their functions so.
+        generate_unique_id_function=lambda route: route.name,
         # Pressroom has its own metrics and logs; FastAPI's look at each request for a configured
         # tracer costs a twentieth of a small request.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         # Our own page shows the document (``api_docs``).
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json" if settings.api_docs else None,
+        openapi_url=DOCUMENT_PATH if settings.api_docs else None,
         exception_handlers=HANDLERS
         | {
             LoginNeeded: redirect_to_login,
@@ -186,9 +172,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(resource.router)
     if settings.api_docs:
         add_docs(app)
-    app.openapi = lambda: openapi.document(  # type: ignore[method-assign]
-        app, api_key_header=settings.api_key_header
-    )
+    app.openapi = lambda: openapi.document(app, settings)  # type: ignore[method-assign]
     return app
 
 

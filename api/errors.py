@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.pages.problems import is_for_browser, problem_page
 from api.request_ids import current_request_id
-from core.errors import DomainError, FieldProblem, Kind, TransientError
+from core.errors import DomainError, FieldProblem, Kind, TransientError, own_words
 from core.logging import get_logger
 from core.refusals import requests as refusals
 from core.refusals.access import AUTH_INVALID_API_KEY
@@ -146,7 +146,7 @@ async def _validation_error(_: Request, error: RequestValidationError) -> Respon
         # ``body.members[3].email`` for ``("body", "members", 3, "email")``.
         parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in item["loc"])
         place = "".join(parts).removeprefix(".")
-        problems.append(FieldProblem(place, item["type"], item["msg"]))
+        problems.append(FieldProblem(place, item["type"], own_words(item["msg"])))
     if any(item["type"] == "json_invalid" for item in found):
         return problem_response(refusals.BODY_NOT_JSON(problems=tuple(problems)))
     in_body = all(item["loc"][0] == "body" for item in found)

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli import processes, stack
-from core.errors import DomainError, TransientError
+from core.errors import DomainError, TransientError, own_words
 from core.settings import SettingsError
 
 REFUSED, MISCONFIGURED = 1, 2
@@ -45,6 +45,13 @@ class LazyGroups(TyperGroup):
         group = typer.main.get_command(getattr(import_module(module), name))
         group.name = cmd_name
         return group
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = own_words(error.message)
+            raise
 
 
 app = typer.Typer(

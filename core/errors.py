@@ -57,6 +57,11 @@ class DomainError(Exception):
         return self.message
 
 
+def own_words(message: str) -> str:
+    """What a validator of ours says, without the words that pydantic puts before it."""
+    return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+
+
 class TransientError(Exception):
     """A failure that may pass by itself: the only one that makes a job try again."""
 

@@ -1,7 +1,19 @@
 from collections.abc import Sequence
 
+from fastapi import APIRouter
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.health.drain import Drain
+from api.middleware.body_limits import BodyLimitMiddleware
+from api.middleware.cors import ApiCorsMiddleware
+from api.middleware.deadlines import DeadlineMiddleware
+from api.middleware.forwarding import ForwardingMiddleware
+from api.middleware.headers import HeadersMiddleware
+from api.middleware.paths import PathMiddleware
+from api.middleware.request_log import InternalErrorMiddleware, RequestMiddleware
+from api.middleware.versions import VersionMiddleware
+from core.settings import Settings
 
 
 class RequestLayers:
@@ -17,3 +29,25 @@ class RequestLayers:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await (self._through if scope["type"] == "http" else self._past)(scope, receive, send)
+
+
+def request_layers(
+    settings: Settings, drain: Drain, *, pages: Sequence[APIRouter]
+) -> list[Middleware]:
+    """What each request passes, the outermost first.
+
+    Args:
+        pages: the routers of HTML pages, which scripts of other origins can't read.
+    """
+    layers = [
+        Middleware(ForwardingMiddleware, settings=settings),
+        Middleware(HeadersMiddleware, settings=settings, drain=drain),
+        Middleware(RequestMiddleware),
+        Middleware(ApiCorsMiddleware, pages=pages),
+        Middleware(VersionMiddleware),
+        Middleware(InternalErrorMiddleware),
+        Middleware(PathMiddleware),
+        Middleware(DeadlineMiddleware),
+        Middleware(BodyLimitMiddleware),
+    ]
+    return [Middleware(RequestLayers, layers=layers)]

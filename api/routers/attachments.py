@@ -192,7 +192,7 @@ def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) ->
     responses={**_NOT_FOUND, **refuses(media.SIGNED_LINK_NOT_ENCRYPTED)},
 )
 @RECORDS.threaded
-def create_link(
+def create_attachment_link(
     state: StateOf, caller: AttachmentCaller, hash_id: str, body: NewLink
 ) -> Envelope[LinkRecord]:
     """Create a signed URL, by which anyone can see an encrypted file until it expires."""

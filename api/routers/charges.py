@@ -26,14 +26,20 @@ router = APIRouter(tags=["Credits"])
                 "type": "number",
                 "exclusiveMinimum": 0,
                 "description": "At most four decimals",
+                "examples": [1.5],
             },
             "source_id": {
                 "type": "string",
                 "minLength": 1,
                 "maxLength": ledger.MAX_SOURCE_ID_CHARACTERS,
                 "description": "What was bought; not unique",
+                "examples": ["article-1043"],
             },
-            "meta": {"type": "object", "description": "At most 8 KB"},
+            "meta": {
+                "type": "object",
+                "description": "At most 8 KB",
+                "examples": [{"title": "How we bake bread"}],
+            },
         },
         required=["amount_credit", "source_id"],
         parameters=[IDEMPOTENCY_KEY_PARAMETER],
@@ -51,7 +57,7 @@ router = APIRouter(tags=["Credits"])
         requests.IDEMPOTENCY_KEY_REUSED,
     ),
 )
-async def consume_credit(request: Request, authorise: AuthoriseSpender) -> Response:
+async def consume_credits(request: Request, authorise: AuthoriseSpender) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
     body = await request.body()
     return await MONEY.run(_consume, request, authorise, body)

@@ -53,7 +53,7 @@ _PHOTO_REFUSALS = (
 
 def _answers(source: str) -> Responses:
     """What a reply says beside its data, and how the wait for it may end."""
-    header = {"description": source, "schema": {"type": "string"}}
+    header = {"description": source, "schema": {"type": "string"}, "example": "offline"}
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
@@ -64,7 +64,7 @@ def _answers(source: str) -> Responses:
     }
 
 
-_WRITTEN = _answers("Who wrote it: offline or openai/<model>; with '; fallback' or '; cached'")
+_WRITTEN = _answers("Who wrote it: `offline` or `openai/<model>`; with `; fallback` or `; cached`")
 
 
 @_routes.post(
@@ -166,7 +166,7 @@ def _not_blank(text: str) -> str:
     response_model=Envelope[schemas.PhotoPage],
     openapi_extra=_PREFER,
     responses={
-        **_answers("The provider; with '; cached'"),
+        **_answers("The provider; with `; cached`"),
         **refuses(composer.STOCKPHOTO_REFUSED, *_PHOTO_REFUSALS),
     },
 )
@@ -207,7 +207,7 @@ async def search_photos(
         *_PHOTO_REFUSALS,
     ),
 )
-async def locate_download(
+async def locate_photo_file(
     request: Request,
     state: StateOf,
     caller: Author,
@@ -231,5 +231,5 @@ async def locate_download(
 
 router = APIRouter()
 router.include_router(_routes)
-# The same routes under the platform's prefix.
-router.include_router(_routes, prefix="/auxilia")
+# The same routes under the platform's prefix; the document has each once.
+router.include_router(_routes, prefix="/auxilia", include_in_schema=False)

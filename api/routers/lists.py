@@ -87,7 +87,7 @@ def change_list(
     responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY),
 )
 @ACTS_BY_LIST.threaded("list_id")
-def revoke_traces(state: StateOf, caller: ListEditor, list_id: PathId) -> Envelope[int]:
+def revoke_trace_ids(state: StateOf, caller: ListEditor, list_id: PathId) -> Envelope[int]:
     """Revoke the trace ids of all deliveries so far, such as after a roster got into wrong hands.
 
     In mails that were sent they still leave the list and stop its mail, and open nothing else.

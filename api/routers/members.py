@@ -52,7 +52,7 @@ Premium = Annotated[
     responses={**_OWNERS, **refuses(requests.CURSOR_INVALID)},
 )
 @RECORDS.threaded
-def list_subscriptions(
+def list_members(
     state: StateOf,
     caller: ListReader,
     list_id: PathId,
@@ -124,7 +124,7 @@ def remove_member(
     responses={**_ACTS, **refuses(mailing.SUBSCRIPTION_OPTED_OUT)},
 )
 @ACTS_BY_LIST.threaded("list_id")
-def set_member_email(
+def set_member_email_enabled(
     request: Request,
     state: StateOf,
     caller: ListEditor,
@@ -181,7 +181,7 @@ def change_member(
 
 @router.get("/lists/{list_id}/members/{user_id}/history", responses=_MEMBERS)
 @RECORDS.threaded
-def read_history(
+def read_member_history(
     state: StateOf,
     caller: ListReader,
     list_id: PathId,

@@ -32,6 +32,14 @@ _EXCHANGE = {
     "refresh_token": "The last one; each counts once",
     "scope": "On a refresh: less than was given",
 }
+_SAMPLES = {
+    "grant_type": "authorization_code",
+    "code": "3fVq8nK2mXw0",
+    "redirect_uri": "https://desk.example.com/callback",
+    "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+    "client_id": "5d1f0c8e7a",
+    "token": "pra_…",
+}
 _TOKEN = {"token": "Of either kind", "token_type_hint": "Not needed"}
 
 
@@ -39,6 +47,7 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
     """``openapi_extra`` of an operation whose form the service reads itself."""
     properties = {
         name: {"type": "string", "description": description}
+        | ({"examples": [_SAMPLES[name]]} if name in _SAMPLES else {})
         for name, description in {**fields, **_CLIENT}.items()
     }
     schema = {"type": "object", "required": [required], "properties": properties}
@@ -53,7 +62,7 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
     openapi_extra=_form("grant_type", _EXCHANGE),
 )
 @RECORDS.threaded
-def give_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+def issue_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     """Exchange a code, or the last refresh token, for a new pair of tokens.
 
     A code or refresh token that is used twice ends all tokens that its first use gave.
@@ -100,7 +109,7 @@ def read_userinfo(state: StateOf, caller: AnyCaller) -> UserInfo:
 
 
 @router.get(endpoints.METADATA_PATH, dependencies=[PUBLIC])
-async def read_metadata(state: StateOf) -> Metadata:
+async def read_oauth_metadata(state: StateOf) -> Metadata:
     """The authorization server's endpoints and abilities (RFC 8414)."""
     return Metadata(**endpoints.metadata(state.resources.settings.public_base))
 

@@ -56,7 +56,11 @@ _TRACE_REFUSALS = (
 
 def _body(**properties: Any) -> dict[str, Any]:
     """``openapi_extra`` of a body that may be JSON or a form."""
-    trace_id = {"type": "string", "description": "Instead of the query parameter"}
+    trace_id = {
+        "type": "string",
+        "description": "Instead of the query parameter",
+        "examples": ["k1.AbCdEf0123456789.ZyXwVu9876543210"],
+    }
     schema = {"type": "object", "properties": {**properties, "trace_id": trace_id}}
     kinds = ("application/json", FORM, MULTIPART)
     return {"requestBody": {"content": {kind: {"schema": schema} for kind in kinds}}}
@@ -129,7 +133,7 @@ def _challenge(
     responses=refuses(mailing.LIST_NOT_FOUND, mailing.LIST_BUSY),
 )
 @ACTS_BY_LIST.threaded("list_id")
-def subscribe_logged_in(
+def subscribe_me(
     request: Request, state: StateOf, caller: ListEditor, list_id: PathId
 ) -> Envelope[int]:
     """Subscribe the caller, also one who had left: 1, or 0 when they were subscribed before."""
@@ -167,10 +171,10 @@ def unsubscribe(
 @router.put(
     "/subscriptions/{list_id}/email",
     dependencies=[BY_TRACE],
-    openapi_extra=_body(enabled={"type": "boolean"}),
+    openapi_extra=_body(enabled={"type": "boolean", "examples": [False]}),
     responses=refuses(*_TRACE_REFUSALS, mailing.LIST_BUSY),
 )
-async def set_email(
+async def set_email_enabled(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
@@ -187,7 +191,7 @@ async def set_email(
 @router.post(
     "/subscriptions/{list_id}/delete",
     dependencies=[BY_TRACE],
-    openapi_extra=_body(**{"List-Unsubscribe": {"type": "string", "example": "One-Click"}}),
+    openapi_extra=_body(**{"List-Unsubscribe": {"type": "string", "examples": ["One-Click"]}}),
     responses=refuses(*_TRACE_REFUSALS),
 )
 @LEAVING.threaded
@@ -229,7 +233,9 @@ def _disable_email(request: Request, state: State, list_id: int, principal: Prin
     ),
 )
 @RECORDS.threaded
-def read_relation(state: StateOf, caller: ListReader, list_id: str) -> Envelope[SubscriptionRecord]:
+def read_my_subscription(
+    state: StateOf, caller: ListReader, list_id: str
+) -> Envelope[SubscriptionRecord]:
     """The caller's subscription to a list, by its id or slug, whatever its status."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)

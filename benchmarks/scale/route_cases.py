@@ -174,10 +174,10 @@ LEFT_OUT = {
         )
     },
     "GET /.well-known/oauth-authorization-server": "reads nothing",
+    "GET /": "reads nothing",
     "GET /healthz": "reads nothing",
     **{
-        f"{method} {prefix}/composer/{rest}": "reads no table but the count of the day's calls"
-        for prefix in ("", "/auxilia")
+        f"{method} /composer/{rest}": "reads no table but the count of the day's calls"
         for method, rest in (
             ("POST", "metadata"),
             ("POST", "generate-tweets"),

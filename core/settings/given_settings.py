@@ -8,6 +8,8 @@ from pydantic import SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from core.errors import own_words
+
 PREFIX = "PRESSROOM_"
 # The variable PRESSROOM_X_FILE names a file that holds the secret PRESSROOM_X.
 FILE_SUFFIX = "_FILE"
@@ -60,7 +62,7 @@ def read_settings(kind: type[S]) -> S:
         return kind.model_validate(secrets_in_files(kind))
     except ValidationError as error:
         lines = [
-            f"{variable_of(str(problem['loc'][0]))}: {problem['msg']}"
+            f"{variable_of(str(problem['loc'][0]))}: {own_words(problem['msg'])}"
             for problem in error.errors(include_input=False, include_url=False)
         ]
         raise SettingsError("\n".join(lines)) from None

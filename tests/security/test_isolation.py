@@ -25,6 +25,13 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
 }
+# The document leaves them out.
+ALIASES = {
+    name.replace(" ", " /auxilia"): operation
+    for name, operation in OPERATIONS.items()
+    if " /composer/" in name
+}
+OPERATIONS |= ALIASES
 each_operation = pytest.mark.parametrize("operation", CALLS)
 
 
