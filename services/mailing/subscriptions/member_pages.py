@@ -135,10 +135,10 @@ def _statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Select[Any], S
     before: Any = bindparam("before") if by_cursor else None
     wanted = select(_record.id).where(*_conditions(kind))
     if kind.email is None:
-        owner: dict[Any, Any] = {_record.list_id: bindparam("list_id")}
-        if kind.status is not SubscriptionStatus.ACTIVE:
-            owner[_record.status] = kind.status.value
-        wanted = newest_first(wanted, owner, _record.id, before=before)
+        list_id = bindparam("list_id")
+        wanted = newest_first(
+            wanted, _record.list_id, list_id, _record.id, before=before, is_read_backwards=True
+        )
     else:
         # OFFSET 0 has Postgres find all of them by the index of addresses and sort them. Otherwise
         # it may look for the newest ones among all members of all lists.
