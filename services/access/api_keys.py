@@ -112,14 +112,14 @@ def authenticate(database: Database, uses: LastUseBuffer, keyring: Keyring, secr
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]:
     """The user's keys, newest first, revoked ones too."""
-    query = newest_first(select(ApiKey), {ApiKey.user_id: user_id}, ApiKey.id)
+    query = newest_first(select(ApiKey), ApiKey.user_id, user_id, ApiKey.id)
     return list(uow.session.scalars(query.limit(limit)))
 
 
 def live_of(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
     """The user's keys that open something, newest first."""
     live = select(ApiKey).where(*is_live(clock.now()))
-    query = newest_first(live, {ApiKey.user_id: user_id}, ApiKey.id)
+    query = newest_first(live, ApiKey.user_id, user_id, ApiKey.id)
     return list(uow.session.scalars(query))
 
 

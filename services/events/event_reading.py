@@ -21,8 +21,8 @@ def page(uow: UnitOfWork, user_id: int, *, limit: int, cursor: str | None = None
     the length of a transaction.
     """
     before = None if cursor is None else ids.of_cursor(cursor)
-    owner = {RecordedEvent.user_id: user_id}
-    query = newest_first(select(RecordedEvent), owner, RecordedEvent.id, before=before)
+    of_user = RecordedEvent.user_id, user_id, RecordedEvent.id
+    query = newest_first(select(RecordedEvent), *of_user, before=before)
     found = list(uow.session.scalars(query.limit(limit + 1)))
     more = len(found) > limit
     return EventPage(found[:limit], str(found[limit - 1].id) if more else None)

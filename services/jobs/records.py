@@ -56,7 +56,7 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
     if not caller.unrestricted:
         shown &= Job.kind.in_([kind.name for kind in kinds.registered()])
     # The rows before the page are read in the index alone where all kinds are shown.
-    own = newest_first(select(Job.id).where(shown), {Job.user_id: caller.user_id}, Job.id)
+    own = newest_first(select(Job.id).where(shown), Job.user_id, caller.user_id, Job.id)
     page = own.offset(offset).limit(limit)
     query = select(Job).where(Job.id.in_(page)).order_by(Job.id.desc())
     return list(uow.session.scalars(query))

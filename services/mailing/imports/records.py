@@ -34,7 +34,7 @@ def list_of(
 ) -> list[MemberImport]:
     """The caller's imports into one list or into all, newest first."""
     query = newest_first(
-        select(MemberImport), {MemberImport.user_id: caller.user_id}, MemberImport.id
+        select(MemberImport), MemberImport.user_id, caller.user_id, MemberImport.id
     )
     if list_id is not None:
         query = query.where(MemberImport.list_id == list_id)

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Select,
     and_,
@@ -118,7 +119,8 @@ def _query_kind(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
 
 _record = Subscription.__table__.c
 _person = User.__table__.c
-_OF_LIST = _record.list_id == bindparam("list_id")
+_LIST_ID: BindParameter[int] = bindparam("list_id")
+_OF_LIST = _record.list_id == _LIST_ID
 # The columns that an owner sees, named one by one: a column that is added later is not shown.
 _COLUMNS = (
     *_record["id", "list_id", "user_id", "status", "type", "paid_expiry", "email_enabled"],
@@ -135,10 +137,9 @@ def _statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Select[Any], S
     before: Any = bindparam("before") if by_cursor else None
     wanted = select(_record.id).where(*_conditions(kind))
     if kind.email is None:
-        owner: dict[Any, Any] = {_record.list_id: bindparam("list_id")}
-        if kind.status is not SubscriptionStatus.ACTIVE:
-            owner[_record.status] = kind.status.value
-        wanted = newest_first(wanted, owner, _record.id, before=before)
+        wanted = newest_first(
+            wanted, _record.list_id, _LIST_ID, _record.id, before=before, is_read_backwards=True
+        )
     else:
         # OFFSET 0 has Postgres find all of them by the index of addresses and sort them. Otherwise
         # it may look for the newest ones among all members of all lists.

@@ -56,7 +56,7 @@ def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
 
 def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
     """Return the caller's attachments, newest first."""
-    own = newest_first(select(Attachment), {Attachment.user_id: caller.user_id}, Attachment.id)
+    own = newest_first(select(Attachment), Attachment.user_id, caller.user_id, Attachment.id)
     return list(uow.session.scalars(own.offset(offset).limit(limit)))
 
 
