@@ -65,11 +65,13 @@ class ReplaySince(Body):
 
 class WebhookEndpointRecord(Schema):
     id: int
-    url: str
+    url: str = Field(examples=["https://example.com/hooks/pressroom"])
     types: list[str] = Field(examples=[["subscription.created", "subscription.left"]])
     list_id: int | None = Field(description="null: the events of all lists, and those of none")
     state: EndpointState
-    reason: str | None = Field(description="Why it is not active")
+    reason: str | None = Field(
+        description="Why it is not active", examples=["It failed for three days."]
+    )
     failing_since: Timestamp | None = Field(
         description="Since when no try succeeded; an endpoint that fails for three days is paused"
     )
@@ -97,10 +99,16 @@ class WebhookDeliveryRecord(Schema):
     last_attempt_at: Timestamp | None
     next_attempt_at: Timestamp | None = Field(description="null: it is tried no more")
     delivered_at: Timestamp | None
-    status_code: int | None = Field(description="Of the last answer; null: there was none")
-    milliseconds: int | None = Field(description="How long the last try took")
-    answer: str | None = Field(description="The first 4 KB of the last answer, as UTF-8")
-    error: str | None = Field(description="Why there was no answer")
+    status_code: int | None = Field(
+        description="Of the last answer; null: there was none", examples=[200]
+    )
+    milliseconds: int | None = Field(description="How long the last try took", examples=[84])
+    answer: str | None = Field(
+        description="The first 4 KB of the last answer, as UTF-8", examples=["ok"]
+    )
+    error: str | None = Field(
+        description="Why there was no answer", examples=["There was no connection: ConnectError."]
+    )
 
     @classmethod
     def of(cls, row: WebhookDelivery) -> Self:
