@@ -14,6 +14,7 @@ from core import ids
 from core.refusals.requests import IDEMPOTENCY_KEY_INVALID
 from services.access.caller import Caller
 from services.jobs.idempotency import IdempotencyKey
+from services.paging import PageRequest
 
 MAX_PAGE_ITEMS = 1000
 
@@ -42,6 +43,15 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_ITEMS, description="How many to a
 Cursor = Annotated[
     str | None, Query(description="next_cursor of the page before, instead of an offset")
 ]
+
+
+async def _page_request(
+    offset: Offset = 0, limit: Limit = 50, cursor: Cursor = None
+) -> PageRequest:
+    return PageRequest(limit, offset, cursor)
+
+
+Paging = Annotated[PageRequest, Depends(_page_request)]
 
 
 @dataclass(frozen=True)

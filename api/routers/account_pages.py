@@ -35,6 +35,7 @@ from services import recovery
 from services.access import sessions
 from services.events import event_reading
 from services.oauth import grants
+from services.paging import PageRequest
 from services.people import (
     account_mails,
     accounts,
@@ -69,7 +70,7 @@ _NOTES = {
 def show_account(state: StateOf, member: Member, done: Note = None) -> Response:
     with state.resources.unit_of_work() as uow:
         person = accounts.get(uow, member.user_id)
-        lately = event_reading.page(uow, member.user_id, limit=EVENTS_ON_ACCOUNT)
+        lately = event_reading.page(uow, member.user_id, PageRequest(EVENTS_ON_ACCOUNT))
         return session_page(
             member,
             state,
@@ -78,7 +79,7 @@ def show_account(state: StateOf, member: Member, done: Note = None) -> Response:
             email=person.email,
             sessions=sessions.list_of(uow, member.user_id),
             own_session=member.caller.session_id,
-            events=event_lines(lately.events),
+            events=event_lines(lately.rows),
             notice=_NOTES.get(done or ""),
         )
 

@@ -26,6 +26,7 @@ from core.refusals.access import (
 from core.refusals.requests import CURSOR_INVALID
 from services.access import api_keys, quotas
 from services.events import event_reading
+from services.paging import PageRequest
 from services.people import accounts, own_keys
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
@@ -48,10 +49,11 @@ def list_security_events(
 ) -> Envelope[SecurityEventsPage]:
     """What happened to the account in the last year, newest first: logins and failed logins,
     credentials that were made or ended, exports, and what the plan refused."""
+    wanted = PageRequest(limit, cursor=cursor)
     with state.resources.unit_of_work() as uow:
-        found = event_reading.page(uow, caller.user_id, limit=limit, cursor=cursor)
+        found = event_reading.page(uow, caller.user_id, wanted)
     pagination = EventsPagination(limit=limit, next_cursor=found.next_cursor)
-    items = [SecurityEvent.of(event) for event in found.events]
+    items = [SecurityEvent.of(event) for event in found.rows]
     return envelope(SecurityEventsPage(pagination=pagination, items=items))
 
 

@@ -52,7 +52,10 @@ router = APIRouter(tags=["Credits"])
     ),
 )
 async def consume_credit(request: Request, authorise: AuthoriseSpender) -> Response:
-    """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
+    """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`.
+
+    A refusal for too few credits names the caller's `balance_credit` and what is `needed`.
+    """
     body = await request.body()
     return await MONEY.run(_consume, request, authorise, body)
 

@@ -6,11 +6,12 @@ from api.limits.bulkheads import RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_response, list_responses
 from api.openapi import refuses
-from api.parameters import Limit, Offset, PathId, StateOf
+from api.parameters import Paging, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.lists import Channel, ListChanges, NewList
 from core.refusals import mailing as refusals
 from core.refusals.access import QUOTA_EXCEEDED
+from core.refusals.requests import CURSOR_INVALID
 from services.mailing import lists
 from services.mailing.subscriptions import trace_ids
 
@@ -43,15 +44,13 @@ def create_list(state: StateOf, caller: ListEditor, body: NewList) -> Envelope[C
         return envelope(list_response(uow, state, made))
 
 
-@router.get("/lists")
+@router.get("/lists", responses=refuses(CURSOR_INVALID))
 @RECORDS.threaded
-def list_lists(
-    state: StateOf, caller: ListReader, offset: Offset = 0, limit: Limit = 50
-) -> Envelope[Page[Channel]]:
+def list_lists(state: StateOf, caller: ListReader, paging: Paging) -> Envelope[Page[Channel]]:
     """The caller's lists without archived ones, newest first."""
     with state.resources.unit_of_work() as uow:
-        found = lists.list_of(uow, caller.user_id, offset=offset, limit=limit)
-        return envelope(page(list_responses(uow, state, found), offset=offset, limit=limit))
+        found = lists.list_of(uow, caller.user_id, paging)
+        return envelope(page(list_responses(uow, state, found.rows), paging, found))
 
 
 @router.get(

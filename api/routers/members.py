@@ -13,7 +13,7 @@ from api.limits.bulkheads import RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_responses
 from api.openapi import refuses
-from api.parameters import Cursor, Limit, Offset, PathId, StateOf
+from api.parameters import Paging, PathId, StateOf
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
 from core.refusals import mailing, requests
@@ -56,9 +56,7 @@ def list_subscriptions(
     state: StateOf,
     caller: ListReader,
     list_id: PathId,
-    offset: Offset = 0,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    paging: Paging,
     email: Annotated[
         str | None, Query(description="A whole address, or the beginning of one and a *")
     ] = None,
@@ -69,18 +67,10 @@ def list_subscriptions(
     filters = MemberFilters(status, email, premium)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        found = member_pages.page(
-            uow, mailing_list.id, filters, offset=offset, limit=limit, cursor=cursor
-        )
-    pagination = {
-        "total": found.total,
-        "offset": offset,
-        "next_offset": offset + len(found.rows),
-        "limit": limit,
-        "next_cursor": found.next_cursor,
-    }
-    items = [schemas.member_item(row) for row in found.rows]
-    return enveloped({"pagination": pagination, "items": items})
+        found = member_pages.page(uow, mailing_list.id, filters, paging)
+    pagination = schemas.MembersPagination.of(paging, found.page, total=found.total)
+    items = [schemas.member_item(row) for row in found.page.rows]
+    return enveloped({"pagination": pagination.model_dump(), "items": items})
 
 
 @router.post(
@@ -179,19 +169,21 @@ def change_member(
         return envelope(schemas.SubscriptionRecord.of_row(member, user=person))
 
 
-@router.get("/lists/{list_id}/members/{user_id}/history", responses=_MEMBERS)
+@router.get(
+    "/lists/{list_id}/members/{user_id}/history",
+    responses={**_MEMBERS, **refuses(requests.CURSOR_INVALID)},
+)
 @RECORDS.threaded
 def read_history(
     state: StateOf,
     caller: ListReader,
     list_id: PathId,
     user_id: PathId,
-    offset: Offset = 0,
-    limit: Limit = 50,
+    paging: Paging,
 ) -> Envelope[Page[schemas.HistoryEntry]]:
     """The events of a member's subscription: who caused each, when and from where; newest first."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        events = members.history(uow, mailing_list, user_id, offset=offset, limit=limit)
-        items = [schemas.HistoryEntry.model_validate(event) for event in events]
-    return envelope(page(items, offset=offset, limit=limit))
+        found = members.history(uow, mailing_list, user_id, paging)
+        items = [schemas.HistoryEntry.model_validate(event) for event in found.rows]
+    return envelope(page(items, paging, found))

@@ -68,7 +68,6 @@ _MOMENTS = ("paid_expiry", "created_at", "updated_at")
 
 class MembersPagination(Pagination):
     total: int = Field(description="How many there are with these filters")
-    next_cursor: str | None = Field(description="The next page at any depth; null at the end")
 
 
 class MembersPage(Schema):

@@ -77,6 +77,8 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _write(Call(200, json={"amount_credit": 1, "source_id": "growth"}), times=5),
     ),
     "POST /auxilia/credits/topup": (_write(),),
+    "GET /auxilia/credits/prices": (_read(),),
+    "GET /auxilia/credits/orders": (_page(), _page("of one status", status="paid")),
     "GET /auxilia/credits/orders/{order_id}": (_read(Call(200, values={"order_id": "old_order"})),),
     "POST /auxilia/credits/orders/status": (
         _read(Call(200, json={"claim_token": "{claim_token}"})),

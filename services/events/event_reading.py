@@ -1,28 +1,17 @@
-from dataclasses import dataclass
-
 from sqlalchemy import select
 
-from core import ids
 from models import RecordedEvent
+from services import paging
+from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
 
-@dataclass(frozen=True)
-class EventPage:
-    events: list[RecordedEvent]
-    next_cursor: str | None
-
-
-def page(uow: UnitOfWork, user_id: int, *, limit: int, cursor: str | None = None) -> EventPage:
-    """The user's events, newest first. ``cursor``: from the page before; raises ``cursor.invalid``.
+def page(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[RecordedEvent]:
+    """The user's events, newest first; raises ``cursor.invalid``.
 
     The ids are in the order of the rows' writing, which may differ from that of their commits by
     the length of a transaction.
     """
     query = select(RecordedEvent).where(RecordedEvent.user_id == user_id)
-    if cursor is not None:
-        query = query.where(RecordedEvent.id < ids.of_cursor(cursor))
-    newest = query.order_by(RecordedEvent.id.desc()).limit(limit + 1)
-    found = list(uow.session.scalars(newest))
-    more = len(found) > limit
-    return EventPage(found[:limit], str(found[limit - 1].id) if more else None)
+    found = uow.session.scalars(paging.by_id(query, RecordedEvent.id, wanted)).all()
+    return paging.cut(found, wanted.limit, lambda event: str(event.id))

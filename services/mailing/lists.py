@@ -13,9 +13,11 @@ from core.refusals import mailing as refusals
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
 from models import MailingList
+from services import paging
 from services.access import quotas, recent_logins
 from services.access.caller import Caller
 from services.mailing.subscriptions.locks import waiting_briefly
+from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
@@ -127,16 +129,16 @@ def owned(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
     return found
 
 
-def list_of(uow: UnitOfWork, user_id: int, *, offset: int, limit: int) -> list[MailingList]:
-    """The user's lists that are not archived, newest first."""
-    query = (
-        select(MailingList)
-        .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
-        .order_by(MailingList.created_at.desc(), MailingList.id.desc())
-        .offset(offset)
-        .limit(limit)
+def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[MailingList]:
+    """The user's lists that are not archived, newest first. Raises ``cursor.invalid``."""
+    open_ones = select(MailingList).where(
+        MailingList.user_id == user_id, MailingList.archived_at.is_(None)
     )
-    return list(uow.session.scalars(query))
+    query = paging.by_moment(open_ones, MailingList.created_at, MailingList.id, wanted)
+    found = uow.session.scalars(query).all()
+    return paging.cut(
+        found, wanted.limit, lambda each: paging.moment_cursor(each.created_at, each.id)
+    )
 
 
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:

@@ -72,6 +72,8 @@ OPERATIONS = {
     "POST /auxilia/credits/consume": "credit.full",
     "POST /auxilia/credits/orders/claim": "credit.full",
     "POST /auxilia/credits/orders/status": None,
+    "GET /auxilia/credits/orders": "credit.read",
+    "GET /auxilia/credits/prices": None,
     "GET /auxilia/credits/orders/{order_id}": "credit.read",
     "POST /webhooks/stripe": None,
     **{

@@ -74,6 +74,8 @@ CALLS: dict[str, Call] = {
         402, own=402, json={"amount_credit": 1, "source_id": "isolation"}
     ),
     "POST /auxilia/credits/topup": Call(200, json=ORDER),
+    "GET /auxilia/credits/prices": Call(200),
+    "GET /auxilia/credits/orders": Call(200),
     "GET /auxilia/credits/orders/{order_id}": Call(404),
     # The token is the right to the order, whoever has it.
     "POST /auxilia/credits/orders/status": Call(404, json={"claim_token": "x" * 43}, own=404),

@@ -6,12 +6,13 @@ from core.errors import DomainError, Kind
 from core.refusals import media as refusals
 from core.refusals.access import QUOTA_EXCEEDED
 from models import Attachment, AttachmentStatus, Job, JobStatus, User
-from services import removals
+from services import paging, removals
 from services.access.caller import Caller
 from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
 from services.media.attachments.files import data_key, media_key, original_key
 from services.media.attachments.upload import PROCESS_ATTACHMENT
+from services.paging import PageOfRows, PageRequest
 from storage.encryption import Tampered, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
@@ -51,11 +52,11 @@ def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
     uow.session.execute(delete(Attachment).where(Attachment.id == accepted.subject_id, failed))
 
 
-def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
-    """Return the caller's attachments, newest first."""
+def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[Attachment]:
+    """Return the caller's attachments, newest first; raises ``cursor.invalid``."""
     own = select(Attachment).where(Attachment.user_id == caller.user_id)
-    page = own.order_by(Attachment.id.desc()).offset(offset).limit(limit)
-    return list(uow.session.scalars(page))
+    found = uow.session.scalars(paging.by_id(own, Attachment.id, wanted)).all()
+    return paging.cut(found, wanted.limit, lambda attachment: str(attachment.id))
 
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
