@@ -66,6 +66,8 @@ from api.routers import (
     payment_returns,
     registration,
     second_steps,
+    sign_up,
+    sign_up_pages,
     subscription_pages,
     subscriptions,
     topups,
@@ -105,6 +107,7 @@ _RESOURCES = (
     attachments,
     media,
     lists,
+    sign_up,
     subscriptions,
     members,
     bulk_members,
@@ -118,6 +121,7 @@ _RESOURCES = (
     oauth,
     grants,
     subscription_pages,
+    sign_up_pages,
     login,
     second_steps,
     registration,
@@ -133,6 +137,7 @@ _RESOURCES = (
 # HTML pages for browsers.
 _PAGES = (
     subscription_pages,
+    sign_up_pages,
     payment_returns,
     login,
     second_steps,

@@ -11,6 +11,7 @@ from api.access.requirements import Access
 from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.schemas.envelope import FieldProblemSchema, Problem
+from api.schemas.subscriptions import NewSubscription, SignUpForm
 from core.refusals.refusal import Refusal
 from core.refusals.requests import (
     BODY_INVALID,
@@ -128,7 +129,7 @@ def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
         components = schema["components"]
         for unused in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused, None)
-        for model in (Problem, FieldProblemSchema):
+        for model in (Problem, FieldProblemSchema, NewSubscription, SignUpForm):
             defined = model.model_json_schema(ref_template="#/components/schemas/{model}")
             defined.pop("$defs", None)
             components["schemas"][model.__name__] = defined

@@ -24,6 +24,7 @@ _RULES = (
     refusals.LIST_SLUG,
     refusals.LIST_IMAGE_URL,
     refusals.LIST_CHALLENGE_PROVIDER,
+    refusals.LIST_REDIRECT_ORIGINS,
 )
 
 

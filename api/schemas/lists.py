@@ -24,6 +24,7 @@ class Channel(Schema):
     challenge_provider: ChallengeProvider | None
     challenge_site_key: str | None = Field(description="For the provider's widget in a page")
     confirm_required: bool = Field(description="Whether strangers confirm by a mailed link")
+    redirect_origins: list[str] = Field(description="Where a sign-up form may lead back to")
     created_at: Timestamp
     updated_at: Timestamp
 
@@ -41,6 +42,11 @@ class ListFields(Body):
     challenge_enabled: bool = False
     challenge_provider: ChallengeProvider | None = None
     confirm_required: bool = False
+    redirect_origins: list[str] = Field(
+        default_factory=list,
+        description="At most 10 origins of web pages, to which a sign-up form may lead back",
+        examples=[["https://www.example.com"]],
+    )
 
 
 class NewList(ListFields):

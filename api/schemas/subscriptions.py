@@ -43,7 +43,7 @@ class SubscriptionRecord(Schema):
     email_enabled: bool
     name: str | None = Field(description="The list's own name for the member")
     email: str | None = Field(description="The list's own record of the member's address")
-    source: str = Field(description="How they came: challenge, login, transfer or import")
+    source: str = Field(description="How they came: challenge, form, login, transfer or import")
     created_at: Timestamp
     updated_at: Timestamp
     user: Person | None = None
@@ -90,7 +90,8 @@ class HistoryEntry(Schema):
     actor: str = Field(description="user, owner, import, operator or stranger")
     actor_id: int | None
     via: str = Field(
-        description="login, challenge, confirmation, trace, one-click, page, import or command"
+        description="login, challenge, form, confirmation, trace, one-click, page, import or "
+        "command"
     )
     status_before: str | None
     status_after: str | None
@@ -110,6 +111,17 @@ class NewSubscription(Body):
     challenge_token: str | None = Field(default=None, alias="challenge-token")
     challenge_action: str | None = Field(
         default=None, alias="challenge-action", examples=["subscribe"]
+    )
+
+
+class SignUpForm(NewSubscription):
+    """The fields of a plain HTML form; the widget of a challenge adds one of its own."""
+
+    redirect_url: str | None = Field(
+        default=None,
+        description="Where the browser goes afterwards, at an origin that the list or the operator "
+        "allows; otherwise to a page of ours",
+        examples=["https://www.example.com/thanks"],
     )
 
 

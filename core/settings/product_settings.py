@@ -98,8 +98,9 @@ class Settings(
     order; the first is the default"""
 
     redirect_origins: Origins = ()
-    """Origins to which payers may be sent back, such as https://www.example.com, comma separated;
-    the word loopback stands for every port of the same machine"""
+    """Origins to which payers and people who signed up by a form may be sent back, such as
+    https://www.example.com, comma separated; the word loopback stands for every port of the same
+    machine"""
 
     rate_limit_default: RateLimits = "30000/minute"
     """How often each user may call, such as 600/minute; empty: no limit"""

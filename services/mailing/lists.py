@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from core.ids import MAX_ID, MAX_UINT64
 from core.refusals import mailing as refusals
-from core.settings import Settings
+from core.settings import Settings, origins
 from core.settings.plan_quotas import PlanQuota
 from models import MailingList
 from services import paging
@@ -24,6 +24,7 @@ _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
 _NUMBER = re.compile(r"[0-9]{1,20}\Z")
 MAX_LIST_TITLE_CHARACTERS = 200
 MAX_IMAGE_URL_CHARACTERS = 2048
+MAX_REDIRECT_ORIGINS = 10
 _IMAGES = ("avatar_image_url", "favicon_image_url")
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
 # Control characters, and the characters that end a line in Unicode.
@@ -80,7 +81,7 @@ def change(
     """Set the named columns.
 
     Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
-    ``list.challenge_provider``.
+    ``list.challenge_provider``, ``list.redirect_origins``.
     """
     _set(mailing_list, fields, providers)
     _flush(uow, mailing_list.slug)
@@ -150,6 +151,7 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
         raise refusals.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
         raise refusals.LIST_SLUG()
+    mailing_list.redirect_origins = _origins(mailing_list.redirect_origins or [])
     for name in _IMAGES:
         url = getattr(mailing_list, name)
         if url is None:
@@ -166,6 +168,15 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise refusals.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
+
+
+def _origins(texts: Collection[str]) -> list[str]:
+    """The origins in their one spelling, each once."""
+    known = [origins.read(text) for text in texts]
+    found = list(dict.fromkeys(each for each in known if each is not None))
+    if None in known or len(found) > MAX_REDIRECT_ORIGINS:
+        raise refusals.LIST_REDIRECT_ORIGINS(most=MAX_REDIRECT_ORIGINS)
+    return found
 
 
 def _flush(uow: UnitOfWork, slug: str) -> None:

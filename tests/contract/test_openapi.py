@@ -268,7 +268,7 @@ def test_every_route_with_access_says_so(app: FastAPI, document: dict[str, Any])
 def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
     left_out = {route.path for route in api_routes(app) if not route.include_in_schema}
     assert left_out == {
-        *("/unsubscribe", "/confirm", "/report", "/topups/return"),
+        *("/unsubscribe", "/confirm", "/report", "/subscribed", "/topups/return"),
         *("/login", "/logout", "/register", "/register/confirm"),
         *("/password/forgotten", "/password/new"),
         *("/account", "/account/password", "/account/email", "/account/email/confirm"),

@@ -52,7 +52,7 @@ def test_new_address_is_subscribed_at_once(
         "email_enabled": True,
         "name": None,
         "email": email,
-        "source": "challenge",
+        "source": "form",
         "user": {"id": found["user_id"], "name": None},
         "list": None,
     }

@@ -17,7 +17,8 @@ class Via(StrEnum):
     """The way by which a change came."""
 
     LOGIN = "login"  # with a credential of the person or of the owner
-    CHALLENGE = "challenge"  # the public form
+    CHALLENGE = "challenge"  # the public form, with a challenge that was passed
+    FORM = "form"  # the public form of a list without a challenge
     CONFIRMATION = "confirmation"  # a mailed token
     TRACE = "trace"  # a trace id sent to the API
     ONE_CLICK = "one-click"  # a mail client's unsubscribe button (RFC 8058)
