@@ -132,7 +132,7 @@ def test_no_hostile_address_is_led_to(
 ) -> None:
     data(client.patch(f"/lists/{list_id}", json={"redirect_origins": [OWN]}))
     owned = [
-        f"https://{OWN}@evil.example/",
+        f"{OWN}@evil.example/",
         f"{OWN}.evil.example/",
         f"{OWN}:444/",
         "//evil.example",
