@@ -9,7 +9,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.pages.problems import mark_as_page
 
-_EXPOSED = ("X-Request-ID", "Location", "Retry-After", "Pressroom-Source", "Idempotent-Replayed")
+# The headers that scripts of other origins may read, beside those that browsers always let them
+# read. docs/api.md lists them.
+EXPOSED_HEADERS = (
+    "X-Request-ID",
+    "Location",
+    "Retry-After",
+    "Pressroom-Source",
+    "Idempotent-Replayed",
+    "RateLimit",
+    "RateLimit-Policy",
+    "WWW-Authenticate",
+    "ETag",
+    "Accept-Ranges",
+    "Content-Range",
+    "Content-Disposition",
+)
 
 
 class ApiCorsMiddleware:
@@ -22,7 +37,7 @@ class ApiCorsMiddleware:
             allow_origins=["*"],
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=_EXPOSED,
+            expose_headers=EXPOSED_HEADERS,
         )
         self._paths = {
             route.path for each in pages for route in each.routes if isinstance(route, APIRoute)
