@@ -58,7 +58,7 @@ def test_scripts_may_read_every_header_that_an_answer_has(
         exposed = {each.lower() for each in exposed_by(reply)}
         assert set(reply.headers) <= exposed | _SAFELISTED | _FOR_BROWSERS
         seen |= set(reply.headers) & exposed
-    # Each is there for an answer that has it; a refusal for a time is the one that is not asked for.
+    # Each is there for an answer that has it; none of these is a refusal for a time.
     assert seen == {each.lower() for each in EXPOSED_HEADERS} - {"retry-after"}
 
 
