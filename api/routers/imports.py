@@ -13,7 +13,7 @@ from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
 from api.limits.bulkheads import RECORDS
 from api.middleware.paths import is_head
 from api.openapi import PREFER_PARAMETER, refuses
-from api.parameters import Paging, PathId, PreferenceOf, StateOf
+from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
@@ -92,7 +92,7 @@ async def import_file(
     request: Request,
     state: StateOf,
     caller: ListEditor,
-    list_id: PathId,
+    list_id: ListId,
     preference: PreferenceOf,
     *,
     filename: Annotated[str | None, Query(max_length=255)] = None,

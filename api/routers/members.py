@@ -13,7 +13,7 @@ from api.limits.bulkheads import RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_responses
 from api.openapi import refuses
-from api.parameters import Paging, PathId, StateOf
+from api.parameters import IntegerOrSlug, ListId, Paging, PathId, StateOf
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
 from core.refusals import mailing, requests
@@ -55,7 +55,7 @@ Premium = Annotated[
 def list_subscriptions(
     state: StateOf,
     caller: ListReader,
-    list_id: PathId,
+    list_id: IntegerOrSlug,
     paging: Paging,
     email: Annotated[
         str | None, Query(description="A whole address, or the beginning of one and a *")
@@ -150,13 +150,26 @@ def list_member_subscriptions(
         return envelope(records)
 
 
+@router.get("/lists/{list_id}/members/{user_id}", responses=_MEMBERS)
+@RECORDS.threaded
+def read_member(
+    state: StateOf, caller: ListReader, list_id: ListId, user_id: PathId
+) -> Envelope[schemas.SubscriptionRecord]:
+    """One member of the list, in any status."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        member = members.get(uow, mailing_list, user_id)
+        person = schemas.person_record(member, accounts.get(uow, user_id))
+        return envelope(schemas.SubscriptionRecord.of_row(member, user=person))
+
+
 @router.patch("/lists/{list_id}/members/{user_id}", responses=_ACTS)
 @ACTS_BY_LIST.threaded("list_id")
 def change_member(
     request: Request,
     state: StateOf,
     caller: ListEditor,
-    list_id: PathId,
+    list_id: ListId,
     user_id: PathId,
     body: schemas.MemberChanges,
 ) -> Envelope[schemas.SubscriptionRecord]:
@@ -177,7 +190,7 @@ def change_member(
 def read_history(
     state: StateOf,
     caller: ListReader,
-    list_id: PathId,
+    list_id: ListId,
     user_id: PathId,
     paging: Paging,
 ) -> Envelope[Page[schemas.HistoryEntry]]:

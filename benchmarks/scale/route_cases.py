@@ -113,6 +113,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     ),
     f"PUT {_MEMBER}/email": (_write(times=3),),
     f"GET {_MEMBER}/subs": (_page(),),
+    "GET /lists/{list_id}/members/{user_id}": (_read(),),
     "PATCH /lists/{list_id}/members/{user_id}": (_write(times=3),),
     "GET /lists/{list_id}/members/{user_id}/history": (_page(),),
     f"POST {_MEMBER}/transfer": (_write(),),

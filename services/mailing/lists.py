@@ -113,12 +113,21 @@ def _shown(found: MailingList | None, *, archived: bool) -> MailingList:
     return found
 
 
-def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """The list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
+def id_of(name: str) -> int | None:
+    """The id that a name is, or ``None`` if it is a slug; raises ``list.name_invalid``."""
     if _NUMBER.match(name) and int(name) <= MAX_UINT64:
-        return get(uow, int(name) if int(name) <= MAX_ID else 0, archived=archived)
+        # 0 is no id.
+        return int(name) if int(name) <= MAX_ID else 0
     if not _SLUG.match(name) or name.isdigit():
         raise refusals.LIST_NAME_INVALID()
+    return None
+
+
+def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
+    """The list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
+    list_id = id_of(name)
+    if list_id is not None:
+        return get(uow, list_id, archived=archived)
     return _shown(find_by_slug(uow, name), archived=archived)
 
 

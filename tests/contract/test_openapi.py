@@ -32,6 +32,7 @@ OPERATIONS = {
     "PATCH /lists/{list_id}": "subscription.full",
     "DELETE /lists/{list_id}": "subscription.full",
     "GET /lists/{list_id}/subscriptions": "subscription.read",
+    "GET /lists/{list_id}/members/{user_id}": "subscription.read",
     "PATCH /lists/{list_id}/members/{user_id}": "subscription.full",
     "GET /lists/{list_id}/members/{user_id}/history": "subscription.read",
     "POST /subscriptions/{list_id}": None,

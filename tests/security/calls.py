@@ -104,6 +104,7 @@ CALLS: dict[str, Call] = {
     "GET /lists/{list_id}/subscriptions": Call(403),
     f"PUT {_MEMBER}/email": Call(403, json={"enabled": False}),
     f"GET {_MEMBER}/subs": Call(403),
+    "GET /lists/{list_id}/members/{user_id}": Call(403),
     "PATCH /lists/{list_id}/members/{user_id}": Call(403, json={"name": "Changed"}),
     "GET /lists/{list_id}/members/{user_id}/history": Call(403),
     f"POST {_MEMBER}/transfer": Call(
