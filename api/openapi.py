@@ -19,6 +19,7 @@ from core.refusals.requests import (
     BODY_TOO_MANY_UNFINISHED,
     RATE_LIMITED,
     REQUEST_INVALID,
+    REQUEST_UNKNOWN,
 )
 from core.scopes import EXPLANATIONS
 from services.oauth.endpoints import AUTHORIZE_PATH, TOKEN_PATH
@@ -175,6 +176,8 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
             _add_refusals(responses, REQUEST_INVALID)
         if "application/json" in operation.get("requestBody", {}).get("content", {}):
             _add_refusals(responses, BODY_NOT_JSON, BODY_INVALID)
+        if "parameters" in operation or "requestBody" in operation:
+            _add_refusals(responses, REQUEST_UNKNOWN)
         if "requestBody" in operation:
             limit = body_limit_of(route.path_format or "")
             _add_refusals(responses, limit.refusal, BODY_TOO_MANY_UNFINISHED)

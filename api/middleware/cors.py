@@ -17,6 +17,7 @@ EXPOSED_HEADERS = (
     "Retry-After",
     "Pressroom-Source",
     "Idempotent-Replayed",
+    "Preference-Applied",
     "RateLimit",
     "RateLimit-Policy",
     "WWW-Authenticate",
