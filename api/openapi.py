@@ -8,6 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api.access.requirements import Access
+from api.bodies.json_route import JsonRoute
 from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.schemas.envelope import FieldProblemSchema, Problem
@@ -176,7 +177,7 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
             _add_refusals(responses, REQUEST_INVALID)
         if "application/json" in operation.get("requestBody", {}).get("content", {}):
             _add_refusals(responses, BODY_NOT_JSON, BODY_INVALID)
-        if "parameters" in operation or "requestBody" in operation:
+        if isinstance(route.original_route, JsonRoute):
             _add_refusals(responses, REQUEST_UNKNOWN)
         if "requestBody" in operation:
             limit = body_limit_of(route.path_format or "")
