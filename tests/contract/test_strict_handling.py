@@ -9,7 +9,7 @@ import pytest
 from tests.contract import credits
 from tests.contract.bulk import add
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import members, new_address, new_list, new_slug
+from tests.contract.subscribers import members, new_address, new_slug
 from tests.security import world as worlds
 from tests.security.calls import CALLS
 from tests.security.world import World
