@@ -18,6 +18,7 @@ from core.refusals.requests import (
     BODY_INVALID,
     BODY_NOT_JSON,
     BODY_TOO_MANY_UNFINISHED,
+    CURSOR_INVALID,
     RATE_LIMITED,
     REQUEST_INVALID,
     REQUEST_UNKNOWN,
@@ -79,6 +80,12 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "schema": {"type": "string", "minLength": 16, "maxLength": 255},
 }
 
+# Of a list whose answer is a bare array.
+LINK_HEADER: dict[str, Any] = {
+    "description": 'With rel="next": the next page; not there at the end',
+    "schema": {"type": "string"},
+}
+
 Responses = dict[int | str, dict[str, Any]]
 
 
@@ -91,6 +98,12 @@ def json_request_body(
         "parameters": parameters,
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
     }
+
+
+def array_pages(*refusals: Refusal) -> Responses:
+    """The ``responses`` of a route whose answer is a page of a bare array."""
+    page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
+    return {200: page, **refuses(CURSOR_INVALID, *refusals)}
 
 
 def refuses(*refusals: Refusal) -> Responses:

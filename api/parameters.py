@@ -4,10 +4,10 @@ import hashlib
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request, Response
 from pydantic import BeforeValidator
 
 from api.state import State, state_of
@@ -18,7 +18,7 @@ from core.refusals.requests import IDEMPOTENCY_KEY_INVALID, REQUEST_INVALID
 from services.access.caller import Caller
 from services.jobs.idempotency import IdempotencyKey
 from services.mailing import lists
-from services.paging import PageRequest
+from services.paging import WHOLE, PageOfRows, PageRequest
 
 MAX_PAGE_ITEMS = 1000
 
@@ -91,6 +91,10 @@ Cursor = Annotated[
     str | None, Query(description="next_cursor of the page before, instead of an offset")
 ]
 
+ArrayCursor = Annotated[
+    str | None, Query(description="That of the link to the next page, in the header Link")
+]
+
 
 async def _page_request(
     offset: Offset = 0, limit: Limit = 50, cursor: Cursor = None
@@ -99,6 +103,21 @@ async def _page_request(
 
 
 Paging = Annotated[PageRequest, Depends(_page_request)]
+
+
+async def _array_request(limit: Limit = WHOLE.limit, cursor: ArrayCursor = None) -> PageRequest:
+    return PageRequest(limit, cursor=cursor)
+
+
+# Of a list whose answer is a bare array.
+ArrayPaging = Annotated[PageRequest, Depends(_array_request)]
+
+
+def link_next(request: Request, response: Response, shown: PageOfRows[Any]) -> None:
+    """Let the header ``Link`` (RFC 8288) lead to the next page of a bare array, if there is one."""
+    if shown.next_cursor is not None:
+        query = urlencode({**request.query_params, "cursor": shown.next_cursor})
+        response.headers["Link"] = f'<?{query}>; rel="next"'
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,10 @@ class PageOfRows(Generic[T]):
     next_cursor: str | None
 
 
+# As much as an answer without pages holds.
+WHOLE = PageRequest(1000)
+
+
 def by_id(query: Q, column: InstrumentedAttribute[int], wanted: PageRequest) -> Q:
     """The query for a page of rows whose ids rise, and for one row more, which ``cut`` takes off.
 

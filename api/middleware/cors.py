@@ -14,6 +14,7 @@ from api.pages.problems import mark_as_page
 EXPOSED_HEADERS = (
     "X-Request-ID",
     "Location",
+    "Link",
     "Retry-After",
     "Pressroom-Source",
     "Idempotent-Replayed",

@@ -219,7 +219,7 @@ def _password_page(
 ) -> Response:
     with state.resources.unit_of_work() as uow:
         keys, more = keys_to_ask(uow, member.user_id)
-        given = grants.list_of(uow, member.user_id)
+        given = grants.list_of(uow, member.user_id).rows
         own_passkeys = passkeys.list_of(uow, member.user_id)
     return _form_page(
         state,

@@ -1,10 +1,10 @@
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 
 from api.access.requirements import AnyCaller, UnrestrictedCaller
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
-from api.openapi import refuses
-from api.parameters import Cursor, Limit, PathId, StateOf
+from api.openapi import array_pages, refuses
+from api.parameters import ArrayPaging, Cursor, Limit, PathId, StateOf, link_next
 from api.request_ids import current_request_id
 from api.schemas.accounts import (
     ApiKeyRecord,
@@ -83,13 +83,21 @@ def create_api_key(
     return envelope(CreatedApiKey(**record.model_dump(), key=secret))
 
 
-@router.get("/apikeys")
+@router.get("/apikeys", responses=array_pages())
 @RECORDS.threaded
-def list_api_keys(state: StateOf, caller: UnrestrictedCaller) -> Envelope[list[ApiKeyRecord]]:
-    """The caller's API keys, newest first, revoked ones too; at most 1,000."""
+def list_api_keys(
+    request: Request,
+    response: Response,
+    state: StateOf,
+    caller: UnrestrictedCaller,
+    paging: ArrayPaging,
+) -> Envelope[list[ApiKeyRecord]]:
+    """The caller's API keys, newest first, revoked ones too."""
     with state.resources.unit_of_work() as uow:
-        keys = api_keys.list_of(uow, caller.user_id)
-        return envelope([ApiKeyRecord.model_validate(key) for key in keys])
+        keys = api_keys.list_of(uow, caller.user_id, paging)
+        records = [ApiKeyRecord.model_validate(key) for key in keys.rows]
+    link_next(request, response, keys)
+    return envelope(records)
 
 
 @router.delete("/apikeys/{key_id}", responses=refuses(API_KEY_NOT_FOUND))

@@ -12,8 +12,8 @@ from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_responses
-from api.openapi import refuses
-from api.parameters import IntegerOrSlug, ListId, Paging, PathId, StateOf
+from api.openapi import array_pages, refuses
+from api.parameters import ArrayPaging, IntegerOrSlug, ListId, Paging, PathId, StateOf, link_next
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
 from core.refusals import mailing, requests
@@ -131,23 +131,32 @@ def set_member_email(
         )
 
 
-@router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=_MEMBERS)
+@router.get(
+    "/subscriptions/{list_id}/members/{user_id}/subs", responses={**_MEMBERS, **array_pages()}
+)
 @RECORDS.threaded
 def list_member_subscriptions(
-    state: StateOf, caller: ListReader, list_id: PathId, user_id: PathId
+    request: Request,
+    response: Response,
+    state: StateOf,
+    caller: ListReader,
+    list_id: PathId,
+    user_id: PathId,
+    paging: ArrayPaging,
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
-    """The member's records on all lists of this list's owner, newest first; at most 1,000."""
+    """The member's records on all lists of this list's owner, newest first."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        found = members.subscriptions_to_owner(uow, mailing_list, user_id)
+        found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
         person = accounts.get(uow, user_id)
-        channels = list_responses(uow, state, [each for _, each in found])
-        people = [schemas.person_record(record, person) for record, _ in found]
+        channels = list_responses(uow, state, [each for _, each in found.rows])
+        people = [schemas.person_record(record, person) for record, _ in found.rows]
         records = [
             schemas.SubscriptionRecord.of_row(record, user=user, list=channel)
-            for (record, _), user, channel in zip(found, people, channels, strict=True)
+            for (record, _), user, channel in zip(found.rows, people, channels, strict=True)
         ]
-        return envelope(records)
+    link_next(request, response, found)
+    return envelope(records)
 
 
 @router.get("/lists/{list_id}/members/{user_id}", responses=_MEMBERS)

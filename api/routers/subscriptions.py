@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
 from api.access import actors
 from api.access.actors import Principal
@@ -14,8 +14,8 @@ from api.bodies.media_types import FORM, MULTIPART
 from api.limits.bulkheads import LEAVING, RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_response, list_responses
-from api.openapi import refuses
-from api.parameters import PathId, StateOf
+from api.openapi import array_pages, refuses
+from api.parameters import ArrayPaging, PathId, StateOf, link_next
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import Opponent, SubscriptionRecord
 from api.state import State
@@ -167,18 +167,21 @@ def read_relation(state: StateOf, caller: ListReader, list_id: str) -> Envelope[
         return envelope(SubscriptionRecord.of_row(record, list=channel))
 
 
-@router.get("/subscriptions")
+@router.get("/subscriptions", responses=array_pages())
 @RECORDS.threaded
-def list_my_subscriptions(state: StateOf, caller: ListReader) -> Envelope[list[SubscriptionRecord]]:
-    """The caller's subscriptions, pending ones too, newest first; at most 1,000."""
+def list_my_subscriptions(
+    request: Request, response: Response, state: StateOf, caller: ListReader, paging: ArrayPaging
+) -> Envelope[list[SubscriptionRecord]]:
+    """The caller's subscriptions, pending ones too, newest first."""
     with state.resources.unit_of_work() as uow:
-        found = own.list_of(uow, caller.user_id)
-        channels = list_responses(uow, state, [mailing_list for _, mailing_list in found])
+        found = own.list_of(uow, caller.user_id, paging)
+        channels = list_responses(uow, state, [mailing_list for _, mailing_list in found.rows])
         records = [
             SubscriptionRecord.of_row(record, list=channel)
-            for (record, _), channel in zip(found, channels, strict=True)
+            for (record, _), channel in zip(found.rows, channels, strict=True)
         ]
-        return envelope(records)
+    link_next(request, response, found)
+    return envelope(records)
 
 
 @router.get(

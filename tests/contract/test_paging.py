@@ -11,6 +11,7 @@ from tests.contract import credits, topups
 from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import known_member, new_list
+from tests.oauth import log_in, register
 from tests.stack import Owner, Stack
 
 FEW = 2
@@ -26,6 +27,13 @@ LISTS = (
     "/auxilia/credits/orders",
     "/users/me/security-events",
 )
+# Those whose answer is a bare array, with a link to the next page.
+ARRAYS = (
+    "/subscriptions",
+    "/subscriptions/{list_id}/members/{user_id}/subs",
+    "/apikeys",
+    "/grants",
+)
 NAMES = ("id", "order_id", "hash_id", "action")
 
 Many = tuple[httpx.Client, dict[str, Any]]
@@ -36,15 +44,21 @@ def many(stack: Stack) -> Many:
     """An owner who has more of everything than a page of `FEW` holds, and what paths name."""
     owner = stack.new_owner()
     client = stack.client(owner.key)
-    list_id = [new_list(client)["id"] for _ in range(5)][-1]
-    for number in range(4):
+    list_ids = [new_list(client)["id"] for _ in range(5)]
+    list_id = list_ids[-1]
+    addresses = [f"reader{number}.{list_id}@example.com" for number in range(4)]
+    person = log_in(stack, owner)
+    for number, address in enumerate(addresses):
         send(client)
-        addresses = of_addresses(f"reader{number}.{list_id}@example.com")
-        imported(client, list_id, addresses)
+        imported(client, list_id, of_addresses(address))
+        imported(client, list_ids[number], of_addresses(addresses[0]))
+        data(client.post(f"/subscriptions/{list_ids[number]}/no-challenge"))
+        register(stack, name=f"program {number}").tokens(person, "credit.read")
         topups.ordered(client)
         credits.grant(stack, owner.user_id, "1")
         data(client.post("/apikeys", json={"name": f"key {number}"}))
-    user_id = known_member(client, list_id, f"reader0.{list_id}@example.com")["user_id"]
+    person.browser.close()
+    user_id = known_member(client, list_id, addresses[0])["user_id"]
     for tier in ("silver", "gold", "free"):
         data(client.patch(f"/lists/{list_id}/members/{user_id}", json={"type": tier}))
     return client, {"list_id": list_id, "user_id": user_id}
@@ -77,7 +91,7 @@ def test_every_list_of_the_document_is_walked_here() -> None:
         # Photos are a provider's, who counts pages.
         if parameter["name"] == "limit" and "/photos/" not in path
     }
-    assert takes_limit == set(LISTS)
+    assert takes_limit == {*LISTS, *ARRAYS}
 
 
 @pytest.mark.parametrize("path", LISTS)
@@ -89,6 +103,26 @@ def test_walk_by_cursor_shows_what_one_page_shows(many: Many, path: str, limit: 
     assert whole["pagination"]["next_cursor"] is None
     assert len(whole["items"]) > FEW
     assert named(walked(client, address, limit)) == named(whole["items"])
+
+
+@pytest.mark.parametrize("path", ARRAYS)
+@pytest.mark.parametrize("limit", [1, FEW, 3])
+def test_walk_by_links_shows_what_one_array_shows(many: Many, path: str, limit: int) -> None:
+    client, values = many
+    address = path.format(**values)
+    whole = client.get(address)
+    assert "link" not in whole.headers
+    assert len(data(whole)) > FEW
+    items: list[Any] = []
+    url: str | None = f"{address}?limit={limit}"
+    while url is not None:
+        page = client.get(url)
+        items += data(page)
+        url = page.links["next"]["url"] if "link" in page.headers else None
+        if url is not None:
+            assert len(data(page)) == limit
+            url = str(page.url.join(url))
+    assert named(items) == named(data(whole))
 
 
 @pytest.mark.parametrize("path", [each for each in LISTS if each != "/users/me/security-events"])
@@ -106,7 +140,7 @@ def test_walk_by_offset_shows_the_same(many: Many, path: str) -> None:
     assert named(items) == named(whole)
 
 
-@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("path", [*LISTS, *ARRAYS])
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "1e3", "٣", "9" * 30, "1-", "0x1", "1 "])
 def test_cursor_that_is_none_is_refused(many: Many, path: str, cursor: str) -> None:
     client, values = many

@@ -68,13 +68,15 @@ def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscript
 
 
 def subscriptions_to_owner(
-    uow: UnitOfWork, mailing_list: MailingList, user_id: int
-) -> list[tuple[Subscription, MailingList]]:
-    """The member's records on all lists of this list's owner, newest first."""
+    uow: UnitOfWork, mailing_list: MailingList, user_id: int, wanted: PageRequest
+) -> PageOfRows[tuple[Subscription, MailingList]]:
+    """The member's records on all lists of this list's owner, newest first.
+
+    Raises ``member.not_found``, ``cursor.invalid``.
+    """
     get(uow, mailing_list, user_id)
-    return changes.find_with_lists(
-        uow, Subscription.user_id == user_id, MailingList.user_id == mailing_list.user_id
-    )
+    of_owner = MailingList.user_id == mailing_list.user_id
+    return changes.find_with_lists(uow, wanted, Subscription.user_id == user_id, of_owner)
 
 
 def history(
