@@ -46,6 +46,7 @@ from services.mailing import lists
 from services.mailing.subscriptions import subscribe as joining
 from services.mailing.subscriptions.changes import Via
 from services.mailing.subscriptions.mail_urls import subscribed_url
+from services.people.email_addresses import MAX_ADDRESS_BYTES
 from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
@@ -160,10 +161,12 @@ async def _answer_form(
     answer = page(
         "sign_up.html",
         status=status,
-        # Browsers refuse a redirect to an origin that the page with the form does not name.
-        form_targets=url.origin if url else "",
+        # Browsers hold all redirects that follow on the form to this, also those of the owner's own
+        # site; so the scheme is named, and not the origin.
+        form_targets=f"{url.origin.partition(':')[0]}:" if url else "",
         list_title=mailing_list.title,
-        email=str(fields.get("email", "")),
+        # No address is longer.
+        email=str(fields.get("email", ""))[:MAX_ADDRESS_BYTES],
         problem=problem,
         redirect_url=back,
         **_shown_challenge(state, mailing_list),
