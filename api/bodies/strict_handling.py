@@ -45,7 +45,8 @@ async def checked(request: Request, path: str) -> Receive:
     if operation is None:
         return request.receive
     parameters = operation.get("parameters", ())
-    known = {each["name"] for each in parameters if each["in"] == "query"}
+    # A parameter that the document shares between operations is a header.
+    known = {each["name"] for each in parameters if each.get("in") == "query"}
     unknown = dict.fromkeys(name for name in request.query_params if name not in known)
     if unknown:
         raise _refusal(f"query.{name}" for name in unknown)

@@ -24,7 +24,9 @@ class Channel(Schema):
     challenge_provider: ChallengeProvider | None
     challenge_site_key: str | None = Field(description="For the provider's widget in a page")
     confirm_required: bool = Field(description="Whether strangers confirm by a mailed link")
-    redirect_origins: list[str] = Field(description="Where a sign-up form may lead back to")
+    redirect_origins: list[str] = Field(
+        description="Where a sign-up form may lead back to", examples=[["https://www.example.com"]]
+    )
     created_at: Timestamp
     updated_at: Timestamp
 
