@@ -12,7 +12,7 @@ from tests.contract.replies import data, problem
 from tests.contract.subscribers import known_member, member, members, new_address, new_list
 from tests.contract.test_pages import follow, heading
 from tests.oauth import log_in
-from tests.security.test_redirects import HOSTILE
+from tests.security.test_redirects import GOOD, HOSTILE
 from tests.stack import Owner, Stack
 
 TITLE = "The Morning <Letter>"
@@ -138,7 +138,9 @@ def test_no_hostile_address_is_led_to(
         "//evil.example",
     ]
     email = new_address()
-    for url in [*owned, *HOSTILE[::9]]:
+    # Topups refuse the others for the names in their query alone.
+    hostile = [url for url in HOSTILE if not url.startswith(f"https://{GOOD}/?")]
+    for url in [*owned, *hostile[::9]]:
         reply = send(stranger, list_id, email=email, redirect_url=url)
         assert reply.status_code == 303
         assert reply.headers["location"] == f"{stack.api_url}/subscribed?list={list_id}"
