@@ -145,7 +145,7 @@ async def _answer_form(
     if url is None or not url.is_of({*settings.redirect_origins, *mailing_list.redirect_origins}):
         back, url = None, None
     try:
-        wanted = SignUpForm.model_validate(_with_widget_token(mailing_list, fields))
+        wanted = NewSubscription.model_validate(_with_widget_token(mailing_list, fields))
         await _subscribe(request, state, mailing_list, wanted)
     except ValidationError as error:
         status, headers = 422, {}
