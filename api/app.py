@@ -60,6 +60,8 @@ from api.routers import (
     registration,
     second_steps,
     service,
+    sign_up,
+    sign_up_pages,
     subscription_pages,
     subscriptions,
     topups,
@@ -101,6 +103,7 @@ _RESOURCES = (
     attachments,
     media,
     lists,
+    sign_up,
     subscriptions,
     members,
     bulk_members,
@@ -116,6 +119,7 @@ _RESOURCES = (
     oauth,
     grants,
     subscription_pages,
+    sign_up_pages,
     login,
     second_steps,
     registration,
@@ -132,6 +136,7 @@ _RESOURCES = (
 # HTML pages for browsers.
 _PAGES = (
     subscription_pages,
+    sign_up_pages,
     payment_returns,
     login,
     second_steps,

@@ -89,7 +89,7 @@ class _Problem(Response):
         headers: dict[str, str],
         *,
         problems: tuple[FieldProblem, ...] = (),
-        facts: Mapping[str, str | int] = MappingProxyType({}),
+        facts: Mapping[str, str | int | float] = MappingProxyType({}),
     ) -> None:
         self._page = (status, code, headers, current_request_id())
         body: dict[str, Any] = {

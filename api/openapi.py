@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api.access.requirements import Access
+from api.bodies.json_route import JsonRoute
 from api.contract import head, samples, shapes
 from api.contract.deprecations import Deprecation
 from api.contract.event_calls import event_calls
@@ -16,11 +17,14 @@ from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.middleware.versions import VERSION_HEADER
 from api.schemas.envelope import InvalidField, Problem
+from api.schemas.subscriptions import NewSubscription, SignUpForm
 from core.refusals.refusal import Refusal
 from core.refusals.requests import (
     BODY_NOT_JSON,
     BODY_TOO_MANY_UNFINISHED,
+    CURSOR_INVALID,
     RATE_LIMITED,
+    REQUEST_UNKNOWN,
     VERSION_UNKNOWN,
 )
 from core.settings import Settings
@@ -51,6 +55,12 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "schema": {"type": "string", "minLength": 16, "maxLength": 255},
 }
 
+# Of a list whose answer is a bare array.
+LINK_HEADER: dict[str, Any] = {
+    "description": 'With rel="next": the next page; not there at the end',
+    "schema": {"type": "string"},
+}
+
 Responses = dict[int | str, dict[str, Any]]
 
 
@@ -73,6 +83,12 @@ def file_of(*media_types: str) -> dict[str, Any]:
 def text_of(media_type: str, sample: str) -> dict[str, Any]:
     """The ``content`` of an answer that is a text, such as ``sample``."""
     return {media_type: {"schema": {"type": "string"}, "example": sample}}
+
+
+def array_pages(*refusals: Refusal) -> Responses:
+    """The ``responses`` of a route whose answer is a page of a bare array."""
+    page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
+    return {200: page, **refuses(CURSOR_INVALID, *refusals)}
 
 
 def refuses(*refusals: Refusal) -> Responses:
@@ -102,7 +118,7 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, routes=app.routes)
         components = made["components"]
-        for model in (Problem, InvalidField):
+        for model in (Problem, InvalidField, NewSubscription, SignUpForm):
             defined = model.model_json_schema(ref_template="#/components/schemas/{model}")
             defined.pop("$defs", None)
             components["schemas"][model.__name__] = defined
@@ -169,6 +185,8 @@ def _add_common_refusals(
         del responses["422"]
     invalid = samples.invalid_parameter(operation.get("parameters", []), known)
     _add_refusals(responses, *([invalid] if invalid else []), VERSION_UNKNOWN)
+    if isinstance(route.original_route, JsonRoute):
+        _add_refusals(responses, REQUEST_UNKNOWN)
     body = operation.get("requestBody", {}).get("content", {})
     invalid = samples.invalid_body(body.get("application/json", {}).get("schema", {}), known)
     if invalid:

@@ -3,17 +3,22 @@
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Path, Query, Request, Response
 from pydantic import BeforeValidator
 
 from api.state import State, state_of
 from core import ids
-from core.refusals.requests import IDEMPOTENCY_KEY_INVALID
+from core.errors import DomainError, FieldProblem
+from core.refusals.mailing import LIST_NOT_FOUND
+from core.refusals.requests import IDEMPOTENCY_KEY_INVALID, REQUEST_INVALID
 from services.access.caller import Caller
 from services.jobs.idempotency import IdempotencyKey
+from services.mailing import lists
+from services.paging import WHOLE, PageOfRows, PageRequest
 
 MAX_PAGE_ITEMS = 1000
 
@@ -36,12 +41,83 @@ def _path_id(value: object) -> int:
 
 PathId = Annotated[int, BeforeValidator(_path_id)]
 
+
+def _list_name(value: object) -> int | str:
+    """A list's id, where one above every id is 0, or its slug."""
+    try:
+        number = lists.id_of(str(value))
+    except DomainError:
+        raise ValueError(_LIST_NAME_RULE) from None
+    return str(value) if number is None else number
+
+
+_LIST_NAME_RULE = "must be an unsigned 64-bit integer or the slug of a list"
+ListName = Annotated[
+    int | str, BeforeValidator(_list_name), Path(description="The list's id or slug")
+]
+
+
+async def _list_id(state: StateOf, list_id: ListName) -> int:
+    """The id of the list that the path names; raises ``list.not_found``."""
+    if isinstance(list_id, int):
+        return list_id
+    # Whether it is archived matters to the route itself.
+    find = partial(lists.get_named, name=list_id, archived=True)
+    return (await state.in_unit_of_work(find)).id
+
+
+ListId = Annotated[int, Depends(_list_id)]
+
+
+async def _integer_or_slug(state: StateOf, list_id: ListName) -> int:
+    """The same for a route whose callers rely on a 400 for what is no integer and no list."""
+    try:
+        return await _list_id(state, list_id)
+    except DomainError as error:
+        if error.code != LIST_NOT_FOUND.code:
+            raise
+        problem = FieldProblem("path.list_id", "type", _LIST_NAME_RULE)
+        raise REQUEST_INVALID(
+            place=problem.field, rule=problem.message, problems=(problem,)
+        ) from None
+
+
+IntegerOrSlug = Annotated[int, Depends(_integer_or_slug)]
+
 Offset = Annotated[int, Query(ge=0, le=ids.MAX_ID, description="How many to skip, newest first")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_ITEMS, description="How many to answer at most")]
 
 Cursor = Annotated[
     str | None, Query(description="next_cursor of the page before, instead of an offset")
 ]
+
+ArrayCursor = Annotated[
+    str | None, Query(description="That of the link to the next page, in the header Link")
+]
+
+
+async def _page_request(
+    offset: Offset = 0, limit: Limit = 50, cursor: Cursor = None
+) -> PageRequest:
+    return PageRequest(limit, offset, cursor)
+
+
+Paging = Annotated[PageRequest, Depends(_page_request)]
+
+
+async def _array_request(limit: Limit = WHOLE.limit, cursor: ArrayCursor = None) -> PageRequest:
+    return PageRequest(limit, cursor=cursor)
+
+
+# Of a list whose answer is a bare array.
+ArrayPaging = Annotated[PageRequest, Depends(_array_request)]
+
+
+def link_next(request: Request, response: Response, shown: PageOfRows[Any]) -> None:
+    """Let the header ``Link`` (RFC 8288) lead to the next page of a bare array, if there is one."""
+    if shown.next_cursor is not None:
+        query = urlencode({**request.query_params, "cursor": shown.next_cursor})
+        response.headers["Link"] = f'<?{query}>; rel="next"'
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from models import Tier
 from services.mailing import lists
 from services.mailing.subscriptions import member_pages
 from services.mailing.subscriptions.member_pages import MemberFilters
+from services.paging import PageRequest
 from tests.embedded import embedded_services
 from tests.stack import Owner, Stack, open_stack
 
@@ -170,9 +171,7 @@ class _Bench:
                     uow,
                     self.list_id,
                     page.filters,
-                    offset=page.query.get("offset", 0),
-                    limit=page.query.get("limit", 50),
-                    cursor=page.query.get("cursor"),
+                    PageRequest(**{"limit": 50, **page.query}),
                 )
         finally:
             event.remove(engine, "before_cursor_execute", note)

@@ -51,7 +51,7 @@ class DomainError(Exception):
     # What a credential would need for it not to be refused.
     needed_scope: str | None = None
     # Values of the sentence that programs read by their names, beside the code.
-    facts: Mapping[str, str | int] = field(default_factory=dict)
+    facts: Mapping[str, str | int | float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.message

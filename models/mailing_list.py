@@ -21,6 +21,7 @@ class MailingList(Model):
         CheckConstraint(
             "NOT challenge_enabled OR challenge_provider IS NOT NULL", name="challenge_has_provider"
         ),
+        CheckConstraint("cardinality(redirect_origins) <= 10", name="redirect_origins_few"),
         Index("ix_lists_user_id_created_at", "user_id", text("created_at DESC"), text("id DESC")),
         Index("ix_lists_open", "user_id", postgresql_where="archived_at IS NULL"),
     )
@@ -40,6 +41,8 @@ class MailingList(Model):
     # The trace ids of this delivery, and of those before it, only leave the list.
     traces_revoked_through: Mapped[int | None]
     confirm_required: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    # To these a sign-up form on a page of the owner's may lead back.
+    redirect_origins: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
     archived_at: Mapped[datetime | None]

@@ -64,7 +64,12 @@ class PaymentOrder(Model):
         CheckConstraint("credited IN (0, credit_amount)", name="credited_once"),
         CheckConstraint("taken BETWEEN 0 AND credited", name="taken_of_credited"),
         CheckConstraint("octet_length(claim_token_hmac) = 32", name="hmac_length"),
-        Index("ix_payment_orders_user_id", "user_id"),
+        Index(
+            "ix_payment_orders_user_id_created_at",
+            "user_id",
+            text("created_at DESC"),
+            text("id DESC"),
+        ),
         Index("ix_payment_orders_channel_session_id", "channel", "session_id"),
         Index("ix_payment_orders_channel_payment_id", "channel", "payment_id"),
         Index("ix_payment_orders_status_created_at", "status", "created_at"),

@@ -84,7 +84,7 @@ class Subscription(Model):
     name: Mapped[str | None]
     # NULL after the person was erased.
     email: Mapped[str | None]
-    # How the person first joined: challenge, login, import, transfer.
+    # How the person first joined: challenge, form, login, import, transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
     # The import that last made the record active, and when. Every later change moves `updated_at`,

@@ -33,7 +33,7 @@ class SubscriptionEvent(Model):
     action: Mapped[str]
     actor: Mapped[str]
     actor_id: Mapped[int | None]
-    # How it came: login, trace, one-click, page, confirmation, challenge, import, command.
+    # How it came: login, trace, one-click, page, confirmation, challenge, form, import, command.
     via: Mapped[str]
     status_before: Mapped[str | None]
     status_after: Mapped[str | None]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Select, any_
 from sqlalchemy.dialects.postgresql import array
 
-Q = TypeVar("Q", bound=Select[Any])
+Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
 
 def newest_first(

@@ -86,8 +86,8 @@ def user_actor(request: Request, caller: Caller) -> Actor:
     return _actor(request, ActorKind.USER, Via.LOGIN, caller.user_id)
 
 
-def stranger_actor(request: Request) -> Actor:
-    return _actor(request, ActorKind.STRANGER, Via.CHALLENGE, None)
+def stranger_actor(request: Request, via: Via) -> Actor:
+    return _actor(request, ActorKind.STRANGER, via, None)
 
 
 def _actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:

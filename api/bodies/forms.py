@@ -60,7 +60,7 @@ async def read_form_or_json(
     ] = None,
 ) -> FormOrJsonBody:
     """Raises ``trace.ambiguous`` for two that differ, and the refusals of a malformed body."""
-    fields, is_form = await _body_fields(request)
+    fields, is_form = await body_fields(request)
     named = [value for name, value in fields if name == "trace_id" and value is not None]
     if not all(isinstance(value, str) for value in named):
         raise refusals.invalid_field("body.trace_id", "must be a string")
@@ -73,7 +73,7 @@ async def read_form_or_json(
 FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
-async def _body_fields(request: Request) -> tuple[BodyFields, bool]:
+async def body_fields(request: Request) -> tuple[BodyFields, bool]:
     """The fields in their order, in which a name may repeat, and whether they are a form's."""
     content_type = request.headers.get("content-type", "")
     kind = media_type(content_type)

@@ -6,6 +6,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
+from api.bodies import strict_handling
 from api.bodies.media_types import is_json, without_byte_order_mark
 from core.refusals.requests import BODY_NO_JSON_TYPE
 
@@ -37,12 +38,15 @@ class JsonRoute(APIRoute):
         first = [call for call in calls if isinstance(call, BeforeBody)]
 
         async def handle_json(request: Request) -> Response:
-            strict = JsonRequest(request.scope, request.receive)
+            receive = request.receive
+            if "prefer" in request.headers and strict_handling.is_asked(request):
+                receive = await strict_handling.checked(request, self.path_format)
+            read = JsonRequest(request.scope, receive)
             if takes_body:
                 for dependency in first:
-                    await dependency.pass_before_body(strict)
-                if not is_json(request.headers.get("content-type", "")) and await strict.body():
+                    await dependency.pass_before_body(read)
+                if not is_json(request.headers.get("content-type", "")) and await read.body():
                     raise BODY_NO_JSON_TYPE()
-            return await handle(strict)
+            return await handle(read)
 
         return handle_json

@@ -9,9 +9,26 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.pages.problems import mark_as_page
 
-_EXPOSED = (
-    *("X-Request-ID", "Location", "Retry-After", "Pressroom-Source", "Idempotent-Replayed"),
-    *("Pressroom-Version", "Deprecation", "Sunset"),
+# The headers that scripts of other origins may read, beside those that browsers always let them
+# read. docs/api.md lists them.
+EXPOSED_HEADERS = (
+    "X-Request-ID",
+    "Location",
+    "Link",
+    "Retry-After",
+    "Pressroom-Source",
+    "Pressroom-Version",
+    "Deprecation",
+    "Sunset",
+    "Idempotent-Replayed",
+    "Preference-Applied",
+    "RateLimit",
+    "RateLimit-Policy",
+    "WWW-Authenticate",
+    "ETag",
+    "Accept-Ranges",
+    "Content-Range",
+    "Content-Disposition",
 )
 
 
@@ -25,7 +42,7 @@ class ApiCorsMiddleware:
             allow_origins=["*"],
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=_EXPOSED,
+            expose_headers=EXPOSED_HEADERS,
         )
         self._paths = {
             route.path for each in pages for route in each.routes if isinstance(route, APIRoute)

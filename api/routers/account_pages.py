@@ -41,6 +41,7 @@ from services import recovery
 from services.access import sessions
 from services.events import event_reading
 from services.oauth import grants
+from services.paging import PageRequest
 from services.people import (
     account_mails,
     accounts,
@@ -76,7 +77,7 @@ _NOTES = {
 def show_account(state: StateOf, member: Member, done: Note = None) -> Response:
     with state.resources.unit_of_work() as uow:
         person = accounts.get(uow, member.user_id)
-        lately = event_reading.page(uow, member.user_id, limit=EVENTS_ON_ACCOUNT)
+        lately = event_reading.page(uow, member.user_id, PageRequest(EVENTS_ON_ACCOUNT))
         return session_page(
             member,
             state,
@@ -85,7 +86,7 @@ def show_account(state: StateOf, member: Member, done: Note = None) -> Response:
             email=person.email,
             sessions=sessions.list_of(uow, member.user_id),
             own_session=member.caller.session_id,
-            events=event_lines(lately.events),
+            events=event_lines(lately.rows),
             notice=_NOTES.get(done or ""),
         )
 
@@ -227,7 +228,7 @@ def _password_page(
 ) -> Response:
     with state.resources.unit_of_work() as uow:
         keys, more = keys_to_ask(uow, member.user_id)
-        given = grants.list_of(uow, member.user_id)
+        given = grants.list_of(uow, member.user_id).rows
         own_passkeys = passkeys.list_of(uow, member.user_id)
         own_endpoints = webhook_endpoints.live_of(uow, member.user_id)
     return _form_page(

@@ -1,10 +1,10 @@
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 
 from api.access.requirements import AnyCaller, UnrestrictedCaller
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
-from api.openapi import refuses
-from api.parameters import Cursor, Limit, PathId, StateOf
+from api.openapi import array_pages, refuses
+from api.parameters import ArrayPaging, Cursor, Limit, PathId, StateOf, link_next
 from api.request_ids import current_request_id
 from api.schemas.accounts import (
     ApiKeyRecord,
@@ -26,6 +26,7 @@ from core.refusals.access import (
 from core.refusals.requests import CURSOR_INVALID
 from services.access import api_keys, quotas
 from services.events import event_reading
+from services.paging import PageRequest
 from services.people import accounts, own_keys
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
@@ -48,10 +49,11 @@ def list_security_events(
 ) -> Envelope[SecurityEventsPage]:
     """What happened to the account in the last year, newest first: logins and failed logins,
     credentials that were made or ended, exports, and what the plan refused."""
+    wanted = PageRequest(limit, cursor=cursor)
     with state.resources.unit_of_work() as uow:
-        found = event_reading.page(uow, caller.user_id, limit=limit, cursor=cursor)
+        found = event_reading.page(uow, caller.user_id, wanted)
     pagination = EventsPagination(limit=limit, next_cursor=found.next_cursor)
-    items = [SecurityEvent.of(event) for event in found.events]
+    items = [SecurityEvent.of(event) for event in found.rows]
     return envelope(SecurityEventsPage(pagination=pagination, items=items))
 
 
@@ -81,13 +83,21 @@ def create_api_key(
     return envelope(CreatedApiKey(**record.model_dump(), key=secret))
 
 
-@router.get("/apikeys")
+@router.get("/apikeys", responses=array_pages())
 @RECORDS.threaded
-def list_api_keys(state: StateOf, caller: UnrestrictedCaller) -> Envelope[list[ApiKeyRecord]]:
-    """The caller's API keys, newest first, revoked ones too; at most 1,000."""
+def list_api_keys(
+    request: Request,
+    response: Response,
+    state: StateOf,
+    caller: UnrestrictedCaller,
+    paging: ArrayPaging,
+) -> Envelope[list[ApiKeyRecord]]:
+    """The caller's API keys, newest first, revoked ones too."""
     with state.resources.unit_of_work() as uow:
-        keys = api_keys.list_of(uow, caller.user_id)
-        return envelope([ApiKeyRecord.model_validate(key) for key in keys])
+        keys = api_keys.list_of(uow, caller.user_id, paging)
+        records = [ApiKeyRecord.model_validate(key) for key in keys.rows]
+    link_next(request, response, keys)
+    return envelope(records)
 
 
 @router.delete("/apikeys/{key_id}", responses=refuses(API_KEY_NOT_FOUND))

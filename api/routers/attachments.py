@@ -13,7 +13,7 @@ from api.limits.bulkheads import RECORDS
 from api.limits.shares import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
-from api.parameters import Limit, Offset, PreferenceOf, StateOf, idempotency_key
+from api.parameters import Paging, PreferenceOf, StateOf, idempotency_key
 from api.request_ids import current_request_id
 from api.schemas.attachments import AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
@@ -156,16 +156,17 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     return JSONResponse(envelope(record).model_dump(mode="json"), status, headers)
 
 
-@router.get("/attachments")
+@router.get("/attachments", responses=refuses(requests.CURSOR_INVALID))
 @RECORDS.threaded
 def list_attachments(
-    state: StateOf, caller: AttachmentCaller, offset: Offset = 0, limit: Limit = 50
+    state: StateOf, caller: AttachmentCaller, paging: Paging
 ) -> Envelope[Page[AttachmentRecord]]:
     """The caller's attachments, newest first."""
     with state.resources.unit_of_work() as uow:
-        found = records.list_of(uow, caller, offset=offset, limit=limit)
-    items = [AttachmentRecord.of(attachment, state.resources.settings) for attachment in found]
-    return envelope(page(items, offset=offset, limit=limit))
+        found = records.list_of(uow, caller, paging)
+    settings = state.resources.settings
+    items = [AttachmentRecord.of(attachment, settings) for attachment in found.rows]
+    return envelope(page(items, paging, found))
 
 
 @router.get("/attachments/{hash_id}", responses=_NOT_FOUND)

@@ -5,6 +5,7 @@ from fastapi.responses import Response
 
 from api.access.requirements import AuthoriseSpender
 from api.bodies import decimal_json
+from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import MONEY
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, json_request_body, refuses
 from api.parameters import idempotency_key
@@ -14,7 +15,7 @@ from api.state import state_of
 from core.refusals import money, requests
 from services.money.credits import ledger
 
-router = APIRouter(tags=["Credits"])
+router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
 
 @router.post(
@@ -58,7 +59,10 @@ router = APIRouter(tags=["Credits"])
     ),
 )
 async def consume_credits(request: Request, authorise: AuthoriseSpender) -> Response:
-    """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
+    """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`.
+
+    A refusal for too few credits names the caller's `balance_credit` and what is `needed`.
+    """
     body = await request.body()
     return await MONEY.run(_consume, request, authorise, body)
 

@@ -91,7 +91,7 @@ def show_grants(state: StateOf, member: Member) -> Response:
             state,
             "grants.html",
             address=accounts.get(uow, member.user_id).email,
-            grants=grants.list_of(uow, member.user_id),
+            grants=grants.list_of(uow, member.user_id).rows,
             explanations=EXPLANATIONS,
         )
 

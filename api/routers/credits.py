@@ -1,6 +1,3 @@
-import re
-
-import orjson
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -11,16 +8,14 @@ from api.limits.bulkheads import MONEY
 from api.openapi import json_request_body, refuses
 from api.parameters import Cursor, Limit, Offset, StateOf
 from api.schemas.credits import CreditBalance, LedgerPage, LowBalance
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, Pagination, envelope
 from api.state import state_of
 from core.refusals.money import CREDITS_BELOW
 from core.refusals.requests import BODY_INVALID, BODY_NO_JSON_TYPE, BODY_NOT_JSON, CURSOR_INVALID
 from services.money.credits import ledger, low_balance
+from services.paging import PageRequest
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
-
-
-_CURSOR = re.compile(r"[0-9]{1,18}\Z")
 
 
 @router.get("/auxilia/credits/balance", response_model=Envelope[CreditBalance])
@@ -45,23 +40,11 @@ def read_ledger(
     cursor: Cursor = None,
 ) -> Response:
     """The entries of the caller's credit account, newest first."""
-    if cursor is not None and not _CURSOR.match(cursor):
-        raise CURSOR_INVALID()
-    before = None if cursor is None else int(cursor)
-    database = state.resources.database
-    entries, next_cursor = ledger.page(
-        database, caller.user_id, offset=offset, limit=limit, before=before
-    )
-    pagination = {
-        "offset": offset,
-        "next_offset": offset + len(entries),
-        "limit": limit,
-        "next_cursor": next_cursor,
-    }
-    items = ",".join(entries)
-    return decimal_json.decimal_response_of_text(
-        f'{{"pagination":{orjson.dumps(pagination).decode()},"items":[{items}]}}'
-    )
+    wanted = PageRequest(limit, offset, cursor)
+    found = ledger.page(state.resources.database, caller.user_id, wanted)
+    pagination = Pagination.of(wanted, found).model_dump_json()
+    items = ",".join(entry for _, entry in found.rows)
+    return decimal_json.decimal_response_of_text(f'{{"pagination":{pagination},"items":[{items}]}}')
 
 
 @router.get("/auxilia/credits/low-balance", response_model=Envelope[LowBalance])

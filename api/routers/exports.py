@@ -12,7 +12,7 @@ from api.job_answers import GOES_ON, job_response, wait_for_job
 from api.limits.bulkheads import STORAGE
 from api.middleware.paths import is_head
 from api.openapi import PREFER_PARAMETER, file_of, refuses
-from api.parameters import PathId, PreferenceOf, StateOf
+from api.parameters import ListId, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
@@ -55,7 +55,7 @@ async def export_list(
     request: Request,
     state: StateOf,
     caller: Annotated[Caller, OF_EXPORT_KIND],
-    list_id: PathId,
+    list_id: ListId,
     body: NewExport,
     preference: PreferenceOf,
 ) -> JSONResponse:

@@ -13,7 +13,7 @@ from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
 from api.limits.bulkheads import RECORDS
 from api.middleware.paths import is_head
 from api.openapi import PREFER_PARAMETER, refuses, text_of
-from api.parameters import Limit, Offset, PathId, PreferenceOf, StateOf
+from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
@@ -95,7 +95,7 @@ async def import_members(
     request: Request,
     state: StateOf,
     caller: ListEditor,
-    list_id: PathId,
+    list_id: ListId,
     preference: PreferenceOf,
     *,
     filename: Filename = None,
@@ -140,20 +140,19 @@ async def _receive(
     return file, received
 
 
-@router.get("/imports")
+@router.get("/imports", responses=refuses(requests.CURSOR_INVALID))
 @RECORDS.threaded
 def list_imports(
     state: StateOf,
     caller: ListReader,
-    offset: Offset = 0,
-    limit: Limit = 50,
+    paging: Paging,
     list_id: Annotated[int | None, Query(ge=0, description="Of this list alone")] = None,
 ) -> Envelope[Page[ImportRecord]]:
     """The caller's imports, newest first."""
     with state.resources.unit_of_work() as uow:
-        found = records.list_of(uow, caller, list_id=list_id, offset=offset, limit=limit)
-    items = [_record(state, task) for task in found]
-    return envelope(page(items, offset=offset, limit=limit))
+        found = records.list_of(uow, caller, paging, list_id=list_id)
+    items = [_record(state, task) for task in found.rows]
+    return envelope(page(items, paging, found))
 
 
 @router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))

@@ -13,7 +13,7 @@ from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.paths import is_head
 from api.openapi import refuses, text_of
-from api.parameters import Limit, Offset, PathId, StateOf
+from api.parameters import Paging, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.signed_files import result_with_links
@@ -28,6 +28,7 @@ from core.refusals.access import (
     QUOTA_EXCEEDED,
 )
 from core.refusals.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_STREAMS
+from core.refusals.requests import CURSOR_INVALID
 from models import FINISHED, Job
 from services.access.caller import Caller
 from services.access.recent_logins import has_recent_login
@@ -49,17 +50,15 @@ _LOOK_EVERY_SECONDS = 1.0
 _NOT_FOUND = refuses(JOB_NOT_FOUND, AUTH_INSUFFICIENT_SCOPE)
 
 
-@router.get("/jobs")
+@router.get("/jobs", responses=refuses(CURSOR_INVALID))
 @RECORDS.threaded
-def list_jobs(
-    state: StateOf, caller: JobCaller, offset: Offset = 0, limit: Limit = 50
-) -> Envelope[Page[JobRecord]]:
+def list_jobs(state: StateOf, caller: JobCaller, paging: Paging) -> Envelope[Page[JobRecord]]:
     """The caller's jobs of the kinds that the credential's scopes cover, newest first."""
     with state.resources.unit_of_work() as uow:
-        jobs = records.list_of(uow, caller, offset=offset, limit=limit)
+        found = records.list_of(uow, caller, paging)
         is_recent = has_recent_login(uow, caller)
-        items = [_record(state, job, has_recent_login=is_recent) for job in jobs]
-    return envelope(page(items, offset=offset, limit=limit))
+        items = [_record(state, job, has_recent_login=is_recent) for job in found.rows]
+    return envelope(page(items, paging, found))
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)

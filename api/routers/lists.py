@@ -6,11 +6,12 @@ from api.limits.bulkheads import RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_response, list_responses
 from api.openapi import refuses
-from api.parameters import Limit, Offset, PathId, StateOf
+from api.parameters import ListId, Paging, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.lists import Channel, ListChanges, NewList
 from core.refusals import mailing as refusals
 from core.refusals.access import QUOTA_EXCEEDED
+from core.refusals.requests import CURSOR_INVALID
 from services.mailing import lists
 from services.mailing.subscriptions import trace_ids
 
@@ -23,6 +24,7 @@ _RULES = (
     refusals.LIST_SLUG,
     refusals.LIST_IMAGE_URL,
     refusals.LIST_CHALLENGE_PROVIDER,
+    refusals.LIST_REDIRECT_ORIGINS,
 )
 
 
@@ -43,15 +45,13 @@ def create_list(state: StateOf, caller: ListEditor, body: NewList) -> Envelope[C
         return envelope(list_response(uow, state, made))
 
 
-@router.get("/lists")
+@router.get("/lists", responses=refuses(CURSOR_INVALID))
 @RECORDS.threaded
-def list_lists(
-    state: StateOf, caller: ListReader, offset: Offset = 0, limit: Limit = 50
-) -> Envelope[Page[Channel]]:
+def list_lists(state: StateOf, caller: ListReader, paging: Paging) -> Envelope[Page[Channel]]:
     """The caller's lists without archived ones, newest first."""
     with state.resources.unit_of_work() as uow:
-        found = lists.list_of(uow, caller.user_id, offset=offset, limit=limit)
-        return envelope(page(list_responses(uow, state, found), offset=offset, limit=limit))
+        found = lists.list_of(uow, caller.user_id, paging)
+        return envelope(page(list_responses(uow, state, found.rows), paging, found))
 
 
 @router.get(
@@ -72,7 +72,7 @@ def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Chan
 )
 @ACTS_BY_LIST.threaded("list_id")
 def change_list(
-    state: StateOf, caller: ListEditor, list_id: PathId, body: ListChanges
+    state: StateOf, caller: ListEditor, list_id: ListId, body: ListChanges
 ) -> Envelope[Channel]:
     """Change the fields that the body names; the others stay."""
     with state.resources.unit_of_work() as uow:
@@ -87,7 +87,7 @@ def change_list(
     responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY),
 )
 @ACTS_BY_LIST.threaded("list_id")
-def revoke_trace_ids(state: StateOf, caller: ListEditor, list_id: PathId) -> Envelope[int]:
+def revoke_trace_ids(state: StateOf, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Revoke the trace ids of all deliveries so far, such as after a roster got into wrong hands.
 
     In mails that were sent they still leave the list and stop its mail, and open nothing else.
@@ -98,10 +98,11 @@ def revoke_trace_ids(state: StateOf, caller: ListEditor, list_id: PathId) -> Env
 
 
 @router.delete(
-    "/lists/{list_id}", responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER)
+    "/lists/{list_id}",
+    responses=refuses(refusals.LIST_NAME_INVALID, refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER),
 )
 @ACTS_BY_LIST.threaded("list_id")
-def archive_list(state: StateOf, caller: ListEditor, list_id: PathId) -> Envelope[int]:
+def archive_list(state: StateOf, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
     with state.resources.unit_of_work() as uow:
         return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))

@@ -12,8 +12,8 @@ from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_responses
-from api.openapi import refuses
-from api.parameters import Cursor, Limit, Offset, PathId, StateOf
+from api.openapi import array_pages, refuses
+from api.parameters import ArrayPaging, IntegerOrSlug, ListId, Paging, PathId, StateOf, link_next
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
 from core.refusals import mailing, requests
@@ -55,10 +55,8 @@ Premium = Annotated[
 def list_members(
     state: StateOf,
     caller: ListReader,
-    list_id: PathId,
-    offset: Offset = 0,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    list_id: IntegerOrSlug,
+    paging: Paging,
     email: Annotated[
         str | None, Query(description="A whole address, or the beginning of one and a *")
     ] = None,
@@ -69,18 +67,10 @@ def list_members(
     filters = MemberFilters(status, email, premium)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        found = member_pages.page(
-            uow, mailing_list.id, filters, offset=offset, limit=limit, cursor=cursor
-        )
-    pagination = {
-        "total": found.total,
-        "offset": offset,
-        "next_offset": offset + len(found.rows),
-        "limit": limit,
-        "next_cursor": found.next_cursor,
-    }
-    items = [schemas.member_item(row) for row in found.rows]
-    return enveloped({"pagination": pagination, "items": items})
+        found = member_pages.page(uow, mailing_list.id, filters, paging)
+    pagination = schemas.MembersPagination.of(paging, found.page, total=found.total)
+    items = [schemas.member_item(row) for row in found.page.rows]
+    return enveloped({"pagination": pagination.model_dump(), "items": items})
 
 
 @router.post(
@@ -141,23 +131,45 @@ def set_member_email_enabled(
         )
 
 
-@router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=_MEMBERS)
+@router.get(
+    "/subscriptions/{list_id}/members/{user_id}/subs", responses={**_MEMBERS, **array_pages()}
+)
 @RECORDS.threaded
 def list_member_subscriptions(
-    state: StateOf, caller: ListReader, list_id: PathId, user_id: PathId
+    request: Request,
+    response: Response,
+    state: StateOf,
+    caller: ListReader,
+    list_id: PathId,
+    user_id: PathId,
+    paging: ArrayPaging,
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
-    """The member's records on all lists of this list's owner, newest first; at most 1,000."""
+    """The member's records on all lists of this list's owner, newest first."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        found = members.subscriptions_to_owner(uow, mailing_list, user_id)
+        found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
         person = accounts.get(uow, user_id)
-        channels = list_responses(uow, state, [each for _, each in found])
-        people = [schemas.person_record(record, person) for record, _ in found]
+        channels = list_responses(uow, state, [each for _, each in found.rows])
+        people = [schemas.person_record(record, person) for record, _ in found.rows]
         records = [
             schemas.SubscriptionRecord.of_row(record, user=user, list=channel)
-            for (record, _), user, channel in zip(found, people, channels, strict=True)
+            for (record, _), user, channel in zip(found.rows, people, channels, strict=True)
         ]
-        return envelope(records)
+    link_next(request, response, found)
+    return envelope(records)
+
+
+@router.get("/lists/{list_id}/members/{user_id}", responses=_MEMBERS)
+@RECORDS.threaded
+def read_member(
+    state: StateOf, caller: ListReader, list_id: ListId, user_id: PathId
+) -> Envelope[schemas.SubscriptionRecord]:
+    """One member of the list, in any status."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        member = members.get(uow, mailing_list, user_id)
+        person = schemas.person_record(member, accounts.get(uow, user_id))
+        return envelope(schemas.SubscriptionRecord.of_row(member, user=person))
 
 
 @router.patch("/lists/{list_id}/members/{user_id}", responses=_ACTS)
@@ -166,7 +178,7 @@ def change_member(
     request: Request,
     state: StateOf,
     caller: ListEditor,
-    list_id: PathId,
+    list_id: ListId,
     user_id: PathId,
     body: schemas.MemberChanges,
 ) -> Envelope[schemas.SubscriptionRecord]:
@@ -179,19 +191,21 @@ def change_member(
         return envelope(schemas.SubscriptionRecord.of_row(member, user=person))
 
 
-@router.get("/lists/{list_id}/members/{user_id}/history", responses=_MEMBERS)
+@router.get(
+    "/lists/{list_id}/members/{user_id}/history",
+    responses={**_MEMBERS, **refuses(requests.CURSOR_INVALID)},
+)
 @RECORDS.threaded
 def read_member_history(
     state: StateOf,
     caller: ListReader,
-    list_id: PathId,
+    list_id: ListId,
     user_id: PathId,
-    offset: Offset = 0,
-    limit: Limit = 50,
+    paging: Paging,
 ) -> Envelope[Page[schemas.HistoryEntry]]:
     """The events of a member's subscription: who caused each, when and from where; newest first."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        events = members.history(uow, mailing_list, user_id, offset=offset, limit=limit)
-        items = [schemas.HistoryEntry.model_validate(event) for event in events]
-    return envelope(page(items, offset=offset, limit=limit))
+        found = members.history(uow, mailing_list, user_id, paging)
+        items = [schemas.HistoryEntry.model_validate(event) for event in found.rows]
+    return envelope(page(items, paging, found))

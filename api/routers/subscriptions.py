@@ -1,42 +1,33 @@
-"""Subscriptions for the subscribers themselves, and the public form for strangers."""
+"""Subscriptions for the subscribers themselves."""
 
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
 from api.access import actors
 from api.access.actors import Principal
-from api.access.answer_timing import padded_duration
-from api.access.browsers import client_address
-from api.access.requirements import PUBLIC, ListEditor, ListReader, requires_scope_or_trace
+from api.access.requirements import ListEditor, ListReader, requires_scope_or_trace
 from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import FORM, MULTIPART
 from api.limits.bulkheads import LEAVING, RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_response, list_responses
-from api.openapi import refuses
-from api.parameters import PathId, StateOf
+from api.openapi import array_pages, refuses
+from api.parameters import ArrayPaging, PathId, StateOf, link_next
 from api.schemas.envelope import Envelope, envelope
-from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRecord
+from api.schemas.subscriptions import Opponent, SubscriptionRecord
 from api.state import State
-from core.errors import DomainError, FieldProblem
+from core.errors import DomainError
 from core.refusals import mailing, requests
 from core.scopes import Scope
-from integrations.challenges.port import (
-    Challenge,
-    ChallengeAction,
-    ChallengeProviderName,
-    ChallengeResponse,
-)
-from models import MailingList, OptOutKind
+from models import OptOutKind
 from services.mailing import lists
 from services.mailing.subscriptions import own
 from services.mailing.subscriptions import subscribe as joining
 from services.mailing.subscriptions import unsubscribe as leaving
 from services.people import accounts
-from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
@@ -64,68 +55,6 @@ def _body(**properties: Any) -> dict[str, Any]:
     schema = {"type": "object", "properties": {**properties, "trace_id": trace_id}}
     kinds = ("application/json", FORM, MULTIPART)
     return {"requestBody": {"content": {kind: {"schema": schema} for kind in kinds}}}
-
-
-@router.post(
-    "/subscriptions/{list_id}",
-    dependencies=[PUBLIC],
-    responses=refuses(
-        mailing.LIST_NOT_FOUND,
-        mailing.CHALLENGE_FAILED,
-        mailing.CHALLENGE_MISSING,
-        mailing.CHALLENGE_PROVIDER_MISMATCH,
-        mailing.CHALLENGE_UNAVAILABLE,
-        mailing.CHALLENGE_NOT_CONFIGURED,
-        mailing.LIST_BUSY,
-    ),
-)
-async def subscribe(
-    request: Request, state: StateOf, list_id: PathId, body: NewSubscription
-) -> Envelope[int]:
-    """Subscribe an address, as a stranger. Always 1, also for an address that is subscribed.
-
-    A list with a challenge needs the three challenge fields; the action is `subscribe`. If the list
-    requires confirmation, or had the person before, or they opted out of it, the subscription is
-    pending until a person confirms the link that is mailed to the address. A caller with
-    credentials calls `/no-challenge` instead.
-    """
-    mailing_list = await state.in_unit_of_work(partial(lists.get, list_id=list_id))
-    if mailing_list.challenge_enabled:
-        challenge, answer = _challenge(request, state, mailing_list, body)
-        await challenge.check(answer)
-    actor = actors.stranger_actor(request)
-    resources = state.resources
-
-    def request_subscription(uow: UnitOfWork) -> None:
-        mailing_list = lists.get(uow, list_id)
-        joining.request(
-            uow, resources.keyring, mailing_list, body.email, actor, settings=resources.settings
-        )
-
-    async with padded_duration():
-        await ACTS_BY_LIST.run(list_id, state.transact, request_subscription)
-    return envelope(ACCEPTED)
-
-
-def _challenge(
-    request: Request, state: State, mailing_list: MailingList, body: NewSubscription
-) -> tuple[Challenge, ChallengeResponse]:
-    provider, token = body.challenge_provider, body.challenge_token
-    if not provider or not token or not body.challenge_action:
-        problems = tuple(
-            FieldProblem(f"body.{field.alias}", "missing", "is required for this list")
-            for name, field in NewSubscription.model_fields.items()
-            if name.startswith("challenge") and not getattr(body, name)
-        )
-        rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
-        raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
-    if provider != mailing_list.challenge_provider:
-        raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    # A token that was made for something else is no token for this.
-    if body.challenge_action != ChallengeAction.SUBSCRIBE:
-        raise mailing.CHALLENGE_FAILED()
-    answer = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))
-    return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
 
 
 @router.post(
@@ -244,18 +173,21 @@ def read_my_subscription(
         return envelope(SubscriptionRecord.of_row(record, list=channel))
 
 
-@router.get("/subscriptions")
+@router.get("/subscriptions", responses=array_pages())
 @RECORDS.threaded
-def list_my_subscriptions(state: StateOf, caller: ListReader) -> Envelope[list[SubscriptionRecord]]:
-    """The caller's subscriptions, pending ones too, newest first; at most 1,000."""
+def list_my_subscriptions(
+    request: Request, response: Response, state: StateOf, caller: ListReader, paging: ArrayPaging
+) -> Envelope[list[SubscriptionRecord]]:
+    """The caller's subscriptions, pending ones too, newest first."""
     with state.resources.unit_of_work() as uow:
-        found = own.list_of(uow, caller.user_id)
-        channels = list_responses(uow, state, [mailing_list for _, mailing_list in found])
+        found = own.list_of(uow, caller.user_id, paging)
+        channels = list_responses(uow, state, [mailing_list for _, mailing_list in found.rows])
         records = [
             SubscriptionRecord.of_row(record, list=channel)
-            for (record, _), channel in zip(found, channels, strict=True)
+            for (record, _), channel in zip(found.rows, channels, strict=True)
         ]
-        return envelope(records)
+    link_next(request, response, found)
+    return envelope(records)
 
 
 @router.get(

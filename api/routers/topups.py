@@ -1,6 +1,6 @@
 from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api.access.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader
@@ -9,14 +9,21 @@ from api.bodies.json_route import JsonRoute
 from api.job_answers import wait_for_job
 from api.limits.bulkheads import MONEY
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
-from api.parameters import PathId, PreferenceOf, StateOf, idempotency_key
+from api.parameters import Paging, PathId, PreferenceOf, StateOf, idempotency_key
 from api.request_ids import current_request_id
-from api.schemas.envelope import Envelope
-from api.schemas.topups import ClaimToken, NewOrderRecord, OrderRecord, record_of
+from api.schemas.envelope import Envelope, Page, Pagination
+from api.schemas.topups import (
+    ClaimToken,
+    CreditPrices,
+    NewOrderRecord,
+    OrderRecord,
+    prices_of,
+    record_of,
+)
 from api.state import State
 from core.lanes import Lane
 from core.refusals import money, requests
-from models import JobStatus, PaymentOrder
+from models import JobStatus, OrderStatus, PaymentOrder
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
 from services.money.topups import checkout, claims, orders
@@ -25,6 +32,8 @@ from services.money.topups.checkout import OrderRequest
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
 WAIT_SECONDS = 20.0
+# Prices change with the settings of a deployment.
+PRICES_KEPT = "public, max-age=300"
 
 Payer = Annotated[Caller | None, OPTIONAL]
 
@@ -153,6 +162,33 @@ def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
         return decimal_json.decimal_response(
             record_of(claims.find(uow, state.resources.keyring, body.claim_token))
         )
+
+
+@router.get(
+    "/auxilia/credits/orders",
+    response_model=Envelope[Page[OrderRecord]],
+    responses=refuses(requests.CURSOR_INVALID),
+)
+@MONEY.threaded
+def list_orders(
+    state: StateOf,
+    caller: CreditReader,
+    paging: Paging,
+    status: Annotated[OrderStatus | None, Query(description="Those of this status alone")] = None,
+) -> Response:
+    """The caller's orders, those that they claimed too, newest first."""
+    with state.resources.unit_of_work() as uow:
+        found = orders.list_of(uow, caller.user_id, paging, status=status)
+        items = [record_of(order) for order in found.rows]
+    pagination = Pagination.of(paging, found).model_dump()
+    return decimal_json.decimal_response({"pagination": pagination, "items": items})
+
+
+@router.get("/auxilia/credits/prices", response_model=Envelope[CreditPrices], dependencies=[PUBLIC])
+async def read_prices(state: StateOf) -> Response:
+    """The currencies in which credits are sold, and what they cost. Caches may keep the answer."""
+    prices = prices_of(state.resources.settings, state.payments.configured)
+    return decimal_json.decimal_response(prices, {"Cache-Control": PRICES_KEPT})
 
 
 @router.get(

@@ -42,10 +42,6 @@ class CreditEntryRecord(Schema):
     created_at: Timestamp
 
 
-class LedgerPagination(Pagination):
-    next_cursor: str | None = Field(description="The next page at any depth; null at the end")
-
-
 class LedgerPage(Schema):
-    pagination: LedgerPagination
+    pagination: Pagination
     items: list[CreditEntryRecord]

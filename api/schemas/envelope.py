@@ -19,6 +19,7 @@ from pydantic import (
 
 from core import clock
 from models.declarative import Model
+from services.paging import PageOfRows, PageRequest
 
 T = TypeVar("T")
 
@@ -110,6 +111,18 @@ class Pagination(BaseModel):
     offset: int
     next_offset: int = Field(description="offset + items returned")
     limit: int
+    next_cursor: str | None = Field(description="The next page at any depth; null at the end")
+
+    @classmethod
+    def of(cls, wanted: PageRequest, shown: PageOfRows[Any], **others: Any) -> Self:
+        """What an answer says of the page that it shows."""
+        return cls(
+            offset=wanted.offset,
+            next_offset=wanted.offset + len(shown.rows),
+            limit=wanted.limit,
+            next_cursor=shown.next_cursor,
+            **others,
+        )
 
 
 class Page(BaseModel, Generic[T]):
@@ -166,8 +179,5 @@ def plain_moment(moment: datetime | None) -> datetime | str | None:
     return clock.iso(moment)
 
 
-def page(items: list[T], *, offset: int, limit: int) -> Page[T]:
-    return Page(
-        pagination=Pagination(offset=offset, next_offset=offset + len(items), limit=limit),
-        items=items,
-    )
+def page(items: list[T], wanted: PageRequest, shown: PageOfRows[Any]) -> Page[T]:
+    return Page(pagination=Pagination.of(wanted, shown), items=items)

@@ -28,6 +28,9 @@ class Channel(Schema):
         description="For the provider's widget in a page", examples=["0x4AAAAAAADnPIDROrmt1Wwj"]
     )
     confirm_required: bool = Field(description="Whether strangers confirm by a mailed link")
+    redirect_origins: list[str] = Field(
+        description="Where a sign-up form may lead back to", examples=[["https://www.example.com"]]
+    )
     created_at: Timestamp
     updated_at: Timestamp
 
@@ -47,6 +50,11 @@ class ListFields(Body):
     challenge_enabled: bool = False
     challenge_provider: ChallengeProvider | None = None
     confirm_required: bool = False
+    redirect_origins: list[str] = Field(
+        default_factory=list,
+        description="At most 10 origins of web pages, to which a sign-up form may lead back",
+        examples=[["https://www.example.com"]],
+    )
 
 
 class NewList(ListFields):

@@ -44,7 +44,7 @@ class SubscriptionRecord(Schema):
     name: str | None = Field(description="The list's own name for the member")
     email: str | None = Field(description="The list's own record of the member's address")
     source: str = Field(
-        description="How they came: challenge, login, transfer or import", examples=["import"]
+        description="How they came: challenge, form, login, transfer or import", examples=["import"]
     )
     created_at: Timestamp
     updated_at: Timestamp
@@ -70,7 +70,6 @@ _MOMENTS = ("paid_expiry", "created_at", "updated_at")
 
 class MembersPagination(Pagination):
     total: int = Field(description="How many there are with these filters")
-    next_cursor: str | None = Field(description="The next page at any depth; null at the end")
 
 
 class MembersPage(Schema):
@@ -94,7 +93,8 @@ class HistoryEntry(Schema):
     actor: str = Field(description="user, owner, import, operator or stranger", examples=["user"])
     actor_id: int | None = Field(examples=[4831920047116])
     via: str = Field(
-        description="login, challenge, confirmation, trace, one-click, page, import or command",
+        description="login, challenge, form, confirmation, trace, one-click, page, import or "
+        "command",
         examples=["confirmation"],
     )
     status_before: str | None = Field(examples=["pending"])
@@ -115,6 +115,17 @@ class NewSubscription(Body):
     challenge_token: str | None = Field(default=None, alias="challenge-token", examples=["0.aXbYc"])
     challenge_action: str | None = Field(
         default=None, alias="challenge-action", examples=["subscribe"]
+    )
+
+
+class SignUpForm(NewSubscription):
+    """The fields of a plain HTML form; the widget of a challenge adds one of its own."""
+
+    redirect_url: str | None = Field(
+        default=None,
+        description="Where the browser goes afterwards, at an origin that the list or the operator "
+        "allows; otherwise to a page of ours",
+        examples=["https://www.example.com/thanks"],
     )
 
 

@@ -1,10 +1,14 @@
+from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 from pydantic import Field
 
 from api.schemas.envelope import Body, Schema, Timestamp, Url
 from core import clock
+from core.settings import Settings
 from models import OrderStatus, PaymentOrder
+from services.money.topups.prices import CreditRate
 
 
 class OrderRecord(Schema):
@@ -42,8 +46,43 @@ class NewOrderRecord(OrderRecord):
     )
 
 
+class CurrencyPrice(Schema):
+    currency: str = Field(examples=["EUR"])
+    decimals: int = Field(description="How many decimals an amount may have", examples=[2])
+    minimum: float = Field(description="The smallest order, in the currency", examples=[0.5])
+    maximum: float = Field(description="The largest order, in the currency", examples=[999999.99])
+    credits_per_unit: float = Field(
+        description="What one unit of the currency buys, rounded down to four decimals",
+        examples=[108.6956],
+    )
+
+
+class CreditPrices(Schema):
+    channels: list[str] = Field(
+        description="Where an order can be paid; the first is the default", examples=[["stripe"]]
+    )
+    currencies: list[CurrencyPrice] = Field(description="The first is the default")
+
+
 class ClaimToken(Body):
     claim_token: str = Field(max_length=255, examples=["dG9rZW4tb2YtMjU2LXJhbmRvbS1iaXRz"])
+
+
+def prices_of(settings: Settings, channels: Iterable[str]) -> dict[str, Any]:
+    """A ``CreditPrices`` whose decimals are exact."""
+    currencies = []
+    for currency in settings.currencies:
+        rate, digits = CreditRate(currency, settings.credits_per_usd), currency.digits
+        currencies.append(
+            {
+                "currency": currency.code,
+                "decimals": digits,
+                "minimum": Decimal(rate.least_minor).scaleb(-digits),
+                "maximum": Decimal(rate.most_minor).scaleb(-digits),
+                "credits_per_unit": rate.credits(10**digits),
+            }
+        )
+    return {"channels": list(channels), "currencies": currencies}
 
 
 def record_of(order: PaymentOrder) -> dict[str, Any]:

@@ -34,7 +34,15 @@ _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
         ("users", "payment_orders", "credit_entries", "credit_accounts"),
     ),
     (
-        ("jobs", "attachments", "exports", "events", "feed_events", "payment_order_changes", "opt_outs"),
+        (
+            "jobs",
+            "attachments",
+            "exports",
+            "events",
+            "feed_events",
+            "payment_order_changes",
+            "opt_outs",
+        ),
         ("subscription_events",),
     ),
 )

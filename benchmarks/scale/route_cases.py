@@ -85,6 +85,8 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /auxilia/credits/low-balance": (_read(),),
     "PUT /auxilia/credits/low-balance": (_write(times=3),),
     "POST /auxilia/credits/topup": (_write(),),
+    "GET /auxilia/credits/prices": (_read(),),
+    "GET /auxilia/credits/orders": (_page(), _page("of one status", status="paid")),
     "GET /auxilia/credits/orders/{order_id}": (_read(Call(200, values={"order_id": "old_order"})),),
     "POST /auxilia/credits/orders/status": (
         _read(Call(200, json={"claim_token": "{claim_token}"})),
@@ -119,6 +121,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     ),
     f"PUT {_MEMBER}/email": (_write(times=3),),
     f"GET {_MEMBER}/subs": (_page(),),
+    "GET /lists/{list_id}/members/{user_id}": (_read(),),
     "PATCH /lists/{list_id}/members/{user_id}": (_write(times=3),),
     "GET /lists/{list_id}/members/{user_id}/history": (_page(),),
     f"POST {_MEMBER}/transfer": (_write(),),

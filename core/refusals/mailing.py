@@ -37,6 +37,13 @@ LIST_CHALLENGE_PROVIDER = invalid(
     field="body.challenge_provider",
     able="hcaptcha, turnstile",
 )
+LIST_REDIRECT_ORIGINS = invalid_at(
+    "body.redirect_origins",
+    "list.redirect_origins",
+    "has at most {most} origins of web pages, each http or https, a host and perhaps a port, "
+    "without a path",
+    most=10,
+)
 LIST_EMAIL_CHANNEL_DISABLED = conflict(
     "list.email_channel_disabled", "This list is not sent by mail."
 )

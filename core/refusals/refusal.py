@@ -35,7 +35,7 @@ class Refusal:
         retry_after: int | None = None,
         problems: tuple[FieldProblem, ...] = (),
         needed_scope: str | None = None,
-        facts: Mapping[str, str | int] | None = None,
+        facts: Mapping[str, str | int | float] | None = None,
         **values: object,
     ) -> DomainError:
         """The error, with ``values`` filled into its sentence.

@@ -53,6 +53,9 @@ REQUEST_INVALID = malformed(
     place="query.limit",
     rule="Input should be less than or equal to 1000",
 )
+REQUEST_UNKNOWN = malformed(
+    "request.unknown", "Not known here: {names}.", names="query.sort, body.members[0].tags"
+)
 REQUEST_TOO_SLOW = too_slow("request.too_slow", "No answer within {seconds:g} s.", seconds=45)
 REQUEST_FAILED = provider_failed("request.failed", "The work failed unexpectedly.")
 

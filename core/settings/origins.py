@@ -1,6 +1,8 @@
 """Origins of web pages: a scheme, a host and a port, in one spelling."""
 
 import re
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -19,6 +21,42 @@ ORIGIN = re.compile(
     r"(?::(?P<port>[0-9]{1,5}))?",
     re.IGNORECASE | re.ASCII,
 )
+
+MAX_URL_CHARACTERS = 2_048
+# Only characters and escapes of RFC 3986, read strictly: an origin, then nothing or a path.
+_REST = r"(?P<path>(?:/(?!/)(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*)"
+_TAIL = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
+_URL = re.compile(
+    rf"(?P<origin>{ORIGIN.pattern}){_REST}(?P<query>\?{_TAIL})?(?P<fragment>#{_TAIL})?",
+    re.IGNORECASE | re.ASCII,
+)
+# An escaped control character or backslash: a program that decodes it may read another URL.
+_ESCAPED_TRICK = re.compile(r"%(?:[01][0-9a-f]|7f|5c)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class PlainUrl:
+    """A URL in which no browser, proxy or library could read another origin."""
+
+    origin: str
+    query: str
+
+    def is_of(self, allowed: Collection[str]) -> bool:
+        """Whether its origin is one of these, of which one may be the word for this machine."""
+        is_own_machine = LOOPBACK_WORD in allowed and is_loopback(self.origin)
+        return self.origin in allowed or is_own_machine
+
+
+def read_url(text: str) -> PlainUrl | None:
+    """Return the absolute URL, or ``None`` for a text that some program could read in two ways."""
+    match = _URL.fullmatch(text) if len(text) <= MAX_URL_CHARACTERS else None
+    if match is None or _ESCAPED_TRICK.search(text):
+        return None
+    if not match["path"] and (match["query"] or match["fragment"]):
+        # Unless a path begins first, some programs read the text before a later @ as a user name.
+        return None
+    origin = origin_of(match)
+    return None if origin is None else PlainUrl(origin, (match["query"] or "")[1:])
 
 
 def read(text: str) -> str | None:

@@ -101,8 +101,9 @@ class Settings(
     order; the first is the default"""
 
     redirect_origins: Origins = ()
-    """Origins to which payers may be sent back, such as https://www.example.com, comma separated;
-    the word loopback stands for every port of the same machine"""
+    """Origins to which payers and people who signed up by a form may be sent back, such as
+    https://www.example.com, comma separated; the word loopback stands for every port of the same
+    machine"""
 
     webhook_allowed_networks: Networks = ()
     """Networks besides the public internet whose servers webhooks may call, also by http and at any

@@ -20,10 +20,12 @@ from core.refusals.access import (
 from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from core.secret_form import API_KEY
 from models import ApiKey, User
+from services import paging
 from services.access import recent_logins
 from services.access.caller import Caller
 from services.events.catalogue import EventType
 from services.events.recording import record
+from services.paging import WHOLE, PageOfRows, PageRequest
 from storage.database import Database, Statement
 from storage.moments import note_once
 from storage.newest_first import newest_first
@@ -110,10 +112,11 @@ def authenticate(database: Database, uses: LastUseBuffer, keyring: Keyring, secr
     return Caller(user_id, scopes, unrestricted=unrestricted, key_id=key_id)
 
 
-def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]:
-    """The user's keys, newest first, revoked ones too."""
-    query = newest_first(select(ApiKey), ApiKey.user_id, user_id, ApiKey.id)
-    return list(uow.session.scalars(query.limit(limit)))
+def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest = WHOLE) -> PageOfRows[ApiKey]:
+    """The user's keys, newest first, revoked ones too. Raises ``cursor.invalid``."""
+    query = paging.of_owner(select(ApiKey), ApiKey.user_id, user_id, ApiKey.id, wanted)
+    found = uow.session.scalars(query).all()
+    return paging.cut(found, wanted.limit, lambda key: str(key.id))
 
 
 def live_of(uow: UnitOfWork, user_id: int) -> list[ApiKey]:

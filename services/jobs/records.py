@@ -13,14 +13,15 @@ from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_RETRYABLE
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
 from models import FINISHED, Job, JobStatus
+from services import paging
 from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.recent_logins import require_recent_login
 from services.jobs import kinds
 from services.jobs.lease import LEFT_TO_HELPERS, WORKS
 from services.jobs.transitions import requeue, transition
+from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
-from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 # The input of a job that failed by no fault of the input stays for a retry.
@@ -50,16 +51,16 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
     return job
 
 
-def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Job]:
-    """The jobs that ``get`` gives to the caller, newest first."""
+def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[Job]:
+    """The jobs that ``get`` gives to the caller, newest first. Raises ``cursor.invalid``."""
     shown: ColumnElement[bool] = Job.kind.not_in(kinds.names_without(caller.scopes))
     if not caller.unrestricted:
         shown &= Job.kind.in_([kind.name for kind in kinds.registered()])
     # The rows before the page are read in the index alone where all kinds are shown.
-    own = newest_first(select(Job.id).where(shown), Job.user_id, caller.user_id, Job.id)
-    page = own.offset(offset).limit(limit)
+    page = paging.of_owner(select(Job.id).where(shown), Job.user_id, caller.user_id, Job.id, wanted)
     query = select(Job).where(Job.id.in_(page)).order_by(Job.id.desc())
-    return list(uow.session.scalars(query))
+    found = uow.session.scalars(query).all()
+    return paging.cut(found, wanted.limit, lambda job: str(job.id))
 
 
 def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[Job]:

@@ -10,18 +10,21 @@ from sqlalchemy.exc import IntegrityError
 
 from core.ids import MAX_ID, MAX_UINT64
 from core.refusals import mailing as refusals
-from core.settings import Settings
+from core.settings import Settings, origins
 from core.settings.plan_quotas import PlanQuota
 from models import MailingList
+from services import paging
 from services.access import quotas, recent_logins
 from services.access.caller import Caller
 from services.mailing.subscriptions.locks import waiting_briefly
+from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
 _NUMBER = re.compile(r"[0-9]{1,20}\Z")
 MAX_LIST_TITLE_CHARACTERS = 200
 MAX_IMAGE_URL_CHARACTERS = 2048
+MAX_REDIRECT_ORIGINS = 10
 _IMAGES = ("avatar_image_url", "favicon_image_url")
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
 # Control characters, and the characters that end a line in Unicode.
@@ -78,7 +81,7 @@ def change(
     """Set the named columns.
 
     Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
-    ``list.challenge_provider``.
+    ``list.challenge_provider``, ``list.redirect_origins``.
     """
     _set(mailing_list, fields, providers)
     _flush(uow, mailing_list.slug)
@@ -110,12 +113,21 @@ def _shown(found: MailingList | None, *, archived: bool) -> MailingList:
     return found
 
 
-def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """The list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
+def id_of(name: str) -> int | None:
+    """The id that a name is, or ``None`` if it is a slug; raises ``list.name_invalid``."""
     if _NUMBER.match(name) and int(name) <= MAX_UINT64:
-        return get(uow, int(name) if int(name) <= MAX_ID else 0, archived=archived)
+        # 0 is no id.
+        return int(name) if int(name) <= MAX_ID else 0
     if not _SLUG.match(name) or name.isdigit():
         raise refusals.LIST_NAME_INVALID()
+    return None
+
+
+def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
+    """The list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
+    list_id = id_of(name)
+    if list_id is not None:
+        return get(uow, list_id, archived=archived)
     return _shown(find_by_slug(uow, name), archived=archived)
 
 
@@ -127,16 +139,16 @@ def owned(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
     return found
 
 
-def list_of(uow: UnitOfWork, user_id: int, *, offset: int, limit: int) -> list[MailingList]:
-    """The user's lists that are not archived, newest first."""
-    query = (
-        select(MailingList)
-        .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
-        .order_by(MailingList.created_at.desc(), MailingList.id.desc())
-        .offset(offset)
-        .limit(limit)
+def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[MailingList]:
+    """The user's lists that are not archived, newest first. Raises ``cursor.invalid``."""
+    open_ones = select(MailingList).where(
+        MailingList.user_id == user_id, MailingList.archived_at.is_(None)
     )
-    return list(uow.session.scalars(query))
+    query = paging.by_moment(open_ones, MailingList.created_at, MailingList.id, wanted)
+    found = uow.session.scalars(query).all()
+    return paging.cut(
+        found, wanted.limit, lambda each: paging.moment_cursor(each.created_at, each.id)
+    )
 
 
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
@@ -148,6 +160,7 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
         raise refusals.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
         raise refusals.LIST_SLUG()
+    mailing_list.redirect_origins = _origins(mailing_list.redirect_origins or [])
     for name in _IMAGES:
         url = getattr(mailing_list, name)
         if url is None:
@@ -164,6 +177,15 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise refusals.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
+
+
+def _origins(texts: Collection[str]) -> list[str]:
+    """The origins in their one spelling, each once."""
+    known = [origins.read(text) for text in texts]
+    found = list(dict.fromkeys(each for each in known if each is not None))
+    if None in known or len(found) > MAX_REDIRECT_ORIGINS:
+        raise refusals.LIST_REDIRECT_ORIGINS(most=MAX_REDIRECT_ORIGINS)
+    return found
 
 
 def _flush(uow: UnitOfWork, slug: str) -> None:

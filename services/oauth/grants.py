@@ -14,9 +14,11 @@ from core import clock
 from core.refusals.oauth import GRANT_NOT_FOUND
 from core.scopes import Scope
 from models import OAuthClient, OAuthGrant
+from services import paging
 from services.access import recent_logins
 from services.events.catalogue import EventType
 from services.events.recording import record
+from services.paging import WHOLE, PageOfRows, PageRequest
 from services.people import account_mails, accounts
 from services.people.account_mails import MailKind
 from storage.moments import note_once
@@ -82,8 +84,8 @@ def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
     )
 
 
-def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[GrantSummary]:
-    """The person's grants that are in force, newest first."""
+def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest = WHOLE) -> PageOfRows[GrantSummary]:
+    """The person's grants that are in force, newest first. Raises ``cursor.invalid``."""
     query = (
         select(
             OAuthGrant.id,
@@ -99,10 +101,12 @@ def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[GrantSu
             OAuthGrant.revoked_at.is_(None),
             OAuthClient.revoked_at.is_(None),
         )
-        .order_by(OAuthGrant.updated_at.desc(), OAuthGrant.id.desc())
-        .limit(limit)
     )
-    return [GrantSummary(*row) for row in uow.session.execute(query)]
+    query = paging.by_moment(query, OAuthGrant.updated_at, OAuthGrant.id, wanted)
+    found = [GrantSummary(*row) for row in uow.session.execute(query)]
+    return paging.cut(
+        found, wanted.limit, lambda each: paging.moment_cursor(each.updated_at, each.id)
+    )
 
 
 def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:

@@ -29,6 +29,7 @@ LIST_FIELDS = {
     "challenge_provider",
     "challenge_site_key",
     "confirm_required",
+    "redirect_origins",
     "created_at",
     "updated_at",
 }

@@ -148,10 +148,12 @@ def test_list_is_newest_first_in_pages(client: httpx.Client) -> None:
     ids = [data(send(client, prefer="respond-async"), 200, 202)["id"] for _ in range(3)]
     first = data(client.get("/attachments", params={"limit": 2}))
     assert [each["id"] for each in first["items"]] == [ids[2], ids[1]]
+    assert first["pagination"].pop("next_cursor") is not None
     assert first["pagination"] == {"offset": 0, "next_offset": 2, "limit": 2}
     second = data(client.get("/attachments", params={"limit": 2, "offset": 2}))
     assert [each["id"] for each in second["items"]] == [ids[0]]
-    assert second["pagination"] == {"offset": 2, "next_offset": 3, "limit": 2}
+    expected = {"offset": 2, "next_offset": 3, "limit": 2, "next_cursor": None}
+    assert second["pagination"] == expected
     behind = data(client.get("/attachments", params={"offset": 2**53 - 1}))
     assert behind["items"] == []
     assert behind["pagination"]["next_offset"] == 2**53 - 1
@@ -159,7 +161,8 @@ def test_list_is_newest_first_in_pages(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("path", ["/attachments", "/jobs"])
 def test_paging_has_bounds(client: httpx.Client, path: str) -> None:
-    assert data(client.get(path))["pagination"] == {"offset": 0, "next_offset": 0, "limit": 50}
+    expected = {"offset": 0, "next_offset": 0, "limit": 50, "next_cursor": None}
+    assert data(client.get(path))["pagination"] == expected
     data(client.get(path, params={"limit": 1}))
     data(client.get(path, params={"limit": 1000}))
     for name, wrong in (

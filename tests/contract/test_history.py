@@ -62,7 +62,7 @@ def test_each_act_of_a_person_is_kept(
         ("email_enabled", "user", "trace", "active", "active", False, True),
         ("email_disabled", "user", "one-click", "active", "active", True, False),
         ("unsubscribed", "user", "trace", "active", "unsubscribed", False, False),
-        ("requested", "stranger", "challenge", "unsubscribed", "pending", False, False),
+        ("requested", "stranger", "form", "unsubscribed", "pending", False, False),
         ("subscribed", "user", "login", "pending", "active", False, True),
         ("unsubscribed", "user", "login", "active", "unsubscribed", True, True),
     ]

@@ -288,7 +288,12 @@ def test_imports_are_listed_newest_first_by_list_and_for_their_owner_alone(
     ]
     listed = data(client.get("/imports"))
     assert [each["id"] for each in listed["items"]] == ids[::-1]
-    assert listed["pagination"] == {"offset": 0, "next_offset": 3, "limit": 50}
+    assert listed["pagination"] == {
+        "offset": 0,
+        "next_offset": 3,
+        "limit": 50,
+        "next_cursor": None,
+    }
     of_list = data(client.get("/imports", params={"list_id": list_id}))["items"]
     assert [each["filename"] for each in of_list] == ["c.csv", "a.csv"]
     page = data(client.get("/imports", params={"offset": 1, "limit": 1}))["items"]

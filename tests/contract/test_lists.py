@@ -63,11 +63,21 @@ def test_a_list_is_read_by_its_id_and_its_slug_by_anybody(
             assert data(caller.get(f"/lists/{name}")) == letter
 
 
-def test_slug_is_for_reading_alone(client: httpx.Client, letter: dict[str, Any]) -> None:
+def test_slug_names_the_list_on_every_route_below(
+    client: httpx.Client, neighbour: httpx.Client, letter: dict[str, Any]
+) -> None:
     path = f"/lists/{letter['slug']}"
-    problem(client.patch(path, json={"title": "B"}), 400, "request.invalid")
-    problem(client.delete(path), 400, "request.invalid")
-    problem(client.get(f"{path}/subscriptions"), 400, "request.invalid")
+    problem(neighbour.patch(path, json={"title": "B"}), 403, "list.not_owner")
+    assert data(client.patch(path, json={"title": "B"}))["id"] == letter["id"]
+    assert data(client.get(f"{path}/subscriptions"))["items"] == []
+    people = {"file": ("people.csv", b"Email\nreader@example.com\n")}
+    dry_run = client.post(f"{path}/imports", params={"dry_run": 1}, files=people)
+    assert data(dry_run, 200, 202)["id"]
+    assert data(client.post(f"{path}/exports", json={"kind": "members"}))["status"] == "succeeded"
+    assert data(client.delete(f"{path}/traces")) == 1
+    assert data(client.delete(path)) == 1
+    problem(client.patch(path, json={"title": "C"}), 404, "list.not_found")
+    problem(client.get(f"{path}/subscriptions"), 404, "list.not_found")
 
 
 @pytest.mark.parametrize("name", [0, 1, 2**53, UINT64_MAX, "no-such-list"])

@@ -31,6 +31,15 @@ def record(reader: Reader, list_id: int, path: str) -> str:
     return f"/lists/{list_id}/members/{reader.user_id}"
 
 
+def test_one_member_is_read_as_the_list_shows_them_in_any_status(
+    client: httpx.Client, reader: Reader, list_id: int, path: str, record: str
+) -> None:
+    assert data(client.get(record)) == known_member(client, list_id, reader.email)
+    assert data(client.get(record))["user"] == {"id": reader.user_id, "name": reader.name}
+    assert data(client.delete(path)) == 1
+    assert data(client.get(record))["status"] == "removed"
+
+
 def test_removing_is_1_then_0(
     client: httpx.Client, reader: Reader, list_id: int, path: str
 ) -> None:

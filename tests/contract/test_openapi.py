@@ -34,6 +34,7 @@ OPERATIONS = {
     "PATCH /lists/{list_id}": "subscription.full",
     "DELETE /lists/{list_id}": "subscription.full",
     "GET /lists/{list_id}/subscriptions": "subscription.read",
+    "GET /lists/{list_id}/members/{user_id}": "subscription.read",
     "PATCH /lists/{list_id}/members/{user_id}": "subscription.full",
     "GET /lists/{list_id}/members/{user_id}/history": "subscription.read",
     "POST /subscriptions/{list_id}": None,
@@ -77,6 +78,8 @@ OPERATIONS = {
     "PUT /auxilia/credits/low-balance": "credit.full",
     "POST /auxilia/credits/orders/claim": "credit.full",
     "POST /auxilia/credits/orders/status": None,
+    "GET /auxilia/credits/orders": "credit.read",
+    "GET /auxilia/credits/prices": None,
     "GET /auxilia/credits/orders/{order_id}": "credit.read",
     "POST /webhooks/stripe": None,
     "POST /webhook-endpoints": "webhook",
@@ -285,7 +288,7 @@ def test_every_route_with_access_says_so(app: FastAPI, document: dict[str, Any])
 def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
     left_out = {route.path for route in api_routes(app) if not route.include_in_schema}
     assert left_out == {
-        *("/unsubscribe", "/confirm", "/report", "/topups/return"),
+        *("/unsubscribe", "/confirm", "/report", "/subscribed", "/topups/return"),
         *("/login", "/logout", "/register", "/register/confirm"),
         *("/password/forgotten", "/password/new"),
         *("/account", "/account/password", "/account/email", "/account/email/confirm"),

@@ -23,6 +23,7 @@ class Route(NamedTuple):
 # {other} is a second list of the same owner.
 ROUTES = [
     Route("GET", "/lists/{list_id}/subscriptions", {}, writes=False),
+    Route("GET", "/lists/{list_id}/members/{user_id}", {}, writes=False),
     Route("GET", "/lists/{list_id}/members/{user_id}/history", {}, writes=False),
     Route("GET", "/subscriptions/{list_id}/members/{user_id}/subs", {}, writes=False),
     Route("PATCH", "/lists/{list_id}", {"json": {"title": "Changed"}}, writes=True),
@@ -120,15 +121,21 @@ def test_a_key_needs_the_scope(
 
 
 @every_route
-def test_only_a_number_of_64_bits_names_a_list(
+def test_a_number_of_64_bits_names_a_list_and_below_lists_its_slug_does(
     client: httpx.Client, place: Place, route: Route
 ) -> None:
     slug = data(client.get(f"/lists/{place.list_id}"))["slug"]
+    takes_slug = route.path.startswith("/lists/")
     for unknown in (0, 1, 2**53, UINT64_MAX):
         problem(call(client, route, place, list_id=unknown), 404, "list.not_found")
-    for bad in (slug, UINT64_MAX + 1, "-1", "1.0", "0x1"):
+    for bad in (UINT64_MAX + 1, "-1", "1.0", "No_Slug", *(() if takes_slug else (slug, "0x1"))):
         body = problem(call(client, route, place, list_id=bad), 400, "request.invalid")
         assert [each["field"] for each in body["errors"]] == ["path.list_id"]
+    if takes_slug:
+        # What could be a slug and names no list.
+        refused = call(client, route, place, list_id="no-such-list")
+        assert refused.status_code == (400 if route.path.endswith("/subscriptions") else 404)
+        data(call(client, route, place, list_id=slug))
 
 
 @every_member_route

@@ -52,7 +52,7 @@ def test_new_address_is_subscribed_at_once(
         "email_enabled": True,
         "name": None,
         "email": email,
-        "source": "challenge",
+        "source": "form",
         "user": {"id": found["user_id"], "name": None},
         "list": None,
     }
@@ -197,7 +197,7 @@ def test_the_form_takes_no_notice_of_credentials(
         for caller in (client, neighbour, mistaken):
             email = new_address()
             assert data(subscribe(caller, list_id, email)) == 1
-            assert known_member(client, list_id, email)["source"] == "challenge"
+            assert known_member(client, list_id, email)["source"] == "form"
 
 
 def test_confirm_required_makes_it_pending_until_the_mail_is_confirmed(
@@ -207,7 +207,7 @@ def test_confirm_required_makes_it_pending_until_the_mail_is_confirmed(
     for _ in range(3):
         assert data(subscribe(stranger, list_id, email)) == 1
     found = known_member(client, list_id, email)
-    assert (found["status"], found["source"]) == ("pending", "challenge")
+    assert (found["status"], found["source"]) == ("pending", "form")
     assert count(client, list_id) == 0
     # Whoever asks again and again does not fill that person's mailbox.
     assert confirmations(stack, list_id, email) == 1

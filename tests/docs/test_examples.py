@@ -1,12 +1,14 @@
-"""The shell blocks marked `<!-- run -->` are run as a reader would, against the test stack.
+"""The blocks marked `<!-- run -->` are run as a reader would, against the test stack.
 
-Blocks of one document are one script, so that a later one can use what an earlier one has set.
+Blocks of one document and language are one script, so that a later one can use what an earlier one
+has set. The shell's first lines set API and KEY for the other languages too.
 """
 
 import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,25 @@ from tests.pictures import photo
 from tests.prerequisites import pass_over
 from tests.stack import Owner, Stack
 
-_SCRIPTS = {
-    markdown.name_of(document): [block.text for block in markdown.blocks(document) if block.is_run]
-    for document in markdown.DOCUMENTS
+# How a reader runs each language. In JavaScript a module waits at its top level.
+_RUNS = {
+    "sh": ["bash", "-euo", "pipefail", "-c"],
+    "python": [sys.executable, "-c"],
+    "js": ["node", "--input-type=module", "-e"],
 }
+
+
+def _scripts() -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for document in markdown.DOCUMENTS:
+        for block in markdown.blocks(document):
+            if block.is_run:
+                name = (markdown.name_of(document), block.language)
+                found.setdefault(name, []).append(block.text)
+    return {name: "\n".join(texts) for name, texts in found.items()}
+
+
+_SCRIPTS = _scripts()
 
 
 @pytest.fixture
@@ -36,21 +53,38 @@ def directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
 
 
 def test_readme_and_the_api_page_have_examples_to_run() -> None:
-    assert {name for name, blocks in _SCRIPTS.items() if blocks} >= {"README.md", "docs/api.md"}
+    api = {("docs/api.md", language) for language in _RUNS}
+    assert set(_SCRIPTS) >= {("README.md", "sh"), *api}
+    assert {language for _, language in _SCRIPTS} == set(_RUNS)
 
 
-@pytest.mark.parametrize("name", [name for name, blocks in _SCRIPTS.items() if blocks])
-def test_examples_work_as_they_are_written(name: str, directory: Path) -> None:
-    if shutil.which("curl") is None:
-        pass_over("the examples need curl")
+@pytest.mark.parametrize(("name", "language"), _SCRIPTS)
+def test_examples_work_as_they_are_written(
+    name: str, language: str, directory: Path, stack: Stack, owner: Owner
+) -> None:
+    program = {"sh": "curl", "js": "node"}.get(language)
+    if program and shutil.which(program) is None:
+        pass_over(f"the examples need {program}")
+    known = {} if language == "sh" else {"API": stack.api_url, "KEY": owner.key}
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", "\n".join(_SCRIPTS[name])],
+        [*_RUNS[language], _SCRIPTS[name, language]],
         check=False,
         cwd=directory,
-        env={"PATH": os.environ["PATH"], "CURL_HOME": str(directory), "HOME": str(directory)},
+        env={
+            "PATH": os.environ["PATH"],
+            "CURL_HOME": str(directory),
+            "HOME": str(directory),
+            **known,
+        },
         capture_output=True,
         text=True,
         timeout=90,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert '"data":' in done.stdout
+    if language == "sh":
+        assert '"data":' in done.stdout
+    if name == "docs/api.md" and language != "sh":
+        assert "reader@example.com active" in done.stdout
+        assert f"{stack.api_url}/media/" in done.stdout
+    if name == "docs/api.md" and language == "js":
+        assert "succeeded" in done.stdout

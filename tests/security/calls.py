@@ -78,6 +78,8 @@ CALLS: dict[str, Call] = {
         402, own=402, json={"amount_credit": 1, "source_id": "isolation"}
     ),
     "POST /auxilia/credits/topup": Call(200, json=ORDER),
+    "GET /auxilia/credits/prices": Call(200),
+    "GET /auxilia/credits/orders": Call(200),
     "GET /auxilia/credits/orders/{order_id}": Call(404),
     # The token is the right to the order, whoever has it.
     "POST /auxilia/credits/orders/status": Call(404, json={"claim_token": "x" * 43}, own=404),
@@ -118,6 +120,7 @@ CALLS: dict[str, Call] = {
     "GET /lists/{list_id}/subscriptions": Call(403),
     f"PUT {_MEMBER}/email": Call(403, json={"enabled": False}),
     f"GET {_MEMBER}/subs": Call(403),
+    "GET /lists/{list_id}/members/{user_id}": Call(403),
     "PATCH /lists/{list_id}/members/{user_id}": Call(403, json={"name": "Changed"}),
     "GET /lists/{list_id}/members/{user_id}/history": Call(403),
     f"POST {_MEMBER}/transfer": Call(

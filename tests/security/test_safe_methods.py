@@ -20,6 +20,7 @@ PAGES = {
     "GET /unsubscribe": Call(200, query={"trace_id": "{trace_id}"}),
     "GET /report": Call(200, query={"trace_id": "{trace_id}"}),
     "GET /confirm": Call(404, query={"token": "unknown"}),
+    "GET /subscribed": Call(200, query={"list": "{list_id}"}),
     # Who comes back with a signed link of an order that waits has the provider asked at once; that
     # is what the link is for, and what it does would come by itself a little later.
     "GET /topups/return": Call(403, query={"order": "{order_id}"}),

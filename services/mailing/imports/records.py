@@ -6,10 +6,11 @@ from sqlalchemy import bindparam, func, select
 
 from core.refusals.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING, IMPORT_UNDO_OVER
 from models import Job, JobStatus, MemberImport
+from services import paging
 from services.access.caller import Caller
 from services.jobs import outbox, records
 from services.mailing.imports.undo import UNDO_IMPORT
-from storage.newest_first import newest_first
+from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
 # What an undo needs is kept for this long after it was written, which is after `created_at`.
@@ -30,15 +31,15 @@ def get(uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False) 
 
 
 def list_of(
-    uow: UnitOfWork, caller: Caller, *, list_id: int | None, offset: int, limit: int
-) -> list[MemberImport]:
-    """The caller's imports into one list or into all, newest first."""
-    query = newest_first(
-        select(MemberImport), MemberImport.user_id, caller.user_id, MemberImport.id
-    )
+    uow: UnitOfWork, caller: Caller, wanted: PageRequest, *, list_id: int | None
+) -> PageOfRows[MemberImport]:
+    """The caller's imports into one list or into all, newest first. Raises ``cursor.invalid``."""
+    task = MemberImport
+    query = paging.of_owner(select(task), task.user_id, caller.user_id, task.id, wanted)
     if list_id is not None:
-        query = query.where(MemberImport.list_id == list_id)
-    return list(uow.session.scalars(query.offset(offset).limit(limit)))
+        query = query.where(task.list_id == list_id)
+    found = uow.session.scalars(query).all()
+    return paging.cut(found, wanted.limit, lambda task: str(task.id))
 
 
 def undo_until(task: MemberImport) -> datetime | None:

@@ -13,12 +13,11 @@ from sqlalchemy import ColumnElement, func, select, update
 
 from core.refusals.mailing import SUBSCRIPTION_CHANGED
 from models import MailingList, Subscription, SubscriptionEvent, SubscriptionStatus
+from services import paging
 from services.feed.announcing import announce_of_list
 from services.feed.catalogue import FeedEventType
+from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
-
-MAX_SUBSCRIPTIONS = 1000
-
 
 ERASED = "erased"
 # A transfer changes two records, and announces both with the other list.
@@ -29,7 +28,8 @@ class Via(StrEnum):
     """The way by which a change came."""
 
     LOGIN = "login"  # with a credential of the person or of the owner
-    CHALLENGE = "challenge"  # the public form
+    CHALLENGE = "challenge"  # the public form, with a challenge that was passed
+    FORM = "form"  # the public form of a list without a challenge
     CONFIRMATION = "confirmation"  # a mailed token
     TRACE = "trace"  # a trace id sent to the API
     ONE_CLICK = "one-click"  # a mail client's unsubscribe button (RFC 8058)
@@ -66,17 +66,17 @@ def find(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
 
 
 def find_with_lists(
-    uow: UnitOfWork, *conditions: ColumnElement[bool]
-) -> list[tuple[Subscription, MailingList]]:
-    """Subscriptions to lists that are not archived, newest first, ``MAX_SUBSCRIPTIONS`` at most."""
+    uow: UnitOfWork, wanted: PageRequest, *conditions: ColumnElement[bool]
+) -> PageOfRows[tuple[Subscription, MailingList]]:
+    """Subscriptions to lists that are not archived, newest first. Raises ``cursor.invalid``."""
     query = (
         select(Subscription, MailingList)
         .join(MailingList, MailingList.id == Subscription.list_id)
         .where(*conditions, MailingList.archived_at.is_(None))
-        .order_by(Subscription.id.desc())
-        .limit(MAX_SUBSCRIPTIONS)
     )
-    return [(record, mailing_list) for record, mailing_list in uow.session.execute(query)]
+    rows = uow.session.execute(paging.by_id(query, Subscription.id, wanted))
+    found = [(record, mailing_list) for record, mailing_list in rows]
+    return paging.cut(found, wanted.limit, lambda pair: str(pair[0].id))
 
 
 def add(uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor) -> Subscription:

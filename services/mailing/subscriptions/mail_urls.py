@@ -12,6 +12,7 @@ from models import MailingList
 UNSUBSCRIBE_PATH = "/unsubscribe"
 CONFIRM_PATH = "/confirm"
 REPORT_PATH = "/report"
+SUBSCRIBED_PATH = "/subscribed"
 
 
 def unsubscribe_url(settings: Settings, trace_id: str) -> str:
@@ -27,6 +28,11 @@ def confirm_url(settings: Settings, secret: str) -> str:
 def report_url(settings: Settings, trace_id: str) -> str:
     """The page on which a person reports a list that they did not ask for."""
     return _url(settings, REPORT_PATH, trace_id=trace_id)
+
+
+def subscribed_url(settings: Settings, list_id: int) -> str:
+    """The page that thanks for a sign-up; it acts for no person and is in no mail."""
+    return _url(settings, SUBSCRIBED_PATH, list=str(list_id))
 
 
 def one_click_url(settings: Settings, list_id: int, trace_id: str) -> str:

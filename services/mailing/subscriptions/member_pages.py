@@ -30,7 +30,9 @@ from sqlalchemy import (
 from core import ids
 from core.errors import DomainError
 from models import Subscription, SubscriptionStatus, Tier, User, active_count
+from services import paging
 from services.mailing.subscriptions.changes import Via
+from services.paging import PageOfRows, PageRequest
 from services.people import email_addresses
 from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
@@ -55,38 +57,28 @@ class MemberFilters:
 class MemberPage:
     total: int
     # The shown columns of each subscription, and `user_name`: the name on the person's account.
-    rows: list[dict[str, Any]]
-    next_cursor: str | None
+    page: PageOfRows[dict[str, Any]]
 
 
 def page(
     uow: UnitOfWork,
     list_id: int,
     filters: MemberFilters,
-    *,
-    offset: int,
-    limit: int,
-    cursor: str | None = None,
+    wanted: PageRequest,
 ) -> MemberPage:
-    """One page, newest first. ``cursor``, from the page before, costs the same at any depth.
-
-    Raises ``cursor.invalid``.
-    """
+    """One page, newest first; raises ``cursor.invalid``."""
     kind, values = _query_kind(filters)
     values["list_id"] = list_id
-    start = {"offset": offset}
-    if cursor is not None:
-        start = {"before": ids.of_cursor(cursor)}
-    records, total = _statements(kind, by_cursor=cursor is not None)
-    found = uow.session.execute(records, values | start | {"limit": limit + 1})
+    start = {"offset": wanted.offset}
+    if wanted.cursor is not None:
+        start = {"before": ids.of_cursor(wanted.cursor)}
+    records, total = _statements(kind, by_cursor=wanted.cursor is not None)
+    found = uow.session.execute(records, values | start | {"limit": wanted.limit + 1})
     names = tuple(found.keys())
     rows = [dict(zip(names, row, strict=True)) for row in found]
-    more = len(rows) > limit
-    rows = rows[:limit]
     return MemberPage(
         total=uow.session.execute(total, values).scalar_one(),
-        rows=rows,
-        next_cursor=str(rows[-1]["id"]) if more else None,
+        page=paging.cut(rows, wanted.limit, lambda row: str(row["id"])),
     )
 
 

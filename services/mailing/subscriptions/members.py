@@ -8,8 +8,10 @@ from sqlalchemy import func, select
 from core.keyring import Keyring
 from core.refusals.mailing import MEMBER_NOT_FOUND, SUBSCRIPTION_OPTED_OUT
 from models import MailingList, MemberImport, Subscription, SubscriptionEvent, SubscriptionStatus
+from services import paging
 from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.paging import PageOfRows, PageRequest
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
@@ -66,39 +68,49 @@ def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscript
 
 
 def subscriptions_to_owner(
-    uow: UnitOfWork, mailing_list: MailingList, user_id: int
-) -> list[tuple[Subscription, MailingList]]:
-    """The member's records on all lists of this list's owner, newest first."""
+    uow: UnitOfWork, mailing_list: MailingList, user_id: int, wanted: PageRequest
+) -> PageOfRows[tuple[Subscription, MailingList]]:
+    """The member's records on all lists of this list's owner, newest first.
+
+    Raises ``member.not_found``, ``cursor.invalid``.
+    """
     get(uow, mailing_list, user_id)
-    return changes.find_with_lists(
-        uow, Subscription.user_id == user_id, MailingList.user_id == mailing_list.user_id
-    )
+    of_owner = MailingList.user_id == mailing_list.user_id
+    return changes.find_with_lists(uow, wanted, Subscription.user_id == user_id, of_owner)
 
 
 def history(
-    uow: UnitOfWork, mailing_list: MailingList, user_id: int, *, offset: int, limit: int
-) -> list[SubscriptionEvent]:
-    """The events of the member's subscription, newest first.
+    uow: UnitOfWork, mailing_list: MailingList, user_id: int, wanted: PageRequest
+) -> PageOfRows[SubscriptionEvent]:
+    """The events of the member's subscription, newest first. Raises ``cursor.invalid``.
 
     For a member who came by an import the last event is that import. Imports store no event for
     each new member, so this one is made up here and has no id.
     """
     member = get(uow, mailing_list, user_id)
     own = (SubscriptionEvent.list_id == mailing_list.id, SubscriptionEvent.user_id == user_id)
-    query = select(SubscriptionEvent).where(*own).order_by(SubscriptionEvent.id.desc())
-    events = list(uow.session.scalars(query.offset(offset).limit(limit)))
-    if member.import_id is None or member.source != "import" or len(events) == limit:
-        return events
-    stored = offset + len(events)
-    if not events:
-        stored = uow.session.scalar(select(func.count()).where(*own)) or 0
-    if offset > stored:
-        return events
+    query = paging.by_id(select(SubscriptionEvent).where(*own), SubscriptionEvent.id, wanted)
+    events = list(uow.session.scalars(query))
+    is_last_page = len(events) <= wanted.limit
+    if is_last_page and member.import_id is not None and member.source == "import":
+        stored = select(func.count()).where(*own)
+        is_within = bool(events) or wanted.cursor is not None
+        if is_within or wanted.offset <= (uow.session.scalar(stored) or 0):
+            events.append(_imported(uow, member, member.import_id))
+    return paging.cut(events, wanted.limit, lambda event: str(event.id))
+
+
+def _imported(uow: UnitOfWork, member: Subscription, import_id: int) -> SubscriptionEvent:
+    """The event of the import by which the member came."""
+    own = (
+        SubscriptionEvent.list_id == member.list_id,
+        SubscriptionEvent.user_id == member.user_id,
+    )
     # The owner of the list makes every import into it, so a later import names the same person.
-    task = uow.session.get_one(MemberImport, member.import_id)
+    task = uow.session.get_one(MemberImport, import_id)
     first_change = select(SubscriptionEvent.email_enabled_before).where(*own)
     had_mail = uow.session.scalar(first_change.order_by(SubscriptionEvent.id).limit(1))
-    imported = SubscriptionEvent(
+    return SubscriptionEvent(
         list_id=member.list_id,
         user_id=member.user_id,
         action="imported",
@@ -110,4 +122,3 @@ def history(
         # A record is made at the moment of its import.
         created_at=member.created_at,
     )
-    return [*events, imported]

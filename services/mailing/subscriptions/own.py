@@ -9,6 +9,7 @@ from core.keyring import Keyring
 from core.refusals.mailing import SUBSCRIPTION_NOT_FOUND
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.mailing.subscriptions import changes, opt_outs
+from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
 # Lists that the person left are not shown to them.
@@ -81,10 +82,13 @@ def _show_settled(uow: UnitOfWork, record: Subscription) -> None:
         setattr(record, name, value)
 
 
-def list_of(uow: UnitOfWork, user_id: int) -> list[tuple[Subscription, MailingList]]:
-    """The person's active and pending subscriptions, newest first."""
+def list_of(
+    uow: UnitOfWork, user_id: int, wanted: PageRequest
+) -> PageOfRows[tuple[Subscription, MailingList]]:
+    """The person's active and pending subscriptions, newest first. Raises ``cursor.invalid``."""
     return changes.find_with_lists(
         uow,
+        wanted,
         Subscription.user_id == user_id,
         Subscription.status.in_(_CURRENT),
         not_(opt_outs.HAS_LEFT),

@@ -6,7 +6,7 @@ from core.errors import DomainError, Kind
 from core.refusals import media as refusals
 from core.refusals.access import QUOTA_EXCEEDED
 from models import Attachment, AttachmentStatus, Job, JobStatus, User
-from services import removals
+from services import paging, removals
 from services.access.caller import Caller
 from services.feed.announcing import announce
 from services.feed.catalogue import FeedEventType
@@ -14,8 +14,8 @@ from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
 from services.media.attachments.files import data_key, media_key, original_key
 from services.media.attachments.upload import PROCESS_ATTACHMENT
+from services.paging import PageOfRows, PageRequest
 from storage.encryption import Tampered, unseal
-from storage.newest_first import newest_first
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -54,10 +54,13 @@ def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
     uow.session.execute(delete(Attachment).where(Attachment.id == accepted.subject_id, failed))
 
 
-def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
-    """Return the caller's attachments, newest first."""
-    own = newest_first(select(Attachment), Attachment.user_id, caller.user_id, Attachment.id)
-    return list(uow.session.scalars(own.offset(offset).limit(limit)))
+def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[Attachment]:
+    """Return the caller's attachments, newest first; raises ``cursor.invalid``."""
+    query = paging.of_owner(
+        select(Attachment), Attachment.user_id, caller.user_id, Attachment.id, wanted
+    )
+    found = uow.session.scalars(query).all()
+    return paging.cut(found, wanted.limit, lambda attachment: str(attachment.id))
 
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:

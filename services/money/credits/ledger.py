@@ -15,10 +15,14 @@ import orjson
 from psycopg2 import DataError
 from psycopg2.errors import LockNotAvailable
 
+from core import ids
+from core.errors import DomainError
 from core.money import MAX_AMOUNT, is_storable
 from core.refusals import money as refusals
 from core.refusals.requests import IDEMPOTENCY_KEY_REUSED
+from services import paging
 from services.jobs.idempotency import IdempotencyKey
+from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 
 MAX_SOURCE_ID_CHARACTERS = 255
@@ -66,7 +70,7 @@ def consume(
         # Another request holds the account's lock: perhaps this one, sent twice.
         raise refusals.CHARGE_IN_PROGRESS() from None
     if outcome == "insufficient":
-        raise refusals.CREDITS_INSUFFICIENT()
+        raise _insufficient(database, user_id, amount)
     if outcome == "key_reused":
         raise IDEMPOTENCY_KEY_REUSED()
     return Charge(entry, is_replayed=outcome == "replayed")
@@ -94,19 +98,18 @@ def balance(database: Database, user_id: int) -> str:
     return str(account)
 
 
-def page(
-    database: Database, user_id: int, *, offset: int, limit: int, before: int | None
-) -> tuple[list[str], str | None]:
-    """Return entries as JSON texts, newest first, and the cursor of the next page.
+def page(database: Database, user_id: int, wanted: PageRequest) -> PageOfRows[tuple[int, str]]:
+    """Return entries, each its number and its JSON text, newest first; raises ``cursor.invalid``.
 
-    Old pages cost as much as new ones.
-
-    Entries are numbered without gaps, so an offset gives a number, which an index finds.
+    Entries are numbered without gaps, so an offset gives a number, which an index finds: old pages
+    cost as much as new ones.
     """
-    rows = database.rows(PAGE, user_id=user_id, offset=offset, limit=limit + 1, before=before)
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return [entry for _, entry in rows], str(rows[-1][0]) if more else None
+    before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
+    rows = database.rows(
+        PAGE, user_id=user_id, offset=wanted.offset, limit=wanted.limit + 1, before=before
+    )
+    entries = [(int(seq), str(entry)) for seq, entry in rows]
+    return paging.cut(entries, wanted.limit, lambda entry: str(entry[0]))
 
 
 def check_amount(amount: Decimal) -> None:
@@ -154,9 +157,18 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
     except DataError:
         raise refusals.CREDITS_BALANCE_TOO_LARGE() from None
     if not written:
-        raise refusals.CREDITS_INSUFFICIENT()
+        raise _insufficient(database, user_id, abs(delta))
     [(entry,)] = written
     return str(entry)
+
+
+def _insufficient(database: Database, user_id: int, needed: Decimal) -> DomainError:
+    """The refusal, with the balance as it is by now; a caller without an account has nothing."""
+    found = database.rows(_BALANCE_ALONE, user_id=user_id)
+    balance = found[0][0] if found else 0
+    # A double holds every such amount: they have at most fifteen digits.
+    facts = {"balance_credit": float(balance), "needed": float(needed)}
+    return refusals.CREDITS_INSUFFICIENT(facts=facts)
 
 
 _CONSUME = Statement(
@@ -180,6 +192,7 @@ SELECT jsonb_build_object(
 FROM credit_accounts WHERE user_id = :user_id
 """
 )
+_BALANCE_ALONE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_id")
 PAGE = Statement(
     """
 SELECT e.seq, credit_entry_json(e)::text

@@ -6,6 +6,8 @@ from sqlalchemy import select
 
 from core.refusals.money import ORDER_NOT_FOUND
 from models import OrderStatus, PaymentEvent, PaymentOrder, PaymentOrderChange
+from services import paging
+from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
 
@@ -15,6 +17,20 @@ def get(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
     if order is None or order.user_id != user_id:
         raise ORDER_NOT_FOUND()
     return order
+
+
+def list_of(
+    uow: UnitOfWork, user_id: int, wanted: PageRequest, *, status: OrderStatus | None
+) -> PageOfRows[PaymentOrder]:
+    """Return the user's orders, newest first; raises ``cursor.invalid``."""
+    query = select(PaymentOrder).where(PaymentOrder.user_id == user_id)
+    if status is not None:
+        query = query.where(PaymentOrder.status == status)
+    query = paging.by_moment(query, PaymentOrder.created_at, PaymentOrder.id, wanted)
+    found = uow.session.scalars(query).all()
+    return paging.cut(
+        found, wanted.limit, lambda order: paging.moment_cursor(order.created_at, order.id)
+    )
 
 
 def list_all(uow: UnitOfWork, *, status: OrderStatus | None, limit: int) -> Sequence[PaymentOrder]:

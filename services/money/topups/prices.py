@@ -49,6 +49,20 @@ class CreditRate:
         units = Fraction(credit_amount) / self._credits_per_unit
         return math.ceil(units * int(10**self.currency.digits))
 
+    @property
+    def least_minor(self) -> int:
+        """The smallest order in the minor unit: the currency's own, or what buys any credits."""
+        smallest = self.minor(Decimal(1).scaleb(-PLACES))
+        return max(int(self.currency.minimum.scaleb(self.currency.digits)), smallest)
+
+    @property
+    def most_minor(self) -> int:
+        """The largest order in the minor unit: what the provider takes and a balance can hold."""
+        holds = self.minor(MAX_AMOUNT)
+        if self.credits(holds) > MAX_AMOUNT:
+            holds -= 1
+        return min(MAX_AMOUNT_MINOR, holds)
+
 
 def price(
     settings: Settings,

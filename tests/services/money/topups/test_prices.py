@@ -117,6 +117,34 @@ def test_an_amount_that_buys_nothing_or_too_much_is_refused() -> None:
         asked(amount="999999", settings=selling(credits_per_usd="99999999999"))
 
 
+@given(
+    code=st.sampled_from(["USD", "EUR", "JPY"]),
+    per_usd=st.decimals("0.0001", 1000, places=4),
+    minimum=st.integers(1, 1000),
+    credits_per_usd=st.decimals("0.0001", 1_000_000, places=4),
+)
+def test_the_smallest_and_the_largest_order_are_sold_and_no_others_beyond(
+    code: str, per_usd: Decimal, minimum: int, credits_per_usd: Decimal
+) -> None:
+    settings = selling(f"{code}:{per_usd}:{minimum}", str(credits_per_usd))
+    rate = CreditRate(settings.currencies[0], credits_per_usd)
+    least, most = rate.least_minor, rate.most_minor
+
+    def sells(minor: int) -> bool:
+        amount = Decimal(minor).scaleb(-rate.currency.digits)
+        try:
+            price(settings, currency=code, amount=amount, credit_amount=None)
+        except DomainError:
+            return False
+        return True
+
+    if least <= most:
+        assert sells(least)
+        assert sells(most)
+    assert not sells(least - 1)
+    assert not sells(most + 1)
+
+
 def test_either_side_of_a_rounding_agrees_with_the_other() -> None:
     # 100 credits cost 0.92 EUR; 1 EUR buys 108.6956, which cost 1 EUR.
     for amount, credit_amount in (("0.92", "100"), ("1", "108.6956"), ("0.5", "54.3478")):

@@ -1,0 +1,110 @@
+"""Pages of rows, newest first: by an offset, or by the cursor of the page before.
+
+A page by cursor costs the same at any depth, and rows that are made meanwhile move nothing on it.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute
+
+from core import ids
+from core.refusals.requests import CURSOR_INVALID
+from storage.newest_first import newest_first
+
+T = TypeVar("T")
+Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """The rows that a caller asks for: at most ``limit``, after ``offset`` rows or a ``cursor``.
+
+    A cursor takes the place of the offset.
+    """
+
+    limit: int
+    offset: int = 0
+    cursor: str | None = None
+
+
+@dataclass(frozen=True)
+class PageOfRows(Generic[T]):
+    rows: list[T]
+    # Of the next page; ``None`` at the end.
+    next_cursor: str | None
+
+
+# As much as an answer without pages holds.
+WHOLE = PageRequest(1000)
+
+
+def of_owner(
+    query: Q,
+    owner: InstrumentedAttribute[Any],
+    value: int,
+    column: InstrumentedAttribute[int],
+    wanted: PageRequest,
+) -> Q:
+    """The query for a page of an owner's rows, whose ids rise, and for one row more.
+
+    ``cut`` takes that off. There is an index of the owners and the falling ids. Raises
+    ``cursor.invalid``.
+    """
+    before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
+    query = newest_first(query, owner, value, column, before=before)
+    if before is None:
+        query = query.offset(wanted.offset)
+    return query.limit(wanted.limit + 1)
+
+
+def by_id(query: Q, column: InstrumentedAttribute[int], wanted: PageRequest) -> Q:
+    """The same for few rows, which are found by their conditions and sorted."""
+    if wanted.cursor is None:
+        query = query.offset(wanted.offset)
+    else:
+        query = query.where(column < ids.of_cursor(wanted.cursor))
+    return query.order_by(column.desc()).limit(wanted.limit + 1)
+
+
+def by_moment(
+    query: Q,
+    moment: InstrumentedAttribute[datetime],
+    column: InstrumentedAttribute[int],
+    wanted: PageRequest,
+) -> Q:
+    """The same for rows whose ids are random: by the moment of their making, then by their ids."""
+    if wanted.cursor is None:
+        query = query.offset(wanted.offset)
+    else:
+        query = query.where(tuple_(moment, column) < _of_moment_cursor(wanted.cursor))
+    return query.order_by(moment.desc(), column.desc()).limit(wanted.limit + 1)
+
+
+def moment_cursor(moment: datetime, row_id: int) -> str:
+    """The cursor of the page after this row, for ``by_moment``."""
+    return f"{(moment - _EPOCH) // timedelta(microseconds=1)}-{row_id}"
+
+
+def _of_moment_cursor(cursor: str) -> tuple[datetime, int]:
+    match = _MOMENT_AND_ID.match(cursor)
+    if match is None:
+        raise CURSOR_INVALID()
+    return _EPOCH + timedelta(microseconds=int(match[1])), int(match[2])
+
+
+def cut(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
+    """The page of ``limit`` rows, of as many rows and one more where there is a next page.
+
+    Args:
+        cursor_of: the cursor of the page after a row.
+    """
+    shown = list(rows[:limit])
+    return PageOfRows(shown, cursor_of(shown[-1]) if len(rows) > limit else None)

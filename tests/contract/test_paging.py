@@ -1,0 +1,175 @@
+"""Lists are read page by page: by cursor each item once, whatever comes meanwhile."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from api.app import create_app
+from core.settings import Settings
+from tests.contract import credits, topups
+from tests.contract.bulk import imported, of_addresses
+from tests.contract.replies import data, problem, send
+from tests.contract.subscribers import known_member, new_list
+from tests.oauth import log_in, register
+from tests.stack import Owner, Stack
+
+FEW = 2
+# Each list route, and the words of its path that `many` fills in.
+LISTS = (
+    "/attachments",
+    "/lists",
+    "/imports",
+    "/jobs",
+    "/lists/{list_id}/subscriptions",
+    "/lists/{list_id}/members/{user_id}/history",
+    "/auxilia/credits/ledger",
+    "/auxilia/credits/orders",
+    "/users/me/security-events",
+)
+# Those whose answer is a bare array, with a link to the next page.
+ARRAYS = (
+    "/subscriptions",
+    "/subscriptions/{list_id}/members/{user_id}/subs",
+    "/apikeys",
+    "/grants",
+)
+NAMES = ("id", "order_id", "hash_id", "action")
+
+Many = tuple[httpx.Client, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def many(stack: Stack) -> Many:
+    """An owner who has more of everything than a page of `FEW` holds, and what paths name."""
+    owner = stack.new_owner()
+    client = stack.client(owner.key)
+    list_ids = [new_list(client)["id"] for _ in range(5)]
+    list_id = list_ids[-1]
+    addresses = [f"reader{number}.{list_id}@example.com" for number in range(4)]
+    person = log_in(stack, owner)
+    for number, address in enumerate(addresses):
+        send(client)
+        imported(client, list_id, of_addresses(address))
+        imported(client, list_ids[number], of_addresses(addresses[0]))
+        data(client.post(f"/subscriptions/{list_ids[number]}/no-challenge"))
+        register(stack, name=f"program {number}").tokens(person, "credit.read")
+        topups.ordered(client)
+        credits.grant(stack, owner.user_id, "1")
+        data(client.post("/apikeys", json={"name": f"key {number}"}))
+    person.browser.close()
+    user_id = known_member(client, list_id, addresses[0])["user_id"]
+    for tier in ("silver", "gold", "free"):
+        data(client.patch(f"/lists/{list_id}/members/{user_id}", json={"type": tier}))
+    return client, {"list_id": list_id, "user_id": user_id}
+
+
+def walked(client: httpx.Client, path: str, limit: int) -> list[Any]:
+    """All items, page by page."""
+    items: list[Any] = []
+    query: dict[str, Any] = {"limit": limit}
+    while True:
+        found = data(client.get(path, params=query))
+        items += found["items"]
+        cursor = found["pagination"]["next_cursor"]
+        if cursor is None:
+            return items
+        assert len(found["items"]) == limit
+        query["cursor"] = cursor
+
+
+def named(items: list[Any]) -> list[Any]:
+    return [[each.get(name) for name in NAMES] for each in items]
+
+
+def test_every_list_of_the_document_is_walked_here() -> None:
+    document = create_app(Settings.model_construct()).openapi()
+    takes_limit = {
+        path
+        for path, operations in document["paths"].items()
+        for parameter in operations.get("get", {}).get("parameters", [])
+        # Photos are a provider's, who counts pages.
+        if parameter["name"] == "limit" and "/photos/" not in path
+    }
+    assert takes_limit == {*LISTS, *ARRAYS}
+
+
+@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("limit", [1, FEW, 3])
+def test_walk_by_cursor_shows_what_one_page_shows(many: Many, path: str, limit: int) -> None:
+    client, values = many
+    address = path.format(**values)
+    whole = data(client.get(address, params={"limit": 1000}))
+    assert whole["pagination"]["next_cursor"] is None
+    assert len(whole["items"]) > FEW
+    assert named(walked(client, address, limit)) == named(whole["items"])
+
+
+@pytest.mark.parametrize("path", ARRAYS)
+@pytest.mark.parametrize("limit", [1, FEW, 3])
+def test_walk_by_links_shows_what_one_array_shows(many: Many, path: str, limit: int) -> None:
+    client, values = many
+    address = path.format(**values)
+    whole = client.get(address)
+    assert "link" not in whole.headers
+    assert len(data(whole)) > FEW
+    items: list[Any] = []
+    url: str | None = f"{address}?limit={limit}"
+    while url is not None:
+        page = client.get(url)
+        items += data(page)
+        url = page.links["next"]["url"] if "link" in page.headers else None
+        if url is not None:
+            assert len(data(page)) == limit
+            url = str(page.url.join(url))
+    assert named(items) == named(data(whole))
+
+
+@pytest.mark.parametrize("path", [each for each in LISTS if each != "/users/me/security-events"])
+def test_walk_by_offset_shows_the_same(many: Many, path: str) -> None:
+    client, values = many
+    address = path.format(**values)
+    whole = data(client.get(address, params={"limit": 1000}))["items"]
+    items: list[Any] = []
+    while True:
+        found = data(client.get(address, params={"limit": FEW, "offset": len(items)}))
+        items += found["items"]
+        assert found["pagination"]["next_offset"] == len(items)
+        if len(found["items"]) < FEW:
+            break
+    assert named(items) == named(whole)
+
+
+@pytest.mark.parametrize("path", [*LISTS, *ARRAYS])
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "1e3", "٣", "9" * 30, "1-", "0x1", "1 "])
+def test_cursor_that_is_none_is_refused(many: Many, path: str, cursor: str) -> None:
+    client, values = many
+    reply = client.get(path.format(**values), params={"cursor": cursor})
+    problem(reply, 400, "cursor.invalid")
+
+
+def test_what_comes_meanwhile_moves_nothing(stack: Stack) -> None:
+    owner = stack.new_owner()
+    with stack.client(owner.key) as client:
+        before = [new_list(client)["id"] for _ in range(4)][::-1]
+        first = data(client.get("/lists", params={"limit": FEW}))
+        new_list(client)
+        cursor = first["pagination"]["next_cursor"]
+        second = data(client.get("/lists", params={"limit": FEW, "cursor": cursor}))
+    assert [each["id"] for each in first["items"] + second["items"]] == before
+
+
+def test_rows_of_one_moment_are_told_apart(stack: Stack, owner: Owner) -> None:
+    with stack.client(owner.key) as client:
+        made = {new_list(client)["id"] for _ in range(5)}
+        stack.query("UPDATE lists SET created_at = now() WHERE user_id = %s", owner.user_id)
+        shown = [each["id"] for each in walked(client, "/lists", FEW)]
+    assert sorted(shown) == sorted(made)
+    assert shown == sorted(shown, reverse=True)
+
+
+def test_cursor_is_no_key_to_other_owners(many: Many, stack: Stack, owner: Owner) -> None:
+    client, _ = many
+    cursor = data(client.get("/lists", params={"limit": 1}))["pagination"]["next_cursor"]
+    with stack.client(owner.key) as other:
+        assert data(other.get("/lists", params={"cursor": cursor}))["items"] == []

@@ -1,0 +1,294 @@
+"""A plain HTML form subscribes an address: its sender is led back, or told what to correct."""
+
+import html
+import re
+import secrets
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import known_member, member, members, new_address, new_list
+from tests.contract.test_pages import follow, heading
+from tests.oauth import log_in
+from tests.security.test_redirects import GOOD, HOSTILE
+from tests.stack import Owner, Stack
+
+TITLE = "The Morning <Letter>"
+OWN = "https://www.owner.example"
+# What every browser says when a form is sent.
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest.fixture
+def list_id(client: httpx.Client) -> int:
+    made: int = new_list(client, title=TITLE)["id"]
+    return made
+
+
+def send(
+    client: httpx.Client, list_id: int, headers: dict[str, str] | None = None, **fields: str
+) -> httpx.Response:
+    """Send the form as a browser does, unless ``headers`` say otherwise."""
+    path = f"/subscriptions/{list_id}"
+    return client.post(path, data=fields, headers=BROWSER if headers is None else headers)
+
+
+def thanks(client: httpx.Client, reply: httpx.Response) -> str:
+    assert reply.status_code == 303, reply.text
+    return heading(follow(client, reply))
+
+
+def said(reply: httpx.Response) -> str:
+    found = re.search(r'<p class="wrong" role="alert">(.*?)</p>', reply.text)
+    assert found, reply.text
+    return html.unescape(found[1])
+
+
+def test_form_subscribes_and_leads_to_a_page_of_ours(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    reply = send(stranger, list_id, email=email)
+    assert thanks(stranger, reply) == "Thank you"
+    assert html.escape(TITLE) in follow(stranger, reply).text
+    found = known_member(client, list_id, email)
+    assert (found["status"], found["source"]) == ("active", "form")
+    path = f"/lists/{list_id}/members/{found['user_id']}/history"
+    [event] = data(client.get(path))["items"]
+    assert (event["actor"], event["via"]) == ("stranger", "form")
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/html", "text/html, application/json", ""])
+def test_whatever_sends_a_form_is_led_on(
+    client: httpx.Client, stranger: httpx.Client, list_id: int, accept: str
+) -> None:
+    reply = send(stranger, list_id, {"Accept": accept}, email=new_address())
+    assert reply.status_code == 303
+    assert len(members(client, list_id)) == 1
+
+
+def test_program_that_sends_a_form_may_ask_for_json(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    accept = {"Accept": "application/json"}
+    assert data(send(stranger, list_id, accept, email=new_address())) == 1
+    refusal = problem(send(stranger, list_id, accept, email="nobody"), 422, "body.invalid")
+    assert refusal["errors"][0]["field"] == "body.email"
+    assert len(members(client, list_id)) == 1
+
+
+def test_form_in_parts_is_read_too(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    parts: dict[str, Any] = {"email": (None, new_address())}
+    reply = stranger.post(f"/subscriptions/{list_id}", files=parts, headers=BROWSER)
+    assert reply.status_code == 303
+    assert len(members(client, list_id)) == 1
+
+
+def test_list_that_requires_confirmation_requires_it_by_a_form_too(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
+    assert thanks(stranger, send(stranger, list_id, email=email)) == "One step is left"
+    assert known_member(client, list_id, email)["status"] == "pending"
+
+
+def test_known_address_gets_the_same_page(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    first, second = (send(stranger, list_id, email=email) for _ in range(2))
+    assert first.headers["location"] == second.headers["location"]
+    assert set(first.headers) == set(second.headers)
+    assert email not in follow(stranger, second).text
+    assert len(members(client, list_id)) == 1
+
+
+def test_form_leads_back_to_an_origin_of_the_operator_or_of_the_list(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    data(client.patch(f"/lists/{list_id}", json={"redirect_origins": [OWN]}))
+    other = new_list(client)["id"]
+    for where, url in (
+        (list_id, f"{OWN}/thanks?from=form#top"),
+        (list_id, "https://shop.example/"),
+        (other, "https://shop.example/joined"),
+        (other, "http://localhost:3000/"),
+    ):
+        reply = send(stranger, where, email=new_address(), redirect_url=url)
+        assert (reply.status_code, reply.headers["location"]) == (303, url)
+    # An origin of one list is none of another.
+    reply = send(stranger, other, email=new_address(), redirect_url=f"{OWN}/thanks")
+    assert thanks(stranger, reply) == "Thank you"
+    assert len(members(client, list_id)) == 2
+    assert len(members(client, other)) == 3
+
+
+def test_no_hostile_address_is_led_to(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    data(client.patch(f"/lists/{list_id}", json={"redirect_origins": [OWN]}))
+    owned = [
+        f"{OWN}@evil.example/",
+        f"{OWN}.evil.example/",
+        f"{OWN}:444/",
+        "//evil.example",
+    ]
+    email = new_address()
+    # Topups refuse the others for the names in their query alone.
+    hostile = [url for url in HOSTILE if not url.startswith(f"https://{GOOD}/?")]
+    for url in [*owned, *hostile[::9]]:
+        reply = send(stranger, list_id, email=email, redirect_url=url)
+        assert reply.status_code == 303
+        assert reply.headers["location"] == f"{stack.api_url}/subscribed?list={list_id}"
+
+
+def test_wrong_address_is_named_and_can_be_corrected(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    back = "https://shop.example/joined"
+    for wrong in ('reader"><b>@', "", "reader@example"):
+        reply = send(stranger, list_id, email=wrong, redirect_url=back)
+        assert heading(reply, 422) == "Not subscribed yet"
+        assert said(reply)
+        assert f'name="email" type="email" autocomplete="email" value="{html.escape(wrong)}"' in (
+            reply.text.replace("&#34;", "&quot;")
+        )
+    # The page's own form leads back as the first would have, and browsers let it.
+    assert f'name="redirect_url" value="{back}"' in reply.text
+    assert "form-action 'self' https:;" in f"{reply.headers['content-security-policy']};"
+    missing = stranger.post(f"/subscriptions/{list_id}", data={"name": "x"}, headers=BROWSER)
+    assert said(missing) == "Please write your e-mail address."
+    assert members(client, list_id) == []
+
+
+def test_hostile_address_is_not_in_the_page_either(stranger: httpx.Client, list_id: int) -> None:
+    reply = send(stranger, list_id, email="wrong", redirect_url="https://evil.example/")
+    assert "evil" not in reply.text + reply.headers["content-security-policy"]
+
+
+def test_list_that_is_gone_and_a_list_that_never_was_are_pages(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    data(client.delete(f"/lists/{list_id}"))
+    for each in (list_id, 1):
+        assert heading(send(stranger, each, email=new_address()), 404) == "This list is closed"
+    assert heading(stranger.get("/subscribed", params={"list": list_id}), 404)
+
+
+WIDGET_FIELDS = {
+    "turnstile": "cf-turnstile-response",
+    "hcaptcha": "h-captcha-response",
+    "recaptcha": "g-recaptcha-response",
+}
+
+
+@pytest.mark.parametrize("provider", WIDGET_FIELDS)
+def test_form_with_the_widget_of_a_challenge_subscribes(
+    client: httpx.Client, stranger: httpx.Client, provider: str
+) -> None:
+    fields = {"challenge_enabled": True, "challenge_provider": provider}
+    list_id, email = new_list(client, **fields)["id"], new_address()
+    token = {WIDGET_FIELDS[provider]: f"pass-{secrets.token_hex(6)}"}
+    assert thanks(stranger, send(stranger, list_id, email=email, **token)) == "Thank you"
+    assert known_member(client, list_id, email)["source"] == "challenge"
+
+
+@pytest.mark.parametrize("provider", WIDGET_FIELDS)
+def test_form_without_a_passed_challenge_shows_the_widget_again(
+    client: httpx.Client, stranger: httpx.Client, provider: str
+) -> None:
+    fields = {"challenge_enabled": True, "challenge_provider": provider}
+    list_id = new_list(client, **fields)["id"]
+    name, email = WIDGET_FIELDS[provider], new_address()
+    other = "pass-of-another-provider"
+    for sent, status in (
+        ({}, 422),
+        ({name: f"fail-{secrets.token_hex(6)}"}, 403),
+        ({"challenge-provider": "other", "challenge-token": other, "challenge-action": "x"}, 422),
+    ):
+        reply = send(stranger, list_id, email=email, **sent)
+        assert reply.status_code == status
+        assert said(reply).startswith("The check that you are a person was not passed.")
+        assert f'data-sitekey="sandbox-{provider}-site-key" data-action="subscribe"' in reply.text
+        assert f'value="{email}"' in reply.text
+    assert member(client, list_id, email) is None
+
+
+def test_form_on_another_site_acts_for_nobody_who_is_logged_in(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    victim: Owner = stack.new_owner()
+    person, email = log_in(stack, victim), new_address()
+    foreign = {**BROWSER, "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    with person.browser as browser:
+        # A browser would not even send the cookie along.
+        reply = send(browser, list_id, foreign, email=email)
+        assert reply.status_code == 303
+        assert "set-cookie" not in reply.headers
+        own = browser.post(f"/subscriptions/{list_id}/no-challenge", headers=foreign)
+        problem(own, 403, "auth.csrf")
+    assert known_member(client, list_id, email)["source"] == "form"
+    assert member(client, list_id, victim.email) is None
+
+
+def test_key_in_the_header_makes_a_form_no_act_of_its_owner(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    assert send(client, list_id, email=email).status_code == 303
+    assert known_member(client, list_id, email)["user"]["name"] is None
+    assert known_member(client, list_id, email)["source"] == "form"
+
+
+def test_page_of_thanks_needs_a_list(stranger: httpx.Client) -> None:
+    for query in ({}, {"list": "x"}, {"list": "-1"}):
+        assert heading(stranger.get("/subscribed", params=query), 400)
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (["https://A.example", "https://a.example:443"], ["https://a.example"]),
+        ([f"https://{n}.example" for n in range(10)], [f"https://{n}.example" for n in range(10)]),
+        (
+            ["http://localhost:3000", "http://[::1]:8080"],
+            ["http://localhost:3000", "http://[::1]:8080"],
+        ),
+        ([], []),
+    ],
+)
+def test_origins_of_a_list_have_one_spelling(
+    client: httpx.Client, list_id: int, sent: list[str], kept: list[str]
+) -> None:
+    path = f"/lists/{list_id}"
+    assert data(client.patch(path, json={"redirect_origins": sent}))["redirect_origins"] == kept
+    assert data(client.patch(path, json={"tagline": "Other"}))["redirect_origins"] == kept
+    assert new_list(client, redirect_origins=sent)["redirect_origins"] == kept
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [f"https://{n}.example" for n in range(11)],
+        ["loopback"],
+        ["https://a.example/"],
+        ["https://a.example/path"],
+        ["https://user@a.example"],
+        ["ftp://a.example"],
+        ["javascript:alert(1)"],
+        ["*"],
+        ["https://*.example"],
+        ["https://a.example:99999"],
+        ["https://a.example\n"],
+        [""],
+    ],
+)
+def test_what_is_no_origin_is_refused(client: httpx.Client, list_id: int, sent: list[str]) -> None:
+    reply = client.patch(f"/lists/{list_id}", json={"redirect_origins": sent})
+    refusal = problem(reply, 422, "list.redirect_origins")
+    assert refusal["errors"][0]["field"] == "body.redirect_origins"
+    assert data(client.get(f"/lists/{list_id}"))["redirect_origins"] == []

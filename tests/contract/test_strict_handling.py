@@ -1,0 +1,129 @@
+"""``Prefer: handling=strict``: names that the document does not have are refused, and named."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract import credits
+from tests.contract.bulk import add
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import members, new_address, new_slug
+from tests.security import world as worlds
+from tests.security.calls import CALLS
+from tests.security.world import World
+from tests.stack import Owner, Stack
+
+STRICT = {"Prefer": "handling=strict"}
+
+
+def unknown(reply: httpx.Response) -> list[str]:
+    """The places that the refusal names."""
+    refused = problem(reply, 400, "request.unknown")
+    assert "preference-applied" not in reply.headers or "body." in refused["message"]
+    places = [each["field"] for each in refused["errors"]]
+    assert all(place in refused["message"] for place in places)
+    return places
+
+
+@pytest.mark.parametrize("path", ["/lists", "/lists/{}/subscriptions", "/auxilia/credits/ledger"])
+def test_filter_that_is_none_is_refused(client: httpx.Client, list_id: int, path: str) -> None:
+    address = path.format(list_id)
+    query = {"sort": "email", "limit": "5", "name": "x"}
+    assert unknown(client.get(address, params=query, headers=STRICT)) == [
+        "query.sort",
+        "query.name",
+    ]
+    assert data(client.get(address, params=query))["items"] is not None
+    known = client.get(address, params={"limit": 5}, headers=STRICT)
+    assert data(known)["pagination"]["limit"] == 5
+    assert known.headers["preference-applied"] == "handling=strict"
+    assert "preference-applied" not in client.get(address).headers
+
+
+def test_field_that_is_none_is_refused_and_nothing_is_made(client: httpx.Client) -> None:
+    body = {"title": "Tea", "slug": new_slug(), "colour": "green"}
+    assert unknown(client.post("/lists", json=body, headers=STRICT)) == ["body.colour"]
+    assert data(client.get("/lists"))["items"] == []
+    made = data(client.post("/lists", json=body))
+    changed = client.patch(f"/lists/{made['id']}", json={"titel": "T"}, headers=STRICT)
+    assert unknown(changed) == ["body.titel"]
+
+
+def test_field_of_an_item_is_named_by_its_place(client: httpx.Client, list_id: int) -> None:
+    people: list[dict[str, Any]] = [
+        {"email": new_address(), "name": "Ada"},
+        {"email": new_address(), "tags": ["vip"], "age": 7},
+    ]
+    path = f"/auxilia/subscriptions/{list_id}/members/add"
+    body = {"members": people, "source": "shop"}
+    refused = client.post(path, json=body, headers=STRICT)
+    assert unknown(refused) == ["body.members[1].tags", "body.members[1].age", "body.source"]
+    assert members(client, list_id) == []
+    assert data(client.post(path, json={"members": people[:1]}, headers=STRICT)) == 1
+    assert data(add(client, list_id, *people)) == 1
+
+
+def test_refusal_names_a_few_of_very_many(client: httpx.Client, list_id: int) -> None:
+    people = [{"email": new_address(), "tags": []} for _ in range(5000)]
+    path = f"/auxilia/subscriptions/{list_id}/members/add"
+    assert len(unknown(client.post(path, json={"members": people}, headers=STRICT))) == 20
+
+
+def test_charge_with_a_field_that_is_none_is_not_made(
+    stack: Stack, owner: Owner, client: httpx.Client
+) -> None:
+    credits.grant(stack, owner.user_id, "5")
+    body = {"amount_credit": 1, "source_id": "post", "meta": {"any": {"thing": 1}}}
+    wrong = client.post(credits.CONSUME, json={**body, "amount": 2}, headers=STRICT)
+    assert unknown(wrong) == ["body.amount"]
+    assert credits.balance(client) == 5
+    # What is free in form has no unknown names.
+    data(client.post(credits.CONSUME, json=body, headers=STRICT))
+    assert credits.balance(client) == 4
+
+
+@pytest.mark.parametrize(
+    ("prefer", "is_strict"),
+    [
+        ("handling=strict", True),
+        ('Handling = "Strict"', True),
+        ("wait=5, handling=strict;x=y", True),
+        ("handling=strict, handling=lenient", True),
+        ("handling=lenient, handling=strict", False),
+        ("handling=lenient", False),
+        ("handling", False),
+        ("respond-async", False),
+        ("handling=stricter", False),
+    ],
+)
+def test_first_preference_counts(client: httpx.Client, prefer: str, is_strict: bool) -> None:
+    reply = client.get("/lists", params={"sort": "x"}, headers={"Prefer": prefer})
+    assert reply.status_code == (400 if is_strict else 200)
+
+
+def test_body_that_is_no_json_is_refused_as_always(client: httpx.Client) -> None:
+    headers = {**STRICT, "Content-Type": "application/json"}
+    problem(client.post("/lists", content=b"{", headers=headers), 400, "body.not_json")
+    problem(client.post("/lists", content=b"[1]", headers=headers), 422, "body.invalid")
+    problem(client.post("/lists", headers=STRICT), 422, "body.invalid")
+
+
+def test_strangers_hear_nothing_of_a_body(stranger: httpx.Client) -> None:
+    refused = stranger.post("/lists", json={"colour": "green"}, headers=STRICT)
+    problem(refused, 401, "auth.credentials_missing")
+
+
+@pytest.fixture(scope="module")
+def world(stack: Stack) -> Iterator[World]:
+    made = worlds.build(stack)
+    made.values |= {"provider": "stockphoto", "as_whom": "strict"}
+    yield made
+    made.client.close()
+
+
+def test_every_operation_knows_what_its_callers_send(world: World) -> None:
+    for operation, call in CALLS.items():
+        reply = call.send(world.client, operation, world.values, **STRICT)
+        assert b"request.unknown" not in reply.content, operation
