@@ -52,9 +52,9 @@ def transfer(
     removed = SubscriptionStatus.REMOVED
     changes.change(uow, leaving, changes.TRANSFERRED_AWAY, actor, status=removed)
     both = {"from_list_id": source.id, "to_list_id": target.id}
-    kind = FeedEventType.SUBSCRIPTION_TRANSFERRED
-    changes.announce_change(uow, leaving, kind, changes.TRANSFERRED_AWAY, actor, **both)
-    changes.announce_change(uow, there, kind, changes.TRANSFERRED_IN, actor, **both)
+    transferred = FeedEventType.SUBSCRIPTION_TRANSFERRED
+    changes.announce_change(uow, leaving, transferred, changes.TRANSFERRED_AWAY, actor, **both)
+    changes.announce_change(uow, there, transferred, changes.TRANSFERRED_IN, actor, **both)
     return 1
 
 
