@@ -112,6 +112,8 @@ class WebhookDelivery(Model):
     endpoint_id: Mapped[int] = mapped_column(ForeignKey("webhook_endpoints.id", ondelete="CASCADE"))
     # NULL: a test event, which is in no feed.
     event_id: Mapped[int | None]
+    # The event's, by which those that were queued together are in order.
+    place: Mapped[int | None]
     event_type: Mapped[str]
     # The member whom the event is about, if any: an answer may repeat what the event said.
     person_id: Mapped[int | None]

@@ -66,7 +66,8 @@ def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Ch
         if oldest.due_at <= now:
             return Choice(oldest.id)
         return Choice(due_at=min(oldest.due_at, order_ends_at))
-    first = min(pending, key=lambda each: (each.due_at, each.id))
+    # Of those that are due at the same time, the one of the first event.
+    first = min(pending, key=lambda each: each.due_at)
     if first.due_at <= now:
         return Choice(first.id)
     return Choice(due_at=first.due_at, takes_events=len(pending) < max_pending)

@@ -159,7 +159,7 @@ def _pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending],
     query = (
         select(row.id, row.queued_at, row.due_at)
         .where(row.endpoint_id == endpoint.id, row.status == DeliveryStatus.PENDING)
-        .order_by(row.id)
+        .order_by(row.queued_at, row.place, row.event_id, row.id)
     )
     pending = [Pending(*found) for found in uow.session.execute(query)]
     return pending, uow.session.scalars(select(func.clock_timestamp())).one()
@@ -189,6 +189,7 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
             {
                 "endpoint_id": endpoint.id,
                 "event_id": event.id,
+                "place": event.place,
                 "event_type": event.type,
                 "person_id": event.data.get("user_id"),
             }

@@ -81,12 +81,9 @@ def make(
 def list_of(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
     """The caller's endpoints whose types the credential may see, newest first."""
     visible = visible_types(caller.scopes, unrestricted=caller.unrestricted)
-    query = select(WebhookEndpoint).where(
-        WebhookEndpoint.user_id == caller.user_id,
-        _is_there(),
-        WebhookEndpoint.types.contained_by(sorted(visible)),
-    )
-    return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
+    own = WebhookEndpoint.user_id == caller.user_id, _is_there()
+    query = select(WebhookEndpoint).where(*own).order_by(WebhookEndpoint.id.desc())
+    return [each for each in uow.session.scalars(query) if visible.issuperset(each.types)]
 
 
 def get(

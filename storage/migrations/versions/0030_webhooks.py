@@ -139,6 +139,7 @@ def _make_deliveries() -> None:
         _id(),
         sa.Column("endpoint_id", sa.BigInteger(), nullable=False),
         sa.Column("event_id", sa.BigInteger(), nullable=True),
+        sa.Column("place", sa.BigInteger(), nullable=True),
         sa.Column("event_type", sa.String(), nullable=False),
         sa.Column("person_id", sa.BigInteger(), nullable=True),
         sa.Column("status", sa.String(), server_default="pending", nullable=False),
