@@ -14,7 +14,7 @@ class FeedSubject(Schema):
     id: int
 
 
-_EXAMPLE = {
+_EXAMPLE: dict[str, Any] = {
     "id": 48213,
     "type": FeedEventType.SUBSCRIPTION_CREATED,
     "occurred_at": "2026-09-21T14:13:20.000000Z",

@@ -34,8 +34,8 @@ _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
         ("users", "payment_orders", "credit_entries", "credit_accounts"),
     ),
     (
-        ("jobs", "attachments", "exports", "events", "feed_events", "payment_order_changes", "opt_outs"),
-        ("subscription_events",),
+        ("jobs", "attachments", "exports", "events", "payment_order_changes", "opt_outs"),
+        ("subscription_events", "feed_events"),
     ),
 )
 _FILLED_BY_STAGES = {table for stage in _STAGES for hand in stage for table in hand}

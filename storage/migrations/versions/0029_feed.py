@@ -167,10 +167,9 @@ def _make_first_partition(connection: sa.Connection) -> None:
 
 def _rewrite(function: str, before: str, after: str) -> None:
     """Replace a part of a function that an earlier migration made."""
-    connection = op.get_bind()
-    source = connection.scalar(
+    source = op.get_bind().scalar(
         sa.text("SELECT pg_get_functiondef(CAST(:name AS regprocedure))"), {"name": function}
     )
     if before not in source:
         raise RuntimeError(f"{function} is not as the migrations before this one made it")
-    connection.exec_driver_sql(source.replace(before, after))
+    op.execute(sa.text(source.replace(before, after).replace(":", r"\:")))

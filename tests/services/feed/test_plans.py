@@ -27,7 +27,8 @@ def filled(quiet: Stack) -> Stack:
         "INSERT INTO feed_events (place, user_id, type, list_id) SELECT 1 + n / 200,"
         " CASE WHEN n %% 3 = 0 THEN 12 ELSE %s END,"
         " CASE WHEN n %% 10000 = 1 THEN %s ELSE 'subscription.created' END,"
-        " CASE WHEN n %% 5000 = 2 THEN %s ELSE %s END FROM generate_series(1, %s) AS n",
+        " CASE WHEN n %% 3 > 0 THEN CASE WHEN n %% 5000 = 2 THEN %s ELSE %s END END"
+        " FROM generate_series(1, %s) AS n",
         *(OWNER, RARE, SMALL, LARGE, ROWS),
     )
     quiet.query("ANALYZE feed_events")
