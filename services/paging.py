@@ -16,7 +16,7 @@ from core import ids
 from core.refusals.requests import CURSOR_INVALID
 
 T = TypeVar("T")
-Q = TypeVar("Q", bound=Select[Any])
+Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
