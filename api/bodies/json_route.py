@@ -39,7 +39,8 @@ class JsonRoute(APIRoute):
 
         async def handle_json(request: Request) -> Response:
             receive = request.receive
-            if "prefer" in request.headers and strict_handling.is_asked(request):
+            is_strict = "prefer" in request.headers and strict_handling.is_asked(request)
+            if is_strict:
                 receive = await strict_handling.checked(request, self.path_format)
             read = JsonRequest(request.scope, receive)
             if takes_body:
@@ -47,6 +48,9 @@ class JsonRoute(APIRoute):
                     await dependency.pass_before_body(read)
                 if not is_json(request.headers.get("content-type", "")) and await read.body():
                     raise BODY_NO_JSON_TYPE()
+                if is_strict:
+                    # FastAPI would hide why the body was refused.
+                    await read.body()
             return await handle(read)
 
         return handle_json

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import httpx
 from playwright.sync_api import Page
 
+from tests.browser.foreign_site import Site
 from tests.contract.bulk import of_addresses, upload
 from tests.contract.replies import data
 from tests.docs import markdown
@@ -38,8 +39,12 @@ def test_page_of_another_origin_watches_a_job_until_it_ends(
     addresses = of_addresses(*(f"reader{number}@example.com" for number in range(2000)))
     reply = upload(client, new_list(client), addresses, prefer="respond-async")
     job_id = data(reply, 202)["id"]
-    page = open_page("about:blank")
-    seen = page.evaluate(WATCH % sample(), [stack.api_url, owner.key, job_id])
+    site = Site()
+    try:
+        page = open_page(site.url)
+        seen = page.evaluate(WATCH % sample(), [stack.api_url, owner.key, job_id])
+    finally:
+        site.close()
     assert seen["job"]["id"] == job_id
     assert seen["job"]["result"]["added"] == 2000
     assert seen["states"][-1] == seen["job"]["status"] == "succeeded"

@@ -1,50 +1,18 @@
 """A plain form on a page of another site, in a real browser that runs no scripts."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.foreign_site import Site
 from tests.browser.test_unsubscribe import require_accessible
 from tests.docs import markdown
 from tests.stack import Stack
 from tests.subscribers import new_list
 
 TITLE = "The Morning Letter"
-
-
-class Site:
-    """A static site: its one page has the form of docs/api.md."""
-
-    def __init__(self) -> None:
-        site = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                thanks = self.path.startswith("/thanks")
-                page = (
-                    "<!doctype html><title>Thanks</title><h1>Thanks</h1>" if thanks else site.page
-                )
-                self.send_response(200)
-                self.send_header("Content-Type", "text/html; charset=utf-8")
-                self.end_headers()
-                self.wfile.write(page.encode())
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                pass
-
-        self.page = ""
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        # Another host than the API's, so that the form crosses sites.
-        self.url = f"http://localhost:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture(scope="module")

@@ -133,9 +133,10 @@ def test_history_is_paged_newest_first(client: httpx.Client, reader: Reader, lis
     assert [each["action"] for each in whole] == ["subscribed", "unsubscribed", "subscribed"]
     path = f"/lists/{list_id}/members/{reader.user_id}/history"
     page = data(client.get(path, params={"offset": 1, "limit": 1}))
+    next_cursor = str(whole[1]["id"])
     assert page == {
         "items": whole[1:2],
-        "pagination": {"offset": 1, "next_offset": 2, "limit": 1},
+        "pagination": {"offset": 1, "next_offset": 2, "limit": 1, "next_cursor": next_cursor},
     }
     for query in ("limit=0", "limit=1001", "offset=-1"):
         problem(client.get(f"{path}?{query}"), 400, "request.invalid")

@@ -59,7 +59,9 @@ def test_jobs_are_listed_newest_first_in_pages(quiet_client: httpx.Client) -> No
     assert ids == sorted(ids, reverse=True)
     page = data(quiet_client.get("/jobs", params={"offset": 1, "limit": 1}))
     assert [job["id"] for job in page["items"]] == ids[1:2]
-    assert page["pagination"] == {"offset": 1, "next_offset": 2, "limit": 1}
+    next_cursor = str(ids[1])
+    expected = {"offset": 1, "next_offset": 2, "limit": 1, "next_cursor": next_cursor}
+    assert page["pagination"] == expected
 
 
 def test_jobs_of_others_do_not_exist(quiet: Stack, queued: dict[str, Any]) -> None:

@@ -237,9 +237,10 @@ def test_own_lists_are_paged_newest_first(client: httpx.Client, neighbour: httpx
     page = data(client.get("/lists"))
     assert page == {
         "items": made,
-        "pagination": {"offset": 0, "next_offset": 3, "limit": 50},
+        "pagination": {"offset": 0, "next_offset": 3, "limit": 50, "next_cursor": None},
     }
     page = data(client.get("/lists", params={"offset": 1, "limit": 1}))
+    assert page["pagination"].pop("next_cursor") is not None
     assert page == {
         "items": made[1:2],
         "pagination": {"offset": 1, "next_offset": 2, "limit": 1},

@@ -3,6 +3,7 @@
 import html
 import re
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -28,11 +29,10 @@ def list_id(client: httpx.Client) -> int:
 
 
 def send(
-    client: httpx.Client, list_id: int, headers: dict[str, str] | None = None, **fields: str
+    client: httpx.Client, list_id: int, headers: Mapping[str, str] = BROWSER, /, **fields: str
 ) -> httpx.Response:
     """Send the form as a browser does, unless ``headers`` say otherwise."""
-    path = f"/subscriptions/{list_id}"
-    return client.post(path, data=fields, headers=BROWSER if headers is None else headers)
+    return client.post(f"/subscriptions/{list_id}", data=fields, headers=headers)
 
 
 def thanks(client: httpx.Client, reply: httpx.Response) -> str:
@@ -193,7 +193,7 @@ def test_form_with_the_widget_of_a_challenge_subscribes(
     fields = {"challenge_enabled": True, "challenge_provider": provider}
     list_id, email = new_list(client, **fields)["id"], new_address()
     token = {WIDGET_FIELDS[provider]: f"pass-{secrets.token_hex(6)}"}
-    assert thanks(stranger, send(stranger, list_id, email=email, **token)) == "Thank you"
+    assert thanks(stranger, send(stranger, list_id, BROWSER, email=email, **token)) == "Thank you"
     assert known_member(client, list_id, email)["source"] == "challenge"
 
 
@@ -210,7 +210,7 @@ def test_form_without_a_passed_challenge_shows_the_widget_again(
         ({name: f"fail-{secrets.token_hex(6)}"}, 403),
         ({"challenge-provider": "other", "challenge-token": other, "challenge-action": "x"}, 422),
     ):
-        reply = send(stranger, list_id, email=email, **sent)
+        reply = send(stranger, list_id, BROWSER, email=email, **sent)
         assert reply.status_code == status
         assert said(reply).startswith("The check that you are a person was not passed.")
         assert f'data-sitekey="sandbox-{provider}-site-key" data-action="subscribe"' in reply.text

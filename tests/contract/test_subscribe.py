@@ -160,7 +160,8 @@ def test_body_is_a_json_object_with_an_address(stranger: httpx.Client, list_id: 
     problem(stranger.post(path, json=[]), 422, "body.invalid")
     reply = stranger.post(path, content=b"{", headers={"Content-Type": "application/json"})
     problem(reply, 400, "body.not_json")
-    reply = stranger.post(path, data={"email": "reader@example.com"})
+    text = {"Content-Type": "text/plain"}
+    reply = stranger.post(path, content=b'{"email": "reader@example.com"}', headers=text)
     problem(reply, 415, "body.unsupported_type")
 
 
