@@ -1,4 +1,4 @@
-"""The OAuth client of another language: its interpreter, and its packages from npm's registry."""
+"""Clients in another language: their interpreter, and their packages from npm's registry."""
 
 import shutil
 import subprocess
@@ -7,9 +7,7 @@ from pathlib import Path
 from tests.prerequisites import pass_over
 
 FOLDER = Path(__file__).parent / "javascript"
-_LOCK = FOLDER / "package-lock.json"
-_INSTALLED = FOLDER / "node_modules" / ".package-lock.json"
-_INSTALL_SECONDS = 60
+_INSTALL_SECONDS = 120
 _INSTALL = (
     *("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"),
     # By itself npm waits for a minute in all before it tries a third time.
@@ -17,20 +15,22 @@ _INSTALL = (
 )
 
 
-def node() -> str:
-    """The path of Node.js, once the client's packages are there; passes the test over without."""
+def node(folder: Path = FOLDER) -> str:
+    """The path of Node.js, once the folder's packages are there; passes the test over without."""
     found, npm = shutil.which("node"), shutil.which("npm")
     if not found or not npm:
         pass_over("the JavaScript client needs Node.js and npm")
-    if not _INSTALLED.exists() or _INSTALLED.stat().st_mtime < _LOCK.stat().st_mtime:
-        _install(npm)
+    lock, installed = folder / "package-lock.json", folder / "node_modules" / ".package-lock.json"
+    if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
+        _install(npm, folder)
+        installed.touch()
     return found
 
 
-def _install(npm: str) -> None:
+def _install(npm: str, folder: Path) -> None:
     try:
         subprocess.run(
-            [npm, "--prefix", str(FOLDER), *_INSTALL],
+            [npm, "--prefix", str(folder), *_INSTALL],
             check=True,
             capture_output=True,
             text=True,
@@ -42,4 +42,3 @@ def _install(npm: str) -> None:
         # The first line is the error's code, such as ENOTFOUND; what follows is a trace.
         first = error.stderr.strip().partition("\n")[0]
         pass_over(f"npm cannot fetch the JavaScript client's packages: {first}")
-    _INSTALLED.touch()
