@@ -40,7 +40,8 @@ from api.middleware.headers import HeadersMiddleware
 from api.middleware.layers import RequestLayers
 from api.middleware.paths import PathMiddleware
 from api.middleware.request_log import InternalErrorMiddleware, RequestMiddleware
-from api.pages.api_docs import add_docs
+from api.middleware.versions import VersionMiddleware
+from api.pages.api_docs import DOCUMENT_PATH, add_docs
 from api.routers import (
     account_pages,
     accounts,
@@ -66,6 +67,7 @@ from api.routers import (
     payment_returns,
     registration,
     second_steps,
+    service,
     subscription_pages,
     subscriptions,
     topups,
@@ -127,6 +129,7 @@ _RESOURCES = (
     own_factors,
     consent,
     operations,
+    service,
     well_known,
 )
 
@@ -152,6 +155,7 @@ def create_app(settings: Settings) -> FastAPI:
         Middleware(HeadersMiddleware, settings=settings, drain=drain),
         Middleware(RequestMiddleware),
         Middleware(ApiCorsMiddleware, pages=[each.router for each in _PAGES]),
+        Middleware(VersionMiddleware),
         Middleware(InternalErrorMiddleware),
         Middleware(PathMiddleware),
         Middleware(DeadlineMiddleware),
@@ -171,7 +175,7 @@ def create_app(settings: Settings) -> FastAPI:
         # Our own page shows the document (``api_docs``).
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json" if settings.api_docs else None,
+        openapi_url=DOCUMENT_PATH if settings.api_docs else None,
         exception_handlers=HANDLERS
         | {
             LoginNeeded: redirect_to_login,
@@ -183,9 +187,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(resource.router)
     if settings.api_docs:
         add_docs(app)
-    app.openapi = lambda: openapi.document(  # type: ignore[method-assign]
-        app, api_key_header=settings.api_key_header
-    )
+    app.openapi = lambda: openapi.document(app, settings)  # type: ignore[method-assign]
     return app
 
 

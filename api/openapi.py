@@ -1,36 +1,30 @@
 """The OpenAPI document: FastAPI's, with what it can't know (credentials, scopes, refusals)."""
 
 from collections.abc import Iterator
-from typing import Any
+from http import HTTPStatus
+from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api.access.requirements import Access
+from api.document import head, samples, shapes
+from api.document.deprecations import Deprecation
 from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
-from api.schemas.envelope import FieldProblemSchema, Problem
+from api.middleware.versions import VERSION_HEADER
+from api.schemas.envelope import InvalidField, Problem
 from core.refusals.refusal import Refusal
 from core.refusals.requests import (
-    BODY_INVALID,
     BODY_NOT_JSON,
     BODY_TOO_MANY_UNFINISHED,
     RATE_LIMITED,
-    REQUEST_INVALID,
+    VERSION_UNKNOWN,
 )
-from core.scopes import EXPLANATIONS
-from services.oauth.endpoints import AUTHORIZE_PATH, TOKEN_PATH
+from core.settings import Settings
 
-DESCRIPTION = """
-The back end of a newsletter and publishing platform.
-
-Every successful answer is `{"data": …, "ts": <Unix seconds>}`; every refusal is
-`application/problem+json` with a stable `code`; `/oauth/*` answers as the RFCs of OAuth say. Send
-an API key or an access token as `Authorization: Bearer …`, or the key in `X-API-Key`; a browser
-with a session needs neither. Workers do slow work while your call waits; `Prefer: respond-async`
-or `Prefer: wait=N` (seconds, at most 60) says for how long.
-"""
+T = TypeVar("T")
 
 _REF = "#/components/schemas/Problem"
 
@@ -48,27 +42,6 @@ PREFER_PARAMETER = _prefer(
 WAIT_PARAMETER = _prefer(
     "wait=N: seconds to wait at most. Work that takes longer is 504, and not done.", "wait=10"
 )
-SESSION_SCHEME = {
-    "type": "apiKey",
-    "in": "cookie",
-    "name": "__Host-pressroom_session",
-    "description": "Of a user who logged in on the page /login; it may do what its user may. "
-    "Writes need our own Origin or the header X-CSRF-Token too. Where the API is reached over http "
-    "on its own machine, the name has no __Host-.",
-}
-OAUTH2_SCHEME = {
-    "type": "oauth2",
-    "description": "Authorization code with PKCE (S256), always.",
-    "flows": {
-        "authorizationCode": {
-            # Relative to the API's own address.
-            "authorizationUrl": AUTHORIZE_PATH,
-            "tokenUrl": TOKEN_PATH,
-            "refreshUrl": TOKEN_PATH,
-            "scopes": {str(scope): explanation for scope, explanation in EXPLANATIONS.items()},
-        }
-    },
-}
 IDEMPOTENCY_KEY_PARAMETER = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -90,6 +63,16 @@ def json_request_body(
     }
 
 
+def file_of(*media_types: str) -> dict[str, Any]:
+    """The ``content`` of an answer that is a file."""
+    return {each: {"schema": {"type": "string", "format": "binary"}} for each in media_types}
+
+
+def text_of(media_type: str, sample: str) -> dict[str, Any]:
+    """The ``content`` of an answer that is a text, such as ``sample``."""
+    return {media_type: {"schema": {"type": "string"}, "example": sample}}
+
+
 def refuses(*refusals: Refusal) -> Responses:
     """The ``responses`` of a route that can answer with these refusals."""
     responses: Responses = {}
@@ -100,48 +83,40 @@ def refuses(*refusals: Refusal) -> Responses:
 def _add_refusals(responses: Responses, *refusals: Refusal) -> None:
     """Document these refusals beside those that are there already for the same status."""
     for refusal in refusals:
-        status, sentence = STATUS_OF[refusal.kind], refusal.documented
+        status = STATUS_OF[refusal.kind]
         problem = {"schema": {"$ref": _REF}, "examples": {}}
         new = {"description": "", "content": {"application/problem+json": problem}}
-        response = responses.setdefault(str(status), new)
-        examples = response["content"]["application/problem+json"]["examples"]
-        examples[refusal.code] = {
-            "summary": sentence,
-            "value": {
-                "status": status,
-                "code": refusal.code,
-                "detail": sentence,
-                "message": sentence,
-            },
-        }
-        response["description"] = "; ".join(f"`{code}`" for code in examples)
+        content = responses.setdefault(str(status), new)["content"]
+        # The operations of OAuth have an answer of their own for the same status.
+        examples = content.setdefault("application/problem+json", problem)["examples"]
+        sample = samples.problem_sample(refusal, status)
+        examples[refusal.code] = {"summary": refusal.documented, "value": sample}
+        if len(content) == 1:
+            responses[str(status)]["description"] = "; ".join(f"`{code}`" for code in examples)
 
 
-def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
+def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
+    """The document of the deployment with these settings."""
     if app.openapi_schema is None:
-        schema = get_openapi(
-            title=app.title,
-            version=app.version,
-            description=DESCRIPTION.replace("X-API-Key", api_key_header),
-            routes=app.routes,
-        )
-        components = schema["components"]
-        for unused in ("HTTPValidationError", "ValidationError"):
-            components["schemas"].pop(unused, None)
-        for model in (Problem, FieldProblemSchema):
+        made = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        components = made["components"]
+        for model in (Problem, InvalidField):
             defined = model.model_json_schema(ref_template="#/components/schemas/{model}")
             defined.pop("$defs", None)
             components["schemas"][model.__name__] = defined
-        components["securitySchemes"] = {
-            "bearer": {"type": "http", "scheme": "bearer"},
-            "apiKey": {"type": "apiKey", "in": "header", "name": api_key_header},
-            "session": SESSION_SCHEME,
-            "oauth2": OAUTH2_SCHEME,
-        }
+        shapes.named_by_title(made)
+        shapes.tidied(made)
+        components["parameters"] = {"Version": head.VERSION_PARAMETER}
+        components["headers"] = {"Version": head.VERSION_RESPONSE_HEADER}
+        components["securitySchemes"] = head.security_schemes(settings)
         for route in api_routes(app):
             if route.include_in_schema:
-                _complete(schema["paths"][route.path_format], route)
-        app.openapi_schema = schema
+                _complete(made, route)
+        for unused in ("HTTPValidationError", "ValidationError"):
+            components["schemas"].pop(unused, None)
+        shapes.share_samples(made)
+        first = {"openapi": made["openapi"], **head.head(settings)}
+        app.openapi_schema = {**first, **made, **first}
     return app.openapi_schema
 
 
@@ -154,32 +129,59 @@ def api_routes(app: FastAPI) -> Iterator[RouteContext]:
 
 def access_of(route: RouteContext) -> Access | None:
     """The access that the route declares; ``None`` if it declares none, or several."""
-    declared = [
-        dependency.call
-        for dependency in route.dependant.dependencies
-        if isinstance(dependency.call, Access)
-    ]
+    declared = _dependencies(route, Access)
     return declared[0] if len(declared) == 1 else None
 
 
-def _complete(path: dict[str, Any], route: RouteContext) -> None:
-    access = access_of(route)
+def _dependencies(route: RouteContext, kind: type[T]) -> list[T]:
+    calls = [each.call for each in route.dependant.dependencies]
+    return [call for call in calls if isinstance(call, kind)]
+
+
+def _complete(made: dict[str, Any], route: RouteContext) -> None:
+    known = made["components"]["schemas"]
     for method in route.methods or ():
-        operation = path[method.lower()]
-        responses = operation["responses"]
-        # FastAPI's own 422: ours are 400 for path and query, and 422 for JSON bodies.
-        if "application/json" in responses.get("422", {}).get("content", {}):
-            del responses["422"]
-        if "parameters" in operation:
-            _add_refusals(responses, REQUEST_INVALID)
-        if "application/json" in operation.get("requestBody", {}).get("content", {}):
-            _add_refusals(responses, BODY_NOT_JSON, BODY_INVALID)
-        if "requestBody" in operation:
-            limit = body_limit_of(route.path_format or "")
-            _add_refusals(responses, limit.refusal, BODY_TOO_MANY_UNFINISHED)
-        if access and access.stranger:
-            _add_refusals(responses, RATE_LIMITED)
-        operation["security"] = access.security if access else []
-        if access and not access.public:
-            operation["description"] += f"\n\n{access.credential}"
-            _add_refusals(responses, *access.refusals)
+        operation = made["paths"][route.path_format][method.lower()]
+        operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
+        _add_common_refusals(operation, route, known)
+        _add_access(operation, access_of(route))
+        for deprecation in _dependencies(route, Deprecation):
+            operation["deprecated"] = True
+            operation["description"] += f"\n\n{deprecation.sentence}"
+        operation.setdefault("parameters", []).append({"$ref": "#/components/parameters/Version"})
+        for status, response in operation["responses"].items():
+            if int(status) < HTTPStatus.BAD_REQUEST:
+                reference = {"$ref": "#/components/headers/Version"}
+                response.setdefault("headers", {})[VERSION_HEADER] = reference
+        samples.add_samples(operation, known)
+
+
+def _add_common_refusals(
+    operation: dict[str, Any], route: RouteContext, known: dict[str, Any]
+) -> None:
+    responses = operation["responses"]
+    # FastAPI's own 422: ours are 400 for path and query, and 422 for JSON bodies.
+    if "application/json" in responses.get("422", {}).get("content", {}):
+        del responses["422"]
+    invalid = samples.invalid_parameter(operation.get("parameters", []), known)
+    _add_refusals(responses, *([invalid] if invalid else []), VERSION_UNKNOWN)
+    body = operation.get("requestBody", {}).get("content", {})
+    invalid = samples.invalid_body(body.get("application/json", {}).get("schema", {}), known)
+    if invalid:
+        _add_refusals(responses, BODY_NOT_JSON)
+        named = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
+        # The route may say itself which field.
+        if invalid.code not in named.get("examples", {}):
+            _add_refusals(responses, invalid)
+    if body:
+        limit = body_limit_of(route.path_format or "")
+        _add_refusals(responses, limit.refusal, BODY_TOO_MANY_UNFINISHED)
+
+
+def _add_access(operation: dict[str, Any], access: Access | None) -> None:
+    if access and access.stranger:
+        _add_refusals(operation["responses"], RATE_LIMITED)
+    operation["security"] = access.security if access else []
+    if access and not access.public:
+        operation["description"] += f"\n\n{access.credential}"
+        _add_refusals(operation["responses"], *access.refusals)

@@ -1,4 +1,4 @@
-"""Clients in another language: their interpreter, and their packages from npm's registry."""
+"""Programs in JavaScript: their interpreter, and their packages from npm's registry."""
 
 import shutil
 import subprocess
@@ -7,7 +7,8 @@ from pathlib import Path
 from tests.prerequisites import pass_over
 
 FOLDER = Path(__file__).parent / "javascript"
-_INSTALL_SECONDS = 120
+_INSTALLED = "node_modules/.package-lock.json"
+_INSTALL_SECONDS = 60
 _INSTALL = (
     *("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"),
     # By itself npm waits for a minute in all before it tries a third time.
@@ -15,19 +16,19 @@ _INSTALL = (
 )
 
 
-def node(folder: Path = FOLDER) -> str:
-    """The path of Node.js, once the folder's packages are there; passes the test over without."""
+def node(folder: Path = FOLDER, program: str = "the JavaScript client") -> str:
+    """The path of Node.js, once the program's packages are there; passes the test over without."""
     found, npm = shutil.which("node"), shutil.which("npm")
     if not found or not npm:
-        pass_over("the JavaScript client needs Node.js and npm")
-    lock, installed = folder / "package-lock.json", folder / "node_modules" / ".package-lock.json"
+        pass_over(f"{program} needs Node.js and npm")
+    lock, installed = (folder / each for each in ("package-lock.json", _INSTALLED))
     if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
-        _install(npm, folder)
+        _install(npm, folder, program)
         installed.touch()
     return found
 
 
-def _install(npm: str, folder: Path) -> None:
+def _install(npm: str, folder: Path, program: str) -> None:
     try:
         subprocess.run(
             [npm, "--prefix", str(folder), *_INSTALL],
@@ -37,8 +38,8 @@ def _install(npm: str, folder: Path) -> None:
             timeout=_INSTALL_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        pass_over(f"npm did not fetch the JavaScript client's packages in {_INSTALL_SECONDS} s")
+        pass_over(f"npm did not fetch the packages of {program} in {_INSTALL_SECONDS} s")
     except subprocess.CalledProcessError as error:
         # The first line is the error's code, such as ENOTFOUND; what follows is a trace.
         first = error.stderr.strip().partition("\n")[0]
-        pass_over(f"npm cannot fetch the JavaScript client's packages: {first}")
+        pass_over(f"npm cannot fetch the packages of {program}: {first}")

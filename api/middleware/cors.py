@@ -9,7 +9,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.pages.problems import mark_as_page
 
-_EXPOSED = ("X-Request-ID", "Location", "Retry-After", "Pressroom-Source", "Idempotent-Replayed")
+_EXPOSED = (
+    *("X-Request-ID", "Location", "Retry-After", "Pressroom-Source", "Idempotent-Replayed"),
+    *("Pressroom-Version", "Deprecation", "Sunset"),
+)
 
 
 class ApiCorsMiddleware:

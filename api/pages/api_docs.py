@@ -8,21 +8,24 @@ from pathlib import Path
 import fastapi_standalone_docs
 from fastapi import FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 
 DOCS_PATH = "/docs"
+DOCUMENT_PATH = "/openapi.json"
 _FILES = Path(fastapi_standalone_docs.__path__[0]) / "static" / "swagger"
 
 
 def add_docs(app: FastAPI) -> None:
     """Serve the page below ``/docs``. Its policy names its one inline script by a hash."""
     shown = get_swagger_ui_html(
-        openapi_url=app.openapi_url or "",
+        openapi_url=DOCUMENT_PATH,
         title=app.title,
         swagger_js_url=f"{DOCS_PATH}/swagger-ui-bundle.js",
         swagger_css_url=f"{DOCS_PATH}/swagger-ui.css",
         swagger_favicon_url="data:,",
+        # Operations show the schemas that they have; a list of all makes the page slow.
+        swagger_ui_parameters={"defaultModelsExpandDepth": -1},
     )
     page = bytes(shown.body)
     [script] = re.findall(b"<script>(.*?)</script>", page, re.DOTALL)
@@ -39,5 +42,10 @@ def add_docs(app: FastAPI) -> None:
     async def show_docs(_: Request) -> HTMLResponse:
         return HTMLResponse(page, headers=headers)
 
+    async def lead_to_docs(_: Request) -> RedirectResponse:
+        return RedirectResponse(DOCS_PATH)
+
     app.add_route(DOCS_PATH, show_docs, include_in_schema=False)
+    # Where other APIs have such a page.
+    app.add_route("/redoc", lead_to_docs, include_in_schema=False)
     app.mount(DOCS_PATH, StaticFiles(directory=_FILES))

@@ -16,6 +16,7 @@ from api.parameters import PathId, PreferenceOf, StateOf, idempotency_key
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
 from api.schemas.imports import MembersInput
+from api.schemas.jobs import JobId
 from api.state import State
 from core.lanes import Lane
 from core.refusals import access, imports, mailing, requests
@@ -35,7 +36,10 @@ _MEMBERS = TypeAdapter(MembersInput)
 _MEMBER_SCHEMA = {
     "type": "object",
     "required": ["email"],
-    "properties": {"email": {"type": "string"}, "name": {"type": ["string", "null"]}},
+    "properties": {
+        "email": {"type": "string", "examples": ["reader@example.com"]},
+        "name": {"type": ["string", "null"], "examples": ["Ada Reader"]},
+    },
 }
 _MEMBERS_SCHEMA = {
     "type": "array",
@@ -54,7 +58,7 @@ _MEMBERS_SCHEMA = {
     ),
     response_model=Envelope[int],
     responses={
-        202: {"model": Envelope[int], "description": GOES_ON},
+        202: {"model": Envelope[JobId], "description": GOES_ON},
         **refuses(
             mailing.LIST_NOT_OWNER,
             mailing.LIST_NOT_FOUND,

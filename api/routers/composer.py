@@ -53,7 +53,7 @@ _PHOTO_REFUSALS = (
 
 def _answers(source: str) -> Responses:
     """What a reply says beside its data, and how the wait for it may end."""
-    header = {"description": source, "schema": {"type": "string"}}
+    header = {"description": source, "schema": {"type": "string"}, "example": "offline"}
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
@@ -64,7 +64,7 @@ def _answers(source: str) -> Responses:
     }
 
 
-_WRITTEN = _answers("Who wrote it: offline or openai/<model>; with '; fallback' or '; cached'")
+_WRITTEN = _answers("Who wrote it: `offline` or `openai/<model>`; with `; fallback` or `; cached`")
 
 
 @_routes.post(
@@ -166,7 +166,7 @@ def _not_blank(text: str) -> str:
     response_model=Envelope[schemas.PhotoPage],
     openapi_extra=_PREFER,
     responses={
-        **_answers("The provider; with '; cached'"),
+        **_answers("The provider; with `; cached`"),
         **refuses(composer.STOCKPHOTO_REFUSED, *_PHOTO_REFUSALS),
     },
 )

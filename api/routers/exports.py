@@ -11,7 +11,7 @@ from api.bodies.json_route import JsonRoute
 from api.job_answers import GOES_ON, job_response, wait_for_job
 from api.limits.bulkheads import STORAGE
 from api.middleware.paths import is_head
-from api.openapi import PREFER_PARAMETER, refuses
+from api.openapi import PREFER_PARAMETER, file_of, refuses
 from api.parameters import PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Body, Envelope
@@ -88,7 +88,7 @@ async def export_list(
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
-        200: {"content": {"application/gzip": {}}, "description": "The file"},
+        200: {"content": file_of("application/gzip"), "description": "The file"},
         **refuses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND, media.MEDIA_DAMAGED),
     },
 )

@@ -12,12 +12,12 @@ from api.bodies.upload_stream import ReceivedFile, store_upload
 from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
 from api.limits.bulkheads import RECORDS
 from api.middleware.paths import is_head
-from api.openapi import PREFER_PARAMETER, refuses
+from api.openapi import PREFER_PARAMETER, refuses, text_of
 from api.parameters import Limit, Offset, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
-from api.schemas.jobs import JobRecord
+from api.schemas.jobs import JobId, JobRecord
 from api.signed_files import download_headers, import_errors_url, require_signed_url
 from api.state import State
 from api.waiting.downloads import SLOW_DOWNLOADS
@@ -53,7 +53,7 @@ Mapping = Annotated[
 ]
 
 
-_FILE = {"type": "string", "format": "binary"}
+_FILE = {"type": "string", "format": "binary", "description": "At most 2 GB"}
 _FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
 
 
@@ -95,7 +95,9 @@ async def import_members(
     list_id: PathId,
     preference: PreferenceOf,
     *,
-    filename: Annotated[str | None, Query(max_length=255)] = None,
+    filename: Annotated[
+        str | None, Query(max_length=255, description="Of a file that is the body itself")
+    ] = None,
     dry_run: DryRun = False,
     on_existing: OnExisting = "skip",
     mapping: Mapping = None,
@@ -167,7 +169,14 @@ def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelo
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
-        200: {"content": {"text/csv": {}}, "description": "The original columns, then ours"},
+        200: {
+            "content": text_of(
+                "text/csv",
+                "Email Address,Name,line,code,reason\n"
+                "ada@,Ada Reader,17,email.invalid,There must be something after the @-sign.\n",
+            ),
+            "description": "The original columns, then ours",
+        },
         **refuses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
     },
 )
@@ -189,7 +198,7 @@ def download_import_errors(
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[int],
     responses={
-        202: {"model": Envelope[int], "description": GOES_ON},
+        202: {"model": Envelope[JobId], "description": GOES_ON},
         **refuses(imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING, imports.IMPORT_UNDO_OVER),
     },
 )

@@ -12,7 +12,7 @@ from api.bodies.json_route import JsonRoute
 from api.errors import problem_response
 from api.limits.bulkheads import STORAGE
 from api.middleware.paths import is_head
-from api.openapi import refuses
+from api.openapi import file_of, refuses
 from api.signed_files import is_signed
 from api.state import State, state_of
 from api.waiting.downloads import SLOW_DOWNLOADS
@@ -39,8 +39,11 @@ _FOREVER = "public, max-age=31536000, immutable"
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
-        200: {"content": {"image/webp": {}, "image/png": {}}, "description": "The file"},
-        206: {"content": {"image/webp": {}, "image/png": {}}, "description": "The range asked for"},
+        200: {"content": file_of("image/webp", "image/png"), "description": "The file"},
+        206: {
+            "content": file_of("image/webp", "image/png"),
+            "description": "The range asked for",
+        },
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
         **refuses(
             AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.ATTACHMENT),

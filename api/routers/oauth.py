@@ -32,6 +32,14 @@ _EXCHANGE = {
     "refresh_token": "The last one; each counts once",
     "scope": "On a refresh: less than was given",
 }
+_SAMPLES = {
+    "grant_type": "authorization_code",
+    "code": "3fVq8nK2mXw0",
+    "redirect_uri": "https://desk.example.com/callback",
+    "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+    "client_id": "5d1f0c8e7a",
+    "token": "pra_…",
+}
 _TOKEN = {"token": "Of either kind", "token_type_hint": "Not needed"}
 
 
@@ -39,6 +47,7 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
     """``openapi_extra`` of an operation whose form the service reads itself."""
     properties = {
         name: {"type": "string", "description": description}
+        | ({"examples": [_SAMPLES[name]]} if name in _SAMPLES else {})
         for name, description in {**fields, **_CLIENT}.items()
     }
     schema = {"type": "object", "required": [required], "properties": properties}

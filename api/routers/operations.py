@@ -10,8 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
 from api.health import readiness
-from api.openapi import refuses
+from api.openapi import refuses, text_of
 from api.parameters import StateOf
+from api.schemas.operations import DependenciesHealth, Health
 from core.refusals.access import AUTH_METRICS_TOKEN
 
 _NOT_READY = "The database is missing, or outdated, or the process is about to end"
@@ -20,12 +21,16 @@ router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=Js
 
 
 @router.get("/healthz")
-async def check_health() -> dict[str, str]:
+async def check_health() -> Health:
     """The process is alive; its dependencies are not checked."""
-    return {"status": "ok"}
+    return Health(status="ok")
 
 
-@router.get("/readyz", responses={503: {"description": _NOT_READY}})
+@router.get(
+    "/readyz",
+    response_model=DependenciesHealth,
+    responses={503: {"model": DependenciesHealth, "description": _NOT_READY}},
+)
 async def check_readiness(state: StateOf) -> JSONResponse:
     """200 while this process can serve calls, else 503; with the status of each dependency.
 
@@ -45,7 +50,10 @@ async def check_readiness(state: StateOf) -> JSONResponse:
     "/metrics",
     response_class=Response,
     responses={
-        200: {"content": {"text/plain": {}}, "description": "Prometheus text format"},
+        200: {
+            "content": text_of("text/plain", "pressroom_waiting_requests 0.0\n"),
+            "description": "Prometheus text format",
+        },
         **refuses(AUTH_METRICS_TOKEN),
     },
 )

@@ -56,7 +56,11 @@ _TRACE_REFUSALS = (
 
 def _body(**properties: Any) -> dict[str, Any]:
     """``openapi_extra`` of a body that may be JSON or a form."""
-    trace_id = {"type": "string", "description": "Instead of the query parameter"}
+    trace_id = {
+        "type": "string",
+        "description": "Instead of the query parameter",
+        "examples": ["k1.AbCdEf0123456789.ZyXwVu9876543210"],
+    }
     schema = {"type": "object", "properties": {**properties, "trace_id": trace_id}}
     kinds = ("application/json", FORM, MULTIPART)
     return {"requestBody": {"content": {kind: {"schema": schema} for kind in kinds}}}
@@ -167,7 +171,7 @@ def unsubscribe(
 @router.put(
     "/subscriptions/{list_id}/email",
     dependencies=[BY_TRACE],
-    openapi_extra=_body(enabled={"type": "boolean"}),
+    openapi_extra=_body(enabled={"type": "boolean", "examples": [False]}),
     responses=refuses(*_TRACE_REFUSALS, mailing.LIST_BUSY),
 )
 async def set_email_enabled(
@@ -187,7 +191,7 @@ async def set_email_enabled(
 @router.post(
     "/subscriptions/{list_id}/delete",
     dependencies=[BY_TRACE],
-    openapi_extra=_body(**{"List-Unsubscribe": {"type": "string", "example": "One-Click"}}),
+    openapi_extra=_body(**{"List-Unsubscribe": {"type": "string", "examples": ["One-Click"]}}),
     responses=refuses(*_TRACE_REFUSALS),
 )
 @LEAVING.threaded

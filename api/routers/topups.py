@@ -32,14 +32,19 @@ _MONEY = {"type": "number", "minimum": 0}
 _TOPUP = json_request_body(
     {
         "amount": {**_MONEY, "description": "What to pay, with the currency's own decimals"},
-        "credit_amount": {**_MONEY, "description": "What to buy, at most four decimals"},
-        "currency": {"type": "string", "description": "Such as USD"},
+        "credit_amount": {
+            **_MONEY,
+            "description": "What to buy, at most four decimals",
+            "examples": [500],
+        },
+        "currency": {"type": "string", "description": "Such as USD", "examples": ["USD"]},
         "channel": {"type": "string", "enum": ["stripe", "sandbox"]},
         "redirect_url": {
             "type": "string",
             "format": "uri",
             "description": "Where the payer goes afterwards; order_id and status "
             "are added to its query",
+            "examples": ["https://www.example.com/thanks"],
         },
     },
     required=["redirect_url"],

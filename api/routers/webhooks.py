@@ -30,7 +30,18 @@ _SIGNATURE = {
     ),
     openapi_extra={
         "parameters": [_SIGNATURE],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": {}}}},
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "description": "An event as Stripe sends it",
+                        "examples": [{"id": "evt_1NG8Du2eZvKYlo2C", "type": "charge.refunded"}],
+                    }
+                }
+            },
+        },
     },
 )
 async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[int]:

@@ -14,17 +14,18 @@ ScopeName = Annotated[Scope, Field(strict=False)]
 
 
 class QuotaRecord(Schema):
-    used: int
-    limit: int | None = Field(description="null: no limit")
+    used: int = Field(examples=[120])
+    limit: int | None = Field(description="null: no limit", examples=[1000])
 
 
 class UserRecord(Schema):
     id: int
-    email: str
-    name: str | None
-    plan: str = Field(description="free or paid")
+    email: str = Field(examples=["nora@example.com"])
+    name: str | None = Field(examples=["Nora Owner"])
+    plan: str = Field(description="free or paid", examples=["free"])
     quotas: dict[PlanQuota, QuotaRecord] = Field(
-        description="By name; storage_mb is 1,048,576 bytes"
+        description="By name; storage_mb is 1,048,576 bytes",
+        examples=[{"members": {"used": 120, "limit": 1000}, "lists": {"used": 1, "limit": 5}}],
     )
     created_at: Timestamp
     updated_at: Timestamp
@@ -44,13 +45,15 @@ class NewApiKey(Body):
 
 class ApiKeyRecord(Schema):
     id: int
-    name: str
-    last_four: str = Field(description="The key's last characters, to recognise it by")
-    scopes: list[Scope] | None
+    name: str = Field(examples=["import script"])
+    last_four: str = Field(
+        description="The key's last characters, to recognise it by", examples=["x7Qa"]
+    )
+    scopes: list[Scope] | None = Field(examples=[["attachment"]])
     created_at: Timestamp
-    expires_at: Timestamp | None
+    expires_at: Timestamp | None = Field(examples=[None])
     last_used_at: Timestamp | None
-    revoked_at: Timestamp | None
+    revoked_at: Timestamp | None = Field(examples=[None])
 
 
 class CreatedApiKey(ApiKeyRecord):
@@ -67,7 +70,7 @@ class SecurityEvent(Schema):
     type: EventType
     occurred_at: Timestamp
     ip: str | None = Field(description="The address from which it happened", examples=["192.0.2.7"])
-    user_agent: str | None
+    user_agent: str | None = Field(examples=["Mozilla/5.0 (X11; Linux x86_64)"])
     credential: EventCredential | None = Field(description="By which it happened, if by any")
     detail: dict[str, Any] = Field(
         description="The ids and numbers of what it is about", examples=[{"key_id": 7}]

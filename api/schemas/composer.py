@@ -1,19 +1,21 @@
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.envelope import Body
+from api.schemas.envelope import Body, Url
 from integrations.stock_photos.port import PhotoProviderName
 from services.composer.post import MAX_POST_CONTENT_CHARACTERS, MAX_POST_TITLE_CHARACTERS, Post
 
 
 class PostBody(Body):
-    title: Annotated[str, Field(max_length=MAX_POST_TITLE_CHARACTERS)]
-    content: Annotated[
-        str, Field(max_length=MAX_POST_CONTENT_CHARACTERS, description="Plain, Markdown or HTML")
-    ]
+    title: str = Field(max_length=MAX_POST_TITLE_CHARACTERS, examples=["How we bake bread"])
+    content: str = Field(
+        max_length=MAX_POST_CONTENT_CHARACTERS,
+        description="Plain, Markdown or HTML",
+        examples=["Flour, water, salt and time are all that a loaf needs. We start at five."],
+    )
 
     @model_validator(mode="after")
     def _not_all_blank(self) -> Self:
@@ -32,7 +34,9 @@ class GeneratedMetadata(BaseModel):
         default="", description="1 to 80 of a-z, 0-9 and hyphens", examples=["how-we-bake-bread"]
     )
     summary: str = Field(
-        default="", description="Plain text in the post's language, at most 300 characters"
+        default="",
+        description="Plain text in the post's language, at most 300 characters",
+        examples=["Flour, water, salt and time are all that a loaf needs."],
     )
     tags: str = Field(
         default="", description="At most 8, separated by commas", examples=["bread,sourdough"]
@@ -42,16 +46,22 @@ class GeneratedMetadata(BaseModel):
 class GeneratedTweets(BaseModel):
     tweets: str = Field(
         description="1 to 5 tweets, separated by one blank line; each has at most 280 characters "
-        "as the platform counts: wide ones are 2, a link is 23"
+        "as the platform counts: wide ones are 2, a link is 23",
+        examples=["Flour, water, salt and time: that is a loaf.\n\nWe start at five."],
     )
 
 
 class PhotoFile(BaseModel):
-    url: str
+    url: Url = Field(examples=["https://images.example.com/photos/loaf.jpg"])
 
 
-# The provider's own payload: its shape is the provider's.
-PhotoPage = dict[str, Any]
+class PhotoPage(BaseModel):
+    """The provider's own payload: its shape is the provider's."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={"examples": [{"total": 1, "results": [{"id": "LBI7cgq3pbM"}]}]},
+    )
 
 
 class StockPhotoSource(StrEnum):

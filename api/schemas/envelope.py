@@ -1,7 +1,7 @@
 import re
 import time
 from datetime import datetime
-from typing import Annotated, Any, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_origin
 
 import orjson
 from fastapi import Response
@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    WithJsonSchema,
     field_validator,
 )
 
@@ -21,7 +22,14 @@ from models.declarative import Model
 
 T = TypeVar("T")
 
-Timestamp = Annotated[datetime, PlainSerializer(clock.iso, return_type=str)]
+Timestamp = Annotated[
+    datetime,
+    PlainSerializer(
+        clock.iso,
+        return_type=Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})],
+    ),
+]
+Url = Annotated[str, Field(json_schema_extra={"format": "uri"})]
 
 
 def _written_moment(value: object) -> object:
@@ -79,9 +87,23 @@ class Body(BaseModel):
         return self.model_dump(exclude_unset=True)
 
 
+def _documented_name(kind: Any) -> str:
+    """What the document calls a type: ``Attachment``, ``AttachmentPage``, ``ApiKeyList``."""
+    if kind is int:
+        return "Count"
+    if get_origin(kind) is list:
+        return f"{_documented_name(get_args(kind)[0])}List"
+    name: str = kind.__name__
+    return name.removesuffix("Record")
+
+
 class Envelope(BaseModel, Generic[T]):
     data: T
-    ts: int = Field(description="When the answer was made, in Unix seconds", examples=[1790000000])
+    ts: int = Field(description="When the answer was made, in Unix seconds")
+
+    @classmethod
+    def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
+        return f"{_documented_name(params[0])}Answer"
 
 
 class Pagination(BaseModel):
@@ -94,8 +116,12 @@ class Page(BaseModel, Generic[T]):
     pagination: Pagination
     items: list[T]
 
+    @classmethod
+    def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
+        return f"{_documented_name(params[0])}Page"
 
-class FieldProblemSchema(BaseModel):
+
+class InvalidField(BaseModel):
     field: str = Field(examples=["body.members[3].email"])
     code: str
     message: str
@@ -112,7 +138,9 @@ class Problem(BaseModel):
     message: str = Field(description="The same text as detail")
     ts: int
     request_id: str
-    errors: list[FieldProblemSchema] | None = None
+    errors: list[InvalidField] = Field(
+        default_factory=list, description="Of a request that breaks rules; else left out"
+    )
 
 
 def envelope(data: T) -> Envelope[T]:

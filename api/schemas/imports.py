@@ -3,7 +3,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
-from api.schemas.envelope import Schema, Timestamp
+from api.schemas.envelope import Schema, Timestamp, Url
 
 
 class MemberInput(TypedDict):
@@ -21,30 +21,44 @@ class MembersInput(TypedDict):
 class ImportRecord(Schema):
     id: int
     list_id: int
-    source: str = Field(description="members (of one request) or file")
-    filename: str | None
-    size: int = Field(description="Bytes")
-    dry_run: bool
-    on_existing: str = Field(description="skip or update")
-    status: str = Field(description="running, succeeded, failed or cancelled")
-    error: dict[str, Any] | None
-    description: dict[str, Any] | None = Field(description="What the file was taken for")
-    received: int = Field(description="Rows of the file; all of them once it has been split")
-    added: int = Field(description="Made active")
-    already: int = Field(description="Were active members")
-    opted_out: int = Field(description="Said no, here or by the file's own mark")
-    invalid: int
-    duplicate: int = Field(description="Came before in the same file")
-    updated: int = Field(description="Of the already ones: got another name or tier")
-    over_quota: int = Field(description="Not added, since the plan has no room for more members")
-    undone: int = Field(description="Taken back by an undo")
-    kept: int = Field(
-        description="Left alone by the undo, since they were changed after the import"
+    source: str = Field(description="members (of one request) or file", examples=["file"])
+    filename: str | None = Field(examples=["members.csv"])
+    size: int = Field(description="Bytes", examples=[284113])
+    dry_run: bool = Field(examples=[False])
+    on_existing: str = Field(description="skip or update", examples=["skip"])
+    status: str = Field(
+        description="running, succeeded, failed or cancelled", examples=["succeeded"]
     )
-    undone_at: Timestamp | None
+    error: dict[str, Any] | None = Field(examples=[None])
+    description: dict[str, Any] | None = Field(
+        description="What the file was taken for",
+        examples=[{"format": "csv", "columns": {"email": "Email Address", "name": "Name"}}],
+    )
+    received: int = Field(
+        description="Rows of the file; all of them once it has been split", examples=[5000]
+    )
+    added: int = Field(description="Made active", examples=[4930])
+    already: int = Field(description="Were active members", examples=[40])
+    opted_out: int = Field(description="Said no, here or by the file's own mark", examples=[12])
+    invalid: int = Field(examples=[8])
+    duplicate: int = Field(description="Came before in the same file", examples=[10])
+    updated: int = Field(description="Of the already ones: got another name or tier", examples=[0])
+    over_quota: int = Field(
+        description="Not added, since the plan has no room for more members", examples=[0]
+    )
+    undone: int = Field(description="Taken back by an undo", examples=[0])
+    kept: int = Field(
+        description="Left alone by the undo, since they were changed after the import", examples=[0]
+    )
+    undone_at: Timestamp | None = Field(examples=[None])
     undo_until: Timestamp | None = Field(
         description="Until when it can be undone; null while it runs, and after its undo"
     )
-    errors_url: str = Field(description="CSV of the rows that were not added; lasts 15 minutes")
+    errors_url: Url = Field(
+        description="CSV of the rows that were not added; lasts 15 minutes",
+        examples=[
+            "https://api.example.com/imports/6204117398252/errors.csv?expires=1795254300&signature=Zk3nq0"
+        ],
+    )
     created_at: Timestamp
     finished_at: Timestamp | None

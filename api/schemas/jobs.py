@@ -1,28 +1,43 @@
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from api.schemas.envelope import Schema, Timestamp
 from models import Job
 from services.jobs.records import error_shown, next_try_at, progress_of
 
+JobId = TypeAliasType(
+    "JobId", Annotated[int, Field(description="Of the job that goes on", examples=[6204117398252])]
+)
+
 
 class JobProgress(Schema):
-    done: int
-    total: int | None = Field(description="null until it is known")
-    per_second: float | None = Field(description="Mean rate since the job started")
-    eta_seconds: float | None = Field(description="Seconds to go at that rate")
+    done: int = Field(examples=[5000])
+    total: int | None = Field(description="null until it is known", examples=[5000])
+    per_second: float | None = Field(
+        description="Mean rate since the job started", examples=[2500.0]
+    )
+    eta_seconds: float | None = Field(description="Seconds to go at that rate", examples=[0.0])
 
 
 class JobRecord(Schema):
     id: int
-    kind: str = Field(examples=["attachment.process"])
-    status: str = Field(description="queued, running, succeeded, failed or cancelled")
+    kind: str = Field(examples=["members.import"])
+    status: str = Field(
+        description="queued, running, succeeded, failed or cancelled", examples=["succeeded"]
+    )
     progress: JobProgress
-    result: dict[str, Any] | None
-    error: dict[str, Any] | None = Field(description="code and message of what ended it")
-    last_reason: str | None = Field(description="Why the last try failed, while it fails")
-    next_try_at: Timestamp | None = Field(description="When a job that failed is tried again")
+    result: dict[str, Any] | None = Field(examples=[{"added": 4930, "invalid": 8}])
+    error: dict[str, Any] | None = Field(
+        description="code and message of what ended it", examples=[None]
+    )
+    last_reason: str | None = Field(
+        description="Why the last try failed, while it fails", examples=[None]
+    )
+    next_try_at: Timestamp | None = Field(
+        description="When a job that failed is tried again", examples=[None]
+    )
     created_at: Timestamp
     started_at: Timestamp | None
     finished_at: Timestamp | None

@@ -1,6 +1,6 @@
 from pydantic import Field
 
-from api.schemas.envelope import Schema, Timestamp
+from api.schemas.envelope import Schema, Timestamp, Url
 from core.scopes import Scope
 
 
@@ -18,24 +18,24 @@ class IntrospectionAnswer(Schema):
     """RFC 7662, 2.2: of a token that does not count, `active` alone."""
 
     active: bool
-    client_id: str | None = None
-    scope: str | None = None
-    sub: str | None = None
-    iss: str | None = None
-    iat: int | None = None
-    exp: int | None = None
-    token_type: str | None = None
+    client_id: str | None = Field(default=None, examples=["prc_7Kd02mQx"])
+    scope: str | None = Field(default=None, examples=["credit.read"])
+    sub: str | None = Field(default=None, examples=["4831920047116"])
+    iss: str | None = Field(default=None, examples=["https://api.example.com"])
+    iat: int | None = Field(default=None, examples=[1795253400])
+    exp: int | None = Field(default=None, examples=[1795257000])
+    token_type: str | None = Field(default=None, examples=["Bearer"])
 
 
 class OAuthRefusal(Schema):
     """RFC 6749, 5.2."""
 
     error: str = Field(examples=["invalid_grant"])
-    error_description: str | None = None
+    error_description: str | None = Field(default=None, examples=["The code was used before."])
 
 
 class UserInfo(Schema):
-    sub: str = Field(description="The user's id")
+    sub: str = Field(description="The user's id", examples=["4831920047116"])
     email: str
     name: str | None = Field(default=None, description="Left out where there is none")
 
@@ -43,27 +43,33 @@ class UserInfo(Schema):
 class Metadata(Schema):
     """RFC 8414, 2."""
 
-    issuer: str
-    authorization_endpoint: str
-    token_endpoint: str
-    revocation_endpoint: str
-    introspection_endpoint: str
-    userinfo_endpoint: str
-    scopes_supported: list[str]
-    response_types_supported: list[str]
-    response_modes_supported: list[str]
-    grant_types_supported: list[str]
-    token_endpoint_auth_methods_supported: list[str]
-    revocation_endpoint_auth_methods_supported: list[str]
-    introspection_endpoint_auth_methods_supported: list[str]
-    code_challenge_methods_supported: list[str]
+    issuer: Url = Field(examples=["https://api.example.com"])
+    authorization_endpoint: Url = Field(examples=["https://api.example.com/oauth/authorize"])
+    token_endpoint: Url = Field(examples=["https://api.example.com/oauth/token"])
+    revocation_endpoint: Url = Field(examples=["https://api.example.com/oauth/revoke"])
+    introspection_endpoint: Url = Field(examples=["https://api.example.com/oauth/introspect"])
+    userinfo_endpoint: Url = Field(examples=["https://api.example.com/oauth/userinfo"])
+    scopes_supported: list[str] = Field(examples=[["credit.read", "attachment"]])
+    response_types_supported: list[str] = Field(examples=[["code"]])
+    response_modes_supported: list[str] = Field(examples=[["query"]])
+    grant_types_supported: list[str] = Field(examples=[["authorization_code", "refresh_token"]])
+    token_endpoint_auth_methods_supported: list[str] = Field(
+        examples=[["client_secret_basic", "none"]]
+    )
+    revocation_endpoint_auth_methods_supported: list[str] = Field(
+        examples=[["client_secret_basic", "none"]]
+    )
+    introspection_endpoint_auth_methods_supported: list[str] = Field(
+        examples=[["client_secret_basic"]]
+    )
+    code_challenge_methods_supported: list[str] = Field(examples=[["S256"]])
     authorization_response_iss_parameter_supported: bool
 
 
 class GrantRecord(Schema):
     id: int
-    client_id: str
-    client_name: str
+    client_id: str = Field(examples=["prc_7Kd02mQx"])
+    client_name: str = Field(examples=["Writing Desk"])
     scopes: list[Scope]
     created_at: Timestamp
     updated_at: Timestamp = Field(description="When it was last agreed to")

@@ -37,13 +37,15 @@ class SubscriptionRecord(Schema):
     id: int
     user_id: int | None = Field(description="null where a trace id asks")
     list_id: int
-    status: str = Field(description="pending, active, unsubscribed or removed")
-    type: str = Field(description="free, silver or gold")
-    paid_expiry: Timestamp | None
+    status: str = Field(description="pending, active, unsubscribed or removed", examples=["active"])
+    type: str = Field(description="free, silver or gold", examples=["free"])
+    paid_expiry: Timestamp | None = Field(examples=[None])
     email_enabled: bool
     name: str | None = Field(description="The list's own name for the member")
     email: str | None = Field(description="The list's own record of the member's address")
-    source: str = Field(description="How they came: challenge, login, transfer or import")
+    source: str = Field(
+        description="How they came: challenge, login, transfer or import", examples=["import"]
+    )
     created_at: Timestamp
     updated_at: Timestamp
     user: Person | None = None
@@ -86,17 +88,19 @@ class HistoryEntry(Schema):
     action: str = Field(
         description="requested, subscribed, confirmed, unsubscribed, unsubscribing_undone, "
         "email_enabled, email_disabled, removed, edited, transferred_in, transferred_away, "
-        "imported, import_undone, lapsed, erased"
+        "imported, import_undone, lapsed, erased",
+        examples=["confirmed"],
     )
-    actor: str = Field(description="user, owner, import, operator or stranger")
-    actor_id: int | None
+    actor: str = Field(description="user, owner, import, operator or stranger", examples=["user"])
+    actor_id: int | None = Field(examples=[4831920047116])
     via: str = Field(
-        description="login, challenge, confirmation, trace, one-click, page, import or command"
+        description="login, challenge, confirmation, trace, one-click, page, import or command",
+        examples=["confirmation"],
     )
-    status_before: str | None
-    status_after: str | None
-    email_enabled_before: bool | None
-    email_enabled_after: bool | None
+    status_before: str | None = Field(examples=["pending"])
+    status_after: str | None = Field(examples=["active"])
+    email_enabled_before: bool | None = Field(examples=[None])
+    email_enabled_after: bool | None = Field(examples=[True])
     ip: str | None
     request_id: str | None
     created_at: Timestamp
@@ -108,22 +112,26 @@ class NewSubscription(Body):
     challenge_provider: str | None = Field(
         default=None, alias="challenge-provider", examples=["turnstile"]
     )
-    challenge_token: str | None = Field(default=None, alias="challenge-token")
+    challenge_token: str | None = Field(default=None, alias="challenge-token", examples=["0.aXbYc"])
     challenge_action: str | None = Field(
         default=None, alias="challenge-action", examples=["subscribe"]
     )
 
 
 class EmailSetting(Body):
-    enabled: bool
+    enabled: bool = Field(examples=[False])
 
 
 TierName = Annotated[Tier, Field(strict=False)]
 
 
 class MemberChanges(Body):
-    name: str | None = Field(default=None, max_length=200)
-    type: TierName = Field(default=Tier.FREE, description="free, silver or gold")
+    name: str | None = Field(default=None, max_length=200, examples=["Ada Reader"])
+    type: TierName = Field(
+        default=Tier.FREE, description="free, silver or gold", examples=["silver"]
+    )
     paid_expiry: Moment | None = Field(
-        default=None, description="When the paid tier ends; null: it doesn't"
+        default=None,
+        description="When the paid tier ends; null: it doesn't",
+        examples=["2027-11-21T00:00:00Z"],
     )

@@ -151,6 +151,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
 LEFT_OUT = {
     "POST /webhooks/stripe": "what it does with an order is what the poll of orders does",
     "GET /.well-known/oauth-authorization-server": "reads nothing",
+    "GET /": "reads nothing",
     "GET /healthz": "reads nothing",
     **{
         f"{method} /composer/{rest}": "reads no table but the count of the day's calls"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from clients.generator import python_code, typescript_code
-from clients.generator.operations import Json, error_codes, operations
+from clients.generator.operations import Json, error_codes, operations, version_of
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "openapi.json"
@@ -23,7 +23,9 @@ def write_python(document: Json, project: Path) -> None:
     (folder / "__init__.py").write_text("")
     python_code.write_types(document, folder / "types.py")
     (folder / "operations.py").write_text(python_code.methods(document))
-    (folder / "codes.py").write_text(python_code.codes(error_codes(document)))
+    (folder / "contract.py").write_text(
+        python_code.contract(error_codes(document), version_of(document))
+    )
 
 
 def write_typescript(document: Json, project: Path) -> None:
@@ -31,4 +33,6 @@ def write_typescript(document: Json, project: Path) -> None:
     folder = project / "src" / "generated"
     folder.mkdir(exist_ok=True)
     (folder / "operations.ts").write_text(typescript_code.methods(operations(document)))
-    (folder / "codes.ts").write_text(typescript_code.codes(error_codes(document)))
+    (folder / "contract.ts").write_text(
+        typescript_code.contract(error_codes(document), version_of(document))
+    )

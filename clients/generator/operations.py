@@ -11,6 +11,8 @@ Json = dict[str, Any]
 _REF = "#/components/schemas/"
 _METHODS = ("get", "post", "put", "patch", "delete")
 KEY_HEADER = "Idempotency-Key"
+# Of the whole client, and no argument of its methods.
+_VERSION_HEADER = "Pressroom-Version"
 
 
 class BodyKind(StrEnum):
@@ -105,6 +107,12 @@ def error_codes(document: Json) -> list[str]:
     return sorted({code for item in _operation_items(document) for code in _codes(item)})
 
 
+def version_of(document: Json) -> str:
+    """The version of the contract, a date, to which clients made from the document keep."""
+    version: str = document["info"]["version"]
+    return version
+
+
 def resolved(document: Json, schema: Json) -> Json:
     """The schema itself, or that which it refers to."""
     name = ref_name(schema)
@@ -126,8 +134,7 @@ def _operation_items(document: Json) -> Iterator[Json]:
 def _codes(item: Json) -> Iterator[str]:
     for response in item["responses"].values():
         problem = response.get("content", {}).get("application/problem+json", {})
-        for example in problem.get("examples", {}).values():
-            yield example["value"]["code"]
+        yield from problem.get("examples", ())
 
 
 def _operation(document: Json, path: str, item: Json, method: str) -> Operation:
@@ -136,21 +143,23 @@ def _operation(document: Json, path: str, item: Json, method: str) -> Operation:
     kind = _body_kind(document, body)
     answer, schema = _answer(document, spec["responses"])
     accepted = _unwrapped(document, _json_schema(spec["responses"].get("202", {})))
+    is_job_id = resolved(document, accepted).get("type") == "integer"
     return Operation(
         id=spec["operationId"],
         method=method.upper(),
         path=path,
         description=spec.get("description") or spec.get("summary", ""),
         parameters=tuple(
-            _parameter(document, each)
+            parameter
             for each in (*item.get("parameters", ()), *spec.get("parameters", ()))
+            if (parameter := _parameter(document, each)).name != _VERSION_HEADER
         ),
         body=kind,
         body_schema=body["content"][MEDIA_TYPES[kind]].get("schema", {}) if kind else {},
         is_body_required=body.get("required", False),
         answer=answer,
         answer_schema=schema,
-        may_answer_job_id=answer is AnswerKind.DATA and accepted.get("type") == "integer",
+        may_answer_job_id=answer is AnswerKind.DATA and is_job_id,
     )
 
 

@@ -91,10 +91,10 @@ def methods(document: Json) -> str:
     return _HEAD + "".join(_method(operation) for operation in operations(document))
 
 
-def codes(found: list[str]) -> str:
-    """The module with all codes of refusals."""
+def contract(found: list[str], version: str) -> str:
+    """The module with the version of the contract and all codes of refusals."""
     lines = "".join(f"    {json.dumps(code)},\n" for code in found)
-    return f"from typing import Literal\n\nCode = Literal[\n{lines}]\n"
+    return f'from typing import Literal\n\nVERSION = "{version}"\n\nCode = Literal[\n{lines}]\n'
 
 
 def _own_types(operation: Operation) -> dict[str, Json]:

@@ -21,9 +21,10 @@ def methods(found: list[Operation]) -> str:
     return _HEAD + "".join(_method(operation) for operation in found) + "}\n"
 
 
-def codes(found: list[str]) -> str:
-    """The module with all codes of refusals."""
-    return "export type Code =\n" + "".join(f"  | {json.dumps(code)}\n" for code in found) + ";\n"
+def contract(found: list[str], version: str) -> str:
+    """The module with the version of the contract and all codes of refusals."""
+    lines = "".join(f"  | {json.dumps(code)}\n" for code in found)
+    return f'export const VERSION = "{version}";\n\nexport type Code =\n{lines};\n'
 
 
 def _method(operation: Operation) -> str:

@@ -56,6 +56,11 @@ REQUEST_INVALID = malformed(
 REQUEST_TOO_SLOW = too_slow("request.too_slow", "No answer within {seconds:g} s.", seconds=45)
 REQUEST_FAILED = provider_failed("request.failed", "The work failed unexpectedly.")
 
+VERSION_UNKNOWN = malformed(
+    "version.unknown",
+    "Pressroom-Version names no version of this API; it knows {known}.",
+    known="2026-11-21",
+)
 ROUTE_NOT_FOUND = not_found("route.not_found", "Not Found")
 ROUTE_METHOD_NOT_ALLOWED = not_allowed("route.method_not_allowed", "Method Not Allowed")
 

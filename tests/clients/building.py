@@ -21,7 +21,7 @@ def build_python(folder: Path) -> Path:
 
 def build_typescript(folder: Path) -> Path:
     """The client's package, compiled; passes the test over where Node.js or npm is missing."""
-    javascript_client.node(files.TYPESCRIPT)
+    javascript_client.node(files.TYPESCRIPT, "the TypeScript client")
     project = folder / "typescript"
     shutil.copytree(files.TYPESCRIPT, project, ignore=_MADE)
     (project / "node_modules").symlink_to(files.TYPESCRIPT / "node_modules")

@@ -19,6 +19,7 @@ from api.app import create_app
 from api.openapi import access_of, api_routes
 from core.scopes import Scope
 from core.settings import Settings
+from tests.stack import Stack
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = {
@@ -79,6 +80,7 @@ OPERATIONS = {
     "POST /composer/generate-tweets": "composer",
     "GET /composer/{provider}/photos/search": "composer",
     "GET /composer/{provider}/photos/download_url": "composer",
+    "GET /": None,
     "GET /healthz": None,
     "GET /readyz": None,
     "GET /metrics": None,
@@ -90,6 +92,8 @@ ALIASES = {
     for name in OPERATIONS
     if name.split(" ")[1].startswith("/composer/")
 }
+
+KIND = "application/problem+json"
 
 # Those that refuse as RFC 6749 says, but for limits on rates and bodies, which are everybody's.
 BY_RFC = {"/oauth/token", "/oauth/revoke", "/oauth/introspect"}
@@ -159,7 +163,7 @@ def test_no_door_is_open_beside_the_declared_ones(app: FastAPI) -> None:
         for route in iter_route_contexts(app.routes)
         if not isinstance(route.original_route, APIRoute)
     ]
-    documentation = ["/openapi.json", "/docs", "/docs"]
+    documentation = ["/openapi.json", "/docs", "/redoc", "/docs"]
     assert others == documentation
 
 
@@ -212,7 +216,7 @@ def test_a_trace_id_opens_the_operations_of_a_mails_reader_and_no_other(
         ]
         said = operation["description"].splitlines()[-1]
         assert said == f"Credential: a trace id, or a login. Scope: `{scope}`."
-        assert "trace_id" in {each["name"] for each in operation["parameters"]}
+        assert "trace_id" in {each.get("name") for each in operation["parameters"]}
         refused = operation["responses"]["403"]["content"]["application/problem+json"]["examples"]
         assert {"trace.invalid", "auth.insufficient_scope"} <= set(refused)
         assert "401" in operation["responses"]
@@ -308,20 +312,21 @@ def test_refusals_are_problems_with_examples(document: dict[str, Any]) -> None:
             for status, response in operation["responses"].items():
                 if status < "400" or path == "/readyz":
                     continue
-                if path in BY_RFC and status in {"400", "401"}:
-                    assert set(response["content"]) == {"application/json"}
-                    continue
-                [kind] = response["content"]
-                assert kind == "application/problem+json", (method, path, status)
-                for code, example in response["content"][kind]["examples"].items():
-                    assert example["value"]["code"] == code
-                    assert example["value"]["status"] == int(status)
+                kinds = set(response["content"])
+                by_rfc = {"application/json"} if path in BY_RFC and status in "400 401" else set()
+                assert kinds - by_rfc == kinds & {KIND}, (method, path, status)
+                assert by_rfc <= kinds
+                for code, example in response["content"].get(KIND, {}).get("examples", {}).items():
+                    sample = shown(document, example)
+                    assert sample["code"] == code
+                    assert sample["status"] == int(status)
 
 
 def test_document_names_the_headers_of_an_upload(document: dict[str, Any]) -> None:
-    parameters = document["paths"]["/attachments"]["post"]["parameters"]
+    parameters = parameters_of(document, document["paths"]["/attachments"]["post"])
     named = {(each["in"], each["name"]) for each in parameters}
-    assert named == {("query", "encrypted"), ("header", "Prefer"), ("header", "Idempotency-Key")}
+    headers = {"Prefer", "Idempotency-Key", "Pressroom-Version"}
+    assert named == {("query", "encrypted"), *(("header", each) for each in headers)}
 
 
 def test_no_operation_announces_the_frameworks_errors(document: dict[str, Any]) -> None:
@@ -329,6 +334,21 @@ def test_no_operation_announces_the_frameworks_errors(document: dict[str, Any]) 
     without_body = document["paths"]["/jobs"]["get"]["responses"]
     assert "422" not in without_body
     assert "400" in without_body
+
+
+def parameters_of(document: dict[str, Any], operation: dict[str, Any]) -> list[dict[str, Any]]:
+    known = document["components"]["parameters"]
+    return [
+        known[each["$ref"].rpartition("/")[2]] if "$ref" in each else each
+        for each in operation["parameters"]
+    ]
+
+
+def shown(document: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
+    """The problem of an example, or of the one to which it refers."""
+    if "$ref" in example:
+        example = document["components"]["examples"][example["$ref"].rpartition("/")[2]]
+    return dict(example["value"])
 
 
 def test_committed_document_is_the_applications(document: dict[str, Any]) -> None:
@@ -351,7 +371,17 @@ def test_document_is_written_without_any_setting() -> None:
     assert written.stdout == (ROOT / "docs" / "openapi.json").read_text()
 
 
-def test_api_serves_the_document(stranger: httpx.Client, document: dict[str, Any]) -> None:
+def test_api_serves_the_document_with_its_own_address(
+    stack: Stack, stranger: httpx.Client, document: dict[str, Any]
+) -> None:
     reply = stranger.get("/openapi.json")
     assert reply.status_code == 200
-    assert reply.json() == json.loads(json.dumps(document))
+    served, base = reply.json(), stack.settings().public_base
+    assert [each["url"] for each in served["servers"]] == [base]
+    flow = served["components"]["securitySchemes"]["oauth2"]["flows"]["authorizationCode"]
+    assert flow["authorizationUrl"] == f"{base}/oauth/authorize"
+    assert flow["tokenUrl"] == flow["refreshUrl"] == f"{base}/oauth/token"
+    assert served["paths"] == json.loads(json.dumps(document["paths"]))
+    assert (
+        served["components"]["schemas"] == json.loads(json.dumps(document))["components"]["schemas"]
+    )

@@ -39,7 +39,7 @@ def test_timestamps_are_utc_with_microseconds(client: httpx.Client) -> None:
     assert TIMESTAMP.fullmatch(me["updated_at"])
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/", "/attachments/a/b", "/users", "/jobs//1/x"])
+@pytest.mark.parametrize("path", ["/nowhere", "/attachments/a/b", "/users", "/jobs//1/x"])
 def test_unknown_route_is_a_problem(client: httpx.Client, path: str) -> None:
     problem(client.get(path), 404, "route.not_found")
 
@@ -210,7 +210,10 @@ def test_head_is_refused_as_get_is(client: httpx.Client, stranger: httpx.Client)
 
 
 def test_any_origin_may_read_without_credentials(client: httpx.Client) -> None:
-    exposed = "X-Request-ID, Location, Retry-After, Pressroom-Source, Idempotent-Replayed"
+    exposed = (
+        "X-Request-ID, Location, Retry-After, Pressroom-Source, Idempotent-Replayed, "
+        "Pressroom-Version, Deprecation, Sunset"
+    )
     for reply in (
         client.get("/users/me", headers={"Origin": "https://writer.example"}),
         client.get("/nowhere", headers={"Origin": "https://writer.example"}),

@@ -146,6 +146,7 @@ CALLS: dict[str, Call] = {
         program=True,
         form={"grant_type": "refresh_token", "refresh_token": "{refresh_token}"},
     ),
+    "GET /": Call(200),
     "GET /healthz": Call(200),
     "GET /readyz": Call(200),
     "GET /metrics": Call(401, own=401),

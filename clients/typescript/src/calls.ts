@@ -1,9 +1,11 @@
 import { NotReached, refusalOf } from "./errors.js";
 import { type ServerEvent, serverEvents } from "./events.js";
+import { VERSION } from "./generated/contract.js";
 import { Page, Pages, type Pagination } from "./pages.js";
 import { isWorthAnotherTry, pauseBefore, RETRIES, retryAfter, sleep, type Retries } from "./retries.js";
 import { Body, type Upload } from "./uploads.js";
 
+const JSON_TYPES = "application/json, application/problem+json";
 const KEY_HEADER = "Idempotency-Key";
 // Calls that have the same effect, however often they arrive.
 const REPEATABLE_METHODS = new Set(["GET", "HEAD", "PUT", "DELETE"]);
@@ -85,7 +87,7 @@ export class Calls {
   }
 
   protected file(operation: Operation, args: Arguments, options: Options): Promise<Response> {
-    return this.#send(operation, args as Named, options, true);
+    return this.#send(operation, args as Named, options, "*/*");
   }
 
   protected async *events(
@@ -93,7 +95,7 @@ export class Calls {
     args: Arguments,
     options: Options,
   ): AsyncGenerator<ServerEvent, void, undefined> {
-    const { body } = await this.#send(operation, args as Named, options, true);
+    const { body } = await this.#send(operation, args as Named, options, "text/event-stream, */*");
     if (!body) return;
     try {
       yield* serverEvents(body);
@@ -103,9 +105,9 @@ export class Calls {
   }
 
   /** An answer that is a success, read to its end unless it is streamed. */
-  async #send(operation: Operation, args: Named, options: Options, isStreamed = false): Promise<Response> {
+  async #send(operation: Operation, args: Named, options: Options, accept = JSON_TYPES): Promise<Response> {
     const body = await Body.of(operation.body, args);
-    const headers = headersOf(operation, args);
+    const headers = { Accept: accept, ...headersOf(operation, args) };
     const call = {
       hasKey: KEY_HEADER in headers,
       isRepeatable: KEY_HEADER in headers || REPEATABLE_METHODS.has(operation.method),
@@ -117,7 +119,7 @@ export class Calls {
       init.headers = { ...(await this.#identity()), ...init.headers, ...headers, ...options.headers };
       let pause: number | undefined;
       try {
-        const response = await this.#once(url, init, options.signal, isStreamed);
+        const response = await this.#once(url, init, options.signal, accept !== JSON_TYPES);
         if (response.ok) return response;
         const asked = retryAfter(response.headers);
         if (body.canBeSentAgain && (await isWorthAnotherTry(response, call))) {
@@ -182,7 +184,7 @@ function wasNotSent(error: NotReached): boolean {
 }
 
 function headersOf(operation: Operation, args: Named): Record<string, string> {
-  const headers: Record<string, string> = {};
+  const headers: Record<string, string> = { "Pressroom-Version": VERSION };
   for (const [argument, name] of Object.entries(operation.header ?? {})) {
     if (args[argument] !== undefined) headers[name] = String(args[argument]);
   }

@@ -1,5 +1,5 @@
 import type { operations } from "./generated/document.js";
-import type { Code } from "./generated/codes.js";
+import type { Code } from "./generated/contract.js";
 
 type Job = operations["read_job"]["responses"][200]["content"]["application/json"]["data"];
 

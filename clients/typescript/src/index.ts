@@ -10,7 +10,7 @@ export {
   WebhookInvalid,
 } from "./errors.js";
 export type { ServerEvent } from "./events.js";
-export type { Code } from "./generated/codes.js";
+export type { Code } from "./generated/contract.js";
 export type { components, operations, paths } from "./generated/document.js";
 export type { Job, Waiting } from "./jobs.js";
 export { type BegunLogin, OAuth, type OAuthOptions, type Tokens, tokenSource } from "./oauth.js";

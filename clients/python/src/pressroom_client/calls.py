@@ -16,11 +16,13 @@ from typing_extensions import Self
 
 from pressroom_client.errors import NotReached, refusal_of
 from pressroom_client.events import ServerEvent, server_events
+from pressroom_client.generated.contract import VERSION
 from pressroom_client.pages import Page
 from pressroom_client.retries import Retries, is_worth_another_try, retry_after
 from pressroom_client.uploads import Body
 
 KEY_HEADER = "Idempotency-Key"
+_JSON = "application/json, application/problem+json"
 _ACCEPTED = 202
 # Calls that have the same effect, however often they arrive.
 _REPEATABLE_METHODS = {"GET", "HEAD", "PUT", "DELETE"}
@@ -142,10 +144,11 @@ class Calls:
         return Page(data["items"], data["pagination"], turn)
 
     def _call_file(self, operation: Operation, **sent: Any) -> Download:
-        return Download(self._send(operation, is_streamed=True, **sent))
+        return Download(self._send(operation, accept="*/*", is_streamed=True, **sent))
 
     def _call_events(self, operation: Operation, **sent: Any) -> Generator[ServerEvent, None, None]:
-        with closing(self._send(operation, is_streamed=True, **sent)) as response:
+        streamed = {**sent, "accept": "text/event-stream, */*", "is_streamed": True}
+        with closing(self._send(operation, **streamed)) as response:
             try:
                 yield from server_events(response.iter_lines())
             except httpx.TransportError as error:
@@ -159,6 +162,7 @@ class Calls:
         query: Mapping[str, Any],
         header: Mapping[str, Any],
         content: Any = None,
+        accept: str = _JSON,
         is_streamed: bool = False,
         timeout: float | None = None,
     ) -> httpx.Response:
@@ -167,7 +171,8 @@ class Calls:
         Raises ``Refused`` and ``NotReached``.
         """
         body = Body(operation.body, content)
-        headers = {name: str(value) for name, value in header.items() if value is not None}
+        headers = {"Accept": accept, "Pressroom-Version": VERSION}
+        headers |= {name: str(value) for name, value in header.items() if value is not None}
         if operation.takes_key:
             # All tries have one key, so that they have one effect.
             headers.setdefault(KEY_HEADER, secrets.token_urlsafe(24))

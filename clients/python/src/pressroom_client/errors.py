@@ -14,7 +14,7 @@ import httpx
 
 if TYPE_CHECKING:
     from pressroom_client.generated import types
-    from pressroom_client.generated.codes import Code
+    from pressroom_client.generated.contract import Code
 
 
 class PressroomError(Exception):

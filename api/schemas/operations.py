@@ -1,0 +1,46 @@
+from pydantic import Field
+
+from api.schemas.envelope import Schema, Url
+
+
+class ServiceLinks(Schema):
+    documentation: Url | None = Field(
+        description="The page of all operations; null where the operator serves none",
+        examples=["https://api.example.com/docs"],
+    )
+    openapi: Url | None = Field(
+        description="The same for programs, in OpenAPI 3.1",
+        examples=["https://api.example.com/openapi.json"],
+    )
+    account: Url = Field(
+        description="For people: their keys, sessions and programs",
+        examples=["https://api.example.com/account"],
+    )
+    health: Url = Field(examples=["https://api.example.com/healthz"])
+
+
+class ServiceRecord(Schema):
+    name: str = Field(examples=["Pressroom"])
+    description: str = Field(
+        examples=["The back end of a newsletter and publishing platform: it has no web site."]
+    )
+    version: str = Field(description="Of the program", examples=["0.1.0"])
+    contract: str = Field(description="The newest Pressroom-Version", examples=["2026-11-21"])
+    contracts: list[str] = Field(
+        description="All that a call may ask for, the newest first", examples=[["2026-11-21"]]
+    )
+    links: ServiceLinks
+
+
+class Health(Schema):
+    status: str = Field(examples=["ok"])
+
+
+class DependenciesHealth(Schema):
+    status: str = Field(
+        description="ok, degraded, unavailable, outdated or ending", examples=["ok"]
+    )
+    dependencies: dict[str, str] = Field(
+        description="The status of each by its name",
+        examples=[{"database": "ok", "redis": "ok", "broker": "ok", "objects": "ok"}],
+    )

@@ -1,0 +1,173 @@
+"""What of one OpenAPI document breaks programs that were written for another.
+
+docs/api.md says what counts. Small, since the programs that compare such documents are no Python
+packages that are kept, and each has rules of its own.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+# Bounds of a value: what a lower or a higher one does to values that were right before.
+_LOWER_NARROWS = ("maxLength", "maximum", "exclusiveMaximum", "maxItems")
+_HIGHER_NARROWS = ("minLength", "minimum", "exclusiveMinimum", "minItems")
+_SUCCESS = ("2", "3")
+
+
+def breaking_changes(before: Json, after: Json) -> list[str]:
+    """A sentence for each, which begins with the operation that it breaks."""
+    return list(dict.fromkeys(_Comparison(before, after).changes()))
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    before: Json
+    after: Json
+
+    def changes(self) -> Iterator[str]:
+        for path, methods in self.before["paths"].items():
+            for method, old in methods.items():
+                new = self.after["paths"].get(path, {}).get(method)
+                name = f"{method.upper()} {path}"
+                if new is None:
+                    yield f"{name}: is gone"
+                else:
+                    yield from (f"{name}: {each}" for each in self._operation(old, new))
+
+    def _operation(self, old: Json, new: Json) -> Iterator[str]:
+        if old["operationId"] != new["operationId"]:
+            yield f"is called {new['operationId']}, and was {old['operationId']}"
+        if any(each not in new["security"] for each in old["security"] or [{}] if new["security"]):
+            yield "takes fewer credentials"
+        yield from self._parameters(old, new)
+        yield from self._body(old, new)
+        for status, answer in old["responses"].items():
+            if status.startswith(_SUCCESS):
+                yield from self._answer(status, answer, new["responses"].get(status))
+
+    def _parameters(self, old: Json, new: Json) -> Iterator[str]:
+        known, now = self._by_name(self.before, old), self._by_name(self.after, new)
+        for place, parameter in known.items():
+            if place not in now:
+                yield f"{place} is gone"
+            else:
+                yield from self._sent(place, parameter["schema"], now[place]["schema"])
+        for place, parameter in now.items():
+            if parameter.get("required") and not known.get(place, {}).get("required"):
+                yield f"{place} is required"
+
+    def _by_name(self, document: Json, operation: Json) -> dict[str, Json]:
+        named = [_resolved(document, each) for each in operation.get("parameters", [])]
+        return {f"{each['in']}.{each['name']}": each for each in named}
+
+    def _body(self, old: Json, new: Json) -> Iterator[str]:
+        known, now = old.get("requestBody", {}), new.get("requestBody", {})
+        if now.get("required") and not known.get("required"):
+            yield "body is required"
+        for kind, content in known.get("content", {}).items():
+            if kind not in now.get("content", {}):
+                yield f"body may not be {kind}"
+            else:
+                yield from self._sent("body", content["schema"], now["content"][kind]["schema"])
+
+    def _answer(self, status: str, old: Json, new: Json | None) -> Iterator[str]:
+        if new is None:
+            yield f"never answers {status}"
+            return
+        for kind, content in old.get("content", {}).items():
+            if kind not in new.get("content", {}):
+                yield f"answers {status} never as {kind}"
+            else:
+                schema = new["content"][kind]["schema"]
+                yield from self._got(status, content["schema"], schema)
+
+    def _sent(self, place: str, old: Json, new: Json) -> Iterator[str]:
+        """What a caller sends: all that was right must still be."""
+        yield from self._schema(place, old, new, is_sent=True, seen=frozenset())
+
+    def _got(self, place: str, old: Json, new: Json) -> Iterator[str]:
+        """What a caller gets: nothing may come that could not come before."""
+        yield from self._schema(place, old, new, is_sent=False, seen=frozenset())
+
+    def _schema(
+        self, place: str, old: Json, new: Json, *, is_sent: bool, seen: frozenset[str]
+    ) -> Iterator[str]:
+        name = old.get("$ref", "")
+        if name and name in seen:
+            return
+        seen |= {name}
+        known, now = _kinds(self.before, old), _kinds(self.after, new)
+        for kind in (known.keys() - now.keys()) if is_sent else (now.keys() - known.keys()):
+            yield f"{place} may {'not be' if is_sent else 'be'} {kind}"
+        for kind in known.keys() & now.keys():
+            of, to = known[kind], now[kind]
+            yield from _narrowed(place, of, to, is_sent=is_sent)
+            yield from _required(place, of, to, is_sent=is_sent)
+            for field, schema in of.get("properties", {}).items():
+                inner = f"{place}.{field}"
+                if field not in to.get("properties", {}):
+                    yield f"{inner} is gone"
+                    continue
+                more = to["properties"][field]
+                yield from self._schema(inner, schema, more, is_sent=is_sent, seen=seen)
+            for part, mark in (("items", "[]"), ("additionalProperties", ".*")):
+                if isinstance(of.get(part), dict) and isinstance(to.get(part), dict):
+                    yield from self._schema(
+                        f"{place}{mark}", of[part], to[part], is_sent=is_sent, seen=seen
+                    )
+
+
+def _resolved(document: Json, node: Json) -> Json:
+    """The node, or the component to which it refers."""
+    while "$ref" in node:
+        found: Any = document
+        for step in node["$ref"].removeprefix("#/").split("/"):
+            found = found[step]
+        node = found
+    return node
+
+
+def _kinds(document: Json, schema: Json) -> dict[str, Json]:
+    """What the value may be, by its type."""
+    schema = _resolved(document, schema)
+    if "anyOf" in schema:
+        kinds: dict[str, Json] = {}
+        for each in schema["anyOf"]:
+            kinds |= _kinds(document, each)
+        return kinds
+    types = schema.get("type", "anything")
+    return dict.fromkeys([types] if isinstance(types, str) else types, schema)
+
+
+def _narrowed(place: str, old: Json, new: Json, *, is_sent: bool) -> Iterator[str]:
+    if old.get("format") != new.get("format") and (is_sent or "format" in old):
+        yield f"{place} has the format {new.get('format')}, and had {old.get('format')}"
+    if is_sent:
+        yield from _bounded(place, old, new)
+
+
+def _bounded(place: str, old: Json, new: Json) -> Iterator[str]:
+    for value in old.get("enum", []):
+        if "enum" in new and value not in new["enum"]:
+            yield f"{place} may not be {value}"
+    if "enum" in new and "enum" not in old:
+        yield f"{place} may only be one of {len(new['enum'])} values"
+    for bound in _LOWER_NARROWS:
+        if bound in new and new[bound] < old.get(bound, float("inf")):
+            yield f"{place} has the {bound} {new[bound]}"
+    for bound in _HIGHER_NARROWS:
+        if bound in new and new[bound] > old.get(bound, float("-inf")):
+            yield f"{place} has the {bound} {new[bound]}"
+    if "pattern" in new and new["pattern"] != old.get("pattern"):
+        yield f"{place} has the pattern {new['pattern']}"
+
+
+def _required(place: str, old: Json, new: Json, *, is_sent: bool) -> Iterator[str]:
+    known, now = set(old.get("required", [])), set(new.get("required", []))
+    if is_sent:
+        yield from (f"{place}.{each} is required" for each in sorted(now - known))
+    else:
+        gone = (known - now) & new.get("properties", {}).keys()
+        yield from (f"{place}.{each} may be missing" for each in sorted(gone))

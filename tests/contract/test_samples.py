@@ -1,0 +1,156 @@
+"""Each example of the document is one of what it stands beside."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator, FormatChecker
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+
+from api.app import create_app
+from api.document.samples import PLACEHOLDER
+from core.settings import Settings
+
+PROBLEM = "application/problem+json"
+# What these answer is a file.
+FILES = {"image/webp", "image/png", "application/gzip"}
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app(Settings.model_construct()).openapi()
+
+
+@pytest.fixture(scope="module")
+def contents(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Each body and answer of a media type, by the place in the document."""
+    return [
+        (f"{operation['operationId']} {place} {kind}", content)
+        for operation in operations(document)
+        for place, has in (("body", operation.get("requestBody", {})), *responses(operation))
+        for kind, content in has.get("content", {}).items()
+    ]
+
+
+def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for methods in document["paths"].values():
+        yield from methods.values()
+
+
+def responses(operation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return list(operation["responses"].items())
+
+
+def samples_of(document: dict[str, Any], content: dict[str, Any]) -> list[Any]:
+    known = document["components"].get("examples", {})
+    named = [
+        known[each["$ref"].rpartition("/")[2]] if "$ref" in each else each
+        for each in content.get("examples", {}).values()
+    ]
+    single = [content["example"]] if "example" in content else []
+    return single + [each["value"] for each in named]
+
+
+def test_every_json_body_and_every_answer_that_is_no_file_has_an_example(
+    document: dict[str, Any], contents: list[tuple[str, dict[str, Any]]]
+) -> None:
+    without = [
+        place
+        for place, content in contents
+        if not samples_of(document, content)
+        and place.rpartition(" ")[2] not in FILES
+        and not place.endswith(("multipart/form-data", "octet-stream", "text/html"))
+    ]
+    assert without == []
+
+
+def test_every_example_fits_its_schema(
+    document: dict[str, Any], contents: list[tuple[str, dict[str, Any]]]
+) -> None:
+    whole = Resource(contents=document, specification=DRAFT202012)
+    registry: Registry[Any] = Registry().with_resource("urn:document", whole)
+    misfits = []
+    for place, content in contents:
+        schema = _absolute(content["schema"])
+        validator = Draft202012Validator(schema, registry=registry, format_checker=FormatChecker())
+        for sample in samples_of(document, content):
+            misfits += [f"{place}: {error.message}" for error in validator.iter_errors(sample)]
+    assert misfits == []
+
+
+def _absolute(schema: Any) -> Any:
+    """The schema with references that lead into the document."""
+    if isinstance(schema, dict):
+        return {
+            name: f"urn:document{each}" if name == "$ref" else _absolute(each)
+            for name, each in schema.items()
+        }
+    return [_absolute(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def test_no_example_is_a_word_that_stands_for_any_text(
+    document: dict[str, Any], contents: list[tuple[str, dict[str, Any]]]
+) -> None:
+    places = [
+        f"{place}: {name}"
+        for place, content in contents
+        for sample in samples_of(document, content)
+        for name in _placeholders(sample, "")
+    ]
+    assert places == [], "Give the field an example: Field(examples=[…])"
+
+
+def _placeholders(value: Any, name: str) -> Iterator[str]:
+    if value == PLACEHOLDER:
+        yield name
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _placeholders(each, key)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _placeholders(each, name)
+
+
+def test_a_problem_has_each_member_that_its_schema_requires(document: dict[str, Any]) -> None:
+    required = set(document["components"]["schemas"]["Problem"]["required"])
+    assert required == {
+        *("type", "title", "status", "detail", "code", "message", "ts", "request_id")
+    }
+    for code, example in document["components"]["examples"].items():
+        assert required <= example["value"].keys(), code
+
+
+def test_a_refused_field_is_one_that_the_operation_has(document: dict[str, Any]) -> None:
+    """The example of ``body.invalid`` of each operation, and of ``request.invalid``."""
+    seen = 0
+    for operation in operations(document):
+        for place in _refused_places(document, operation):
+            seen += 1
+            where, _, name = place.partition(".")
+            is_body = where == "body"
+            fields = _body_fields(document, operation) if is_body else set()
+            names = fields or _parameters(operation, where)
+            assert name.partition("[")[0] in names, (operation["operationId"], place)
+    assert seen > 40
+
+
+def _refused_places(document: dict[str, Any], operation: dict[str, Any]) -> Iterator[str]:
+    for _, response in responses(operation):
+        for sample in samples_of(document, response.get("content", {}).get(PROBLEM, {})):
+            if sample["code"] in {"body.invalid", "request.invalid"}:
+                yield from (each["field"] for each in sample["errors"])
+
+
+def _body_fields(document: dict[str, Any], operation: dict[str, Any]) -> set[str]:
+    if "requestBody" not in operation:
+        # A trace id may come in a body that the document of a GET can't have.
+        return {"trace_id"}
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return set(schema["properties"])
+
+
+def _parameters(operation: dict[str, Any], where: str) -> set[str]:
+    return {each["name"] for each in operation["parameters"] if each.get("in") == where}
