@@ -133,7 +133,7 @@ def _docstring(operation: Operation) -> str:
 def _arguments(operation: Operation) -> list[str]:
     """What the document requires by place, all else by name."""
     required = [
-        f"{_argument_name(each)}: {_type(each.schema)}"
+        f"{_argument_name(each)}: {_required(each)}"
         for each in operation.parameters
         if each.is_required
     ]
@@ -148,6 +148,12 @@ def _arguments(operation: Operation) -> list[str]:
     elif body:
         required.append(f"{body} | None = None")
     return [*required, "*", *optional] if optional else required
+
+
+def _required(parameter: Parameter) -> str:
+    kind = _type(parameter.schema)
+    # Where the API takes a slug, it takes an id too.
+    return "int | str" if (parameter.place, kind) == ("path", "str") else kind
 
 
 def _optional(parameter: Parameter) -> str:

@@ -6,7 +6,7 @@ import re
 from clients.generator.operations import MEDIA_TYPES, AnswerKind, BodyKind, Operation
 
 _HEAD = """// Made from the OpenAPI document by `make clients`: one method an operation.
-import { type Accepted, Calls, type Options } from "../calls.js";
+import { type Accepted, Calls, type InPath, type Options } from "../calls.js";
 import type { ServerEvent } from "../events.js";
 import type { Pages } from "../pages.js";
 import type { Upload } from "../uploads.js";
@@ -51,7 +51,7 @@ def _argument_types(operation: Operation) -> list[str]:
     spec = f'operations["{operation.id}"]'
     types = []
     if operation.at("path"):
-        types.append(f'{spec}["parameters"]["path"]')
+        types.append(f'InPath<{spec}["parameters"]["path"]>')
     if operation.at("query"):
         types.append(f'NonNullable<{spec}["parameters"]["query"]>')
     headers = [

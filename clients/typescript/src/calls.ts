@@ -37,6 +37,9 @@ export class Accepted {
   constructor(readonly jobId: number) {}
 }
 
+/** The values of a path: where the API takes a slug, it takes an id too. */
+export type InPath<T> = { [Name in keyof T]: string extends T[Name] ? string | number : T[Name] };
+
 export interface Operation {
   method: string;
   path: string;

@@ -62,11 +62,12 @@ export class Body {
   }
 }
 
-function unpacked(upload: Upload | undefined): NamedFile {
+function unpacked(upload: Upload | undefined): { content: NamedFile["content"]; name?: string } {
   if (upload === undefined) throw new TypeError("A file is missing.");
   if ("content" in upload) return upload;
-  const name = "name" in upload && typeof upload.name === "string" ? upload.name : "upload";
-  return { content: upload, name };
+  // A browser's File has its name.
+  const name = "name" in upload ? upload.name : undefined;
+  return typeof name === "string" ? { content: upload, name } : { content: upload };
 }
 
 function isStream(content: unknown): content is Stream {

@@ -4,9 +4,10 @@ import { type Page, Pressroom, Refused } from "pressroom-client";
 export async function use(pressroom: Pressroom): Promise<void> {
   const list = await pressroom.readList({ list_id: 7 });
   const title: string = list.title;
+  await pressroom.readList({ list_id: "garden" });
   // @ts-expect-error a list has no such field
   list.titel;
-  const page: Page<{ email: string }> = await pressroom.listMembers({ list_id: list.id, limit: 10 });
+  const page: Page<{ email: string | null }> = await pressroom.listMembers({ list_id: list.id, limit: 10 });
   for await (const member of pressroom.listMembers({ list_id: list.id })) {
     const name: string | null = member.name;
     console.log(name, title, page.items.length);

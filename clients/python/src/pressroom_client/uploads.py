@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 _UNNAMED = "upload"
+_CHUNK_BYTES = 65_536
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,10 @@ class Body:
         self._kind = kind
         self._content = content.content if isinstance(content, File) else content
         self.filename = _name_of(content) if kind in {"bytes", "multipart"} else None
-        if kind == "multipart" and _is_stream(self._content):
+        self._start = _position(self._content)
+        if kind == "multipart" and self._start is None and not _is_at_hand(self._content):
             # Such files are small; their parts are sent with their length.
             self._content = b"".join(self._content)
-        self._start = _position(self._content)
 
     @property
     def can_be_sent_again(self) -> bool:
@@ -53,15 +55,22 @@ class Body:
         elif self._start is not None:
             content.seek(self._start)
         if self._kind == "multipart":
-            return {"files": {"file": (self.filename, content)}}
+            return {"files": {"file": (self.filename or _UNNAMED, content)}}
+        if hasattr(content, "read") and content is self._content:
+            # From where it stands, which httpx does not look at when it asks for the length.
+            content = iter(partial(content.read, _CHUNK_BYTES), b"")
         return {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
 
 
-def _name_of(upload: Any) -> str:
+def _name_of(upload: Any) -> str | None:
     if isinstance(upload, File):
         return upload.name
     named = upload if isinstance(upload, (str, os.PathLike)) else getattr(upload, "name", None)
-    return Path(named).name if isinstance(named, (str, os.PathLike)) else _UNNAMED
+    return Path(named).name if isinstance(named, (str, os.PathLike)) else None
+
+
+def _is_at_hand(content: Any) -> bool:
+    return isinstance(content, (str, os.PathLike, bytes))
 
 
 def _is_stream(content: Any) -> bool:
