@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.clients import lists
 from tests.pictures import photo
 from tests.stack import Owner, Stack
 
@@ -100,6 +101,15 @@ def test_iterating_goes_on_through_all_pages_by_cursor_and_by_offset(pressroom: 
         _new_list(pressroom)
     ids = [each["id"] for each in pressroom.list_lists(limit=2)]
     assert len(set(ids)) == len(ids) == 5
+
+
+def test_every_list_is_iterated_to_its_end(pressroom: Any) -> None:
+    for name, asked in lists.lists_of_a_busy_owner(pressroom).items():
+        ask = getattr(pressroom, name)
+        whole = ask(**asked, limit=100).items
+        assert [*ask(**asked, limit=1)] == whole, name
+        if name in lists.FILLED:
+            assert len(whole) >= lists.COUNT, name
 
 
 def test_a_page_has_its_items_and_leads_to_the_next(pressroom: Any) -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from clients.generator import files
 from clients.generator.operations import operations
 from core.scopes import Scope
 from tests import javascript_client, oauth
-from tests.clients import readme_examples, signed_messages
+from tests.clients import lists, readme_examples, signed_messages
 from tests.clients.building import build_typescript, run_tool
 from tests.pictures import photo
 from tests.stack import Owner, Stack
@@ -30,7 +31,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def given(stack: Stack, network: str, owner: Owner, tmp_path: Path) -> str:
+def given(stack: Stack, network: str, owner: Owner, pressroom: Any, tmp_path: Path) -> str:
     """What the client's tests are told of the API and its people."""
     photo_path = tmp_path / "photo.jpg"
     photo_path.write_bytes(photo())
@@ -47,6 +48,7 @@ def given(stack: Stack, network: str, owner: Owner, tmp_path: Path) -> str:
             "secret": program.secret,
             "redirect_uri": program.redirect_uri,
         },
+        "lists": lists.lists_of_a_busy_owner(pressroom),
         "messages": signed_messages.messages(),
         "example": {
             "secret": signed_messages.SECRET,

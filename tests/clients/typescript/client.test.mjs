@@ -91,6 +91,14 @@ test("iterating goes on through all pages, by cursor and by offset", async () =>
   assert.deepEqual(await collected(none), []);
 });
 
+test("every list is iterated to its end", async () => {
+  for (const [id, asked] of Object.entries(given.lists)) {
+    const name = id.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+    const whole = (await pressroom[name]({ ...asked, limit: 100 })).items;
+    assert.deepEqual(await collected(pressroom[name]({ ...asked, limit: 1 })), whole, name);
+  }
+});
+
 test("an import is watched to its end", async () => {
   const seen = [];
   const started = await pressroom.importMembers({
