@@ -19,7 +19,8 @@ _USE = """async ([url, key]) => {
   const rows = Array.from({ length: 300 }, (_, n) => `reader${n}@example.com\\n`);
   const file = new File(["email\\n", ...rows], "members.csv");
   const states = [];
-  const job = await pressroom.waitForJob(await pressroom.importMembers({ list_id: list.id, file }), {
+  const begun = await pressroom.importMembers({ list_id: list.id, file });
+  const job = await pressroom.waitForJob(begun, {
     onProgress: ({ status }) => states.push(status),
     timeout: 60,
   });
