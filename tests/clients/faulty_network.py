@@ -30,35 +30,24 @@ class _Handler(BaseHTTPRequestHandler):
     seen: defaultdict[str, list[_Seen]]
 
     def do_GET(self) -> None:
-        self._serve()
+        script, _, path = self.path.removeprefix("/").partition("/")
+        if path == "seen":
+            self._answer(200, json.dumps(self.seen[script]).encode())
+        else:
+            self._meet_faults(script, f"/{path}")
 
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_PUT(self) -> None:
-        self._serve()
-
-    def do_PATCH(self) -> None:
-        self._serve()
-
-    def do_DELETE(self) -> None:
-        self._serve()
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
     def log_message(self, *_: Any) -> None:
         pass
 
-    def _serve(self) -> None:
-        script, _, path = self.path.removeprefix("/").partition("/")
+    def _meet_faults(self, script: str, path: str) -> None:
         body = self._body()
-        if path == "seen":
-            self._answer(200, json.dumps(self.seen[script]).encode())
-            return
         faults = script.split(".")[1:]
         earlier = len(self.seen[script])
         self.seen[script].append(
             {
-                "method": self.command,
-                "path": f"/{path}",
+                "path": path,
                 "key": self.headers["Idempotency-Key"],
                 "last_event_id": self.headers["Last-Event-ID"],
             }
@@ -69,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
             problem = {"status": status, "code": "rate.limited", "detail": "Too many calls."}
             self._answer(status, json.dumps(problem).encode(), {"Retry-After": seconds})
         else:
-            self._forward(f"/{path}", body, fault)
+            self._forward(path, body, fault)
 
     def _body(self) -> bytes:
         if self.headers["Transfer-Encoding"] == "chunked":
