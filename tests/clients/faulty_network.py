@@ -36,7 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._meet_faults(script, f"/{path}")
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 # names of http.server
 
     def log_message(self, *_: Any) -> None:
         pass
