@@ -1,3 +1,4 @@
+import socket
 import time
 from types import ModuleType
 from typing import Any
@@ -97,6 +98,15 @@ def test_an_api_that_is_not_there_is_not_reached(package: ModuleType) -> None:
     retries = package.Retries(max_retries=1, max_wait=0.01)
     with package.Pressroom(url, retries=retries) as client, pytest.raises(package.NotReached):
         client.check_health()
+
+
+def test_an_api_that_hangs_is_not_waited_for_without_end(package: ModuleType) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
+        retries = package.Retries(max_retries=0)
+        client = package.Pressroom(url, retries=retries, timeout=0.2)
+        with client, pytest.raises(package.NotReached):
+            client.check_health()
 
 
 def test_a_stream_of_a_job_that_breaks_off_is_taken_up_where_it_was(way: Any) -> None:
