@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from datamodel_code_generator import (
-    DataModelType,
     Formatter,
     InputFileType,
     LiteralType,
     PythonVersion,
     generate,
 )
+from datamodel_code_generator.enums import DataModelType
 
 from clients.generator.operations import (
     AnswerKind,

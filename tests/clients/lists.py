@@ -5,7 +5,7 @@ from typing import Any
 
 from clients.generator import files
 from clients.generator.operations import AnswerKind, operations
-from tests.pictures import photo
+from tests.clients.photographs import PhotoFile
 
 # So many of each are made.
 COUNT = 3
@@ -33,7 +33,7 @@ def lists_of_a_busy_owner(pressroom: Any) -> dict[str, dict[str, int]]:
     pressroom.add_members(made[0], members)
     user_id = pressroom.list_members(made[0]).items[0]["user_id"]
     for n in range(COUNT):
-        pressroom.upload_attachment(photo())
+        pressroom.upload_attachment(PhotoFile())
         pressroom.change_member(made[0], user_id, {"name": f"Reader {n}"})
         pressroom.create_api_key({"name": f"key {n}"})
     known = {"list_id": made[0], "user_id": user_id}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.clients import lists
+from tests.clients.photographs import PhotoFile
 from tests.pictures import photo
 from tests.stack import Owner, Stack
 
@@ -41,11 +42,12 @@ def test_a_file_is_uploaded_from_a_path_bytes_and_streams(
     assert {each["original_filename"] for each in made} == {"photo.jpg"}
     assert len({each["original_checksum"] for each in made}) == 1
     assert {each["status"] for each in made} == {2}
-    assert pressroom.upload_attachment(photo())["original_size"] == len(photo())
+    with pytest.raises(package.Refused, match="name must end in"):
+        pressroom.upload_attachment(photo())
 
 
 def test_an_upload_is_downloaded_again(pressroom: Any, tmp_path: Path) -> None:
-    made = pressroom.upload_attachment(photo())
+    made = pressroom.upload_attachment(PhotoFile())
     with pressroom.download_media(made["filename"]) as download:
         download.save(tmp_path / "there.webp")
     assert (tmp_path / "there.webp").stat().st_size == made["size"]

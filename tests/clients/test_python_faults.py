@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.pictures import photo
+from tests.clients.photographs import PhotoFile
 from tests.ports import free_port
 from tests.stack import Owner, plain_client
 
@@ -36,7 +36,7 @@ def way(package: ModuleType, network: str, owner: Owner) -> Any:
 @pytest.mark.parametrize("fault", ["429", "503", "lost"])
 def test_a_call_is_tried_again_under_its_key_and_has_one_effect(way: Any, fault: str) -> None:
     faulty = way(fault)
-    made = faulty.pressroom.upload_attachment(photo())
+    made = faulty.pressroom.upload_attachment(PhotoFile())
     first, second = faulty.seen()
     assert first["key"]
     assert first["key"] == second["key"]
@@ -45,9 +45,9 @@ def test_a_call_is_tried_again_under_its_key_and_has_one_effect(way: Any, fault:
 
 def test_each_call_has_a_key_of_its_own_unless_it_is_given_one(way: Any) -> None:
     faulty = way()
-    faulty.pressroom.upload_attachment(photo())
-    faulty.pressroom.upload_attachment(photo())
-    faulty.pressroom.upload_attachment(photo(), idempotency_key="order-7-0123456789")
+    faulty.pressroom.upload_attachment(PhotoFile())
+    faulty.pressroom.upload_attachment(PhotoFile())
+    faulty.pressroom.upload_attachment(PhotoFile(), idempotency_key="order-7-0123456789")
     keys = [each["key"] for each in faulty.seen()]
     assert len(set(keys)) == 3
     assert keys[-1] == "order-7-0123456789"

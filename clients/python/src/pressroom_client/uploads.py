@@ -29,12 +29,14 @@ class Body:
 
     def __init__(self, kind: str | None, content: Any) -> None:
         self._kind = kind
-        self._content = content.content if isinstance(content, File) else content
+        plain: Any = content.content if isinstance(content, File) else content
         self.filename = _name_of(content) if kind in {"bytes", "multipart"} else None
-        self._start = _position(self._content)
-        if kind == "multipart" and self._start is None and not _is_at_hand(self._content):
+        self._start = _position(plain)
+        is_at_hand = self._start is not None or isinstance(plain, (str, os.PathLike, bytes))
+        if kind == "multipart" and not is_at_hand:
             # Such files are small; their parts are sent with their length.
-            self._content = b"".join(self._content)
+            plain = b"".join(plain)
+        self._content = plain
 
     @property
     def can_be_sent_again(self) -> bool:
@@ -67,10 +69,6 @@ def _name_of(upload: Any) -> str | None:
         return upload.name
     named = upload if isinstance(upload, (str, os.PathLike)) else getattr(upload, "name", None)
     return Path(named).name if isinstance(named, (str, os.PathLike)) else None
-
-
-def _is_at_hand(content: Any) -> bool:
-    return isinstance(content, (str, os.PathLike, bytes))
 
 
 def _is_stream(content: Any) -> bool:
