@@ -12,7 +12,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test unit check faults containers bench house audit sbom requirements format
+.PHONY: help run test unit check faults containers clients bench house audit sbom requirements format
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -41,6 +41,21 @@ faults: $(VENV)/.dev ## Run the fault, security and property tests in their full
 
 containers: $(VENV)/.dev ## Build the image, run the Compose file with Podman and try it (as root)
 	PRESSROOM_CONTAINERS=$${PRESSROOM_CONTAINERS:-full} $(PYTEST) -s tests/containers $(TESTS)
+
+# npm's addresses are those of the machine: package-lock.json has none.
+NPM := npm --prefix clients/typescript --no-audit --no-fund --loglevel error
+
+clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm package (build/clients)
+	@command -v node >/dev/null && command -v npm >/dev/null || \
+		{ echo "The TypeScript client is built by Node.js 20 or newer and npm: install both."; exit 2; }
+	@rm -rf build/clients clients/python/build && mkdir -p build/clients
+	$(BIN)/python -m clients.generator
+	@cp LICENSE clients/python && cp LICENSE clients/typescript
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/clients clients/python
+	$(NPM) ci --ignore-scripts
+	$(NPM) run --silent types
+	$(NPM) run --silent build
+	npm pack --silent --pack-destination build/clients ./clients/typescript
 
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m benchmarks $(NAME)

@@ -1,5 +1,6 @@
 """Programs in JavaScript: their interpreter, and their packages from npm's registry."""
 
+import fcntl
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,9 +23,12 @@ def node(folder: Path = FOLDER, program: str = "the JavaScript client") -> str:
     if not found or not npm:
         pass_over(f"{program} needs Node.js and npm")
     lock, installed = (folder / each for each in ("package-lock.json", _INSTALLED))
-    if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
-        _install(npm, folder, program)
-        installed.touch()
+    with lock.open() as held:
+        # Of several processes that run tests, one installs.
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
+            _install(npm, folder, program)
+            installed.touch()
     return found
 
 

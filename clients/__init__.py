@@ -1,0 +1,1 @@
+"""Clients of the API, and what makes their types and methods from the OpenAPI document."""

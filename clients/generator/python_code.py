@@ -1,0 +1,233 @@
+"""The Python client's types, by datamodel-code-generator, and its methods, one an operation."""
+
+import json
+import keyword
+import textwrap
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from datamodel_code_generator import (
+    Formatter,
+    InputFileType,
+    LiteralType,
+    PythonVersion,
+    generate,
+)
+from datamodel_code_generator.enums import DataModelType
+
+from clients.generator.operations import (
+    AnswerKind,
+    BodyKind,
+    Json,
+    Operation,
+    Parameter,
+    operations,
+    ref_name,
+)
+
+_SIMPLE = {
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "string": "str",
+    "object": "dict[str, Any]",
+    "null": "None",
+}
+_HEAD = '''"""Made from the OpenAPI document by `make clients`: one method an operation."""
+
+# ruff: noqa
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pressroom_client.calls import Accepted, Calls, Download, Operation
+from pressroom_client.events import ServerEvent
+from pressroom_client.generated import types
+from pressroom_client.pages import Page
+from pressroom_client.uploads import Upload
+
+
+class Operations(Calls):
+    """Every operation of the API, under the name that it has in the OpenAPI document."""
+'''
+
+
+def write_types(document: Json, target: Path) -> None:
+    """Write a typed dictionary for each schema that a method takes or returns."""
+    schemas = {
+        name: schema
+        for name, schema in document["components"]["schemas"].items()
+        if set(schema.get("properties", {})) != {"data", "ts"}
+    }
+    for operation in operations(document):
+        schemas |= _own_types(operation)
+    reduced = {
+        "openapi": document["openapi"],
+        "info": document["info"],
+        "paths": {},
+        "components": {"schemas": schemas},
+    }
+    with TemporaryDirectory() as folder:
+        source = Path(folder) / "types.json"
+        source.write_text(json.dumps(reduced))
+        generate(
+            source,
+            input_file_type=InputFileType.OpenAPI,
+            output=target,
+            output_model_type=DataModelType.TypingTypedDict,
+            target_python_version=PythonVersion.PY_310,
+            enum_field_as_literal=LiteralType.All,
+            use_union_operator=True,
+            use_standard_collections=True,
+            use_schema_description=True,
+            use_field_description=True,
+            disable_timestamp=True,
+            formatters=[Formatter.BUILTIN],
+        )
+
+
+def methods(document: Json) -> str:
+    """The module with one method an operation."""
+    return _HEAD + "".join(_method(operation) for operation in operations(document))
+
+
+def contract(found: list[str], version: str) -> str:
+    """The module with the version of the contract and all codes of refusals."""
+    lines = "".join(f"    {json.dumps(code)},\n" for code in found)
+    return f'from typing import Literal\n\nVERSION = "{version}"\n\nCode = Literal[\n{lines}]\n'
+
+
+def _own_types(operation: Operation) -> dict[str, Json]:
+    """Names for the schemas that the document has in the middle of an operation."""
+    own: dict[str, Json] = {}
+    if operation.body in {BodyKind.JSON, BodyKind.FORM} and "properties" in operation.body_schema:
+        own[f"{operation.pascal_name}Body"] = operation.body_schema
+    if "properties" in operation.answer_schema:
+        own[f"{operation.pascal_name}Answer"] = operation.answer_schema
+    return own
+
+
+def _method(operation: Operation) -> str:
+    returns = _returned(operation)
+    arguments = ", ".join(["self", *_arguments(operation)])
+    docstring = textwrap.indent(_docstring(operation), "        ")
+    wire = textwrap.indent(_wire(operation), "            ")
+    return (
+        f"\n    def {operation.id}({arguments}) -> {returns}:\n{docstring}\n"
+        f"        answer: {returns} = self._call_{operation.answer}(\n{wire}\n        )\n"
+        "        return answer\n"
+    )
+
+
+def _docstring(operation: Operation) -> str:
+    text = operation.description.replace("\\", "\\\\").replace('"""', "'''")
+    described = [
+        f"    {_argument_name(each)}: {' '.join(each.description.split())}"
+        for each in operation.parameters
+        if each.description
+    ]
+    arguments = "\n\nArgs:\n" + "\n".join(described) if described else ""
+    return f'"""{text}{arguments}\n"""'
+
+
+def _arguments(operation: Operation) -> list[str]:
+    """What the document requires by place, all else by name."""
+    required = [
+        f"{_argument_name(each)}: {_required(each)}"
+        for each in operation.parameters
+        if each.is_required
+    ]
+    optional = [
+        f"{_argument_name(each)}: {_optional(each)} = None"
+        for each in operation.parameters
+        if not each.is_required
+    ]
+    body = _body_argument(operation)
+    if body and operation.is_body_required:
+        required.append(body)
+    elif body:
+        required.append(f"{body} | None = None")
+    return [*required, "*", *optional] if optional else required
+
+
+def _required(parameter: Parameter) -> str:
+    kind = _type(parameter.schema)
+    # Where the API takes a slug, it takes an id too.
+    return "int | str" if (parameter.place, kind) == ("path", "str") else kind
+
+
+def _optional(parameter: Parameter) -> str:
+    parts = _type(parameter.schema).split(" | ")
+    return " | ".join([*(part for part in parts if part != "None"), "None"])
+
+
+def _body_argument(operation: Operation) -> str | None:
+    match operation.body:
+        case None:
+            return None
+        case BodyKind.BYTES | BodyKind.MULTIPART:
+            return "file: Upload"
+        case _:
+            own = _own_types(operation).get(f"{operation.pascal_name}Body")
+            name = f"types.{operation.pascal_name}Body" if own else _type(operation.body_schema)
+            return f"body: {name}"
+
+
+def _argument_name(parameter: Parameter) -> str:
+    name = parameter.argument
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _returned(operation: Operation) -> str:
+    match operation.answer:
+        case AnswerKind.FILE:
+            return "Download"
+        case AnswerKind.EVENTS:
+            return "Iterator[ServerEvent]"
+        case _:
+            own = f"{operation.pascal_name}Answer"
+            item = (
+                f"types.{own}" if own in _own_types(operation) else _type(operation.answer_schema)
+            )
+    if operation.answer is AnswerKind.PAGE:
+        return f"Page[{item}]"
+    return f"{item} | Accepted" if operation.may_answer_job_id else item
+
+
+def _wire(operation: Operation) -> str:
+    """The call's arguments: what is sent where."""
+    described = [
+        f'Operation("{operation.method}", "{operation.path}"',
+        f"body={str(operation.body)!r}" if operation.body else "body=None",
+        f"takes_key={operation.takes_key})",
+    ]
+    sent = ", ".join(described)
+    lines = [f"{sent},"]
+    for place in ("path", "query", "header"):
+        entries = ", ".join(
+            f'"{each.name}": {_argument_name(each)}' for each in operation.at(place)
+        )
+        lines.append(f"{place}={{{entries}}},")
+    if operation.body:
+        is_file = operation.body in {BodyKind.BYTES, BodyKind.MULTIPART}
+        lines.append("content=file," if is_file else "content=body,")
+    return "\n".join(lines)
+
+
+def _type(schema: Json) -> str:
+    """The Python type of a schema, where names are those of the types' module."""
+    name = ref_name(schema)
+    if name:
+        return f"types.{name}"
+    values = schema.get("enum") or [schema[each] for each in ("const",) if each in schema]
+    if values:
+        return f"Literal[{', '.join(map(repr, values))}]"
+    kind: Any = schema.get("type")
+    several = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(kind, list):
+        several = [{**schema, "type": each} for each in kind]
+    if several:
+        return " | ".join(dict.fromkeys(map(_type, several)))
+    if kind == "array":
+        return f"list[{_type(schema.get('items', {}))}]"
+    return _SIMPLE.get(kind, "Any")

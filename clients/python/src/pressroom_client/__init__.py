@@ -1,0 +1,35 @@
+"""A typed client of Pressroom: one method an operation, and what every caller needs around it."""
+
+from pressroom_client.calls import Accepted, Download
+from pressroom_client.client import Pressroom
+from pressroom_client.errors import (
+    JobFailed,
+    NotReached,
+    PressroomError,
+    Refused,
+    WebhookInvalid,
+)
+from pressroom_client.oauth import BegunLogin, OAuth, Tokens, TokenSource
+from pressroom_client.pages import Page
+from pressroom_client.retries import Retries
+from pressroom_client.uploads import File
+from pressroom_client.webhooks import verify_webhook
+
+__all__ = [
+    "Accepted",
+    "BegunLogin",
+    "Download",
+    "File",
+    "JobFailed",
+    "NotReached",
+    "OAuth",
+    "Page",
+    "Pressroom",
+    "PressroomError",
+    "Refused",
+    "Retries",
+    "TokenSource",
+    "Tokens",
+    "WebhookInvalid",
+    "verify_webhook",
+]

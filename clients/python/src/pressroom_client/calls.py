@@ -1,0 +1,271 @@
+"""One call: what is sent, when it is tried again, and what is made of the answer."""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+import httpx
+from typing_extensions import Self
+
+from pressroom_client.errors import NotReached, refusal_of
+from pressroom_client.events import ServerEvent, server_events
+from pressroom_client.generated.contract import VERSION
+from pressroom_client.pages import Page
+from pressroom_client.retries import Retries, is_worth_another_try, retry_after
+from pressroom_client.uploads import Body
+
+KEY_HEADER = "Idempotency-Key"
+_JSON = "application/json, application/problem+json"
+_ACCEPTED = 202
+# Calls that have the same effect, however often they arrive.
+_REPEATABLE_METHODS = {"GET", "HEAD", "PUT", "DELETE"}
+# The API lets a call wait for up to 60 s.
+_TIMEOUT = httpx.Timeout(70.0, connect=10.0)
+
+# An API key or access token, or what gives the one to use now.
+Credentials = str | Callable[[], str] | None
+
+
+@dataclass(frozen=True)
+class Operation:
+    method: str
+    path: str
+    body: str | None = None  # json, form, bytes or multipart
+    takes_key: bool = False
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The wait ran out before the work ended. It goes on as this job."""
+
+    job_id: int
+
+
+class Download:
+    """A file that the API sends. Save it, read it, or iterate over its chunks; once."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        self.headers: Mapping[str, str] = response.headers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._response.close()
+
+    def __iter__(self) -> Iterator[bytes]:
+        with closing(self._response):
+            try:
+                yield from self._response.iter_bytes()
+            except httpx.TransportError as error:
+                raise NotReached(f"The file ended too soon: {error}") from error
+
+    def read(self) -> bytes:
+        return b"".join(self)
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Write the file to ``path``; what is there is replaced."""
+        with Path(path).open("wb") as target:
+            for chunk in self:
+                target.write(chunk)
+
+
+class Calls:
+    """The connection to one API as one caller. Threads may share it.
+
+    ``credentials`` is an API key, an access token, or a function that is asked for one at each
+    call.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        credentials: Credentials = None,
+        *,
+        retries: Retries | None = None,
+        timeout: httpx.Timeout | float | None = _TIMEOUT,
+        http: httpx.Client | None = None,
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._credentials = credentials
+        self._retries = retries or Retries()
+        self._timeout = timeout
+        # One that was given is its giver's to close.
+        self._own_http = None if http else httpx.Client()
+        self._http: httpx.Client = http or self._own_http  # type: ignore[assignment]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._own_http:
+            self._own_http.close()
+
+    def _call_data(self, operation: Operation, **sent: Any) -> Any:
+        response = self._send(operation, **sent)
+        data = response.json()["data"]
+        if response.status_code == _ACCEPTED and isinstance(data, int):
+            return Accepted(data)
+        return data
+
+    def _call_plain(self, operation: Operation, **sent: Any) -> Any:
+        return self._send(operation, **sent).json()
+
+    def _call_page(
+        self,
+        operation: Operation,
+        *,
+        query: Mapping[str, Any],
+        content: Mapping[str, Any] | None = None,
+        **sent: Any,
+    ) -> Page[Any]:
+        def turn(changes: Mapping[str, Any]) -> Page[Any]:
+            # A search has its cursor where it has its filter.
+            if "cursor" in query or "offset" in query:
+                changed = {name: changes.get(name, query[name]) for name in query}
+                return self._call_page(operation, query=changed, content=content, **sent)
+            there = {**(content or {}), **changes}
+            kept = {name: value for name, value in there.items() if value is not None}
+            return self._call_page(operation, query=query, content=kept, **sent)
+
+        response = self._send(operation, query=query, content=content, **sent)
+        data = response.json()["data"]
+        return Page(data["items"], data["pagination"], turn)
+
+    def _call_file(self, operation: Operation, **sent: Any) -> Download:
+        return Download(self._send(operation, accept="*/*", is_streamed=True, **sent))
+
+    def _call_events(self, operation: Operation, **sent: Any) -> Generator[ServerEvent, None, None]:
+        streamed = {**sent, "accept": "text/event-stream, */*", "is_streamed": True}
+        with closing(self._send(operation, **streamed)) as response:
+            try:
+                yield from server_events(response.iter_lines())
+            except httpx.TransportError as error:
+                raise NotReached(f"The stream ended too soon: {error}") from error
+
+    def _send(
+        self,
+        operation: Operation,
+        *,
+        path: Mapping[str, Any],
+        query: Mapping[str, Any],
+        header: Mapping[str, Any],
+        content: Any = None,
+        accept: str = _JSON,
+        is_streamed: bool = False,
+        timeout: float | None = None,
+    ) -> httpx.Response:
+        """An answer that is a success, read to its end unless it is streamed.
+
+        Raises ``Refused`` and ``NotReached``.
+        """
+        body = Body(operation.body, content)
+        headers = {"Accept": accept, "Pressroom-Version": VERSION}
+        headers |= {name: str(value) for name, value in header.items() if value is not None}
+        if operation.takes_key:
+            # All tries have one key, so that they have one effect.
+            headers.setdefault(KEY_HEADER, secrets.token_urlsafe(24))
+        values = dict(query)
+        if body.filename and values.get("filename", "") is None:
+            values["filename"] = body.filename
+        has_key = KEY_HEADER in headers
+        attempts = _Attempts(self._retries, operation, has_key=has_key, body=body)
+        while True:
+            with ExitStack() as opened:
+                arguments = body.arguments(opened)
+                request = self._http.build_request(
+                    operation.method,
+                    self._base_url + _path(operation.path, path),
+                    params=_query(values),
+                    timeout=self._timeout if timeout is None else timeout,
+                    **{**arguments, "headers": self._headers(headers, arguments)},
+                )
+                try:
+                    response = self._http.send(request, stream=True)
+                    if not (is_streamed and response.is_success):
+                        response.read()
+                except httpx.TransportError as error:
+                    attempts.after_lost_connection(error)
+                    continue
+            if response.is_success:
+                return response
+            attempts.after_refusal(response)
+
+    def _headers(self, headers: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[str, str]:
+        token = self._credentials() if callable(self._credentials) else self._credentials
+        identity = {"Authorization": f"Bearer {token}"} if token else {}
+        return {**identity, **arguments.get("headers", {}), **headers}
+
+
+class _Attempts:
+    """Counts the tries of one call, and sleeps between them."""
+
+    def __init__(
+        self, retries: Retries, operation: Operation, *, has_key: bool, body: Body
+    ) -> None:
+        self._retries = retries
+        self._has_key = has_key
+        self._is_repeatable = has_key or operation.method in _REPEATABLE_METHODS
+        self._can_be_sent_again = body.can_be_sent_again
+        self._failed = 0
+
+    def after_lost_connection(self, error: httpx.TransportError) -> None:
+        """Wait for the next try, or raise ``NotReached``."""
+        # Where there was no connection, nothing was sent.
+        was_not_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        may_repeat = was_not_sent or (self._is_repeatable and self._can_be_sent_again)
+        pause = self._retries.pause(self._failed) if may_repeat else None
+        if pause is None:
+            raise NotReached(f"No answer: {error or type(error).__name__}") from error
+        self._wait(pause)
+
+    def after_refusal(self, response: httpx.Response) -> None:
+        """Wait for the next try, or raise ``Refused``."""
+        asked = retry_after(response)
+        if not self._can_be_sent_again or not is_worth_another_try(
+            response, is_repeatable=self._is_repeatable, has_key=self._has_key
+        ):
+            _refuse(response, asked)
+        pause = self._retries.pause(self._failed, asked=asked)
+        if pause is None:
+            _refuse(response, asked)
+        self._wait(pause)
+
+    def _wait(self, seconds: float) -> None:
+        self._failed += 1
+        time.sleep(seconds)
+
+
+def _refuse(response: httpx.Response, asked: float | None) -> NoReturn:
+    raise refusal_of(response, retry_after=asked)
+
+
+def _path(template: str, values: Mapping[str, Any]) -> str:
+    """The path with its values. Raises ``ValueError`` for one that would lead to another path."""
+    for name, value in values.items():
+        text = str(value)
+        if text in {"", ".", ".."}:
+            raise ValueError(f"{name} must not be {text!r}")
+        template = template.replace(f"{{{name}}}", quote(text, safe=""))
+    return template
+
+
+def _query(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _in_query(value) for name, value in values.items() if value is not None}
+
+
+def _in_query(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, dict) else value

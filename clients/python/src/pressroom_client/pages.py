@@ -1,0 +1,41 @@
+"""Pages of a list, and how one goes on to the next."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Page(Generic[Item]):
+    """One page of a list. To iterate over it goes on through the pages after it.
+
+    ``items`` are those of this page alone; ``pagination`` is as the API answered it.
+    """
+
+    items: list[Item]
+    pagination: Mapping[str, Any]
+    _turn: "Callable[[Mapping[str, Any]], Page[Item]]" = field(repr=False, compare=False)
+
+    def __iter__(self) -> Iterator[Item]:
+        for page in self.pages():
+            yield from page.items
+
+    def pages(self) -> "Iterator[Page[Item]]":
+        """This page and those after it."""
+        page: Page[Item] | None = self
+        while page is not None:
+            yield page
+            page = page.next_page()
+
+    def next_page(self) -> "Page[Item] | None":
+        """The page after this one; ``None`` after the last."""
+        if not self.items:
+            return None
+        if "next_cursor" in self.pagination:
+            cursor = self.pagination["next_cursor"]
+            return None if cursor is None else self._turn({"cursor": cursor, "offset": None})
+        if len(self.items) < self.pagination["limit"]:
+            return None
+        return self._turn({"offset": self.pagination["next_offset"]})

@@ -1,0 +1,71 @@
+"""The TypeScript client on a page of another origin, in a real browser."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.clients.building import build_typescript
+from tests.stack import Owner, Stack
+
+_USE = """async ([url, key]) => {
+  const { Pressroom, Refused } = await import("/index.js");
+  const pressroom = new Pressroom(url, { credentials: key });
+  const list = await pressroom.createList({ body: { title: "Page", slug: `page-${Date.now()}` } });
+  const rows = Array.from({ length: 300 }, (_, n) => `reader${n}@example.com\\n`);
+  const file = new File(["email\\n", ...rows], "members.csv");
+  const states = [];
+  const begun = await pressroom.importMembers({ list_id: list.id, file });
+  const job = await pressroom.waitForJob(begun, {
+    onProgress: ({ status }) => states.push(status),
+    timeout: 60,
+  });
+  const emails = new Set();
+  for await (const { email } of pressroom.listMembers({ list_id: list.id, limit: 70 })) {
+    emails.add(email);
+  }
+  const canvas = document.createElement("canvas");
+  const picture = await new Promise((done) => canvas.toBlob(done));
+  const made = await pressroom.uploadAttachment({ file: { name: "canvas.png", content: picture } });
+  const media = await pressroom.downloadMedia({ filename: made.filename });
+  const refusal = await pressroom.readList({ list_id: "no-such-list" }).catch((error) => error);
+  return {
+    added: job.result.added,
+    last: states.at(-1),
+    emails: emails.size,
+    bytes: (await media.blob()).size === made.size,
+    code: refusal instanceof Refused && refusal.code,
+  };
+}"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[str]:
+    """A page of an owner's own, which has the client beside it."""
+    served = build_typescript(tmp_path) / "dist"
+    (served / "index.html").write_text("<link rel=icon href=data:,><h1>My letters</h1>")
+
+    class Site(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Site, directory=str(served)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+
+
+def test_the_client_works_on_a_page_of_another_origin(
+    stack: Stack, owner: Owner, site: str, open_page: Callable[..., Page]
+) -> None:
+    assert open_page(site).evaluate(_USE, [stack.api_url, owner.key]) == {
+        "added": 300,
+        "last": "succeeded",
+        "emails": 300,
+        "bytes": True,
+        "code": "list.not_found",
+    }

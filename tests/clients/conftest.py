@@ -1,0 +1,38 @@
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.clients.building import build_python
+from tests.clients.faulty_network import faulty_network
+from tests.stack import Owner, Stack
+
+
+@pytest.fixture(scope="session")
+def python_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_python(tmp_path_factory.mktemp("clients"))
+
+
+@pytest.fixture(scope="session")
+def package(python_project: Path) -> ModuleType:
+    """The Python client, imported as a program imports it."""
+    sys.path.insert(0, str(python_project / "src"))
+    return importlib.import_module("pressroom_client")
+
+
+@pytest.fixture
+def pressroom(package: ModuleType, stack: Stack, owner: Owner) -> Iterator[Any]:
+    """The Python client of a new owner on the paid plan."""
+    with package.Pressroom(stack.api_url, owner.key) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def network(stack: Stack) -> Iterator[str]:
+    """A way to the API that loses what the base URL says."""
+    with faulty_network(stack.api_port) as url:
+        yield url

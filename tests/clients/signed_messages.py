@@ -1,0 +1,105 @@
+"""Messages as Standard Webhooks signs them, made by its definition and not by our code."""
+
+import base64
+import hashlib
+import hmac
+import time
+
+# The example of the specification's own libraries.
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+OLD_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+BODY = b'{"test": 2432232314}'
+SPECIFIED = {
+    "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+    "webhook-timestamp": "1614265330",
+    "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+}
+
+
+def signed(
+    body: bytes = BODY, *, secrets: tuple[str, ...] = (SECRET,), age: float = 0, at: str = ""
+) -> dict[str, str]:
+    """The headers of a message that was sent `age` seconds ago, or at `at`."""
+    sent_at = at or str(int(time.time() - age))
+    content = b".".join((b"msg_1", sent_at.encode(), body))
+    signatures = [
+        hmac.new(base64.b64decode(secret.removeprefix("whsec_")), content, hashlib.sha256).digest()
+        for secret in secrets
+    ]
+    return {
+        "webhook-id": "msg_1",
+        "webhook-timestamp": sent_at,
+        "webhook-signature": " ".join(
+            f"v1,{base64.b64encode(each).decode()}" for each in signatures
+        ),
+    }
+
+
+def messages() -> list[dict[str, object]]:
+    """Messages, with the secrets that a receiver has, and whether it should believe them."""
+    good = signed()
+    cases: list[tuple[str, dict[str, str], bytes, tuple[str, ...], bool]] = [
+        ("right", good, BODY, (SECRET,), True),
+        (
+            "signed with the new and the old secret",
+            signed(secrets=(OLD_SECRET, SECRET)),
+            BODY,
+            (SECRET,),
+            True,
+        ),
+        (
+            "received with both secrets",
+            signed(secrets=(OLD_SECRET,)),
+            BODY,
+            (SECRET, OLD_SECRET),
+            True,
+        ),
+        (
+            "names of headers in capitals",
+            {k.title(): v for k, v in good.items()},
+            BODY,
+            (SECRET,),
+            True,
+        ),
+        (
+            "not ASCII",
+            signed('{"name": "Zoë"}'.encode()),
+            '{"name": "Zoë"}'.encode(),
+            (SECRET,),
+            True,
+        ),
+        ("just young enough", signed(age=290), BODY, (SECRET,), True),
+        ("another secret", good, BODY, (OLD_SECRET,), False),
+        ("another body", good, b'{"test": 1}', (SECRET,), False),
+        ("another id", {**good, "webhook-id": "msg_2"}, BODY, (SECRET,), False),
+        ("too old", signed(age=310), BODY, (SECRET,), False),
+        ("of the future", signed(age=-310), BODY, (SECRET,), False),
+        ("a time that is none", signed(at="now"), BODY, (SECRET,), False),
+        (
+            "of another version",
+            {**good, "webhook-signature": good["webhook-signature"].replace("v1,", "v1a,")},
+            BODY,
+            (SECRET,),
+            False,
+        ),
+        ("an empty signature", {**good, "webhook-signature": "v1,"}, BODY, (SECRET,), False),
+        (
+            "a signature that is no base64",
+            {**good, "webhook-signature": "v1,é%"},
+            BODY,
+            (SECRET,),
+            False,
+        ),
+        (
+            "no signature",
+            {k: v for k, v in good.items() if k != "webhook-signature"},
+            BODY,
+            (SECRET,),
+            False,
+        ),
+        ("the specification's, long ago", SPECIFIED, BODY, (SECRET,), False),
+    ]
+    return [
+        {"name": name, "headers": headers, "body": body.decode(), "secrets": list(known), "ok": ok}
+        for name, headers, body, known, ok in cases
+    ]

@@ -1,0 +1,179 @@
+import io
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.clients import lists
+from tests.clients.photographs import PhotoFile
+from tests.pictures import photo
+from tests.stack import Owner, Stack
+
+
+def _new_list(pressroom: Any, name: str = "garden") -> int:
+    made = pressroom.create_list({"title": "Garden", "slug": f"{name}-{time.time_ns()}"})
+    list_id: int = made["id"]
+    return list_id
+
+
+def _new_members(pressroom: Any, count: int) -> int:
+    list_id = _new_list(pressroom)
+    members = [{"email": f"reader{n}@example.com"} for n in range(count)]
+    assert pressroom.add_members(list_id, {"members": members}) == count
+    return list_id
+
+
+def test_a_file_is_uploaded_from_a_path_bytes_and_streams(
+    package: ModuleType, pressroom: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(photo())
+    with path.open("rb") as opened:
+        uploads = [
+            path,
+            str(path),
+            opened,
+            package.File(photo(), "photo.jpg"),
+            package.File(iter([photo()[:1000], photo()[1000:]]), "photo.jpg"),
+        ]
+        made = [pressroom.upload_attachment(each) for each in uploads]
+    assert {each["original_filename"] for each in made} == {"photo.jpg"}
+    assert len({each["original_checksum"] for each in made}) == 1
+    assert {each["status"] for each in made} == {2}
+    with pytest.raises(package.Refused, match="name must end in"):
+        pressroom.upload_attachment(photo())
+
+
+def test_an_upload_is_downloaded_again(pressroom: Any, tmp_path: Path) -> None:
+    made = pressroom.upload_attachment(PhotoFile())
+    with pressroom.download_media(made["filename"]) as download:
+        download.save(tmp_path / "there.webp")
+    assert (tmp_path / "there.webp").stat().st_size == made["size"]
+    assert len(pressroom.download_media(made["filename"]).read()) == made["size"]
+
+
+def test_a_refusal_has_its_code_status_places_and_request(
+    package: ModuleType, pressroom: Any
+) -> None:
+    with pytest.raises(package.Refused) as missing:
+        pressroom.read_attachment("0123456789ab")
+    assert (missing.value.code, missing.value.status) == ("attachment.not_found", 404)
+    assert missing.value.request_id
+    with pytest.raises(package.Refused) as invalid:
+        pressroom.create_list({"title": 7, "slug": "garden"})
+    assert invalid.value.status == 422
+    assert "body.title" in {each["field"] for each in invalid.value.errors}
+    with pytest.raises(package.PressroomError, match="no such attachment"):
+        pressroom.read_attachment("0123456789ab")
+
+
+def test_a_client_without_credentials_is_refused(package: ModuleType, stack: Stack) -> None:
+    with package.Pressroom(stack.api_url) as stranger, pytest.raises(package.Refused) as refused:
+        stranger.read_me()
+    assert refused.value.status == 401
+
+
+def test_credentials_are_asked_for_at_each_call(
+    package: ModuleType, stack: Stack, owner: Owner
+) -> None:
+    given = iter([owner.key, "prk_none"])
+    with package.Pressroom(stack.api_url, lambda: next(given)) as client:
+        assert client.read_me()["id"] == owner.user_id
+        with pytest.raises(package.Refused):
+            client.read_me()
+
+
+def test_no_value_of_a_path_leads_to_another_path(pressroom: Any) -> None:
+    for value in ("", ".", ".."):
+        with pytest.raises(ValueError, match="list_id"):
+            pressroom.read_list(value)
+
+
+def test_iterating_goes_on_through_all_pages_by_cursor_and_by_offset(pressroom: Any) -> None:
+    list_id = _new_members(pressroom, 23)
+    emails = [each["email"] for each in pressroom.list_members(list_id, limit=5)]
+    assert len(set(emails)) == len(emails) == 23
+    filtered = pressroom.list_members(list_id, limit=2, email="reader1*")
+    assert {each["email"] for each in filtered} == {
+        f"reader{n}@example.com" for n in (1, *range(10, 20))
+    }
+    for _ in range(4):
+        _new_list(pressroom)
+    ids = [each["id"] for each in pressroom.list_lists(limit=2)]
+    assert len(set(ids)) == len(ids) == 5
+
+
+def test_every_list_is_iterated_to_its_end(pressroom: Any) -> None:
+    for name, asked in lists.lists_of_a_busy_owner(pressroom).items():
+        ask = getattr(pressroom, name)
+        whole = [each["id"] for each in ask(**asked, limit=100).items]
+        assert [each["id"] for each in ask(**asked, limit=1)] == whole, name
+        if name in lists.FILLED:
+            assert len(whole) >= lists.COUNT, name
+
+
+def test_a_page_has_its_items_and_leads_to_the_next(pressroom: Any) -> None:
+    list_id = _new_members(pressroom, 5)
+    first = pressroom.list_members(list_id, limit=3)
+    assert len(first.items) == 3
+    assert first.pagination["total"] == 5
+    second = first.next_page()
+    assert len(second.items) == 2
+    assert second.next_page() is None
+    assert [len(page.items) for page in first.pages()] == [3, 2]
+    assert [*pressroom.list_members(list_id, email="none@example.com")] == []
+
+
+def test_an_import_is_watched_to_its_end(pressroom: Any, tmp_path: Path) -> None:
+    list_id = _new_list(pressroom)
+    path = tmp_path / "members.csv"
+    path.write_text("email\n" + "".join(f"reader{n}@example.com\n" for n in range(300)))
+    seen: list[str] = []
+    job = pressroom.wait_for_job(
+        pressroom.import_members(list_id, path),
+        on_progress=lambda job: seen.append(job["status"]),
+        timeout=60,
+    )
+    assert job["result"]["added"] == 300
+    assert seen[-1] == "succeeded"
+    record = pressroom.read_import(job["result"]["import_id"])
+    assert record["filename"] == "members.csv"
+
+
+def test_a_large_body_is_sent_from_a_stream(package: ModuleType, pressroom: Any) -> None:
+    list_id = _new_list(pressroom)
+    rows = (f"reader{n}@example.com\n".encode() for n in range(2000))
+    job = pressroom.import_members(
+        list_id, package.File((b"email\n", *rows), "members.csv"), prefer="wait=30"
+    )
+    assert pressroom.wait_for_job(job["id"], timeout=60)["result"]["added"] == 2000
+    opened = io.BytesIO(b"email\nben@example.com\n")
+    assert pressroom.wait_for_job(pressroom.import_members(list_id, opened))["result"]["added"] == 1
+
+
+def test_a_job_that_fails_raises_its_code(package: ModuleType, pressroom: Any) -> None:
+    job = pressroom.import_members(_new_list(pressroom), b"\x00\x01\x02" * 100)
+    with pytest.raises(package.JobFailed) as failed:
+        pressroom.wait_for_job(job, timeout=60)
+    assert failed.value.job["status"] == "failed"
+    assert failed.value.code == failed.value.job["error"]["code"]
+
+
+def test_work_that_outlasts_its_wait_is_accepted_as_a_job(
+    package: ModuleType, pressroom: Any
+) -> None:
+    list_id = _new_list(pressroom)
+    members = [{"email": f"reader{n}@example.com"} for n in range(50)]
+    accepted = pressroom.add_members(list_id, {"members": members}, prefer="respond-async")
+    assert isinstance(accepted, package.Accepted)
+    assert pressroom.wait_for_job(accepted, timeout=60)["result"]["added"] == 50
+
+
+def test_a_wait_for_a_job_ends_in_time(pressroom: Any) -> None:
+    rows = "".join(f"reader{n}@example.com\n" for n in range(30_000))
+    job = pressroom.import_members(_new_list(pressroom), f"email\n{rows}".encode())
+    with pytest.raises(TimeoutError):
+        pressroom.wait_for_job(job, timeout=0.05)
+    pressroom.cancel_job(job["id"])

@@ -1,0 +1,130 @@
+import socket
+import time
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.clients.photographs import PhotoFile
+from tests.ports import free_port
+from tests.stack import Owner, plain_client
+
+
+class Way:
+    """A client whose calls meet faults."""
+
+    def __init__(self, package: ModuleType, url: str, key: str, **options: Any) -> None:
+        self.url = url
+        self.pressroom = package.Pressroom(url, key, **options)
+
+    def seen(self) -> list[dict[str, str | None]]:
+        with plain_client() as client:
+            listed: list[dict[str, str | None]] = client.get(f"{self.url}/seen").json()
+        return listed
+
+
+@pytest.fixture
+def way(package: ModuleType, network: str, owner: Owner) -> Any:
+    def make(*faults: str, **options: Any) -> Way:
+        name = f"{time.time_ns()}.{'.'.join(faults)}"
+        return Way(package, f"{network}/{name}", owner.key, **options)
+
+    return make
+
+
+@pytest.mark.parametrize("fault", ["429", "503", "lost"])
+def test_a_call_is_tried_again_under_its_key_and_has_one_effect(way: Any, fault: str) -> None:
+    faulty = way(fault)
+    made = faulty.pressroom.upload_attachment(PhotoFile())
+    first, second = faulty.seen()
+    assert first["key"]
+    assert first["key"] == second["key"]
+    assert [each["id"] for each in faulty.pressroom.list_attachments()] == [made["id"]]
+
+
+def test_each_call_has_a_key_of_its_own_unless_it_is_given_one(way: Any) -> None:
+    faulty = way()
+    faulty.pressroom.upload_attachment(PhotoFile())
+    faulty.pressroom.upload_attachment(PhotoFile())
+    faulty.pressroom.upload_attachment(PhotoFile(), idempotency_key="order-7-0123456789")
+    keys = [each["key"] for each in faulty.seen()]
+    assert len(set(keys)) == 3
+    assert keys[-1] == "order-7-0123456789"
+
+
+def test_the_pause_that_is_asked_for_is_made(way: Any) -> None:
+    faulty = way("wait")
+    began = time.monotonic()
+    faulty.pressroom.read_me()
+    assert time.monotonic() - began >= 1
+
+
+def test_a_pause_that_is_too_long_is_the_callers_to_make(package: ModuleType, way: Any) -> None:
+    faulty = way("hour")
+    with pytest.raises(package.Refused) as refused:
+        faulty.pressroom.read_me()
+    assert refused.value.retry_after == 3600
+    assert len(faulty.seen()) == 1
+
+
+def test_a_call_is_tried_so_often_and_no_more(package: ModuleType, way: Any) -> None:
+    faulty = way("429", "429", "429", "429")
+    with pytest.raises(package.Refused):
+        faulty.pressroom.read_me()
+    assert len(faulty.seen()) == 3
+    never = way("429", retries=package.Retries(max_retries=0))
+    with pytest.raises(package.Refused):
+        never.pressroom.read_me()
+    assert len(never.seen()) == 1
+
+
+def test_a_call_that_may_have_had_its_effect_is_not_repeated(package: ModuleType, way: Any) -> None:
+    faulty = way("lost")
+    with pytest.raises(package.NotReached):
+        faulty.pressroom.create_list({"title": "Garden", "slug": f"g-{time.time_ns()}"})
+    assert len(faulty.seen()) == 1
+
+
+def test_a_stream_that_was_sent_is_not_sent_again(package: ModuleType, way: Any) -> None:
+    faulty = way("429")
+    with pytest.raises(package.Refused):
+        faulty.pressroom.import_members(7, iter([b"email\n", b"ben@example.com\n"]))
+    assert len(faulty.seen()) == 1
+
+
+def test_an_api_that_is_not_there_is_not_reached(package: ModuleType) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    retries = package.Retries(max_retries=1, max_wait=0.01)
+    with package.Pressroom(url, retries=retries) as client, pytest.raises(package.NotReached):
+        client.check_health()
+
+
+def test_an_api_that_hangs_is_not_waited_for_without_end(package: ModuleType) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
+        retries = package.Retries(max_retries=0)
+        client = package.Pressroom(url, retries=retries, timeout=0.2)
+        with client, pytest.raises(package.NotReached):
+            client.check_health()
+
+
+def test_a_stream_of_a_job_that_breaks_off_is_taken_up_where_it_was(way: Any) -> None:
+    faulty = way("", "", "cut")
+    list_id = faulty.pressroom.create_list({"title": "G", "slug": f"g-{time.time_ns()}"})["id"]
+    rows = "".join(f"reader{n}@example.com\n" for n in range(30_000))
+    job = faulty.pressroom.import_members(list_id, f"email\n{rows}".encode())
+    assert job["status"] in {"queued", "running"}
+    ended = faulty.pressroom.wait_for_job(job, timeout=90)
+    assert ended["result"]["added"] == 30_000
+    streams = [each for each in faulty.seen() if str(each["path"]).endswith("/events")]
+    assert streams[0]["last_event_id"] is None
+    assert streams[1]["last_event_id"]
+
+
+def test_an_answer_that_is_no_problem_document_is_a_refusal_too(package: ModuleType) -> None:
+    answer = httpx.Response(502, text="<h1>Bad gateway</h1>")
+    http = httpx.Client(transport=httpx.MockTransport(lambda _: answer))
+    with pytest.raises(package.Refused) as refused:
+        package.Pressroom("http://api.example", http=http).read_me()
+    assert (refused.value.code, refused.value.status) == ("http.502", 502)

@@ -1,0 +1,102 @@
+import inspect
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from clients.generator import files
+from clients.generator.operations import operations
+from tests.clients import readme_examples
+from tests.stack import Owner, Stack
+
+_SECONDS = 100
+
+_USE = """
+from pressroom_client import Page, Pressroom
+from pressroom_client.generated import types
+
+def use(pressroom: Pressroom) -> None:
+    title: str = pressroom.read_list(7)["title"]
+    page: Page[types.{member}] = pressroom.list_members(7, limit=10)
+    emails = [member["email"] for member in page]
+    pressroom.create_list({{"slug": "garden"}})  # type: ignore[typeddict-item]
+    pressroom.list_members(7, limit="ten")  # type: ignore[arg-type]
+    pressroom.read_list(7)["titel"]  # type: ignore[typeddict-item]
+    pressroom.upload_attachment()  # type: ignore[call-arg]
+"""
+
+
+@pytest.mark.slow
+def test_every_operation_is_a_method_that_says_what_it_does(package: ModuleType) -> None:
+    document = files.read_document()
+    for operation in operations(document):
+        method = getattr(package.Pressroom, operation.id)
+        assert method.__doc__
+        taken = set(inspect.signature(method).parameters)
+        named = {parameter.argument for parameter in operation.parameters}
+        assert named <= {name.removesuffix("_") for name in taken}, operation.id
+
+
+@pytest.mark.slow
+def test_the_package_and_its_users_are_typed_strictly(python_project: Path) -> None:
+    members = next(
+        operation
+        for operation in operations(files.read_document())
+        if operation.id == "list_members"
+    )
+    name = members.answer_schema["$ref"].rpartition("/")[2]
+    (python_project / "use.py").write_text(_USE.format(member=name))
+    _run("-m", "mypy", "--strict", "src/pressroom_client", "use.py", folder=python_project)
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_all_of_the_package(python_project: Path, tmp_path: Path) -> None:
+    options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
+    _run(
+        "-m",
+        "pip",
+        "wheel",
+        *options,
+        "--wheel-dir",
+        str(tmp_path),
+        str(python_project),
+        folder=tmp_path,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    sources = python_project / "src"
+    assert {
+        each.relative_to(sources).as_posix()
+        for each in sources.rglob("*")
+        if each.suffix in {".py", ".typed"}
+    } <= inside
+
+
+def test_the_examples_of_its_readme_work_as_they_are_written(
+    python_project: Path, stack: Stack, owner: Owner, tmp_path: Path
+) -> None:
+    readme_examples.write_files(tmp_path)
+    script = readme_examples.script(files.PYTHON / "README.md", "python", stack, owner)
+    (tmp_path / "examples.py").write_text(script)
+    said = _run("examples.py", folder=tmp_path, PYTHONPATH=str(python_project / "src"))
+    assert readme_examples.LAST_WORD in said
+
+
+def _run(*words: str, folder: Path, **environment: str) -> str:
+    """Run Python; returns what it says. Fails with that too."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        check=False,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_SECONDS,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout

@@ -1,0 +1,153 @@
+import assert from "node:assert/strict";
+import { createReadStream } from "node:fs";
+import { test } from "node:test";
+import { Accepted, JobFailed, JobUnfinished, Pressroom, PressroomError, Refused } from "pressroom-client";
+import { fromPath } from "pressroom-client/node";
+import { given, newList, pressroom, rows } from "./setting.mjs";
+
+const photo = await fromPath(given.photo);
+const bytes = new Uint8Array(await photo.content.arrayBuffer());
+
+async function* chunks() {
+  yield bytes.slice(0, 1000);
+  yield bytes.slice(1000);
+}
+
+async function collected(items) {
+  const all = [];
+  for await (const each of items) all.push(each);
+  return all;
+}
+
+test("a file is uploaded from a path, bytes, a browser's file and streams", async () => {
+  const name = "photo.jpg";
+  const uploads = [
+    photo,
+    { name, content: bytes },
+    { name, content: bytes.buffer },
+    new File([bytes], name),
+    { name, content: new Blob([bytes]).stream() },
+    { name, content: chunks() },
+    { name, content: createReadStream(given.photo) },
+  ];
+  const made = [];
+  for (const file of uploads) made.push(await pressroom.uploadAttachment({ file }));
+  assert.deepEqual(new Set(made.map((each) => each.original_filename)), new Set([name]));
+  assert.equal(new Set(made.map((each) => each.original_checksum)).size, 1);
+  assert.deepEqual(new Set(made.map((each) => each.status)), new Set([2]));
+  const response = await pressroom.downloadMedia({ filename: made[0].filename });
+  assert.equal((await response.arrayBuffer()).byteLength, made[0].size);
+});
+
+test("a refusal has its code, status, places and request", async () => {
+  await assert.rejects(pressroom.readAttachment({ hash_id: "0123456789ab" }), (error) => {
+    assert.ok(error instanceof Refused && error instanceof PressroomError);
+    assert.equal(error.code, "attachment.not_found");
+    assert.equal(error.status, 404);
+    assert.ok(error.requestId);
+    return true;
+  });
+  await assert.rejects(pressroom.createList({ body: { title: 7, slug: "garden" } }), (error) => {
+    assert.equal(error.status, 422);
+    assert.ok(error.errors.some(({ field }) => field === "body.title"));
+    return true;
+  });
+  await assert.rejects(new Pressroom(given.api_url).readMe(), { status: 401 });
+});
+
+test("credentials may be a function", async () => {
+  const keys = [given.key, "prk_none"];
+  const client = new Pressroom(given.api_url, { credentials: async () => keys.shift() });
+  assert.equal((await client.readMe()).id, given.user_id);
+  await assert.rejects(client.readMe(), { status: 401 });
+});
+
+test("no value of a path leads to another path", async () => {
+  for (const list_id of ["", ".", ".."]) {
+    await assert.rejects(pressroom.readList({ list_id }), TypeError);
+  }
+});
+
+test("iterating goes on through all pages, by cursor and by offset", async () => {
+  const list_id = await newList();
+  const members = Array.from({ length: 23 }, (_, n) => ({ email: `reader${n}@example.com` }));
+  assert.equal(await pressroom.addMembers({ list_id, body: { members } }), 23);
+  const emails = (await collected(pressroom.listMembers({ list_id, limit: 5 }))).map((m) => m.email);
+  assert.equal(new Set(emails).size, 23);
+  assert.equal(emails.length, 23);
+  const filtered = await collected(pressroom.listMembers({ list_id, limit: 2, email: "reader1*" }));
+  assert.equal(filtered.length, 11);
+  const first = await pressroom.listMembers({ list_id, limit: 20 });
+  assert.equal(first.items.length, 20);
+  assert.equal(first.pagination.total, 23);
+  const second = await first.nextPage();
+  assert.equal(second.items.length, 3);
+  assert.equal(await second.nextPage(), undefined);
+  for (let n = 0; n < 4; n++) await newList();
+  const lists = (await collected(pressroom.listLists({ limit: 2 }))).map((each) => each.id);
+  assert.equal(new Set(lists).size, lists.length);
+  assert.ok(lists.length >= 5);
+  const none = pressroom.listMembers({ list_id, email: "none@example.com" });
+  assert.deepEqual(await collected(none), []);
+});
+
+test("every list is iterated to its end", async () => {
+  for (const [id, asked] of Object.entries(given.lists)) {
+    const name = id.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+    const whole = (await pressroom[name]({ ...asked, limit: 100 })).items.map((each) => each.id);
+    const walked = await collected(pressroom[name]({ ...asked, limit: 1 }));
+    assert.deepEqual(walked.map((each) => each.id), whole, name);
+  }
+});
+
+test("an import is watched to its end", async () => {
+  const seen = [];
+  const started = await pressroom.importMembers({
+    list_id: await newList(),
+    file: { name: "members.csv", content: new Blob([rows(300)]) },
+  });
+  const onProgress = (job) => seen.push(job.status);
+  const job = await pressroom.waitForJob(started, { onProgress, timeout: 60 });
+  assert.equal(job.result.added, 300);
+  assert.equal(seen.at(-1), "succeeded");
+  const record = await pressroom.readImport({ import_id: job.result.import_id });
+  assert.equal(record.filename, "members.csv");
+});
+
+test("a large body is sent from a stream", async () => {
+  async function* lines() {
+    for (const line of rows(2000).split(/(?<=\n)/)) yield new TextEncoder().encode(line);
+  }
+  const file = { name: "members.csv", content: lines() };
+  const job = await pressroom.importMembers({ list_id: await newList(), file });
+  assert.equal((await pressroom.waitForJob(job, { timeout: 60 })).result.added, 2000);
+});
+
+test("a job that fails rejects with its code", async () => {
+  const file = new Uint8Array(300).map((_, n) => n % 3);
+  const job = await pressroom.importMembers({ list_id: await newList(), file });
+  await assert.rejects(pressroom.waitForJob(job, { timeout: 60 }), (error) => {
+    assert.ok(error instanceof JobFailed);
+    assert.equal(error.code, error.job.error.code);
+    return true;
+  });
+});
+
+test("work that outlasts its wait is accepted as a job", async () => {
+  const list_id = await newList();
+  const members = Array.from({ length: 50 }, (_, n) => ({ email: `reader${n}@example.com` }));
+  const accepted = await pressroom.addMembers({ list_id, body: { members }, prefer: "respond-async" });
+  assert.ok(accepted instanceof Accepted);
+  assert.equal((await pressroom.waitForJob(accepted, { timeout: 60 })).result.added, 50);
+});
+
+test("a wait for a job ends in time, and by its caller's signal", async () => {
+  const file = new TextEncoder().encode(rows(30_000));
+  const job = await pressroom.importMembers({ list_id: await newList(), file });
+  await assert.rejects(pressroom.waitForJob(job, { timeout: 0.05 }), JobUnfinished);
+  const leaving = new AbortController();
+  const left = pressroom.waitForJob(job, { signal: leaving.signal });
+  leaving.abort(new Error("left"));
+  await assert.rejects(left, { message: "left" });
+  await pressroom.cancelJob({ job_id: job.id });
+});
