@@ -28,7 +28,6 @@ from services.events.recording import record
 from services.paging import WHOLE, PageOfRows, PageRequest
 from storage.database import Database, Statement
 from storage.moments import note_once
-from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 # The last use of a key is written at most this often, so that a busy key is no hot row.
@@ -122,7 +121,7 @@ def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest = WHOLE) -> PageO
 def live_of(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
     """The user's keys that open something, newest first."""
     live = select(ApiKey).where(*is_live(clock.now()))
-    query = newest_first(live, ApiKey.user_id, user_id, ApiKey.id)
+    query = paging.newest_first(live, ApiKey.user_id, user_id, ApiKey.id)
     return list(uow.session.scalars(query))
 
 

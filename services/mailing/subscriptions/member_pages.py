@@ -34,7 +34,6 @@ from services import paging
 from services.mailing.subscriptions.changes import Via
 from services.paging import PageOfRows, PageRequest
 from services.people import email_addresses
-from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 
@@ -129,7 +128,7 @@ def _statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Select[Any], S
     before: Any = bindparam("before") if by_cursor else None
     wanted = select(_record.id).where(*_conditions(kind))
     if kind.email is None:
-        wanted = newest_first(
+        wanted = paging.newest_first(
             wanted, _record.list_id, _LIST_ID, _record.id, before=before, is_read_backwards=True
         )
     else:
