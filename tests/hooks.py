@@ -115,8 +115,9 @@ def happen(
     """Events of the owner's, each in a transaction of its own."""
     for _ in range(count):
         with stack.resources.unit_of_work() as uow:
-            facts = {"user_id": owner.user_id, "action": "requested", "via": "login"}
-            announcing.announce(uow, owner.user_id, kind, list_id=list_id, **facts)
+            announcing.announce(
+                uow, owner.user_id, kind, list_id=list_id, user_id=owner.user_id, via="login"
+            )
 
 
 def event_ids(stack: Stack, owner: Owner, *types: FeedEventType) -> list[str]:

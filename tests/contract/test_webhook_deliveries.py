@@ -289,7 +289,7 @@ def test_receiver_that_hangs_holds_up_no_other_owner(
 ) -> None:
     hanging: list[Hook] = []
     crowd, quick = stack.new_owner(), stack.new_owner()
-    released = []
+    released: list[bool] = []
 
     def hang(hook: Hook) -> tuple[int, dict[str, str]]:
         hanging.append(hook)

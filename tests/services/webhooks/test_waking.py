@@ -81,7 +81,10 @@ def test_job_that_failed_rests_before_it_is_started_again(
     waker = EndpointWaker()
     happen(bare, owner, CREATED)
     assert waker.wake_due(bare.resources) == 1
-    fail = "UPDATE jobs SET status = 'failed', finished_at = now() - CAST(%s AS interval) WHERE subject_id = %s"
+    fail = (
+        "UPDATE jobs SET status = 'failed', finished_at = now() - CAST(%s AS interval)"
+        " WHERE subject_id = %s"
+    )
     bare.query(fail, "0 seconds", endpoint_id)
     assert waker.wake_due(bare.resources) == 0
     bare.query(fail, "2 minutes", endpoint_id)
