@@ -36,6 +36,7 @@ MAY_READ_ALL = {
     "SELECT users.id FROM users WHERE users.id >": "a batch of people is a third of these few",
     "FROM users JOIN lists ON lists.user_id = users.id WHERE users.id IN": "so are all owners",
     "FROM payment_order_changes AS c WHERE c.created_at <": "what it passes over is of an hour",
+    "WITH owners AS MATERIALIZED ( SELECT DISTINCT user_id FROM feed_events": "endpoints are few",
     "SELECT ? FROM opt_outs WHERE list_id = ? LIMIT ?": "half of all are of the one list",
 }
 
