@@ -51,11 +51,16 @@ def transfer(
         subscribe.move_confirmation(uow, leaving, there, actor)
     removed = SubscriptionStatus.REMOVED
     changes.change(uow, leaving, changes.TRANSFERRED_AWAY, actor, status=removed)
-    both = {"from_list_id": source.id, "to_list_id": target.id}
-    transferred = FeedEventType.SUBSCRIPTION_TRANSFERRED
-    changes.announce_change(uow, leaving, transferred, changes.TRANSFERRED_AWAY, actor, **both)
-    changes.announce_change(uow, there, transferred, changes.TRANSFERRED_IN, actor, **both)
+    _announce(uow, leaving, there, actor)
     return 1
+
+
+def _announce(uow: UnitOfWork, leaving: Subscription, there: Subscription, actor: Actor) -> None:
+    """Tell of both records, so that those who follow one list alone learn of it."""
+    both = {"from_list_id": leaving.list_id, "to_list_id": there.list_id}
+    kind = FeedEventType.SUBSCRIPTION_TRANSFERRED
+    changes.announce_change(uow, leaving, kind, changes.TRANSFERRED_AWAY, actor, **both)
+    changes.announce_change(uow, there, kind, changes.TRANSFERRED_IN, actor, **both)
 
 
 def merge(

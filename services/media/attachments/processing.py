@@ -13,7 +13,7 @@ from services.feed.catalogue import FeedEventType
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.media.attachments.files import data_key, media_key, original_key
-from services.media.images.outcome import UnreadableImage
+from services.media.images.outcome import ConvertedImage, UnreadableImage
 from services.media.isolation.converter import ConverterProcess
 from storage.encryption import Tampered, seal, unseal
 from storage.objects import ObjectMissing
@@ -56,15 +56,19 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
         leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
         _require_room(uow, resources.settings, row, len(converted.data) - row.original_size)
-        row.status, row.mime_type = AttachmentStatus.READY, converted.mime_type
-        row.size = len(converted.data)
-        row.checksum = hashlib.sha256(converted.data).hexdigest()
-        row.width, row.height = converted.width, converted.height
-        row.frames, row.blurhash = converted.frames, converted.blurhash
+        _describe(row, converted)
         if not removals.keep(uow, target):
             raise TransientError("The storage still removes an earlier copy of the file.")
         removals.forget(uow, source)
         announce(uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id)
+
+
+def _describe(row: Attachment, converted: ConvertedImage) -> None:
+    row.status, row.mime_type = AttachmentStatus.READY, converted.mime_type
+    row.size = len(converted.data)
+    row.checksum = hashlib.sha256(converted.data).hexdigest()
+    row.width, row.height = converted.width, converted.height
+    row.frames, row.blurhash = converted.frames, converted.blurhash
 
 
 def _require_room(uow: UnitOfWork, settings: Settings, row: Attachment, growth: int) -> None:
