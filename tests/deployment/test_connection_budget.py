@@ -26,7 +26,7 @@ from tests.subscribers import new_list
 from workers.context import connections
 from workers.queues.serving import Serving, serving
 
-WAITING = [Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.UPKEEP]
+WAITING = [Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.WEBHOOKS, Lane.UPKEEP]
 COMPUTING = [Lane.MEDIA, Lane.EXPORT, Lane.BULK]
 # Less than what a statement waits for a lock.
 HELD_SECONDS = 2.0

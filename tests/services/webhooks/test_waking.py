@@ -78,17 +78,17 @@ def test_job_that_failed_rests_before_it_is_started_again(
     bare: Stack, watched: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = watched
-    waker = EndpointWaker()
     happen(bare, owner, CREATED)
-    assert waker.wake_due(bare.resources) == 1
+    assert EndpointWaker().wake_due(bare.resources) == 1
     fail = (
         "UPDATE jobs SET status = 'failed', finished_at = now() - CAST(%s AS interval)"
         " WHERE subject_id = %s"
     )
     bare.query(fail, "0 seconds", endpoint_id)
-    assert waker.wake_due(bare.resources) == 0
+    # A look at all endpoints, as the first one of a process is.
+    assert EndpointWaker().wake_due(bare.resources) == 0
     bare.query(fail, "2 minutes", endpoint_id)
-    assert waker.wake_due(bare.resources) == 1
+    assert EndpointWaker().wake_due(bare.resources) == 1
 
 
 def test_look_of_each_second_asks_only_for_owners_with_new_events(bare: Stack) -> None:
