@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
-from referencing import Registry, Resource
+from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from api.app import create_app
@@ -69,7 +69,7 @@ def test_every_json_body_and_every_answer_that_is_no_file_has_an_example(
 def test_every_example_fits_its_schema(
     document: dict[str, Any], contents: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    whole = Resource(contents=document, specification=DRAFT202012)
+    whole = DRAFT202012.create_resource(document)
     registry: Registry[Any] = Registry().with_resource("urn:document", whole)
     misfits = []
     for place, content in contents:
