@@ -75,6 +75,8 @@ def walked(client: httpx.Client, path: str, limit: int) -> list[Any]:
         if cursor is None:
             return items
         assert len(found["items"]) == limit
+        # A cursor that leads back would lead on for ever.
+        assert cursor != query.get("cursor")
         query["cursor"] = cursor
 
 
