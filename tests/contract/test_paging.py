@@ -34,6 +34,8 @@ ARRAYS = (
     "/apikeys",
     "/grants",
 )
+# Their own tests follow them.
+WALKED_ELSEWHERE = ("/events", "/webhook-endpoints/{endpoint_id}/deliveries")
 NAMES = ("id", "order_id", "hash_id", "action")
 
 Many = tuple[httpx.Client, dict[str, Any]]
@@ -91,9 +93,9 @@ def test_every_list_of_the_document_is_walked_here() -> None:
         for path, operations in document["paths"].items()
         for parameter in operations.get("get", {}).get("parameters", [])
         # Photos are a provider's, who counts pages.
-        if parameter["name"] == "limit" and "/photos/" not in path
+        if parameter.get("name") == "limit" and "/photos/" not in path
     }
-    assert takes_limit == {*LISTS, *ARRAYS}
+    assert takes_limit == {*LISTS, *ARRAYS, *WALKED_ELSEWHERE}
 
 
 @pytest.mark.parametrize("path", LISTS)
