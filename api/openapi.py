@@ -167,13 +167,26 @@ def _complete(made: dict[str, Any], route: RouteContext) -> None:
         for deprecation in _dependencies(route, Deprecation):
             operation["deprecated"] = True
             operation["description"] += f"\n\n{deprecation.sentence}"
-        operation.setdefault("parameters", []).append({"$ref": "#/components/parameters/Version"})
+        operation["parameters"] = [
+            *_in_order_of_path(operation.get("parameters", []), route.path_format or ""),
+            {"$ref": "#/components/parameters/Version"},
+        ]
         operation["responses"] = dict(sorted(operation["responses"].items()))
         for status, response in operation["responses"].items():
             if int(status) < HTTPStatus.BAD_REQUEST:
                 reference = {"$ref": "#/components/headers/Version"}
                 response.setdefault("headers", {})[VERSION_HEADER] = reference
         samples.add_samples(operation, known)
+
+
+def _in_order_of_path(parameters: list[dict[str, Any]], path: str) -> list[dict[str, Any]]:
+    """Those of the path first, as it has them: generated clients take them in this order."""
+
+    def place(parameter: dict[str, Any]) -> int:
+        found = path.find(f"{{{parameter.get('name')}}}")
+        return found if found >= 0 else len(path)
+
+    return sorted(parameters, key=place)
 
 
 def _add_common_refusals(
