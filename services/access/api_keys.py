@@ -24,9 +24,9 @@ from services.access import recent_logins
 from services.access.caller import Caller
 from services.events.catalogue import EventType
 from services.events.recording import record
+from services.paging import newest_first
 from storage.database import Database, Statement
 from storage.moments import note_once
-from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 # The last use of a key is written at most this often, so that a busy key is no hot row.

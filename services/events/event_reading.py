@@ -4,7 +4,7 @@ from sqlalchemy import select
 
 from core import ids
 from models import RecordedEvent
-from storage.newest_first import newest_first
+from services.paging import newest_first
 from storage.unit_of_work import UnitOfWork
 
 

@@ -19,8 +19,8 @@ from services.access.recent_logins import require_recent_login
 from services.jobs import kinds
 from services.jobs.lease import LEFT_TO_HELPERS, WORKS
 from services.jobs.transitions import requeue, transition
+from services.paging import newest_first
 from storage.database import Database, Statement
-from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 # The input of a job that failed by no fault of the input stays for a retry.

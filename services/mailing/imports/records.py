@@ -9,7 +9,7 @@ from models import Job, JobStatus, MemberImport
 from services.access.caller import Caller
 from services.jobs import outbox, records
 from services.mailing.imports.undo import UNDO_IMPORT
-from storage.newest_first import newest_first
+from services.paging import newest_first
 from storage.unit_of_work import UnitOfWork
 
 # What an undo needs is kept for this long after it was written, which is after `created_at`.

@@ -31,8 +31,8 @@ from core import ids
 from core.errors import DomainError
 from models import Subscription, SubscriptionStatus, Tier, User, active_count
 from services.mailing.subscriptions.changes import Via
+from services.paging import newest_first
 from services.people import email_addresses
-from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 

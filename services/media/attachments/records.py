@@ -12,8 +12,8 @@ from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
 from services.media.attachments.files import data_key, media_key, original_key
 from services.media.attachments.upload import PROCESS_ATTACHMENT
+from services.paging import newest_first
 from storage.encryption import Tampered, unseal
-from storage.newest_first import newest_first
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
