@@ -313,7 +313,7 @@ def test_forms_about_passwords_count_by_address_and_are_refused_as_pages(
 # -- while Redis is away -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["refuse", "stall"])
+@pytest.mark.parametrize("how", ["refuse", "hang"])
 def test_without_redis_only_what_must_be_bounded_is(
     stack: Stack, redis: Proxy, limited: Callable[..., httpx.Client], how: str
 ) -> None:
