@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api.access.requirements import Access
 from api.bodies.json_route import JsonRoute
+from api.bodies.media_types import FORM
 from api.contract import head, samples, shapes
 from api.contract.deprecations import Deprecation
 from api.contract.event_calls import event_calls
@@ -172,11 +173,21 @@ def _complete(made: dict[str, Any], route: RouteContext) -> None:
             {"$ref": "#/components/parameters/Version"},
         ]
         operation["responses"] = dict(sorted(operation["responses"].items()))
+        _add_pages_for_forms(operation)
         for status, response in operation["responses"].items():
             if int(status) < HTTPStatus.BAD_REQUEST:
                 reference = {"$ref": "#/components/headers/Version"}
                 response.setdefault("headers", {})[VERSION_HEADER] = reference
         samples.add_samples(operation, known)
+
+
+def _add_pages_for_forms(operation: dict[str, Any]) -> None:
+    """An operation that leads on from forms of browsers answers their mistakes by pages."""
+    is_for_forms = FORM in operation.get("requestBody", {}).get("content", {})
+    if is_for_forms and str(HTTPStatus.SEE_OTHER.value) in operation["responses"]:
+        for status, response in operation["responses"].items():
+            if int(status) >= HTTPStatus.BAD_REQUEST:
+                response["content"]["text/html"] = {"schema": {"type": "string"}}
 
 
 def _in_order_of_path(parameters: list[dict[str, Any]], path: str) -> list[dict[str, Any]]:

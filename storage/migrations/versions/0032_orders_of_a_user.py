@@ -7,7 +7,7 @@ Built beside running code.
 from storage.migrations import online
 
 revision = "0032"
-down_revision = "0030"
+down_revision = "0030b"
 branch_labels = None
 depends_on = None
 
