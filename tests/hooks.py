@@ -132,9 +132,11 @@ def event_ids(stack: Stack, owner: Owner, *types: FeedEventType) -> list[str]:
 
 def let_pauses_pass(stack: Stack, endpoint_id: int) -> None:
     """All that waits for its next try is due now."""
+    # The endpoint is locked first, as by those who send.
     stack.query(
+        "UPDATE webhook_endpoints SET due_at = now() WHERE id = %s;"
         "UPDATE webhook_deliveries SET due_at = now()"
         " WHERE status = 'pending' AND endpoint_id = %s",
         endpoint_id,
+        endpoint_id,
     )
-    stack.query("UPDATE webhook_endpoints SET due_at = now() WHERE id = %s", endpoint_id)

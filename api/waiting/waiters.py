@@ -19,6 +19,7 @@ from core.refusals.requests import QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITE
 log = get_logger(__name__)
 
 LOOK_EVERY_SECONDS = 0.3
+_PAUSE_BEFORE_CANCELLING_AGAIN = 0.2
 MAX_WAITING_REQUESTS = 2_000
 # So that the others can wait too, however many calls of one owner do.
 MAX_WAITING_REQUESTS_OF_AN_OWNER = 500
@@ -138,6 +139,10 @@ async def background_loops(*loops: Awaitable[None]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        unfinished = set(tasks)
+        while unfinished:
+            # Once more: what a loop waits for may take a cancellation for its own, such as a
+            # connection that is being made.
+            for task in unfinished:
+                task.cancel()
+            _, unfinished = await asyncio.wait(unfinished, timeout=_PAUSE_BEFORE_CANCELLING_AGAIN)

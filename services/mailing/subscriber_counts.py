@@ -29,13 +29,14 @@ def count_subscribers(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, i
     return {list_id: found.get(list_id, 0) for list_id in list_ids}
 
 
+# By an array: the table is nearly empty at most times, and a join that Postgres plans for a few
+# rows reads ten thousand as often as there are any.
 _FOLD = text(
     """
-    WITH oldest AS (
-        SELECT id FROM subscriber_deltas ORDER BY id LIMIT :max_deltas FOR UPDATE SKIP LOCKED
-    ), taken AS (
-        DELETE FROM subscriber_deltas USING oldest
-        WHERE subscriber_deltas.id = oldest.id
+    WITH taken AS (
+        DELETE FROM subscriber_deltas WHERE id = ANY (ARRAY(
+            SELECT id FROM subscriber_deltas ORDER BY id LIMIT :max_deltas FOR UPDATE SKIP LOCKED
+        ))
         RETURNING list_id, active
     ), folded AS (
         INSERT INTO subscriber_counts (list_id, active)

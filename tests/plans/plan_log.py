@@ -14,15 +14,17 @@ from tests.stack import Stack
 _PLAN = re.compile(r" plan:\n((?:\t.*\n)+)")
 _INDEX_SCANS = {"Index Scan", "Index Only Scan", "Bitmap Index Scan"}
 _Node = dict[str, Any]
+# So many rows are no work for a call.
+LARGE = 100_000
 # A statement, and how it was run.
 Plan = tuple[str, _Node]
 
 
 @dataclass(frozen=True)
 class WholeScan:
-    """A part of a plan that reads all of a table, or may."""
+    """A part of a plan that reads all of a table, or of what an owner has in it, or may."""
 
-    # The table or the index.
+    # The table, the index or what is sorted by.
     read: str
     statement: str
 
@@ -62,8 +64,9 @@ def pretend_growth(stack: Stack, times: int) -> set[str]:
     rows = stack.query(
         "UPDATE pg_class SET reltuples = reltuples * %s WHERE relkind IN ('r', 'i')"
         " AND relnamespace = 'public'::regnamespace AND reltuples > 0"
-        " RETURNING relname, reltuples >= 100000",
+        " RETURNING relname, reltuples >= %s",
         times,
+        LARGE,
     )
     return {str(name) for name, is_large in rows if is_large}
 
@@ -114,6 +117,15 @@ def filtered_scans(statement: str, plan: _Node) -> Iterator[WholeScan]:
         is_ordered = node["Node Type"] in _INDEX_SCANS and "Index Cond" not in node
         if is_ordered and is_limited and "Filter" in node:
             yield WholeScan(node["Index Name"], statement)
+
+
+def large_sorts(statement: str, plan: _Node) -> Iterator[WholeScan]:
+    """Sorts of many rows of which few are wanted: their order is that of no index."""
+    for node, is_limited in _nodes(plan, is_limited=False):
+        if node["Node Type"] == "Sort" and is_limited:
+            [below] = node["Plans"]
+            if below["Plan Rows"] >= LARGE:
+                yield WholeScan(" ".join(node["Sort Key"]), statement)
 
 
 def _nodes(node: _Node, *, is_limited: bool) -> Iterator[tuple[_Node, bool]]:

@@ -21,6 +21,7 @@ from tests.plans.plan_log import (
     WholeScan,
     filtered_scans,
     forget_vacuum,
+    large_sorts,
     log_plans,
     plans_in,
     pretend_growth,
@@ -109,6 +110,7 @@ def test_no_statement_reads_all_of_a_large_table(sized: SizedStack, home: Path) 
     assert {"subscriptions", "jobs_p0", "credit_entries", "users", "pk_jobs_p0"} <= large
     plans = plans_of_all(sized, home)
     require_none(scan for plan in plans for scan in whole_scans(*plan, large))
+    require_none(sort for plan in plans for sort in large_sorts(*plan))
 
 
 def require_none(scans: Iterable[WholeScan]) -> None:
