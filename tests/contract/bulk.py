@@ -124,4 +124,5 @@ def everybody(client: httpx.Client, list_id: int) -> dict[str, dict[str, Any]]:
 
 
 def objects(stack: Stack, kind: str = "imports") -> set[str]:
+    """The keys of what is stored. Those of what was done before may go at any time."""
     return set(stack.stored(f"{kind}/"))

@@ -128,7 +128,7 @@ def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
 ) -> None:
     before = objects(stack)
     problem(post(client, list_id, body, **headers), 400, code)
-    assert objects(stack) == before
+    assert objects(stack) <= before
     assert data(client.get("/imports"))["items"] == []
 
 
@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(
     assert count(client, list_id) == 0
     [record] = data(client.get("/imports"))["items"]
     assert (record["status"], record["error"]["code"]) == ("failed", code)
-    eventually(lambda: objects(stack) == before)
+    eventually(lambda: objects(stack) <= before)
 
 
 def test_a_name_that_no_file_can_have_is_tidied(client: httpx.Client, list_id: int) -> None:
@@ -176,7 +176,7 @@ def test_a_file_of_several_parts_is_put_together_again(
     assert PART_BYTES < len(content) < 2 * PART_BYTES
     assert counts(imported(client, list_id, content)) == {"received": 100, "added": 100}
     assert set(everybody(client, list_id)) == set(emails)
-    eventually(lambda: objects(stack) == before)
+    eventually(lambda: objects(stack) <= before)
 
 
 # -- bounds --------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_a_sender_who_hangs_up_in_the_middle_leaves_nothing(
     with Raw(stack, *head) as request:
         request.send(b"x" * (PART_BYTES + 1000))
         eventually(lambda: objects(stack) - before, what="the first part")
-    eventually(lambda: objects(stack) == before, what="its removal")
+    eventually(lambda: objects(stack) <= before, what="its removal")
     assert data(client.get("/imports"))["items"] == []
 
 
