@@ -33,42 +33,7 @@ from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.middleware.layers import request_layers
 from api.pages.api_docs import DOCUMENT_PATH, add_docs
-from api.routers import (
-    account_pages,
-    accounts,
-    attachments,
-    bulk_members,
-    charges,
-    composer,
-    consent,
-    credits,
-    event_pages,
-    exports,
-    feed,
-    grants,
-    imports,
-    jobs,
-    key_pages,
-    lists,
-    login,
-    media,
-    members,
-    oauth,
-    operations,
-    own_factors,
-    payment_returns,
-    registration,
-    second_steps,
-    service,
-    sign_up,
-    sign_up_pages,
-    subscription_pages,
-    subscriptions,
-    topups,
-    webhook_endpoints,
-    webhooks,
-    well_known,
-)
+from api.routers import PAGES, RESOURCES
 from api.state import State
 from api.waiting import finished_jobs
 from api.waiting.event_streams import StreamCounter
@@ -95,59 +60,6 @@ log = get_logger(__name__)
 
 _WRITE_LAST_USES_SECONDS = 1.0
 
-# The router tries these in order: the routes with the most and the cheapest calls come first.
-_RESOURCES = (
-    charges,
-    credits,
-    composer,
-    attachments,
-    media,
-    lists,
-    sign_up,
-    subscriptions,
-    members,
-    bulk_members,
-    imports,
-    exports,
-    topups,
-    webhooks,
-    webhook_endpoints,
-    payment_returns,
-    jobs,
-    feed,
-    accounts,
-    oauth,
-    grants,
-    subscription_pages,
-    sign_up_pages,
-    login,
-    second_steps,
-    registration,
-    account_pages,
-    key_pages,
-    event_pages,
-    own_factors,
-    consent,
-    operations,
-    service,
-    well_known,
-)
-
-# HTML pages for browsers.
-_PAGES = (
-    subscription_pages,
-    sign_up_pages,
-    payment_returns,
-    login,
-    second_steps,
-    registration,
-    account_pages,
-    key_pages,
-    event_pages,
-    own_factors,
-    consent,
-)
-
 
 def create_app(settings: Settings) -> FastAPI:
     drain = Drain(settings.api_drain)
@@ -155,12 +67,11 @@ def create_app(settings: Settings) -> FastAPI:
         title="Pressroom",
         version=version("pressroom"),
         lifespan=partial(_serving, settings, drain),
-        middleware=request_layers(settings, drain, pages=[each.router for each in _PAGES]),
+        middleware=request_layers(settings, drain, pages=[each.router for each in PAGES]),
         redirect_slashes=False,
         # A contract: generated clients call their functions so.
         generate_unique_id_function=lambda route: route.name,
-        # Pressroom has its own metrics and logs; FastAPI's look at each request for a configured
-        # tracer costs a twentieth of a small request.
+        # A look at each request for a configured tracer costs a twentieth of a small request.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         # Our own page shows the document (``api_docs``).
         docs_url=None,
@@ -173,7 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
             DomainError: answer_refusal,
         },
     )
-    for resource in _RESOURCES:
+    for resource in RESOURCES:
         app.include_router(resource.router)
     if settings.api_docs:
         add_docs(app)

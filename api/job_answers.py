@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
-from api.signed_files import result_with_links
+from api.signed_files import result_with_links, result_with_samples
 from api.state import State
 from api.waiting.disconnects import while_connected
 from core.errors import DomainError, Kind
@@ -66,8 +66,12 @@ def _kind_before(job: Job) -> Kind:
 
 
 def job_response(state: State, job: Job) -> JSONResponse:
-    """The job's record: 200 when it has succeeded; 202 with its ``Location`` while it goes on."""
-    record = JobRecord.of(job, result_with_links(state, job))
+    """The job's record: 200 when it has succeeded; 202 with its ``Location`` while it goes on.
+
+    Of an import it reads what its owner is shown of the file: call it in a thread.
+    """
+    result = result_with_samples(state, job, result_with_links(state, job))
+    record = JobRecord.of(job, result)
     status, headers = HTTPStatus.OK, {}
     if job.status != JobStatus.SUCCEEDED:
         status, headers = HTTPStatus.ACCEPTED, {"Location": f"/jobs/{job.id}"}

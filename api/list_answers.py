@@ -5,13 +5,18 @@ from api.state import State
 from integrations.challenges.port import ChallengeProviderName
 from models import MailingList
 from services.mailing import subscriber_counts
+from services.mailing.consent import wordings
 from storage.unit_of_work import UnitOfWork
 
 
 def list_responses(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) -> list[Channel]:
-    """The records of lists, with their numbers of subscribers and their challenges' site keys."""
+    """The records of lists, with numbers of subscribers, challenges' site keys and wordings."""
     subscribers = subscriber_counts.count_subscribers(uow, {each.id for each in lists})
-    return [Channel.of(each, subscribers[each.id], _site_key(state, each)) for each in lists]
+    texts = wordings.of_lists(uow, lists)
+    return [
+        Channel.of(each, subscribers[each.id], _site_key(state, each), texts.get(each.id))
+        for each in lists
+    ]
 
 
 def list_response(uow: UnitOfWork, state: State, mailing_list: MailingList) -> Channel:

@@ -18,6 +18,7 @@ from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.middleware.versions import VERSION_HEADER
 from api.schemas.envelope import InvalidField, Problem
+from api.schemas.filters import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription, SignUpForm
 from core.refusals.refusal import Refusal
 from core.refusals.requests import (
@@ -125,6 +126,7 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
             components["schemas"][model.__name__] = defined
         made["webhooks"] = event_calls(CATALOGUE, components["schemas"])
         shapes.named_by_title(made)
+        shapes.refer(made, FILTER_SCHEMAS)
         shapes.tidied(made)
         components["parameters"] = {"Version": head.VERSION_PARAMETER}
         components["headers"] = {"Version": head.VERSION_RESPONSE_HEADER}

@@ -19,6 +19,7 @@ from services.access.caller import Caller
 from services.jobs.idempotency import IdempotencyKey
 from services.mailing import lists
 from services.paging import WHOLE, PageOfRows, PageRequest
+from services.people import email_addresses
 
 MAX_PAGE_ITEMS = 1000
 
@@ -81,6 +82,21 @@ async def _integer_or_slug(state: StateOf, list_id: ListName) -> int:
             place=problem.field, rule=problem.message, problems=(problem,)
         ) from None
 
+
+def _member_name(value: object) -> int | str:
+    """A member's user id, as ``_path_id`` reads it, or the address, normalised."""
+    text = str(value)
+    try:
+        return email_addresses.normalise(text) if "@" in text else _path_id(value)
+    except (DomainError, ValueError):
+        raise ValueError("must be an unsigned 64-bit integer or an e-mail address") from None
+
+
+MemberName = Annotated[
+    int | str,
+    BeforeValidator(_member_name),
+    Path(description="The member's user id, or the address that the list has of them"),
+]
 
 IntegerOrSlug = Annotated[int, Depends(_integer_or_slug)]
 

@@ -10,7 +10,8 @@ from core.refusals.media import SIGNED_LINK_INVALID
 from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 from models import Job
 from services.mailing import exports
-from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
+from services.mailing.imports import shown_cells
+from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 
 
 def import_errors_url(state: State, import_id: int) -> str:
@@ -28,12 +29,23 @@ def result_with_links(
     result = job.result
     if result is None:
         return None
-    if job.kind in {ADD_MEMBERS.name, IMPORT_FILE.name}:
+    if job.kind in {ADD_MEMBERS.name, IMPORT_FILE.name, IMPORT_SUPPRESSIONS.name}:
         return {**result, "errors_url": import_errors_url(state, result["import_id"])}
-    if job.kind in {kind.name for kind in exports.EXPORT_JOBS.values()}:
-        path = f"/exports/{result['export_id']}/file.csv.gz"
+    made = (*exports.EXPORT_JOBS.values(), *exports.CHOICE_JOBS.values())
+    if job.kind in {kind.name for kind in made}:
+        # The release before stored no format.
+        path = f"/exports/{result['export_id']}/file.{result.get('format', 'csv')}.gz"
         return {**result, "url": _signed_url(state, path) if has_recent_login else None}
     return result
+
+
+def result_with_samples(
+    state: State, job: Job, result: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """The same with what an import's owner is shown of the file; in a thread, as it reads."""
+    if result is None or job.kind != IMPORT_FILE.name:
+        return result
+    return shown_cells.shown(state.resources, result)
 
 
 def require_signed_url(request: Request) -> None:

@@ -4,14 +4,14 @@ import re
 from collections.abc import Sequence
 
 from services.composer.offline.tokenizers import tokenizer
-from services.composer.text.words import fold_word, words_of
+from services.composer.text.words import UNSPACED, fold_word, words_of
 
-_CHARACTER = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
-def rouge_l(written: str, reference: str, language: str) -> float:
-    """F1 of the longest common subsequence: of words, in Chinese of characters."""
-    mine, theirs = _units(written, language), _units(reference, language)
+def rouge_l(written: str, reference: str) -> float:
+    """F1 of the longest common subsequence of units."""
+    mine, theirs = units(written), units(reference)
     common = _common_subsequence(mine, theirs)
     return 2 * common / (len(mine) + len(theirs)) if common else 0.0
 
@@ -22,9 +22,12 @@ def precision(tags: Sequence[str], reference: Sequence[str], language: str) -> f
     return sum(_form(tag, language) in expected for tag in tags) / len(tags) if tags else 0.0
 
 
-def _units(text: str, language: str) -> list[str]:
-    plain = fold_word(text)
-    return _CHARACTER.findall(plain) if language == "zh" else words_of(plain)
+def units(text: str) -> list[str]:
+    """Words, folded; characters where a script puts no space between words."""
+    found: list[str] = []
+    for word in words_of(fold_word(text)):
+        found += list(word) if _UNSPACED.search(word) else [word]
+    return found
 
 
 def _common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:

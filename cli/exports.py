@@ -7,7 +7,7 @@ from cli.connection import connected
 from cli.output import Json, show, written
 from cli.progress import result_of, wait_for
 from services.mailing import exports, lists
-from services.mailing.exports import ExportKind
+from services.mailing.export_sheets import ExportKind
 
 app = typer.Typer(add_completion=False)
 

@@ -1,7 +1,7 @@
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, cast
 
 import typer
 
@@ -9,8 +9,9 @@ from cli.connection import connected
 from cli.output import Json, show, written
 from cli.progress import result_of, wait_for
 from core.refusals.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_OPTION
+from models import ImportKind, Job
 from services.mailing import lists
-from services.mailing.imports import accept
+from services.mailing.imports import accept, shown_cells
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
 from storage.resources import Resources
@@ -29,11 +30,17 @@ def import_members(
         bool, typer.Option("--dry-run", help="Check every row, but change nothing.")
     ] = False,
     update: Annotated[
-        bool, typer.Option("--update", help="Set active members' names and tiers to the file's.")
+        bool, typer.Option("--update", help="Set active members' names and more to the file's.")
     ] = False,
     mapping: Annotated[
         str | None, typer.Option(help='What each column holds, as JSON: {"Mail": "email"}.')
     ] = None,
+    kind: Annotated[
+        ImportKind, typer.Option(help="What the rows are: members, or suppressed addresses.")
+    ] = ImportKind.MEMBERS,
+    create_fields: Annotated[
+        bool, typer.Option("--create-fields", help="Make fields of columns that are unknown.")
+    ] = False,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")
     ] = None,
@@ -45,18 +52,30 @@ def import_members(
     rows are invalid, 1 when the import failed.
     """
     columns = accept.read_mapping(mapping, IMPORT_MAPPING_OPTION)
-    options = ImportOptions(dry_run, "update" if update else "skip", columns)
+    options = ImportOptions(dry_run, "update" if update else "skip", columns, kind, create_fields)
     with connected() as resources:
         job_id = _begin(resources, list_name, file, options)
         job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)
         if errors is not None:
-            assert job.subject_id is not None
-            with written(errors) as out:
-                out.writelines(verdicts.stream_rejects(resources, job.subject_id))
-    result = result_of(job)
-    show({"job_id": job.id, **result}, as_json=as_json)
+            _write_errors(resources, job, errors)
+        result = shown_cells.shown(resources, result_of(job))
+    show({"job_id": job.id, **_shown(result, as_json=as_json)}, as_json=as_json)
     if result["invalid"]:
         raise typer.Exit(NOT_ALL_VALID)
+
+
+def _write_errors(resources: Resources, job: Job, errors: Path) -> None:
+    assert job.subject_id is not None
+    with written(errors) as out:
+        out.writelines(verdicts.stream_rejects(resources, job.subject_id))
+
+
+def _shown(result: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
+    """The result with its columns as words, unless a script reads it."""
+    if as_json or "columns" not in result:
+        return result
+    columns = ", ".join(f"{each['name']}: {each['becomes']}" for each in result["columns"])
+    return {**result, "columns": columns, "ignored_columns": ", ".join(result["ignored_columns"])}
 
 
 def _begin(resources: Resources, list_name: str, file: Path, options: ImportOptions) -> int:

@@ -5,8 +5,10 @@ import typer
 
 from cli.connection import connected
 from cli.output import Json, Limit, group, show, show_all
-from services.mailing import list_reports, lists
+from services.mailing import list_reports, lists, member_figures
 from services.people import accounts
+
+FAULTY = 1
 
 app = group("Lists that people subscribe to.")
 
@@ -32,3 +34,16 @@ def reports(limit: Limit = 100, as_json: Json = False) -> None:
     with connected() as resources, resources.unit_of_work() as uow:
         found = list_reports.reported_lists(uow, limit=limit)
     show_all([asdict(each) for each in found], as_json=as_json)
+
+
+@app.command("verify")
+def verify(as_json: Json = False) -> None:
+    """Check that the figures of all lists come to their members. With faults, show them, exit 1."""
+    with connected() as resources:
+        faults = member_figures.verify(resources)
+    if faults or as_json:
+        show_all([asdict(each) for each in faults], as_json=as_json)
+    else:
+        typer.echo("The figures of all lists come to their members.")
+    if faults:
+        raise typer.Exit(FAULTY)

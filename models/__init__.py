@@ -3,8 +3,11 @@
 from models.account_mail import AccountMail
 from models.api_key import ApiKey
 from models.attachment import Attachment, AttachmentStatus
+from models.bulk_act import BulkAct, BulkAction, BulkChange
+from models.consent_entry import ConsentClaim, ConsentEntry, ConsentHow, ConsentWording
 from models.credit import CreditAccount, CreditAction, CreditCheckpoint, CreditEntry
 from models.declarative import Model
+from models.deny_list import DeniedEntry
 from models.departure import Departure, DepartureKind
 from models.erasure import Erasure
 from models.feed_event import FeedEvent, FeedOffset
@@ -14,8 +17,16 @@ from models.list_report import ListReport
 from models.mail_count import MailCount
 from models.mailed_link import MailedLink
 from models.mailing_list import MailingList
+from models.member_attribute import FieldType, MemberField, MemberTag
+from models.member_day import DAYS_AND_DELTAS, MemberDay, MemberDayDelta
 from models.member_export import MemberExport
-from models.member_import import ImportChange, ImportChunk, MemberImport, WaitingChunk
+from models.member_import import (
+    ImportChange,
+    ImportChunk,
+    ImportKind,
+    MemberImport,
+    WaitingChunk,
+)
 from models.oauth import OAuthClient, OAuthCode, OAuthGrant, OAuthToken, TokenKind
 from models.object_removal import ObjectRemoval
 from models.opt_out import OptOut, OptOutKind
@@ -33,6 +44,7 @@ from models.payment import (
 from models.quota_use import ComposerUse, StorageUse
 from models.recorded_event import RecordedEvent
 from models.second_factor import Passkey, RecoveryCode, SpentProof, TotpSecret
+from models.segment import Segment
 from models.subscriber_count import (
     COUNTS_AND_DELTAS,
     SubscriberCount,

@@ -2,6 +2,7 @@ from enum import IntEnum
 from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, String, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
@@ -50,6 +51,13 @@ class Attachment(Model):
     original_mime_type: Mapped[str]
     original_size: Mapped[int]
     original_checksum: Mapped[str]
+    # Of each its name, filename, MIME type, size, checksum, width and height. Null: none are asked
+    # for; empty: they are not made yet.
+    renditions: Mapped[list[dict[str, Any]] | None] = mapped_column(JSONB(none_as_null=True))
+    # The owner's own words for the picture.
+    alt_text: Mapped[str | None]
+    title: Mapped[str | None]
+    tags: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
     error: Mapped[dict[str, Any] | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]

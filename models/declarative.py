@@ -25,6 +25,7 @@ class Model(DeclarativeBase):
         int: BigInteger,
         dict[str, Any]: JSONB(none_as_null=True),
         list[str]: ARRAY(Text),
+        list[int]: ARRAY(BigInteger),
     }
 
 

@@ -1,4 +1,5 @@
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
@@ -28,4 +29,6 @@ class MailedLink(Model):
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
+    # What the person is to confirm beside the subscription, as `subscriptions.submitted` has it.
+    submitted: Mapped[dict[str, Any] | None]
     created_at: Mapped[CreatedAt]

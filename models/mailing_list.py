@@ -43,6 +43,8 @@ class MailingList(Model):
     confirm_required: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # To these a sign-up form on a page of the owner's may lead back.
     redirect_origins: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
+    # The version of its consent wording that holds now; NULL: the list has none.
+    consent_wording_version: Mapped[int | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
     archived_at: Mapped[datetime | None]

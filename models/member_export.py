@@ -1,4 +1,5 @@
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -22,6 +23,11 @@ class MemberExport(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     kind: Mapped[str]
+    # Which members, as a filter is kept for a segment, and of which statuses. NULL: as the kind has
+    # it by itself.
+    filter: Mapped[dict[str, Any] | None]
+    statuses: Mapped[list[str] | None]
+    format: Mapped[str] = mapped_column(default="csv", server_default="csv")
     # Made by a command of the operator, which no quota bounds.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The file is numbered objects under this prefix.

@@ -1,10 +1,21 @@
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any
 
 from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, known
+
+
+class ImportKind(StrEnum):
+    """What the rows of a file are."""
+
+    MEMBERS = "members"
+    # Addresses that get no mail: for the reasons that the rows name, or for one.
+    SUPPRESSIONS = "suppressions"
+    BOUNCES = "bounces"
+    COMPLAINTS = "complaints"
 
 
 class MemberImport(Model):
@@ -16,6 +27,7 @@ class MemberImport(Model):
     __tablename__ = "imports"
     __table_args__ = (
         known("source", ("members", "file")),
+        known("kind", ImportKind),
         known("on_existing", ("skip", "update")),
         known("status", ("running", "succeeded", "failed", "cancelled")),
         Index("ix_imports_user_id_id", "user_id", text("id DESC")),
@@ -35,6 +47,7 @@ class MemberImport(Model):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     # `members`: the body of one request. `file`: an uploaded file.
     source: Mapped[str]
+    kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]
     # The bytes are numbered objects of one size under this prefix.
     object_prefix: Mapped[str] = mapped_column(unique=True)
@@ -46,6 +59,8 @@ class MemberImport(Model):
     mapping: Mapped[dict[str, Any] | None]
     dry_run: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     on_existing: Mapped[str] = mapped_column(default="skip", server_default="skip")
+    # Whether columns that nothing else is known of become fields of the owner.
+    create_fields: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # Made by a command of the operator, which no quota bounds.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
@@ -53,6 +68,10 @@ class MemberImport(Model):
     error: Mapped[dict[str, Any] | None]
     # The detected format of the file, and its header.
     description: Mapped[dict[str, Any] | None]
+    # What its columns become (``services.mailing.imports.splitting.column_plan``).
+    columns: Mapped[dict[str, Any] | None]
+    # Cells and rows that the owner is shown, sealed; gone with the files.
+    samples: Mapped[bytes | None] = mapped_column(deferred=True)
     # Chunks of rows: how many are stored, of how many bytes, whether those are all of them, and
     # how many are applied.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -62,15 +81,18 @@ class MemberImport(Model):
     # Its chunks are applied at the same time, as those of one import into a list may be.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # Every row has one of six verdicts, the last being `over_quota`. `updated` counts the rows of
-    # `already` that were changed.
+    # Every row has one of seven verdicts, the last being `over_quota`. `updated` counts the rows of
+    # `already` that were changed, `denied` those that a deny list keeps out.
     received: Mapped[int] = mapped_column(default=0, server_default="0")
     added: Mapped[int] = mapped_column(default=0, server_default="0")
     already: Mapped[int] = mapped_column(default=0, server_default="0")
     opted_out: Mapped[int] = mapped_column(default=0, server_default="0")
     invalid: Mapped[int] = mapped_column(default=0, server_default="0")
     duplicate: Mapped[int] = mapped_column(default=0, server_default="0")
+    denied: Mapped[int] = mapped_column(default=0, server_default="0")
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
+    # Values of rows that were taken over without them, since they don't fit their fields.
+    left_out: Mapped[int] = mapped_column(default=0, server_default="0")
     # Rows that the plan had no room for: once there is one, the import adds no person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
@@ -141,6 +163,13 @@ class ImportChange(Model):
     type_after: Mapped[str]
     paid_expiry_before: Mapped[datetime | None]
     paid_expiry_after: Mapped[datetime | None]
+    # Of the fields that it changed, by their ids: the values after, and before, where null stands
+    # for none. NULL: it changed none.
+    fields_after: Mapped[dict[str, Any] | None]
+    fields_before: Mapped[dict[str, Any] | None]
+    tags_added: Mapped[list[int] | None]
+    joined_at_before: Mapped[datetime | None]
+    joined_at_after: Mapped[datetime | None]
     import_id_before: Mapped[int | None]
     imported_at_before: Mapped[datetime | None]
     updated_at_before: Mapped[datetime]

@@ -33,6 +33,7 @@ class OptOut(Model):
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
-    # Where the opt-out came from: login, trace, one-click, page, import, transfer.
+    # Where the opt-out came from: login, trace, one-click, page, import, transfer; of a file that
+    # tells that mail came back, or that the person took it for spam: bounce, complaint.
     source: Mapped[str]
     created_at: Mapped[CreatedAt]

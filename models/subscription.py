@@ -1,5 +1,6 @@
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -72,6 +73,35 @@ class Subscription(Model):
             postgresql_include=["email"],
             postgresql_where="status <> 'active'",
         ),
+        # For filters (services/mailing/filters). Most members have neither tags nor fields, nor
+        # another day of joining than that of their record, so imports write to few of these.
+        Index(
+            "ix_subscriptions_tag_ids",
+            "tag_ids",
+            postgresql_using="gin",
+            postgresql_where="tag_ids <> '{}'",
+        ),
+        # In folded case, so that a text is found without regard to case.
+        Index(
+            "ix_subscriptions_fields",
+            text("(casefold(fields::text COLLATE pg_unicode_fast)::jsonb) jsonb_path_ops"),
+            postgresql_using="gin",
+            postgresql_where="fields <> '{}'",
+        ),
+        # Of any three characters in a row, for any part of a name or an address.
+        Index(
+            "ix_subscriptions_words",
+            text("casefold(name COLLATE pg_unicode_fast) gin_trgm_ops"),
+            text("email gin_trgm_ops"),
+            postgresql_using="gin",
+        ),
+        Index("ix_subscriptions_created_at", "list_id", "created_at"),
+        Index(
+            "ix_subscriptions_joined_at",
+            "list_id",
+            "joined_at",
+            postgresql_where="joined_at IS NOT NULL",
+        ),
     )
 
     id: Mapped[SerialId]
@@ -87,6 +117,15 @@ class Subscription(Model):
     # How the person first joined: challenge, form, login, import, transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
+    # Of each field, by its id as text, the value as its type stores it.
+    fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
+    # Sorted, each once. The id of a tag that was deleted may stay, and stands for nothing.
+    tag_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
+    # When the person joined, as another product said that the list came from. NULL: `created_at`.
+    joined_at: Mapped[datetime | None]
+    # What a form said of a person whom the list knew already: the token that is mailed next takes
+    # it along, and it is set when the person confirms by that token.
+    submitted: Mapped[dict[str, Any] | None]
     # The import that last made the record active, and when. Every later change moves `updated_at`,
     # so that an undo of the import can leave a changed record alone.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))

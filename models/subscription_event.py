@@ -39,6 +39,8 @@ class SubscriptionEvent(Model):
     status_after: Mapped[str | None]
     email_enabled_before: Mapped[bool | None]
     email_enabled_after: Mapped[bool | None]
+    # What of the record changed beside them, by names such as `name`, `tags` or `fields.city`.
+    changed: Mapped[list[str] | None]
     ip: Mapped[str | None]
     request_id: Mapped[str | None]
     created_at: Mapped[CreatedAt]

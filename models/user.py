@@ -1,7 +1,7 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, false
+from sqlalchemy import CheckConstraint, false, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, RandomId, UpdatedAt, known
@@ -28,6 +28,8 @@ class User(Model):
     plan: Mapped[str] = mapped_column(default=Plan.FREE, server_default=Plan.FREE)
     # Runs this deployment. Only the command line makes one, and a login needs a second factor.
     is_operator: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # Whether a mail tells of the end of each import of a file.
+    import_mails: Mapped[bool] = mapped_column(default=True, server_default=true())
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
     # When the person last took their account back (``services.recovery``).

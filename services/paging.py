@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Select, any_, tuple_
+from sqlalchemy import Select, SQLColumnExpression, any_, tuple_
 from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -104,8 +104,8 @@ def by_id(query: Q, column: InstrumentedAttribute[int], wanted: PageRequest) -> 
 
 def by_moment(
     query: Q,
-    moment: InstrumentedAttribute[datetime],
-    column: InstrumentedAttribute[int],
+    moment: SQLColumnExpression[Any],
+    column: SQLColumnExpression[Any],
     wanted: PageRequest,
 ) -> Q:
     """The same for rows whose ids are random: by the moment of their making, then by their ids."""

@@ -63,7 +63,12 @@ class HookReceiver:
 def _handler_of(receiver: HookReceiver) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            size = int(self.headers["Content-Length"])
+            body = self.rfile.read(size)
+            if len(body) < size:
+                # Its sender was killed amid it: no server takes this for a request.
+                self.close_connection = True
+                return
             headers = {name.lower(): value for name, value in self.headers.items()}
             hook = Hook(headers, body, time.monotonic())
             receiver.hooks.append(hook)

@@ -14,6 +14,7 @@ from services.access.caller import Caller
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing import lists, subscriber_counts
+from services.mailing.bulk_acts import acting, undoing
 from services.mailing.imports import accept, endings, import_jobs, records, undo
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import helpers, verdicts
@@ -22,6 +23,11 @@ from storage.resources import Resources
 from tests.stack import Owner, Stack, eventually
 
 Rows = list[tuple[object, ...]]
+_RUNS: dict[str, Callable[[Resources, Lease], bool | None]] = {
+    undo.UNDO_IMPORT.name: undo.run,
+    acting.CHANGE_MEMBERS.name: acting.run,
+    undoing.UNDO_BULK_ACT.name: undoing.run,
+}
 _MOST_TURNS = 1000
 
 
@@ -89,7 +95,7 @@ class Importing:
     def work(self, job_id: int) -> Job:
         """Take turns at the job until it has ended, as a worker does."""
         job = self.job(job_id)
-        run = undo.run if job.kind == undo.UNDO_IMPORT.name else import_jobs.run
+        run = _RUNS.get(job.kind, import_jobs.run)
         for _ in range(_MOST_TURNS):
             lease = self.claim(job_id)
             if lease is None:

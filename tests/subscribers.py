@@ -60,7 +60,10 @@ class Subscriber:
 
     def kept(self) -> dict[str, list[tuple[object, ...]]]:
         """Every row about this person and list, to be compared with what it was before."""
-        tables = ("subscriptions", "opt_outs", "subscription_events", "mailed_links")
+        tables = (
+            *("subscriptions", "opt_outs", "subscription_events", "mailed_links"),
+            "consent_entries",
+        )
         where = "WHERE list_id = %s AND user_id = %s ORDER BY id"
         return {
             table: self.stack.query(f"SELECT * FROM {table} {where}", self.list_id, self.user_id)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from api.access.browsers import CSRF_FIELD, client_address
+from api.access.browsers import CSRF_FIELD, browser_name, client_address, referring_page
 from api.access.identity import count_anonymous, count_trace, identify_and_count
 from api.bodies.forms import FormOrJsonBody
 from api.limits.rate_limits import RateLimitName
@@ -91,4 +91,12 @@ def stranger_actor(request: Request, via: Via) -> Actor:
 
 
 def _actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:
-    return Actor(kind, via, user_id, ip=client_address(request), request_id=current_request_id())
+    return Actor(
+        kind,
+        via,
+        user_id,
+        ip=client_address(request),
+        request_id=current_request_id(),
+        page_url=referring_page(request),
+        browser=browser_name(request.headers.get("user-agent")),
+    )

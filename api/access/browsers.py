@@ -11,6 +11,7 @@ from fastapi import Request
 
 from api.state import State
 from core.refusals.access import AUTH_CSRF
+from core.settings import origins
 from services.access import sessions
 from services.people.unasked_mails import mail_bounds
 
@@ -61,6 +62,11 @@ def client_address(request: Request) -> str | None:
     """The IP address of the caller."""
     # Behind a trusted proxy, the server has put the proxy's client here already.
     return request.client.host if request.client else None
+
+
+def referring_page(request: Request) -> str | None:
+    """The page from which the request came, without its query, if the browser tells."""
+    return origins.page_of(request.headers.get("referer", ""))
 
 
 def mail_source(request: Request, state: State) -> bytes | None:

@@ -99,6 +99,13 @@ async def body_fields(request: Request) -> tuple[BodyFields, bool]:
     return list(parsed.items()), False
 
 
+def nested_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
+    """The inputs of a form as JSON would have them: those called ``name.key`` are in an object."""
+    prefix = f"{name}."
+    inside = {key.removeprefix(prefix): each for key, each in pairs if key.startswith(prefix)}
+    return {**{key: each for key, each in pairs if not key.startswith(prefix)}, name: inside}
+
+
 def form_pairs(body: bytes) -> list[tuple[str, str]]:
     """The fields of a form, repeated ones too; raises ``ValueError``."""
     return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)

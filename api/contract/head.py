@@ -26,6 +26,7 @@ _TAGS = {
     "Lists": "Mailing lists: people subscribe to them, and their owner sends to them.",
     "Subscriptions": "For subscribers and the forms and mails they use: join, leave, stop mails.",
     "Members": "The people on a list, for its owner.",
+    "Fields and tags": "What an owner keeps of members beside name and address.",
     "Bulk members": "Many members at once: add, import from a file, undo an import, export.",
     "Events": "What happened to what is yours, in order, for 30 days.",
     "Webhooks": "What Pressroom sends to URLs that an owner named, by Standard Webhooks.",

@@ -52,6 +52,16 @@ def _is_value(name: str, value: object) -> bool:
     return name in _VALUES and not (isinstance(value, dict) and "type" in value)
 
 
+def refer(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
+    """Add schemas that refer to one another, and refer to each where its title alone stands."""
+    for node in _nodes(document):
+        name = node.get("title")
+        if isinstance(name, str) and name in schemas and "properties" not in node:
+            node.clear()
+            node["$ref"] = _PREFIX + name
+    document["components"]["schemas"] |= schemas
+
+
 def share_samples(document: dict[str, Any]) -> None:
     """Keep each refusal's example once: most refusals are those of many operations."""
     shared = document["components"].setdefault("examples", {})

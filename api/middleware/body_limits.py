@@ -66,6 +66,8 @@ LIMITS = (
         MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
         ATTACHMENT_TOO_LARGE,
     ),
+    # All entries of a deny list, of the usual length.
+    _json_limit(r"/deny-list$", 8),
     _json_limit(r"/webhooks/", 1),
     _json_limit(r"(/auxilia)?/composer/", 8),
     _json_limit(r"", 2),

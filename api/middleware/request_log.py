@@ -1,3 +1,4 @@
+import re
 import time
 
 import structlog
@@ -14,6 +15,9 @@ from services.events import event_origins
 from services.events.event_origins import Origin
 
 log = get_logger("api.access")
+
+# A part of a path that names a member by the address, which no log keeps.
+_ADDRESS = re.compile("[^/]*@[^/]*")
 
 
 class RequestMiddleware:
@@ -48,7 +52,8 @@ class RequestMiddleware:
             route = getattr(scope.get("route"), "path", "unmatched")
             observe_request(method, route, status, seconds)
             ms = round(seconds * 1000, 1)
-            log.info("request", method=method, path=path, status=status, ms=ms)
+            shown = _ADDRESS.sub("{address}", path)
+            log.info("request", method=method, path=shown, status=status, ms=ms)
 
 
 class InternalErrorMiddleware:

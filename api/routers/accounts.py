@@ -13,6 +13,7 @@ from api.schemas.accounts import (
     NewApiKey,
     SecurityEvent,
     SecurityEventsPage,
+    UserChanges,
     UserRecord,
 )
 from api.schemas.envelope import Envelope, envelope
@@ -38,6 +39,22 @@ def read_me(state: StateOf, caller: AnyCaller) -> Envelope[UserRecord]:
     """The user to whom the credentials belong, and how much of their plan's quotas is used."""
     with state.resources.unit_of_work() as uow:
         user = accounts.get(uow, caller.user_id)
+        used = quotas.uses(uow, state.resources.settings, user)
+        return envelope(UserRecord.of_row(user, quotas=used))
+
+
+@router.patch("/users/me")
+@RECORDS.threaded
+def change_me(
+    state: StateOf, caller: UnrestrictedCaller, body: UserChanges
+) -> Envelope[UserRecord]:
+    """Change the settings that the body names; the others stay."""
+    with state.resources.unit_of_work() as uow:
+        user = accounts.get(uow, caller.user_id)
+        for name, value in body.sent().items():
+            setattr(user, name, value)
+        uow.session.flush()
+        uow.session.refresh(user)
         used = quotas.uses(uow, state.resources.settings, user)
         return envelope(UserRecord.of_row(user, quotas=used))
 

@@ -15,7 +15,7 @@ from api.middleware.body_limits import release_body
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
 from api.parameters import Paging, PreferenceOf, StateOf, idempotency_key
 from api.request_ids import current_request_id
-from api.schemas.attachments import AttachmentRecord, LinkRecord, NewLink
+from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
 from api.waiting.disconnects import while_connected
@@ -49,6 +49,12 @@ def _flag(value: object) -> bool:
 
 Encrypted = Annotated[
     bool, BeforeValidator(_flag), Query(description="Keep the file encrypted, for its owner only")
+]
+
+Renditions = Annotated[
+    bool,
+    BeforeValidator(_flag),
+    Query(description="Make smaller copies for pages too, and one for mails"),
 ]
 
 _FILE = {
@@ -106,22 +112,27 @@ async def upload_attachment(
     preference: PreferenceOf,
     *,
     encrypted: Encrypted = False,
+    renditions: Renditions = False,
 ) -> JSONResponse:
     """Upload an image and get it back as WebP (an ICO as PNG), ready to be shown.
 
     The file's bytes decide its type. The picture is turned upright, converted to sRGB and stripped
-    of its metadata. The call waits for the conversion, 15 s unless `Prefer: wait=N` says otherwise.
+    of its metadata. With `renditions=1` it gets smaller copies for pages (320, 640 and 1280 pixels
+    wide) and a JPEG or PNG for mails. The call waits for the conversion, 15 s unless
+    `Prefer: wait=N` says otherwise.
     """
     seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
     state.admit(Lane.MEDIA, owner_id, seconds)
-    accepted = await _accept(request, state, caller, encrypted=encrypted)
+    accepted = await _accept(
+        request, state, caller, encrypted=encrypted, with_renditions=renditions
+    )
     ended = state.jobs.wait(job_topic(accepted.job_id), seconds, owner_id=owner_id)
     await while_connected(request.receive, ended)
     return await RECORDS.run(_answer, state, accepted)
 
 
 async def _accept(
-    request: Request, state: State, caller: Caller, *, encrypted: bool
+    request: Request, state: State, caller: Caller, *, encrypted: bool, with_renditions: bool
 ) -> AcceptedJob:
     """A function of its own, so that nothing holds the file's bytes while the caller waits."""
     form = await read_form(request)
@@ -132,7 +143,7 @@ async def _accept(
         upload.accept,
         state.resources,
         caller,
-        Upload(clean_filename(part.filename), part.data, encrypted),
+        Upload(clean_filename(part.filename), part.data, encrypted, with_renditions),
         key=key,
         request_id=current_request_id(),
     )
@@ -180,6 +191,21 @@ def read_attachment(
     return envelope(AttachmentRecord.of(attachment, state.resources.settings))
 
 
+@router.patch("/attachments/{hash_id}", responses=_NOT_FOUND)
+@RECORDS.threaded
+def change_attachment(
+    state: StateOf, caller: AttachmentCaller, hash_id: str, body: AttachmentChanges
+) -> Envelope[AttachmentRecord]:
+    """Set the picture's text for people who don't see it, its title or its tags.
+
+    Unnamed fields stay.
+    """
+    with state.resources.unit_of_work() as uow:
+        attachment = records.change(uow, caller, hash_id, body.sent())
+        uow.session.refresh(attachment)
+        return envelope(AttachmentRecord.of(attachment, state.resources.settings))
+
+
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
 @RECORDS.threaded
 def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
@@ -190,7 +216,9 @@ def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) ->
 
 @router.post(
     "/attachments/{hash_id}/links",
-    responses={**_NOT_FOUND, **refuses(media.SIGNED_LINK_NOT_ENCRYPTED)},
+    responses=refuses(
+        media.ATTACHMENT_NOT_FOUND, media.MEDIA_NOT_FOUND, media.SIGNED_LINK_NOT_ENCRYPTED
+    ),
 )
 @RECORDS.threaded
 def create_attachment_link(
@@ -202,6 +230,7 @@ def create_attachment_link(
     url, expires_at = signed_links.create(
         state.resources.keyring,
         attachment,
+        attachment.filename if body.filename is None else body.filename,
         base=state.resources.settings.public_base,
         expires_in=body.expires_in,
         now=clock.now(),

@@ -1,9 +1,8 @@
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import Field
 
 from api.access.browsers import client_address
 from api.access.requirements import OF_EXPORT_KIND, UNLIMITED
@@ -14,24 +13,23 @@ from api.middleware.paths import is_head
 from api.openapi import PREFER_PARAMETER, file_of, refuses
 from api.parameters import ListId, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
-from api.schemas.envelope import Body, Envelope
+from api.schemas.envelope import Envelope
 from api.schemas.jobs import JobRecord
+from api.schemas.segments import NewExport
 from api.signed_files import download_headers, require_signed_url
+from api.state import State
 from api.waiting.downloads import SLOW_DOWNLOADS
 from core.lanes import Lane
-from core.refusals import access, mailing, media, requests
+from core.refusals import access, mailing, media, requests, segments
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.mailing import exports
-from services.mailing.exports import ExportKind
+from services.mailing.export_sheets import ExportFormat
+from services.mailing.exports import ExportOrder
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
 WAIT_SECONDS = 30.0
-
-
-class NewExport(Body):
-    kind: Annotated[ExportKind, Field(strict=False)]
 
 
 @router.post(
@@ -47,6 +45,11 @@ class NewExport(Body):
             access.QUOTA_EXCEEDED,
             access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
             mailing.LIST_EMAIL_CHANNEL_DISABLED,
+            mailing.FILTER_INVALID,
+            segments.SELECTION_UNCLEAR,
+            segments.SEGMENT_NOT_FOUND,
+            segments.SEGMENT_FIELD_RETIRED,
+            segments.EXPORT_STATUS_OF_ROSTER,
             requests.QUEUE_OVERLOADED,
         ),
     },
@@ -59,47 +62,64 @@ async def export_list(
     body: NewExport,
     preference: PreferenceOf,
 ) -> JSONResponse:
-    """Write a list to a CSV.gz file; the job's result has its `url` and its number of `rows`.
+    """Write a list to a file; the job's result has its `url` and its number of `rows`.
 
-    `members`, for the owner: all present and former members, except those who were removed.
-    `delivery`, for the program that sends the list's mail: all members who get it, each with a
-    trace id and headers.
+    CSV.gz, or JSON Lines in gzip. `members`, for the owner: all present and former members, except
+    those who were removed; or those of a segment, of a filter, or of some statuses. `delivery`, for
+    the program that sends the list's mail: all members who get it, or those of them whom a segment
+    or a filter means, each with a trace id and headers.
     """
     seconds, request_id = preference.seconds(WAIT_SECONDS), current_request_id()
     state.lane_ages.check(Lane.EXPORT, waits=seconds > 0)
+    order, settings = _order(body), state.resources.settings
     job_id = await state.in_unit_of_work(
-        lambda uow: (
-            exports.begin(
-                uow,
-                state.resources.settings,
-                caller,
-                list_id,
-                body.kind,
-                request_id=request_id,
-            ).id
-        )
+        lambda uow: exports.begin(uow, settings, caller, list_id, order, request_id=request_id).id
     )
     job = await wait_for_job(request, state, job_id, seconds)
     return job_response(state, job)
+
+
+def _order(body: NewExport) -> ExportOrder:
+    statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
+    return ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format)
+
+
+_FILE: dict[int | str, dict[str, Any]] = {
+    200: {"content": file_of("application/gzip"), "description": "The file"},
+    **refuses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND, media.MEDIA_DAMAGED),
+}
 
 
 @router.get(
     "/exports/{export_id}/file.csv.gz",
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
-    responses={
-        200: {"content": file_of("application/gzip"), "description": "The file"},
-        **refuses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND, media.MEDIA_DAMAGED),
-    },
+    responses=_FILE,
 )
 @STORAGE.threaded
 def download_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
     """The file of an export, by its signed URL; it is kept for seven days."""
+    return _file(request, state, export_id, ExportFormat.CSV)
+
+
+@router.get(
+    "/exports/{export_id}/file.jsonl.gz",
+    dependencies=[UNLIMITED],
+    response_class=StreamingResponse,
+    responses=_FILE,
+)
+@STORAGE.threaded
+def download_export_lines(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
+    """The same of an export in JSON Lines."""
+    return _file(request, state, export_id, ExportFormat.JSONL)
+
+
+def _file(request: Request, state: State, export_id: int, form: ExportFormat) -> StreamingResponse:
     require_signed_url(request)
     with state.resources.unit_of_work() as uow:
-        export, mailing_list = exports.get_finished(uow, export_id)
+        export, mailing_list = exports.get_finished(uow, export_id, form)
     stored = exports.open_file(state.resources, export)
-    headers = download_headers(f"{mailing_list.slug}-{export.kind}.csv.gz")
+    headers = download_headers(f"{mailing_list.slug}-{export.kind}.{form}.gz")
     headers["Content-Length"] = str(export.size)
     content = iter(()) if is_head(request.scope) else stored.stream()
     pieces = SLOW_DOWNLOADS.watched(client_address(request), STORAGE.iterate(content))

@@ -23,9 +23,9 @@ from api.state import State
 from api.waiting.downloads import SLOW_DOWNLOADS
 from core.lanes import Lane
 from core.refusals import access, imports, mailing, media, requests
-from models import MemberImport
+from models import ImportKind, MemberImport
 from services.access.caller import Caller
-from services.mailing.imports import accept, records
+from services.mailing.imports import accept, endings, records
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
 from services.mailing.sealed_files import NewFile
@@ -44,14 +44,32 @@ Filename = Annotated[
 DryRun = Annotated[bool, Query(description="Judge every row and change nothing")]
 OnExisting = Annotated[
     Literal["skip", "update"],
-    Query(description="update: active members get the file's name and tier"),
+    Query(
+        description="update: active members get the file's name, tier and fields; skip: they only "
+        "get fields and tags that they lack"
+    ),
+]
+CreateFields = Annotated[
+    bool,
+    Query(description="Make a field of each column that nothing else is known of; at most 50"),
 ]
 Mapping = Annotated[
     str | None,
     Query(
         description="JSON object: columns, by name or place from 0, and what they are: email, "
-        "name, first_name, last_name, tier, paid_expiry, status or ignore",
-        examples=['{"Mail": "email"}'],
+        "name, first_name, last_name, tier, paid_expiry, status, tags, joined_at, fields.<key>, "
+        "consent.at, consent.ip, consent.url, consent.wording, consent.confirmed_at, "
+        "consent.confirmed_ip or ignore",
+        examples=['{"Mail": "email", "Company": "fields.company"}'],
+    ),
+]
+
+
+Kind = Annotated[
+    ImportKind,
+    Query(
+        description="members, or the addresses that a sending product suppresses: suppressions "
+        "names each row's reason, or bounces, or complaints"
     ),
 ]
 
@@ -102,20 +120,21 @@ async def import_members(
     dry_run: DryRun = False,
     on_existing: OnExisting = "skip",
     mapping: Mapping = None,
+    kind: Kind = ImportKind.MEMBERS,
+    create_fields: CreateFields = False,
 ) -> JSONResponse:
     """Import members from a file of up to 2 GB, on the paid plan; a dry run needs none.
 
     CSV, TSV and JSON Lines, also as .gz or .zip, as the part `file` of a form or as the body
-    itself. Exports of Mailchimp, Substack, Ghost, Buttondown, Kit and beehiiv need no changes.
+    itself. Exports of Mailchimp, Substack, Ghost, Buttondown, Kit and beehiiv need no changes. The
+    job's result has what each column becomes. A row of another `kind` than members is an opt-out.
     Answers 202 with the job once the file is stored; `Prefer: wait=N` waits for the job's end.
     """
     columns = accept.read_mapping(mapping, imports.IMPORT_MAPPING)
-    options = ImportOptions(dry_run, on_existing, columns)
+    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields)
     state.lane_ages.check(Lane.BULK, waits=False)
-    settings = state.resources.settings
-    await state.in_unit_of_work(
-        lambda uow: accept.check_upload(uow, settings, caller, list_id, dry_run=dry_run)
-    )
+    check = partial(accept.check_upload, caller=caller, list_id=list_id, dry_run=dry_run)
+    await state.in_unit_of_work(lambda uow: check(uow, state.resources.settings))
     file, received = await _receive(request, state, caller, filename)
     accepted = await RECORDS.run(
         accept.accept_file,
@@ -127,9 +146,9 @@ async def import_members(
         options=options,
         request_id=current_request_id(),
     )
-    seconds = preference.seconds(IMPORT_WAIT_SECONDS)
-    job = await wait_for_job(request, state, accepted.job_id, seconds)
-    return job_response(state, job)
+    wait = preference.seconds(IMPORT_WAIT_SECONDS)
+    job = await wait_for_job(request, state, accepted.job_id, wait)
+    return await RECORDS.run(job_response, state, job)
 
 
 async def _receive(
@@ -228,6 +247,7 @@ async def undo_import(
 def _record(state: State, task: MemberImport) -> ImportRecord:
     return ImportRecord.of_row(
         task,
+        **endings.columns_of(task),
         errors_url=import_errors_url(state, task.id),
         undo_until=records.undo_until(task),
     )

@@ -16,7 +16,7 @@ from api.openapi import refuses
 from api.parameters import Paging, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
-from api.signed_files import result_with_links
+from api.signed_files import result_with_links, result_with_samples
 from api.state import State
 from api.waiting.event_streams import EventStream
 from core.errors import DomainError
@@ -180,4 +180,6 @@ def _record(state: State, job: Job, *, has_recent_login: bool) -> JobRecord:
 def _read(state: State, caller: Caller, job_id: int) -> tuple[Job, JobRecord]:
     with state.resources.unit_of_work() as uow:
         job = records.get(uow, caller, job_id)
-        return job, _record(state, job, has_recent_login=has_recent_login(uow, caller))
+        record = _record(state, job, has_recent_login=has_recent_login(uow, caller))
+    record.result = result_with_samples(state, job, record.result)
+    return job, record

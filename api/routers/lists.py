@@ -1,4 +1,7 @@
-from fastapi import APIRouter
+from datetime import date
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from api.access.requirements import ListEditor, ListReader
 from api.bodies.json_route import JsonRoute
@@ -8,11 +11,12 @@ from api.list_answers import list_response, list_responses
 from api.openapi import refuses
 from api.parameters import ListId, Paging, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
-from api.schemas.lists import Channel, ListChanges, NewList
+from api.schemas.lists import Channel, ListChanges, ListFigures, NewList
 from core.refusals import mailing as refusals
 from core.refusals.access import QUOTA_EXCEEDED
 from core.refusals.requests import CURSOR_INVALID
-from services.mailing import lists
+from services.mailing import lists, member_figures
+from services.mailing.member_figures import FiguresBy
 from services.mailing.subscriptions import trace_ids
 
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
@@ -25,6 +29,7 @@ _RULES = (
     refusals.LIST_IMAGE_URL,
     refusals.LIST_CHALLENGE_PROVIDER,
     refusals.LIST_REDIRECT_ORIGINS,
+    refusals.LIST_CONSENT_WORDINGS,
 )
 
 
@@ -62,6 +67,34 @@ def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Chan
     """A list of any owner, by its id or slug."""
     with state.resources.unit_of_work() as uow:
         return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
+
+
+@router.get(
+    "/lists/{list_id}/stats",
+    responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.FIGURES_RANGE),
+)
+@RECORDS.threaded
+def read_list_stats(
+    state: StateOf,
+    caller: ListReader,
+    list_id: ListId,
+    by: FiguresBy = FiguresBy.DAY,
+    first: Annotated[
+        date | None, Query(alias="from", description="The first day; 29 days before the last one")
+    ] = None,
+    last: Annotated[date | None, Query(alias="to", description="The last day; today")] = None,
+) -> Envelope[ListFigures]:
+    """How many members joined and left a list, by day, by source or by tier.
+
+    An import joins members, and its undo lets them leave; a removal, an erasure and a transfer to
+    another list count as left. A pending person has not joined. By tier, a member who gets another
+    tier left the one and joined the other. The net of all days is the number of active members.
+    """
+    days = member_figures.day_range(first, last)
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        found = member_figures.read(uow, mailing_list.id, days, by)
+    return envelope(ListFigures.of(by, days, found))
 
 
 @router.patch(

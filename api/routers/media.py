@@ -23,7 +23,7 @@ from core.scopes import Scope
 from models import Attachment
 from services.access.caller import require_scope
 from services.media.attachments import records
-from services.media.attachments.files import media_key
+from services.media.attachments.files import MediaFile, key_of_file
 from services.media.attachments.signed_links import MEDIA_URLS
 from storage.objects import STREAM_BYTES, ObjectMissing
 
@@ -31,6 +31,7 @@ router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
 # A browser may show a file, and do nothing else with it.
 _SAFE = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+_TYPES = ("image/webp", "image/png", "image/jpeg")
 _FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -39,9 +40,9 @@ _FOREVER = "public, max-age=31536000, immutable"
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
-        200: {"content": file_of("image/webp", "image/png"), "description": "The file"},
+        200: {"content": file_of(*_TYPES), "description": "The file"},
         206: {
-            "content": file_of("image/webp", "image/png"),
+            "content": file_of(*_TYPES),
             "description": "The range asked for",
         },
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
@@ -57,16 +58,16 @@ def download_media(request: Request, filename: str) -> Response:
     """The stored file. An encrypted one needs its owner's credentials or a signed URL."""
     state = state_of(request)
     with state.resources.unit_of_work() as uow:
-        attachment = records.find_media(uow, filename)
-    if attachment.encrypted and not is_signed(request, MEDIA_URLS, attachment.filename):
+        attachment, file = records.find_media(uow, filename)
+    if attachment.encrypted and not is_signed(request, MEDIA_URLS, file.filename):
         _require_owner(request, attachment)
-    etag = f'"{attachment.checksum}"'
+    etag = f'"{file.checksum}"'
     headers = {
         **_SAFE,
         "ETag": etag,
         "Accept-Ranges": "bytes",
         "Cache-Control": "private, no-store" if attachment.encrypted else _FOREVER,
-        "Content-Disposition": f'inline; filename="{attachment.filename}"',
+        "Content-Disposition": f'inline; filename="{file.filename}"',
     }
     sent = ",".join(request.headers.getlist("if-none-match"))
     known = [candidate.strip().removeprefix("W/") for candidate in sent.split(",")]
@@ -76,12 +77,12 @@ def download_media(request: Request, filename: str) -> Response:
     is_ranged = not is_head(request.scope) and request.headers.get("if-range", etag) == etag
     wanted = request.headers.get("range") if is_ranged else None
     try:
-        byte_range = parse_range(wanted, attachment.size)
+        byte_range = parse_range(wanted, file.size)
     except RangeNotSatisfiable:
         unsatisfiable = problem_response(MEDIA_RANGE_UNSATISFIABLE())
-        unsatisfiable.headers["Content-Range"] = f"bytes */{attachment.size}"
+        unsatisfiable.headers["Content-Range"] = f"bytes */{file.size}"
         return unsatisfiable
-    return _file(request, state, attachment, byte_range, headers)
+    return _file(request, state, (attachment, file), byte_range, headers)
 
 
 def _require_owner(request: Request, attachment: Attachment) -> None:
@@ -98,27 +99,31 @@ def _require_owner(request: Request, attachment: Attachment) -> None:
 def _file(
     request: Request,
     state: State,
-    attachment: Attachment,
+    found: tuple[Attachment, MediaFile],
     byte_range: ByteRange | None,
     headers: dict[str, str],
 ) -> Response:
-    part = byte_range or ByteRange(0, attachment.size - 1)
+    _, file = found
+    part = byte_range or ByteRange(0, file.size - 1)
     headers["Content-Length"] = str(part.length)
     if byte_range:
-        headers["Content-Range"] = f"bytes {part.start}-{part.end}/{attachment.size}"
-    content = iter(()) if is_head(request.scope) else _content(state, attachment, part)
+        headers["Content-Range"] = f"bytes {part.start}-{part.end}/{file.size}"
+    content = iter(()) if is_head(request.scope) else _content(state, *found, part)
     status = 206 if byte_range else 200
     pieces = SLOW_DOWNLOADS.watched(client_address(request), STORAGE.iterate(content))
-    return StreamingResponse(pieces, status, headers, media_type=attachment.mime_type)
+    return StreamingResponse(pieces, status, headers, media_type=file.mime_type)
 
 
-def _content(state: State, attachment: Attachment, part: ByteRange) -> Iterator[bytes]:
+def _content(
+    state: State, attachment: Attachment, file: MediaFile, part: ByteRange
+) -> Iterator[bytes]:
     """The bytes of the part. A missing object raises before the answer begins."""
     if attachment.encrypted:
-        plain = records.read_decrypted(state.resources, attachment)[part.start : part.end + 1]
+        whole = records.read_decrypted(state.resources, attachment, file)
+        plain = whole[part.start : part.end + 1]
         return (plain[at : at + STREAM_BYTES] for at in range(0, len(plain), STREAM_BYTES))
     stream = state.resources.objects.stream(
-        media_key(attachment), offset=part.start, length=part.length
+        key_of_file(attachment, file), offset=part.start, length=part.length
     )
     try:
         first = next(stream)

@@ -3,79 +3,56 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BeforeValidator
 
 from api.access import actors
 from api.access.requirements import ListEditor, ListReader
-from api.bodies.forms import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_responses
 from api.openapi import array_pages, refuses
-from api.parameters import ArrayPaging, IntegerOrSlug, ListId, Paging, PathId, StateOf, link_next
+from api.parameters import (
+    ArrayPaging,
+    ListId,
+    MemberName,
+    Paging,
+    PathId,
+    StateOf,
+    link_next,
+)
 from api.schemas import subscriptions as schemas
-from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
-from core.refusals import mailing, requests
-from models import SubscriptionStatus, Tier
+from api.schemas.envelope import Envelope, Page, envelope, page
+from core.refusals import attributes, mailing, requests
+from core.refusals.access import QUOTA_EXCEEDED
+from models import MailingList, Subscription
 from services.mailing import lists
-from services.mailing.subscriptions import member_pages, members, transfers
-from services.mailing.subscriptions.member_pages import MemberFilters
+from services.mailing.attributes import member_attributes
+from services.mailing.subscriptions import members, transfers
 from services.people import accounts
+from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
 
 _OWNERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
-_MEMBERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND, mailing.MEMBER_NOT_FOUND)
+_FINDING = (mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND, mailing.MEMBER_NOT_FOUND)
+_MEMBERS = refuses(*_FINDING)
 _ACTS = {**_MEMBERS, **refuses(mailing.LIST_BUSY)}
 
 
-def _premium(value: object) -> bool | Tier:
-    words: dict[str, bool | Tier] = {**BOOLEAN_WORDS, **{tier.value: tier for tier in Tier}}
-    try:
-        return words[str(value).lower()]
-    except KeyError:
-        raise ValueError(f"must be one of {', '.join(words)}") from None
-
-
-Premium = Annotated[
-    bool | Tier,
-    BeforeValidator(_premium, json_schema_input_type=str),
-    Query(description="1: on a paid tier now, 0: not, or the tier now: free, silver, gold"),
-]
-
-
-@router.get(
-    "/lists/{list_id}/subscriptions",
-    response_model=Envelope[schemas.MembersPage],
-    responses={**_OWNERS, **refuses(requests.CURSOR_INVALID)},
+_EDITING = (
+    *_FINDING,
+    mailing.LIST_BUSY,
+    attributes.FIELD_VALUE,
+    attributes.TAG_TOO_MANY,
+    attributes.TAG_TOO_MANY_OF_MEMBER,
 )
-@RECORDS.threaded
-def list_members(
-    state: StateOf,
-    caller: ListReader,
-    list_id: IntegerOrSlug,
-    paging: Paging,
-    email: Annotated[
-        str | None, Query(description="A whole address, or the beginning of one and a *")
-    ] = None,
-    premium: Premium | None = None,
-    status: SubscriptionStatus = SubscriptionStatus.ACTIVE,
-) -> Response:
-    """A list's subscriptions, newest first; only its owner sees them."""
-    filters = MemberFilters(status, email, premium)
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        found = member_pages.page(uow, mailing_list.id, filters, paging)
-    pagination = schemas.MembersPagination.of(paging, found.page, total=found.total)
-    items = [schemas.member_item(row) for row in found.page.rows]
-    return enveloped({"pagination": pagination.model_dump(), "items": items})
+_MEMBER = "/lists/{list_id}/members/{user_id}"
 
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
-    responses={**_ACTS, **refuses(mailing.TRANSFER_SAME_LIST)},
+    responses={**_ACTS, **refuses(mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED)},
 )
 @ACTS_BY_LIST.threaded("list_id")
 def transfer_member(
@@ -93,8 +70,11 @@ def transfer_member(
     """
     with state.resources.unit_of_work() as uow:
         source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
-        keyring, actor = state.resources.keyring, actors.owner_actor(request, caller)
-        return envelope(transfers.transfer(uow, keyring, source, target, user_id, actor=actor))
+        actor, settings = actors.owner_actor(request, caller), state.resources.settings
+        moved = transfers.transfer(
+            uow, settings.keyring, source, target, user_id, actor=actor, settings=settings
+        )
+        return envelope(moved)
 
 
 @router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_ACTS)
@@ -150,45 +130,89 @@ def list_member_subscriptions(
         found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
         person = accounts.get(uow, user_id)
         channels = list_responses(uow, state, [each for _, each in found.rows])
-        people = [schemas.person_record(record, person) for record, _ in found.rows]
+        shown = member_attributes.read(
+            uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
+        )
         records = [
-            schemas.SubscriptionRecord.of_row(record, user=user, list=channel)
-            for (record, _), user, channel in zip(found.rows, people, channels, strict=True)
+            schemas.member_record(record, person, shown, list=channel)
+            for (record, _), channel in zip(found.rows, channels, strict=True)
         ]
     link_next(request, response, found)
     return envelope(records)
 
 
-@router.get("/lists/{list_id}/members/{user_id}", responses=_MEMBERS)
+@router.get(_MEMBER, responses=_MEMBERS)
 @RECORDS.threaded
 def read_member(
-    state: StateOf, caller: ListReader, list_id: ListId, user_id: PathId
+    state: StateOf, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
-    """One member of the list, in any status."""
+    """One member of the list, in any status, by the user id or the address."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        member = members.get(uow, mailing_list, user_id)
-        person = schemas.person_record(member, accounts.get(uow, user_id))
-        return envelope(schemas.SubscriptionRecord.of_row(member, user=person))
+        return envelope(_shown(uow, mailing_list, members.get(uow, mailing_list, user_id)))
 
 
-@router.patch("/lists/{list_id}/members/{user_id}", responses=_ACTS)
+@router.patch(_MEMBER, responses=refuses(*_EDITING))
 @ACTS_BY_LIST.threaded("list_id")
 def change_member(
     request: Request,
     state: StateOf,
     caller: ListEditor,
     list_id: ListId,
-    user_id: PathId,
+    user_id: MemberName,
     body: schemas.MemberChanges,
 ) -> Envelope[schemas.SubscriptionRecord]:
-    """Set the list's own name for a member, their tier and its end; unnamed fields stay."""
+    """Set the list's own name for a member, their tier and its end, fields and tags.
+
+    What is not named stays, of `fields` too. Tags are made as they are used.
+    """
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         actor = actors.owner_actor(request, caller)
-        member = members.update(uow, mailing_list, user_id, body.sent(), actor)
-        person = schemas.person_record(member, accounts.get(uow, user_id))
-        return envelope(schemas.SubscriptionRecord.of_row(member, user=person))
+        member = members.update(uow, mailing_list, user_id, body.edit(), actor)
+        return envelope(_shown(uow, mailing_list, member))
+
+
+@router.put(
+    _MEMBER,
+    responses=refuses(
+        *_EDITING,
+        mailing.SUBSCRIPTION_OPTED_OUT,
+        mailing.MEMBER_DENIED,
+        mailing.PLAN_REQUIRED,
+        QUOTA_EXCEEDED,
+    ),
+)
+@ACTS_BY_LIST.threaded("list_id")
+def put_member(
+    request: Request,
+    state: StateOf,
+    caller: ListEditor,
+    list_id: ListId,
+    user_id: MemberName,
+    body: schemas.MemberUpsert,
+) -> Envelope[schemas.SubscriptionRecord]:
+    """Change the member of this address, or add them: the same call twice does no harm.
+
+    What is not named stays, of `fields` too. A new member is active at once and gets no mail of
+    ours; adding one needs the paid plan. A pending member stays pending. For a person who opted out
+    the answer is 409, and nothing changes.
+    """
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        actor = actors.owner_actor(request, caller)
+        member = members.upsert(
+            uow, mailing_list, user_id, body.edit(), actor, settings=state.resources.settings
+        )
+        return envelope(_shown(uow, mailing_list, member))
+
+
+def _shown(
+    uow: UnitOfWork, mailing_list: MailingList, member: Subscription
+) -> schemas.SubscriptionRecord:
+    person = accounts.get(uow, member.user_id)
+    shown = member_attributes.read(uow, mailing_list.user_id, [member.tag_ids])
+    return schemas.member_record(member, person, shown)
 
 
 @router.get(

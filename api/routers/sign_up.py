@@ -19,7 +19,7 @@ from api.access import actors
 from api.access.answer_timing import padded_duration
 from api.access.browsers import client_address
 from api.access.requirements import PUBLIC
-from api.bodies.forms import body_fields
+from api.bodies.forms import body_fields, nested_inputs
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import FORM, MULTIPART, media_type
 from api.errors import STATUS_OF
@@ -33,6 +33,7 @@ from api.schemas.subscriptions import NewSubscription, SignUpForm
 from api.state import State
 from core.errors import DomainError, FieldProblem
 from core.refusals import mailing, requests
+from core.refusals.attributes import FIELD_VALUE
 from core.settings import origins
 from integrations.challenges.port import (
     Challenge,
@@ -43,6 +44,8 @@ from integrations.challenges.port import (
 from integrations.challenges.widgets import WIDGETS
 from models import MailingList
 from services.mailing import lists
+from services.mailing.attributes import fields, submissions
+from services.mailing.consent import wordings
 from services.mailing.subscriptions import subscribe as joining
 from services.mailing.subscriptions.changes import Via
 from services.mailing.subscriptions.mail_urls import subscribed_url
@@ -55,6 +58,7 @@ router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 ACCEPTED = 1
 
 _NOT_PASSED = "The check that you are a person was not passed. Please do it once more."
+_NOT_TAKEN = "We can’t take one of the answers as it is written. Please look at them again."
 # What the person can put right on the page, in words for them.
 _CORRECTABLE = {
     mailing.CHALLENGE_MISSING.code: _NOT_PASSED,
@@ -63,6 +67,7 @@ _CORRECTABLE = {
     mailing.CHALLENGE_UNAVAILABLE.code: (
         "We can’t check at the moment that you are a person. Please try again in a minute."
     ),
+    FIELD_VALUE.code: _NOT_TAKEN,
     mailing.LIST_BUSY.code: "We are changing this list just now. Please try again in a minute.",
 }
 
@@ -109,6 +114,7 @@ def _body() -> dict[str, Any]:
             mailing.CHALLENGE_UNAVAILABLE,
             mailing.CHALLENGE_NOT_CONFIGURED,
             mailing.LIST_BUSY,
+            FIELD_VALUE,
         ),
     },
 )
@@ -121,36 +127,35 @@ async def subscribe(request: Request, state: StateOf, list_id: PathId) -> Respon
     credentials calls `/no-challenge` instead. A plain HTML form is answered by a redirect, or by a
     page that says what to correct.
     """
-    pairs, _ = await body_fields(request)
-    fields, find_list = dict(pairs), partial(lists.get, list_id=list_id)
+    pairs, is_form = await body_fields(request)
+    inputs = nested_inputs(pairs, "fields") if is_form else dict(pairs)
+    find_list = partial(lists.get, list_id=list_id)
     if is_for_browser(request.scope):
         mailing_list = await state.in_unit_of_work(find_list)
-        return await _answer_form(request, state, mailing_list, fields)
+        return await _answer_form(request, state, mailing_list, inputs)
     try:
-        wanted = NewSubscription.model_validate(fields)
+        wanted = NewSubscription.model_validate(inputs)
     except ValidationError as error:
         problems = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
         raise RequestValidationError(problems) from None
     mailing_list = await state.in_unit_of_work(find_list)
-    await _subscribe(request, state, mailing_list, wanted)
+    await _subscribe(request, state, mailing_list, wanted, is_form=is_form)
     return JSONResponse(envelope(ACCEPTED).model_dump())
 
 
 async def _answer_form(
-    request: Request, state: State, mailing_list: MailingList, fields: dict[str, Any]
+    request: Request, state: State, mailing_list: MailingList, inputs: dict[str, Any]
 ) -> Response:
     settings = state.resources.settings
-    back = fields.get("redirect_url")
+    back = inputs.get("redirect_url")
     url = origins.read_url(back) if isinstance(back, str) else None
     if url is None or not url.is_of({*settings.redirect_origins, *mailing_list.redirect_origins}):
         back, url = None, None
     try:
-        wanted = NewSubscription.model_validate(_with_widget_token(mailing_list, fields))
-        await _subscribe(request, state, mailing_list, wanted)
+        wanted = NewSubscription.model_validate(_with_widget_token(mailing_list, inputs))
+        await _subscribe(request, state, mailing_list, wanted, is_form=True)
     except ValidationError as error:
-        status, headers = 422, {}
-        own = [each["msg"] for each in error.errors() if each["type"] == "email.invalid"]
-        problem = own[0] if own else "Please write your e-mail address."
+        status, headers, problem = 422, {}, _said(error)
     except DomainError as error:
         if error.code not in _CORRECTABLE:
             raise
@@ -158,6 +163,7 @@ async def _answer_form(
         headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
     else:
         return redirect(back or subscribed_url(settings, mailing_list.id))
+    texts = await state.in_unit_of_work(partial(wordings.of_lists, lists=[mailing_list]))
     answer = page(
         "sign_up.html",
         status=status,
@@ -165,27 +171,52 @@ async def _answer_form(
         # site; so the scheme is named, and not the origin.
         form_targets=f"{url.origin.partition(':')[0]}:" if url else "",
         list_title=mailing_list.title,
+        wording=texts.get(mailing_list.id),
         # No address is longer.
-        email=str(fields.get("email", ""))[:MAX_ADDRESS_BYTES],
+        email=str(inputs.get("email", ""))[:MAX_ADDRESS_BYTES],
         problem=problem,
         redirect_url=back,
+        written=await _written(state, mailing_list, inputs),
         **_shown_challenge(state, mailing_list),
     )
     answer.headers.update(headers)
     return answer
 
 
-def _with_widget_token(mailing_list: MailingList, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields, with the token that the widget wrote under the provider's own name."""
+def _said(error: ValidationError) -> str:
+    """What a person can put right."""
+    problems = {str(each["loc"][0]): each for each in reversed(error.errors())}
+    found = problems.get("email")
+    if found is not None:
+        is_own = found["type"] == "email.invalid"
+        return found["msg"] if is_own else "Please write your e-mail address."
+    return _NOT_TAKEN
+
+
+async def _written(
+    state: State, mailing_list: MailingList, inputs: dict[str, Any]
+) -> list[dict[str, str]]:
+    """The inputs beside the address, with what the person wrote, to be corrected and sent again."""
+    found = {"name": ("Name", inputs["name"])} if inputs.get("name") else {}
+    if inputs["fields"]:
+        own = await state.in_unit_of_work(partial(fields.own, owner_id=mailing_list.user_id))
+        for key, field in own.public().by_key.items():
+            if key in inputs["fields"]:
+                found[f"fields.{key}"] = (field.label, inputs["fields"][key])
+    return [{"name": name, "label": each[0], "value": each[1]} for name, each in found.items()]
+
+
+def _with_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs, with the token that the widget wrote under the provider's own name."""
     if not mailing_list.challenge_enabled or mailing_list.challenge_provider is None:
-        return fields
+        return inputs
     provider = ChallengeProviderName(mailing_list.challenge_provider)
-    token = fields.get(WIDGETS[provider].field)
-    if not token or fields.get("challenge-token"):
-        return fields
+    token = inputs.get(WIDGETS[provider].field)
+    if not token or inputs.get("challenge-token"):
+        return inputs
     # The provider says itself for which action the widget was shown.
     named = {"challenge-provider": provider.value, "challenge-action": "subscribe"}
-    return {**fields, **named, "challenge-token": token}
+    return {**inputs, **named, "challenge-token": token}
 
 
 def _shown_challenge(state: State, mailing_list: MailingList) -> dict[str, Any]:
@@ -204,7 +235,12 @@ def _shown_challenge(state: State, mailing_list: MailingList) -> dict[str, Any]:
 
 
 async def _subscribe(
-    request: Request, state: State, mailing_list: MailingList, wanted: NewSubscription
+    request: Request,
+    state: State,
+    mailing_list: MailingList,
+    wanted: NewSubscription,
+    *,
+    is_form: bool,
 ) -> None:
     list_id = mailing_list.id
     via = Via.FORM
@@ -217,8 +253,17 @@ async def _subscribe(
 
     def request_subscription(uow: UnitOfWork) -> None:
         mailing_list = lists.get(uow, list_id)
+        given = submissions.read(
+            uow, mailing_list.user_id, name=wanted.name, values=wanted.fields, is_text=is_form
+        )
         joining.request(
-            uow, resources.keyring, mailing_list, wanted.email, actor, settings=resources.settings
+            uow,
+            resources.keyring,
+            mailing_list,
+            wanted.email,
+            actor,
+            settings=resources.settings,
+            submission=given,
         )
 
     async with padded_duration():

@@ -27,6 +27,7 @@ from core.refusals.people import LINK_AMBIGUOUS, LINK_MISSING
 from core.refusals.requests import BODY_INVALID
 from models import MailingList, OptOutKind, User
 from services.mailing import list_reports, lists
+from services.mailing.consent import wordings
 from services.mailing.subscriptions import own, subscribe, trace_ids, unsubscribe
 from services.mailing.subscriptions.changes import Actor, Via
 from services.mailing.subscriptions.mail_urls import (
@@ -169,9 +170,11 @@ def show_confirmation(state: StateOf, token: Annotated[str | None, Query()] = No
     """The subscription that the mailed link confirms, or has confirmed."""
     with state.resources.unit_of_work() as uow:
         found = subscribe.read_confirmation(uow, state.resources.keyring, _secret(token))
+        mailing_list = found.mailing_list
         return page(
             "confirm.html",
-            list_title=found.mailing_list.title,
+            list_title=mailing_list.title,
+            wording=wordings.of_lists(uow, [mailing_list]).get(mailing_list.id),
             is_confirmed=found.is_confirmed,
             wants_mail=found.record.email_enabled,
             address=_masked(found.record.email),
@@ -193,7 +196,10 @@ async def confirm_subscription(
     list_id = found.mailing_list.id
     principal = Principal(found.record.user_id, Via.CONFIRMATION, None)
     actor = actors.actor_of_principal(request, principal)
-    confirm = partial(subscribe.confirm, keyring=keyring, secret=secret, actor=actor)
+    settings = state.resources.settings
+    confirm = partial(
+        subscribe.confirm, keyring=keyring, secret=secret, actor=actor, settings=settings
+    )
     await ACTS_BY_LIST.run(list_id, state.transact, confirm)
     return see_other(urlencode({"token": secret}))
 

@@ -17,13 +17,15 @@ from api.list_answers import list_response, list_responses
 from api.openapi import array_pages, refuses
 from api.parameters import ArrayPaging, PathId, StateOf, link_next
 from api.schemas.envelope import Envelope, envelope
-from api.schemas.subscriptions import Opponent, SubscriptionRecord
+from api.schemas.subscriptions import Opponent, OwnSubmission, SubscriptionRecord
 from api.state import State
 from core.errors import DomainError
 from core.refusals import mailing, requests
+from core.refusals.attributes import FIELD_VALUE
 from core.scopes import Scope
 from models import OptOutKind
 from services.mailing import lists
+from services.mailing.attributes import submissions
 from services.mailing.subscriptions import own
 from services.mailing.subscriptions import subscribe as joining
 from services.mailing.subscriptions import unsubscribe as leaving
@@ -59,18 +61,38 @@ def _body(**properties: Any) -> dict[str, Any]:
 
 @router.post(
     "/subscriptions/{list_id}/no-challenge",
-    responses=refuses(mailing.LIST_NOT_FOUND, mailing.LIST_BUSY),
+    responses=refuses(
+        mailing.LIST_NOT_FOUND, mailing.MEMBER_DENIED, mailing.LIST_BUSY, FIELD_VALUE
+    ),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def subscribe_me(
-    request: Request, state: StateOf, caller: ListEditor, list_id: PathId
+    request: Request,
+    state: StateOf,
+    caller: ListEditor,
+    list_id: PathId,
+    body: OwnSubmission | None = None,
 ) -> Envelope[int]:
-    """Subscribe the caller, also one who had left: 1, or 0 when they were subscribed before."""
+    """Subscribe the caller, also one who had left: 1, or 0 when all was so before.
+
+    The body may set the fields that the list's owner made public.
+    """
     with state.resources.unit_of_work() as uow:
         person = accounts.get(uow, caller.user_id)
         actor = actors.user_actor(request, caller)
-        mailing_list = lists.get(uow, list_id)
-        return envelope(joining.join(uow, state.resources.keyring, mailing_list, person, actor))
+        mailing_list, settings = lists.get(uow, list_id), state.resources.settings
+        values = {} if body is None else body.fields
+        given = submissions.read(uow, mailing_list.user_id, values=values)
+        joined = joining.join(
+            uow,
+            settings.keyring,
+            mailing_list,
+            person,
+            actor,
+            settings=settings,
+            submission=given,
+        )
+        return envelope(joined)
 
 
 @router.delete(

@@ -27,8 +27,17 @@ class UserRecord(Schema):
         description="By name; storage_mb is 1,048,576 bytes",
         examples=[{"members": {"used": 120, "limit": 1000}, "lists": {"used": 1, "limit": 5}}],
     )
+    import_mails: bool = Field(
+        description="Whether a mail tells of the end of each import of a file", examples=[True]
+    )
     created_at: Timestamp
     updated_at: Timestamp
+
+
+class UserChanges(Body):
+    import_mails: bool = Field(
+        default=True, description="Mail the end of each import of a file", examples=[False]
+    )
 
 
 class NewApiKey(Body):

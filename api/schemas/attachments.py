@@ -1,10 +1,46 @@
-from typing import Any, Self
+from dataclasses import asdict
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from api.schemas.envelope import Body, Schema, Timestamp, Url
 from core.settings import Settings
 from models import Attachment
+from services.media.attachments.files import rendition_files
+
+_CHECKSUM = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+_MAX_ALT_TEXT_CHARACTERS = 2_000
+_MAX_PICTURE_TITLE_CHARACTERS = 255
+_MAX_PICTURE_TAGS = 50
+_MAX_PICTURE_TAG_CHARACTERS = 64
+
+
+# In one line, without spaces around it.
+PictureTag = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True,
+        min_length=1,
+        max_length=_MAX_PICTURE_TAG_CHARACTERS,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+    ),
+]
+
+
+class RenditionRecord(Schema):
+    name: str = Field(
+        description="320, 640 or 1280: a WebP so many pixels wide, for pages. mail: a JPEG or a "
+        "PNG, at most 1,280 pixels wide, for mail programs that show no WebP",
+        examples=["640"],
+    )
+    mime_type: str = Field(examples=["image/webp"])
+    width: int = Field(description="Pixels", examples=[640])
+    height: int = Field(description="Pixels", examples=[427])
+    size: int = Field(description="Bytes of the stored file", examples=[15213])
+    checksum: str = Field(description="As that of the attachment", examples=[_CHECKSUM])
+    filename: str = Field(examples=["k3v09xq2m7ta-640.webp"])
+    pathname: str = Field(examples=["media/k3v09xq2m7ta-640.webp"])
+    view_url: Url = Field(examples=["https://api.example.com/media/k3v09xq2m7ta-640.webp"])
 
 
 class AttachmentRecord(Schema):
@@ -21,7 +57,7 @@ class AttachmentRecord(Schema):
     filename: str = Field(examples=["k3v09xq2m7ta.webp"])
     checksum: str = Field(
         description="Of the stored file's plain bytes, in hex; empty until ready",
-        examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],
+        examples=[_CHECKSUM],
     )
     checksum_method: str = Field(examples=["sha256"])
     width: int | None = Field(description="Pixels", examples=[1200])
@@ -38,6 +74,16 @@ class AttachmentRecord(Schema):
         description="SHA-256 of the uploaded file, in hex",
         examples=["60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752"],
     )
+    renditions: list[RenditionRecord] = Field(
+        description="Smaller copies, the narrowest first, and one for mails, if the upload asked "
+        "for them; none is wider than the picture"
+    )
+    alt_text: str | None = Field(
+        description="What the picture shows, for people who don't see it; empty: it only decorates",
+        examples=["Boats in the harbour at dusk"],
+    )
+    title: str | None = Field(examples=["The harbour"])
+    tags: list[str] = Field(examples=[["harbour", "Lisbon"]])
     error: dict[str, Any] | None = Field(
         description="code and message of a failed conversion", examples=[None]
     )
@@ -47,16 +93,49 @@ class AttachmentRecord(Schema):
 
     @classmethod
     def of(cls, attachment: Attachment, settings: Settings) -> Self:
-        pathname = f"media/{attachment.filename}"
         # A CDN must never see a file that only its owner may see.
         base = settings.public_base if attachment.encrypted else settings.media_base
-        url = f"{base}/{pathname}"
-        return cls.of_row(attachment, pathname=pathname, checksum_method="sha256", view_url=url)
+
+        def place(filename: str) -> dict[str, str]:
+            return {"pathname": f"media/{filename}", "view_url": f"{base}/media/{filename}"}
+
+        renditions = [
+            {**asdict(file), **place(file.filename)} for file in rendition_files(attachment)
+        ]
+        return cls.of_row(
+            attachment,
+            **place(attachment.filename),
+            checksum_method="sha256",
+            renditions=renditions,
+        )
+
+
+class AttachmentChanges(Body):
+    alt_text: str | None = Field(
+        default=None,
+        max_length=_MAX_ALT_TEXT_CHARACTERS,
+        description="What the picture shows, for people who don't see it; empty: it only decorates",
+        examples=["Boats in the harbour at dusk"],
+    )
+    title: str | None = Field(
+        default=None, max_length=_MAX_PICTURE_TITLE_CHARACTERS, examples=["The harbour"]
+    )
+    tags: list[PictureTag] = Field(
+        default=[],
+        max_length=_MAX_PICTURE_TAGS,
+        description="Of tags that differ in their case alone the first stays",
+        examples=[["harbour", "Lisbon"]],
+    )
 
 
 class NewLink(Body):
     expires_in: int = Field(
         ge=1, le=604_800, description="Seconds that the link lasts; 7 days at most", examples=[3600]
+    )
+    filename: str | None = Field(
+        default=None,
+        description="That of a rendition; without it the link is to the attachment itself",
+        examples=[None],
     )
 
 

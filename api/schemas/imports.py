@@ -18,14 +18,33 @@ class MembersInput(TypedDict):
     members: Annotated[list[MemberInput], Field(min_length=1)]
 
 
+class ImportColumn(Schema):
+    name: str = Field(examples=["Company"])
+    becomes: str = Field(
+        description="What it is to us, such as email, tags or fields.company; or ignored",
+        examples=["fields.company"],
+    )
+    creates: str | None = Field(
+        default=None, description="The type of the field that is made of it", examples=["text"]
+    )
+
+
 class ImportRecord(Schema):
     id: int
     list_id: int
     source: str = Field(description="members (of one request) or file", examples=["file"])
+    kind: str = Field(
+        description="members, or the suppressed addresses of a sending product: suppressions, "
+        "bounces or complaints",
+        examples=["members"],
+    )
     filename: str | None = Field(examples=["members.csv"])
     size: int = Field(description="Bytes", examples=[284113])
     dry_run: bool = Field(examples=[False])
     on_existing: str = Field(description="skip or update", examples=["skip"])
+    create_fields: bool = Field(
+        description="Whether unknown columns become fields", examples=[False]
+    )
     status: str = Field(
         description="running, succeeded, failed or cancelled", examples=["succeeded"]
     )
@@ -33,6 +52,12 @@ class ImportRecord(Schema):
     description: dict[str, Any] | None = Field(
         description="What the file was taken for",
         examples=[{"format": "csv", "columns": {"email": "Email Address", "name": "Name"}}],
+    )
+    columns: list[ImportColumn] = Field(
+        description="What the columns of the file become; the first 500"
+    )
+    ignored_columns: list[str] = Field(
+        description="The columns that become nothing; the first 500", examples=[["Notes"]]
     )
     received: int = Field(
         description="Rows of the file; all of them once it has been split", examples=[5000]
@@ -42,7 +67,16 @@ class ImportRecord(Schema):
     opted_out: int = Field(description="Said no, here or by the file's own mark", examples=[12])
     invalid: int = Field(examples=[8])
     duplicate: int = Field(description="Came before in the same file", examples=[10])
-    updated: int = Field(description="Of the already ones: got another name or tier", examples=[0])
+    denied: int = Field(
+        description="Not added, since a deny list has the address or its domain", examples=[0]
+    )
+    updated: int = Field(
+        description="Of the already ones: got another name, tier, fields or tags", examples=[0]
+    )
+    left_out: int = Field(
+        description="Values that rows were taken over without, since they don't fit their fields",
+        examples=[0],
+    )
     over_quota: int = Field(
         description="Not added, since the plan has no room for more members", examples=[0]
     )

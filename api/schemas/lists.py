@@ -1,9 +1,13 @@
+from collections.abc import Sequence
+from datetime import date
 from typing import Literal, Self
 
 from pydantic import Field
 
 from api.schemas.envelope import Body, Schema, Timestamp, Url
 from models import MailingList
+from services.mailing.consent.wordings import MAX_WORDING_CHARACTERS
+from services.mailing.member_figures import DayRange, FiguresBy, MemberFigures
 
 ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
 _IMAGE = "An absolute http or https address"
@@ -31,12 +35,30 @@ class Channel(Schema):
     redirect_origins: list[str] = Field(
         description="Where a sign-up form may lead back to", examples=[["https://www.example.com"]]
     )
+    consent_wording: str | None = Field(
+        description="What people agree to who subscribe",
+        examples=["I want The Daily Demo by e-mail. I can leave at any time."],
+    )
+    consent_wording_version: int | None = Field(
+        description="Which of its wordings that is", examples=[1]
+    )
     created_at: Timestamp
     updated_at: Timestamp
 
     @classmethod
-    def of(cls, mailing_list: MailingList, subscribers: int, site_key: str | None) -> Self:
-        return cls.of_row(mailing_list, subscriber_count=subscribers, challenge_site_key=site_key)
+    def of(
+        cls,
+        mailing_list: MailingList,
+        subscribers: int,
+        site_key: str | None,
+        wording: str | None,
+    ) -> Self:
+        return cls.of_row(
+            mailing_list,
+            subscriber_count=subscribers,
+            challenge_site_key=site_key,
+            consent_wording=wording,
+        )
 
 
 class ListFields(Body):
@@ -55,6 +77,12 @@ class ListFields(Body):
         description="At most 10 origins of web pages, to which a sign-up form may lead back",
         examples=[["https://www.example.com"]],
     )
+    consent_wording: str | None = Field(
+        default=None,
+        max_length=MAX_WORDING_CHARACTERS,
+        description="What people agree to who subscribe. Each version is kept; null: no text",
+        examples=["I want The Daily Demo by e-mail. I can leave at any time."],
+    )
 
 
 class NewList(ListFields):
@@ -67,3 +95,29 @@ class NewList(ListFields):
 class ListChanges(ListFields):
     title: str = Field(default="", description="1 to 200 characters", examples=["The Daily Demo"])
     slug: str = Field(default="", description="1 to 80 of a-z, 0-9 and '-', never all digits")
+
+
+class FiguresRow(Schema):
+    key: str = Field(description="The day, the source or the tier", examples=["2026-11-20"])
+    joined: int = Field(description="How often a person became an active member", examples=[31])
+    left: int = Field(
+        description="How often an active member ceased to be one, whoever wanted it", examples=[4]
+    )
+    net: int = Field(description="joined - left", examples=[27])
+
+
+class ListFigures(Schema):
+    by: FiguresBy
+    first_day: date = Field(description="Days are those of UTC", examples=["2026-11-20"])
+    last_day: date = Field(examples=["2026-11-20"])
+    rows: list[FiguresRow] = Field(
+        description="Each day in order; or the sources, or the tiers, of those who came or went"
+    )
+
+    @classmethod
+    def of(cls, by: FiguresBy, days: DayRange, found: Sequence[MemberFigures]) -> Self:
+        rows = [
+            FiguresRow(key=each.key, joined=each.joined, left=each.left, net=each.net)
+            for each in found
+        ]
+        return cls(by=by, first_day=days.first, last_day=days.last, rows=rows)

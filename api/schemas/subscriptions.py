@@ -3,11 +3,14 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from api.schemas.attributes import FieldValues, ShownFields, ShownTags, TagNames
 from api.schemas.envelope import Body, Moment, Pagination, Schema, Timestamp, plain_moment
 from api.schemas.lists import Channel
 from core.errors import DomainError
 from models import Subscription, Tier, User
+from services.mailing.attributes.member_attributes import GivenAttributes, ShownAttributes
 from services.mailing.subscriptions.changes import Via
+from services.mailing.subscriptions.members import MemberEdit
 from services.people import email_addresses
 
 
@@ -44,7 +47,23 @@ class SubscriptionRecord(Schema):
     name: str | None = Field(description="The list's own name for the member")
     email: str | None = Field(description="The list's own record of the member's address")
     source: str = Field(
-        description="How they came: challenge, form, login, transfer or import", examples=["import"]
+        description="How they came: challenge, form, login, transfer, import, or owner for those "
+        "whom the owner added one by one",
+        examples=["import"],
+    )
+    fields: ShownFields | None = Field(
+        default=None, description="By the keys of the owner's fields; null to all but the owner"
+    )
+    tags: ShownTags | None = Field(default=None, description="null to all but the owner")
+    joined_at: Timestamp | None = Field(
+        default=None,
+        description="When they joined, as the source of an import said; otherwise created_at. null "
+        "to all but the owner",
+    )
+    import_id: int | None = Field(
+        default=None,
+        description="The import that last made them active; null to all but the owner",
+        examples=[None],
     )
     created_at: Timestamp
     updated_at: Timestamp
@@ -58,6 +77,14 @@ class SubscriptionRecord(Schema):
         return self.model_copy(update={**hidden, "email": email})
 
 
+def member_record(
+    record: Subscription, person: User, shown: ShownAttributes, **others: Any
+) -> SubscriptionRecord:
+    """A member as the list's owner sees them, with fields and tags."""
+    user = person_record(record, person)
+    return SubscriptionRecord.of_row(record, user=user, **shown.of_record(record), **others)
+
+
 def member_item(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a page as a SubscriptionRecord with its person; a page may have a thousand rows."""
     person = {"id": row["user_id"], "name": row.pop("user_name")}
@@ -65,11 +92,14 @@ def member_item(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **moments, "user": person, "list": None}
 
 
-_MOMENTS = ("paid_expiry", "created_at", "updated_at")
+_MOMENTS = ("paid_expiry", "joined_at", "created_at", "updated_at")
 
 
 class MembersPagination(Pagination):
-    total: int = Field(description="How many there are with these filters")
+    total: int | None = Field(
+        description="How many are meant; with a filter on the first page alone, and null where the "
+        "list is too long to count them"
+    )
 
 
 class MembersPage(Schema):
@@ -85,15 +115,15 @@ class Opponent(Schema):
 class HistoryEntry(Schema):
     id: int | None = Field(description="null for the import that brought the member")
     action: str = Field(
-        description="requested, subscribed, confirmed, unsubscribed, unsubscribing_undone, "
+        description="requested, subscribed, added, confirmed, unsubscribed, unsubscribing_undone, "
         "email_enabled, email_disabled, removed, edited, transferred_in, transferred_away, "
-        "imported, import_undone, lapsed, erased",
+        "imported, import_undone, bulk_undone, lapsed, erased",
         examples=["confirmed"],
     )
     actor: str = Field(description="user, owner, import, operator or stranger", examples=["user"])
     actor_id: int | None = Field(examples=[4831920047116])
     via: str = Field(
-        description="login, challenge, form, confirmation, trace, one-click, page, import or "
+        description="login, challenge, form, confirmation, trace, one-click, page, import, bulk or "
         "command",
         examples=["confirmation"],
     )
@@ -101,13 +131,24 @@ class HistoryEntry(Schema):
     status_after: str | None = Field(examples=["active"])
     email_enabled_before: bool | None = Field(examples=[None])
     email_enabled_after: bool | None = Field(examples=[True])
+    changed: list[str] | None = Field(
+        description="What else changed, without the values: name, type, paid_expiry, email, tags, "
+        "and fields.city for the field city",
+        examples=[["tags", "fields.city"]],
+    )
     ip: str | None
     request_id: str | None
     created_at: Timestamp
 
 
-class NewSubscription(Body):
+class _SignUp(Body):
     email: Address = Field(examples=["reader@example.com"])
+    name: str | None = Field(
+        default=None,
+        max_length=200,
+        description="The list's own name for the person, on a new record",
+        examples=["Ada Reader"],
+    )
     # Any string: a list without a challenge ignores the fields that a form sends all the same.
     challenge_provider: str | None = Field(
         default=None, alias="challenge-provider", examples=["turnstile"]
@@ -118,8 +159,27 @@ class NewSubscription(Body):
     )
 
 
-class SignUpForm(NewSubscription):
-    """The fields of a plain HTML form; the widget of a challenge adds one of its own."""
+class NewSubscription(_SignUp):
+    fields: FieldValues = Field(
+        default_factory=dict,
+        description="By the keys of fields that the owner made public",
+        examples=[{"city": "Paris"}],
+    )
+
+
+class OwnSubmission(Body):
+    fields: FieldValues = Field(
+        default_factory=dict,
+        description="By the keys of fields that the owner made public; what is not named stays",
+        examples=[{"city": "Paris"}],
+    )
+
+
+class SignUpForm(_SignUp):
+    """The fields of a plain HTML form; the widget of a challenge adds one of its own.
+
+    An input named `fields.city` is the value of the owner's public field `city`.
+    """
 
     redirect_url: str | None = Field(
         default=None,
@@ -136,7 +196,7 @@ class EmailSetting(Body):
 TierName = Annotated[Tier, Field(strict=False)]
 
 
-class MemberChanges(Body):
+class MemberValues(Body):
     name: str | None = Field(default=None, max_length=200, examples=["Ada Reader"])
     type: TierName = Field(
         default=Tier.FREE, description="free, silver or gold", examples=["silver"]
@@ -145,4 +205,34 @@ class MemberChanges(Body):
         default=None,
         description="When the paid tier ends; null: it doesn't",
         examples=["2027-11-21T00:00:00Z"],
+    )
+    fields: FieldValues = Field(default_factory=dict)
+
+    def edit(self) -> MemberEdit:
+        """What the caller named."""
+        named = self.model_dump(exclude_unset=True)
+        columns = {name: named.pop(name) for name in _COLUMNS if name in named}
+        return MemberEdit(columns, GivenAttributes(**named))
+
+
+_COLUMNS = ("name", "type", "paid_expiry")
+
+
+class MemberChanges(MemberValues):
+    tags: TagNames | None = Field(
+        default=None,
+        description="All that the member is to have",
+        examples=[["VIP", "Spring fair"]],
+    )
+    add_tags: TagNames = Field(
+        default_factory=list, description="Beside those that they have", examples=[["Patron"]]
+    )
+    remove_tags: TagNames = Field(default_factory=list, examples=[["Newcomer"]])
+
+
+class MemberUpsert(MemberValues):
+    tags: TagNames | None = Field(
+        default=None,
+        description="All that the member is to have",
+        examples=[["VIP", "Spring fair"]],
     )

@@ -30,7 +30,14 @@ STATEMENTS = {
 # finds what it reads in an earlier stage, or before it in its own hand.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
-        ("subscriptions", "lists", "subscriber_counts", "imports", "import_changes"),
+        (
+            "subscriptions",
+            "lists",
+            "subscriber_counts",
+            "member_days",
+            "imports",
+            "import_changes",
+        ),
         ("users", "payment_orders", "credit_entries", "credit_accounts"),
     ),
     (

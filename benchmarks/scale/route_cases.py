@@ -58,12 +58,21 @@ def _batch(call: Call | None = None, **more: Any) -> RouteCase:
     return RouteCase(Group.BATCH, call, **more)
 
 
+def _search(name: str, **condition: Any) -> RouteCase:
+    return RouteCase(Group.PAGE, Call(200, json={"filter": condition}), times=5, name=name)
+
+
 _MEMBER = "/subscriptions/{list_id}/members/{user_id}"
 _MANY = [{"email": f"many{number}.{{fresh}}@example.com"} for number in range(200)]
+_WHOLE_FILE = b"Email,Tags,created_at,OPTIN_TIME\n" + b"".join(
+    b"whole%d@example.com,t%d,2024-05-06,2024-05-06\n" % (number, number % 9)
+    for number in range(200)
+)
 
 # In the order in which the owner can do all of it.
 ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /users/me": (_read(),),
+    "PATCH /users/me": (_write(times=3),),
     "GET /users/me/security-events": (_page(), _page("further down", cursor="{event_id}")),
     "GET /events": (
         _page(),
@@ -95,12 +104,17 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "POST /attachments": (_write(times=3),),
     "GET /attachments": (_page(), _page("offset 1,000", offset=1000)),
     "GET /attachments/{hash_id}": (_read(),),
+    "PATCH /attachments/{hash_id}": (_write(times=3),),
     "POST /attachments/{hash_id}/links": (_write(times=3),),
     "GET /media/{filename}": (_read(Call(404, values={"filename": "open_filename"})),),
     "POST /lists": (_write(Call(200, json={"title": "Another", "slug": "l-{fresh}"}), times=3),),
     "GET /lists": (_page(),),
     "GET /lists/{list_id}": (_read(),),
     "PATCH /lists/{list_id}": (_write(times=3),),
+    "GET /lists/{list_id}/stats": (
+        _page(),
+        _page("by source, a year", by="source", **{"from": "2026-01-01", "to": "2026-12-31"}),
+    ),
     "POST /subscriptions/{list_id}": (
         _write(Call(200, json={"email": "{fresh}@example.com"}), times=3),
     ),
@@ -119,17 +133,74 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _page("on a paid tier", premium="1"),
         _page("unsubscribed", status="unsubscribed"),
     ),
+    # Twenty members of the largest list are rare, at every size.
+    "POST /lists/{list_id}/members/search": (
+        _search("by a rare tag", field="tag", **{"is": "rare"}),
+        _search("by a common tag", field="tag", **{"is": "vip"}),
+        _search("by a rare value", field="fields.city", **{"is": "utqiagvik"}),
+        _search("without a value", field="fields.city", exists=False),
+        _search("a part of few names", field="name", contains="rson 77777"),
+        _search("a part of no name", field="name", contains="xyz"),
+        _search("a part of no value", field="fields.city", contains="xyz"),
+        _search("all but some", **{"not": {"field": "fields.visits", "at_least": 50}}),
+        _search("before all", field="joined_at", before="2001-01-01"),
+        _search("pending or removed", field="status", **{"in": ["pending", "removed"]}),
+    ),
     f"PUT {_MEMBER}/email": (_write(times=3),),
     f"GET {_MEMBER}/subs": (_page(),),
-    "GET /lists/{list_id}/members/{user_id}": (_read(),),
+    "GET /lists/{list_id}/members/{user_id}": (
+        _read(),
+        _read(Call(200, values={"user_id": "member_email"}), name="by the address"),
+    ),
     "PATCH /lists/{list_id}/members/{user_id}": (_write(times=3),),
+    "PUT /lists/{list_id}/members/{user_id}": (
+        _write(Call(200, json={"tags": ["{fresh}"]}, values={"user_id": "member_email"}), times=3),
+    ),
+    "GET /lists/{list_id}/tags": (_page(),),
+    "PATCH /lists/{list_id}/tags/{tag_id}": (_write(Call(200, json={"name": "{fresh}"}), times=3),),
+    "POST /fields": (_write(),),
+    "GET /fields": (_page(),),
+    "PATCH /fields/{field_id}": (_write(times=3),),
     "GET /lists/{list_id}/members/{user_id}/history": (_page(),),
+    "GET /lists/{list_id}/members/{user_id}/consent": (_page(),),
+    "POST /lists/{list_id}/segments": (
+        _write(Call(200, json={"name": "{fresh}", "filter": {"field": "tag", "is": "rare"}})),
+    ),
+    "GET /lists/{list_id}/segments": (_page(),),
+    # The number of those who have a tag that one member has.
+    "GET /lists/{list_id}/segments/{segment_id}": (_read(),),
+    "PATCH /lists/{list_id}/segments/{segment_id}": (
+        _write(Call(200, json={"name": "{fresh}"}), times=3),
+    ),
+    # An act looks at each member of its list.
+    "POST /lists/{list_id}/members/bulk": (
+        _batch(
+            Call(
+                200,
+                own=202,
+                json={"action": "email_off", "filter": {"field": "email", "exists": True}},
+                values={"list_id": "dst_list_id"},
+            )
+        ),
+    ),
     f"POST {_MEMBER}/transfer": (_write(),),
     "POST /auxilia/subscriptions/{list_id}/members/add": (
         _batch(Call(200, json={"members": [{"email": "added.{fresh}@example.com"}]}), times=3),
         _batch(Call(200, json={"members": _MANY}), name="200 members"),
     ),
-    "POST /lists/{list_id}/imports": (_batch(times=2),),
+    "PUT /deny-list": (_write(times=3),),
+    "PATCH /deny-list": (_write(times=3),),
+    "GET /deny-list": (_read(),),
+    "POST /lists/{list_id}/imports": (
+        _batch(times=2),
+        # Of new people at first, and then of members.
+        _batch(
+            Call(200, files={"file": ("whole.csv", _WHOLE_FILE)}),
+            times=2,
+            name="of tags and claims",
+            headers={"Prefer": "wait=30"},
+        ),
+    ),
     "GET /imports": (_page(), _page("of one list", list_id="{list_id}")),
     "GET /imports/{import_id}": (_read(),),
     "GET /imports/{import_id}/errors.csv": (_read(own=200, url="errors_url"),),
@@ -137,6 +208,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _batch(Call(200, json={"kind": "members"}, values={"list_id": "dst_list_id"})),
     ),
     "GET /exports/{export_id}/file.csv.gz": (_read(own=200, url="export_url"),),
+    "GET /exports/{export_id}/file.jsonl.gz": (_read(),),
     "GET /jobs": (_page(), _page("offset 1,000", offset=1000)),
     "GET /jobs/{job_id}": (_read(),),
     "GET /jobs/{job_id}/events": (_read(times=3),),
@@ -149,8 +221,12 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "POST /oauth/token": (_write(),),
     "GET /readyz": (_read(),),
     "GET /metrics": (_read(own=200, headers={"Authorization": f"Bearer {METRICS_TOKEN}"}),),
+    "DELETE /bulk/{bulk_id}": (_batch(),),
+    "DELETE /lists/{list_id}/segments/{segment_id}": (_write(),),
     f"DELETE {_MEMBER}": (_write(),),
     "DELETE /imports/{import_id}/members": (_batch(),),
+    "DELETE /lists/{list_id}/tags/{tag_id}": (_write(),),
+    "DELETE /fields/{field_id}": (_write(),),
     "DELETE /attachments/{hash_id}": (_write(),),
     "DELETE /lists/{list_id}/traces": (_write(),),
     "DELETE /lists/{list_id}": (_write(),),

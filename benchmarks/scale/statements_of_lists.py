@@ -63,23 +63,31 @@ SELECT pg_temp.person_id(n), pg_temp.email(n), CASE WHEN n % 3 = 0 THEN 'Person 
 FROM generate_series(1, {people}::bigint) AS n ORDER BY 1
 """,
     "lists": """
-INSERT INTO lists (id, user_id, slug, title, created_at, updated_at)
-SELECT pg_temp.list_id(n), pg_temp.person_id(1 + (n - 1) / 2), 'list-' || n, 'List ' || n,
+INSERT INTO lists (id, user_id, slug, title, consent_wording_version, created_at, updated_at)
+SELECT pg_temp.list_id(n), pg_temp.person_id(1 + (n - 1) / 2), 'list-' || n, 'List ' || n, 1,
     pg_temp.ago(n, {lists}, 700), pg_temp.ago(n, {lists}, 700)
 FROM generate_series(1, {lists}::bigint) AS n
 """,
     "subscriptions": """
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
-    source, import_id, imported_at, created_at, updated_at)
-SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(person), status,
+    source, import_id, imported_at, created_at, updated_at, joined_at, tag_ids, fields)
+SELECT pg_temp.list_id(list), pg_temp.person_id(person), status,
     CASE WHEN n % 20 > 0 THEN 'free' WHEN n % 60 = 0 THEN 'gold' ELSE 'silver' END,
     CASE WHEN n % 20 = 0 THEN '{anchor}'::timestamptz + (n % 360 - 59) * interval '1 day' END,
     pg_temp.dice(n, 4, 50) > 0, 'Person ' || person, pg_temp.email(person),
     CASE WHEN is_imported THEN 'import' ELSE 'challenge' END,
     CASE WHEN is_imported THEN 2 * (1 + (n - 1) * {own_imports} / {half}) - 1 END,
-    CASE WHEN is_imported THEN born END, born, born
+    CASE WHEN is_imported THEN born END, born, born,
+    CASE WHEN is_imported AND n % 5 = 0 THEN born - interval '1 year' END,
+    CASE WHEN is_rare THEN ARRAY[3 * list] WHEN n % 3 = 0 THEN ARRAY[3 * list - 2] ELSE '{{}}' END,
+    CASE WHEN is_rare OR n % 4 = 0 THEN jsonb_build_object(
+        1 + (list - 1) / 2 * 2, CASE WHEN is_rare THEN 'Utqiagvik' ELSE
+            ('{{Paris,Rome,Berlin,Madrid,Lisbon,Vienna,Oslo,Riga}}'::text[])[1 + n / 4 % 8] END,
+        2 + (list - 1) / 2 * 2, n % 100) ELSE '{{}}' END
 FROM (
-    SELECT n, pg_temp.subscriber(n) AS person, status,
+    SELECT n, pg_temp.subscriber(n) AS person, status, pg_temp.subscribed_list(n) AS list,
+        -- Twenty in the largest list, at any size.
+        n <= {half} AND n % greatest({half} / 20, 1) = 0 AS is_rare,
         pg_temp.ago(n, {subscriptions}, CASE status WHEN 'pending' THEN 25 ELSE 700 END) AS born,
         n <= {half} AND n % 4 > 0 AND status <> 'pending' AS is_imported
     FROM generate_series(1, {subscriptions}::bigint) AS n CROSS JOIN LATERAL (SELECT CASE
@@ -87,6 +95,19 @@ FROM (
         WHEN pg_temp.dice(n, 2, 100) < 96 THEN 'unsubscribed'
         WHEN pg_temp.dice(n, 2, 100) < 97 THEN 'removed' ELSE 'pending' END AS status) AS thrown
 ) AS made ORDER BY n
+""",
+    # Of each owner two, and of each list three.
+    "fields": """
+INSERT INTO fields (user_id, key, label, type)
+SELECT pg_temp.person_id((n + 1) / 2), ('{{visits,city}}'::text[])[1 + n % 2],
+    ('{{Visits,City}}'::text[])[1 + n % 2], ('{{number,text}}'::text[])[1 + n % 2]
+FROM generate_series(1, 2 * {owners}::bigint) AS n ORDER BY n
+""",
+    "tags": """
+INSERT INTO tags (list_id, name, folded)
+SELECT pg_temp.list_id((n + 2) / 3), ('{{rare,vip,spare}}'::text[])[1 + n % 3],
+    ('{{rare,vip,spare}}'::text[])[1 + n % 3]
+FROM generate_series(1, 3 * {lists}::bigint) AS n ORDER BY n
 """,
     "subscription_events": """
 INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_after,
@@ -105,9 +126,39 @@ FROM (
     FROM generate_series(1, {subscription_events}::bigint) AS e
 ) AS made ORDER BY e
 """,
+    # Of those who came by themselves. The shortening has been through what is old enough.
+    "consent_entries": """
+INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version)
+SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(pg_temp.subscriber(n)),
+    CASE WHEN n % 2 = 0 THEN 'form' ELSE 'confirmation' END, born,
+    CASE WHEN born < '{anchor}'::timestamptz - interval '80 days' THEN '10.2.3.0/24'
+        ELSE '10.2.3.' || n % 250 END, 'https://www.example.com/join', 'Firefox on Linux', 1
+FROM (
+    SELECT n, pg_temp.ago(n, {subscriptions}, 700) AS born
+    FROM generate_series({half} + 1, {subscriptions}::bigint) AS n
+) AS made ORDER BY n
+""",
+    # Of half of those who were imported.
+    "consent_claims": """
+INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, claimed_by)
+SELECT 2 * (1 + (n - 1) * {own_imports} / {half}) - 1, n, 'form',
+    pg_temp.ago(n, {subscriptions}, 700) - interval '100 days', '10.2.3.0/24', 'Mailchimp'
+FROM generate_series(1, {half}::bigint, 2) AS n
+""",
+    "consent_wordings": """
+INSERT INTO consent_wordings (list_id, version, wording)
+SELECT pg_temp.list_id(n), 1, 'I want to get List ' || n || '.'
+FROM generate_series(1, {lists}::bigint) AS n
+""",
     "subscriber_counts": """
 INSERT INTO subscriber_counts (list_id, active)
 SELECT list_id, count(*) FROM subscriptions WHERE status = 'active' GROUP BY list_id
+""",
+    "member_days": """
+INSERT INTO member_days (list_id, day, source, type, joined, gone, moved_in, moved_out)
+SELECT list_id, (created_at AT TIME ZONE 'UTC')::date, source, type, count(*),
+    count(*) FILTER (WHERE status <> 'active'), 0, 0
+FROM subscriptions WHERE status <> 'pending' GROUP BY 1, 2, 3, 4
 """,
     "opt_outs": f"""
 INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source, created_at)
@@ -145,6 +196,28 @@ SELECT 2 * {own_imports} - 1 - 2 * (n % (1 + {own_imports} / 10)), {half} - n, f
     pg_temp.ago({import_changes} - n, {import_changes}, 80), 'active', 'Before', 'Person', 'free',
     'free', pg_temp.ago(n, {import_changes}, 80)
 FROM generate_series(0, least({import_changes}, {half}) - 1::bigint) AS n
+""",
+    "segments": """
+INSERT INTO segments (list_id, name, folded, filter)
+SELECT pg_temp.list_id((n + 1) / 2), 'Segment ' || n, 'segment ' || n,
+    '{{"field": "tag", "is": "vip"}}'
+FROM generate_series(1, 2 * {lists}::bigint) AS n ORDER BY n
+""",
+    # Each changed a hundred members of the largest list, or fewer.
+    "bulk_acts": """
+INSERT INTO bulk_acts (list_id, user_id, filter, action, status, seen, matched, changed, created_at,
+    finished_at)
+SELECT pg_temp.list_id(1), pg_temp.person_id(1), '{{"field": "tag", "is": "vip"}}', 'remove',
+    'succeeded', 100, 100, 100, pg_temp.ago(n, {small}, 300), pg_temp.ago(n, {small}, 300)
+FROM generate_series(1, {small}::bigint) AS n ORDER BY n
+""",
+    "bulk_changes": """
+INSERT INTO bulk_changes (bulk_id, subscription_id, applied_at, updated_at_before, status_before,
+    type_before)
+SELECT 1 + n * {small} / {import_changes}, {half} - n % {half},
+    pg_temp.ago(n, {import_changes}, 80), pg_temp.ago(n, {import_changes}, 300), 'active', 'free'
+FROM generate_series(0, {import_changes} - 1::bigint) AS n
+ON CONFLICT DO NOTHING
 """,
     "exports": """
 INSERT INTO exports (list_id, user_id, kind, object_prefix, size, rows, files_removed_at,

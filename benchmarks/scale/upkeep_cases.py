@@ -12,8 +12,11 @@ DUE: dict[str, str | None] = {
     ),
     "topups.poll": None,
     "maintenance.fold_counts": (
-        "INSERT INTO subscriber_deltas (list_id, active)"
-        f" SELECT id, 0 FROM lists ORDER BY id LIMIT {_DUE_ROWS}"
+        f"WITH oldest AS (SELECT id FROM lists ORDER BY id LIMIT {_DUE_ROWS}), days AS ("
+        "   INSERT INTO member_day_deltas"
+        "       (list_id, day, source, type, joined, gone, moved_in, moved_out)"
+        "   SELECT id, current_date, 'challenge', 'free', 0, 0, 0, 0 FROM oldest)"
+        " INSERT INTO subscriber_deltas (list_id, active) SELECT id, 0 FROM oldest"
     ),
     "maintenance.purge": f"""
 WITH person AS (SELECT min(id) AS id FROM users),
@@ -30,7 +33,17 @@ SELECT 'members.add', 'bulk', 'succeeded', now() - interval '40 days', now() - i
 FROM n
 """,
     "maintenance.partitions": None,
-    "maintenance.shorten_ips": None,
+    "maintenance.shorten_ips": f"""
+WITH n AS (SELECT generate_series(1, {_DUE_ROWS}) AS n),
+claims AS (
+    INSERT INTO consent_claims (import_id, subscription_id, how, claimed_by, ip, occurred_at)
+    SELECT 10000000000 + (random() * 1e9)::bigint, n, 'form', 'file', '10.2.3.4',
+        now() - interval '100 days'
+    FROM n)
+INSERT INTO consent_entries (list_id, user_id, how, ip, occurred_at)
+SELECT id, 1, 'form', '10.2.3.4', now() - interval '100 days'
+FROM n, (SELECT min(id) AS id FROM lists) AS list
+""",
     "maintenance.strangers": None,
     "maintenance.sweep_files": """
 INSERT INTO imports (list_id, user_id, source, object_prefix, size, status, created_at, finished_at)

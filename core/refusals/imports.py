@@ -76,6 +76,20 @@ IMPORT_MAPPING_ROLE = invalid(
 IMPORT_MAPPING_ROLE_TWICE = invalid(
     "import.mapping_role", "The mapping names two columns as {role}.", role="email"
 )
+IMPORT_MAPPING_FIELD = invalid(
+    "import.mapping_field",
+    "The mapping names the field {key!r}, which you don't have. Make it first, or ask for "
+    "create_fields; a key is a letter and up to 39 letters, digits and underscores.",
+    key="company",
+)
+IMPORT_TOO_MANY_FIELDS = invalid(
+    "import.too_many_fields",
+    "The file has columns for {count} new fields, and you may have {room} more: {names}. Map "
+    "others to ignore.",
+    count=53,
+    room=48,
+    names="'Company', 'Country'",
+)
 IMPORT_NO_EMAIL_COLUMN = invalid(
     "import.no_email_column",
     "No column is known to hold e-mail addresses. {columns} Name one in the mapping, or call it "

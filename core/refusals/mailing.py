@@ -44,6 +44,9 @@ LIST_REDIRECT_ORIGINS = invalid_at(
     "without a path",
     most=10,
 )
+LIST_CONSENT_WORDINGS = conflict(
+    "list.consent_wordings", "A list has at most {most} consent wordings, old ones too.", most=1000
+)
 LIST_EMAIL_CHANNEL_DISABLED = conflict(
     "list.email_channel_disabled", "This list is not sent by mail."
 )
@@ -61,8 +64,29 @@ SUBSCRIPTION_OPTED_OUT = conflict(
     "subscription.opted_out", "This person opted out; only they can take it back."
 )
 MEMBER_NOT_FOUND = not_found("member.not_found", "There is no such member on this list.")
+MEMBER_DENIED = conflict(
+    "member.denied", "This list takes no new member with this address: a deny list has it."
+)
 TRANSFER_SAME_LIST = malformed("transfer.same_list", "query.dst_list_id must name another list.")
-PLAN_REQUIRED = forbidden("plan.required", "Adding members in bulk needs the paid plan.")
+PLAN_REQUIRED = forbidden("plan.required", "Adding members needs the paid plan.")
+
+FILTER_INVALID = malformed(
+    "filter.invalid",
+    "{place}: {rule}",
+    place="filter.all[1].is",
+    rule="must be one of pending, active, unsubscribed, removed",
+)
+FILTER_NOT_JSON = malformed("filter.invalid", "query.filter: must be JSON")
+FILTER_ALONE = malformed(
+    "filter.alone",
+    "query.filter: goes with status, limit and cursor; offset, email and premium go without it",
+)
+FILTER_TOO_SLOW = unavailable(
+    "filter.too_slow",
+    "The search took too long and was ended. Ask for fewer at a time, or for what is found "
+    "quickly: a tag, a day, a value of a field.",
+    retry_after=10,
+)
 
 LIST_BUSY = unavailable(
     "list.busy", "The list is being changed, by an import perhaps; try again.", retry_after=1
@@ -92,6 +116,22 @@ CHALLENGE_NOT_CONFIGURED = unavailable(
     "Challenges of {provider} are not set up here.",
     retry_after=60,
     provider="turnstile",
+)
+
+DENY_LIST_ENTRY = invalid(
+    "deny_list.entry",
+    "{place}: {rule}",
+    place="body.domains[0]",
+    rule="This is no domain, nor one after '*.'.",
+)
+DENY_LIST_TOO_LONG = invalid(
+    "deny_list.too_long", "A deny list has at most {most:,} entries.", most=100_000
+)
+
+FIGURES_RANGE = malformed(
+    "figures.range",
+    "query.from and query.to name at most {most:,} days, the earlier one first.",
+    most=1_100,
 )
 
 EXPORT_NOT_FOUND = not_found("export.not_found", "There is no such file, or not any more.")

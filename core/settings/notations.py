@@ -1,6 +1,8 @@
 """Parts of the types of settings: how what an operator wrote is read."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
@@ -14,6 +16,36 @@ def _split(value: object) -> object:
 
 
 COMMA_SEPARATED = BeforeValidator(_split)
+
+
+def _lines(value: object) -> object:
+    """The lines of the file that an absolute path names, without comments and empty ones."""
+    if not isinstance(value, str) or not value.startswith("/"):
+        return value
+    try:
+        text = Path(value).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"the file {value} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"the file {value} is no UTF-8 text") from None
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return tuple(line for line in lines if line)
+
+
+# Before ``COMMA_SEPARATED``, and so after it among the validators.
+OR_LINES_OF_A_FILE = BeforeValidator(_lines)
+
+_DENIED = re.compile(r"(?:[^\s@,*]+@|\*\.)?[^\s@,*]+\Z")
+
+
+def _denied(entries: tuple[str, ...]) -> tuple[str, ...]:
+    for number, entry in enumerate(entries, start=1):
+        if not _DENIED.match(entry):
+            raise ValueError(f"entry {number} is neither an address nor a domain")
+    return entries
+
+
+ADDRESSES_AND_DOMAINS = AfterValidator(_denied)
 
 
 def readable_by(parse: Callable[[str], object]) -> AfterValidator:

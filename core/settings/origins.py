@@ -59,6 +59,15 @@ def read_url(text: str) -> PlainUrl | None:
     return None if origin is None else PlainUrl(origin, (match["query"] or "")[1:])
 
 
+def page_of(text: str) -> str | None:
+    """Return the URL's origin and path as they are written; ``None`` as ``read_url``.
+
+    A query and a fragment may hold anything, of any length.
+    """
+    page = text.partition("#")[0].partition("?")[0]
+    return None if read_url(page) is None else page
+
+
 def read(text: str) -> str | None:
     """Return the origin in lower case, without its scheme's default port, or ``None``."""
     match = ORIGIN.fullmatch(text)

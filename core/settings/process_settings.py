@@ -40,6 +40,8 @@ _PAYMENTS = _beginning("stripe_", "payments_sandbox_")
 _PHOTOS = _beginning("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _beginning("llm_")
 _QUOTAS = _beginning("quota_")
+# Of those who come: by the API, and by imports.
+_DENIED = frozenset({"deny_list"})
 # For exports, and for checks of the ledger: upkeep makes them, and operators do beside the API.
 _READS = frozenset({"read_database_url"})
 # What the API answers with and checks; it sends no mail and asks no language model.
@@ -48,6 +50,7 @@ _API = (
     | _PAYMENTS
     | _PHOTOS
     | _QUOTAS
+    | _DENIED
     | _READS
     | (_MODEL - {"llm_api_key", "llm_fallback"})
     | _beginning(
@@ -81,7 +84,7 @@ _OF_LANES: dict[Lane, Names] = {
     Lane.WEBHOOKS: _beginning("webhook_"),
     Lane.EXPORT: _QUOTAS | _READS,
     Lane.MEDIA: frozenset(),
-    Lane.BULK: _QUOTAS,
+    Lane.BULK: _QUOTAS | _DENIED,
 }
 # The lane `io` was every lane of today whose work waits, and exports. The workers of the upkeep
 # lane do what is left in it.

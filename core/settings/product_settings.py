@@ -14,7 +14,12 @@ from pydantic_settings import NoDecode
 from core.keyring import Keyring
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
 from core.settings.given_settings import PREFIX, SettingsError, read_settings
-from core.settings.notations import COMMA_SEPARATED, readable_by
+from core.settings.notations import (
+    ADDRESSES_AND_DOMAINS,
+    COMMA_SEPARATED,
+    OR_LINES_OF_A_FILE,
+    readable_by,
+)
 from core.settings.origins import Origins
 from core.settings.plan_quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quotas
 from core.settings.provider_settings import ProviderSettings
@@ -47,6 +52,10 @@ def _unless_none(value: object) -> object:
 # The last validator in the list reads first.
 TrustedProxies = Annotated[
     tuple[IPvAnyNetwork, ...] | None, NoDecode, COMMA_SEPARATED, BeforeValidator(_unless_none)
+]
+
+DeniedNames = Annotated[
+    tuple[str, ...], NoDecode, COMMA_SEPARATED, OR_LINES_OF_A_FILE, ADDRESSES_AND_DOMAINS
 ]
 
 Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, COMMA_SEPARATED]
@@ -141,6 +150,10 @@ class Settings(
 
     quota_paid: Quotas = Field(default=DEFAULT_QUOTA_PAID, validate_default=True)
     """What an owner on the paid plan may have, written like that of the free plan"""
+
+    deny_list: DeniedNames = ()
+    """Addresses and domains that no list takes as new members, comma separated, or the path of a
+    file that has one a line; *.example.com stands for all subdomains"""
 
     retention: RetentionDays = Field(default=DEFAULT_RETENTION, validate_default=True)
     """For how many days rows are kept, each as name=days, comma separated; what is not named is

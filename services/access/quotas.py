@@ -37,9 +37,16 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_A_MB = 2**20
-# The kinds of jobs that are an owner's imports and exports. A roster is an act of its sender; to
-# add the members of one request is a call that its caller waits for: the lane bounds these.
-BOUNDED_KINDS = ("members.import", "export.members")
+# The kinds of jobs that are an owner's imports, exports and bulk acts. A roster is an act of its
+# sender; to add the members of one request is a call that its caller waits for: the lane bounds
+# these.
+BOUNDED_KINDS = (
+    "members.import",
+    "members.suppress",
+    "members.bulk",
+    "export.members",
+    "export.members_chosen",
+)
 _LOST_AFTER = timedelta(seconds=30)
 _THEIR_LANES = (Lane.BULK, Lane.EXPORT)
 _HOLD = text("SELECT pg_advisory_xact_lock(hashtext('quota.' || :quota), hashint8(:user_id))")

@@ -33,6 +33,8 @@ class PlainPost:
     mentions: frozenset[str]
     # SHA-256 of the content as it was sent, in hexadecimal; it names a post without words.
     content_hash: str = field(default="", compare=False)
+    # The places of those paragraphs that are items of a list.
+    listed: frozenset[int] = frozenset()
 
     @property
     def text(self) -> str:

@@ -82,6 +82,9 @@ def _mark(uow: UnitOfWork, keyring: Keyring, person: User) -> int:
     address = person.email
     kept = opt_outs.keep_for_erasure(uow, keyring, person)
     _delete_mails(uow, person)
+    # What other owners wrote of the address.
+    denials = delete(models.DeniedEntry).where(models.DeniedEntry.entry == person.email)
+    uow.session.execute(denials)
     _blank(uow, person)
     job = _enqueue(uow, person.id)
     digest = keyring.signer(_PURPOSE).digest(address.encode())

@@ -8,37 +8,28 @@ writes them.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import case, delete, func, select, text, tuple_, update
+from sqlalchemy import case, delete, func, select, tuple_, update
 from sqlalchemy.orm import InstrumentedAttribute
 
 import models
 from services import removals
+from services.erasure.batches import Batch, Stage
+from services.erasure.histories import blanking_events, erase_consent
 from services.mailing.subscriptions import changes, locks
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
-from services.media.attachments.files import media_key, original_key
+from services.media.attachments.files import keys_of_files, original_key
 from storage.unit_of_work import UnitOfWork
 
 # So that a batch takes a fraction of a second. Tests set less.
 MAX_ROWS = 1_000
-MAX_EVENTS = 5_000
 # A batch keeps bulk acts off all the lists of its subscriptions.
 MAX_LISTS = 20
 
 
-class Batch(NamedTuple):
-    rows: int
-    # Where the next batch goes on; ``None``: there is none.
-    bookmark: int | None
-
-
-# Called with the person's id and the bookmark, if any.
-Stage = Callable[[UnitOfWork, int, int | None], Batch]
-
-
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Blank the person's records on some lists, and what imports keep of them for an undo."""
+    """Blank the person's records on some lists, and what is kept of them for an undo."""
     of_person = models.Subscription.user_id == user_id
     query = select(models.Subscription.list_id).where(of_person)
     query = query.where(models.Subscription.list_id > (after or 0))
@@ -55,12 +46,14 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
         .order_by(models.Subscription.list_id)
     ).all()
     # Before the records, as an undo locks them. Without these rows it brings no name back.
-    changed = models.ImportChange.subscription_id.in_([each.id for each in records])
-    uow.session.execute(delete(models.ImportChange).where(changed))
-    operator = Actor(ActorKind.OPERATOR, Via.COMMAND)
-    blank = {"status": models.SubscriptionStatus.REMOVED, "email_enabled": False}
+    ids = [each.id for each in records]
+    for kind in (models.ImportChange, models.BulkChange):
+        uow.session.execute(delete(kind).where(kind.subscription_id.in_(ids)))
+    operator, removed = Actor(ActorKind.OPERATOR, Via.COMMAND), models.SubscriptionStatus.REMOVED
+    blank: dict[str, Any] = dict.fromkeys(("name", "email", "submitted", "joined_at"))
+    blank |= {"fields": {}, "tag_ids": [], "email_enabled": False}
     for each in records:
-        changes.change(uow, each, changes.ERASED, operator, **blank, name=None, email=None)
+        changes.change(uow, each, changes.ERASED, operator, status=removed, **blank)
     return Batch(len(records), list_ids[-1] if len(list_ids) == MAX_LISTS else None)
 
 
@@ -99,20 +92,27 @@ def _deleting_few(owner: InstrumentedAttribute[Any]) -> Stage:
     return delete_all
 
 
-def _delete_idempotency(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    # Their index has no order by id, and they are gone in a day anyway: no bookmark.
-    record = models.IdempotencyRecord
-    found = select(record.id).where(record.caller_id == user_id).limit(MAX_ROWS)
-    ids = list(uow.session.scalars(found))
-    uow.session.execute(delete(record).where(record.id.in_(ids)))
-    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
+def _deleting_where(model: Any, is_own: Callable[[int], Any]) -> Stage:
+    """Delete rows of which no index has the order by id: the first ones found, until none is."""
+
+    def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+        ids = list(uow.session.scalars(select(model.id).where(is_own(user_id)).limit(MAX_ROWS)))
+        uow.session.execute(delete(model).where(model.id.in_(ids)))
+        return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
+
+    return delete_batch
+
+
+def _of(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
+    """Those that refer to what the person owns."""
+    return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 
 def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     own = models.Attachment
     ids = _next_ids(uow, own.id, own.user_id == user_id, before)
     for each in uow.session.scalars(delete(own).where(own.id.in_(ids)).returning(own)):
-        removals.forget(uow, media_key(each), original_key(each))
+        removals.forget(uow, *keys_of_files(each), original_key(each))
     return _batch(ids)
 
 
@@ -124,7 +124,8 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         update(own)
         .where(own.id.in_(ids))
         .values(
-            **dict.fromkeys(("filename", "description", "mapping", "wrapped_key", "wrapped_by")),
+            **dict.fromkeys(("filename", "description", "mapping", "columns", "samples")),
+            **dict.fromkeys(("wrapped_key", "wrapped_by")),
             status=case((own.status == "running", "cancelled"), else_=own.status),
             finished_at=func.coalesce(own.finished_at, func.now()),
             files_removed_at=func.coalesce(own.files_removed_at, func.now()),
@@ -158,9 +159,8 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     ids = _next_ids(uow, own.id, own.user_id == user_id, before)
     removed_at = func.coalesce(own.files_removed_at, func.now())
     blanked = update(own).where(own.id.in_(ids)).values(files_removed_at=removed_at)
-    prefixes = uow.session.scalars(
-        blanked.values(wrapped_key=None, wrapped_by=None).returning(own.object_prefix)
-    )
+    gone = dict.fromkeys(("wrapped_key", "wrapped_by", "filter"))
+    prefixes = uow.session.scalars(blanked.values(gone).returning(own.object_prefix))
     removals.forget(uow, *(f"{prefix}/" for prefix in prefixes))
     return _batch(ids)
 
@@ -194,44 +194,6 @@ def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     return Batch(len(gone.all()), None)
 
 
-def _blanking_events(of_person: str) -> Stage:
-    """Blank from where changes of subscriptions came.
-
-    Those of other people's subscriptions too: as the owner of a list the person changed them, from
-    an address. ``of_person`` is a condition that an index serves in the order of ids.
-    """
-    statement = text(f"""
-    WITH batch AS (
-        SELECT id FROM subscription_events WHERE {of_person} AND id > :after
-        ORDER BY id LIMIT :limit
-    ), blanked AS (
-        UPDATE subscription_events AS e SET ip = NULL, request_id = NULL FROM batch
-        WHERE e.id = batch.id AND (e.ip IS NOT NULL OR e.request_id IS NOT NULL)
-        RETURNING e.id
-    )
-    SELECT (SELECT count(*) FROM blanked),
-        CASE WHEN count(*) = :limit THEN max(id) END
-    FROM batch
-    """)  # noqa: S608
-
-    def blank_batch(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-        values = {"user_id": user_id, "after": after or 0, "limit": MAX_EVENTS}
-        rows, last = uow.session.execute(statement, values).one()
-        return Batch(rows, last)
-
-    return blank_batch
-
-
-def _delete_deliveries(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """What the receivers of the person's webhooks answered, before the endpoints go."""
-    row = models.WebhookDelivery
-    own = select(models.WebhookEndpoint.id).where(models.WebhookEndpoint.user_id == user_id)
-    found = select(row.id).where(row.endpoint_id.in_(own)).limit(MAX_ROWS)
-    ids = list(uow.session.scalars(found))
-    uow.session.execute(delete(row).where(row.id.in_(ids)))
-    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
-
-
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Answers of other people's receivers, which may repeat the person's address."""
     row = models.WebhookDelivery
@@ -258,18 +220,26 @@ def _blank_account_events(uow: UnitOfWork, user_id: int, before: int | None) -> 
 STAGES: Mapping[str, Stage] = {
     "subscriptions": _blank_subscriptions,
     "jobs": _deleting(models.Job.user_id),
-    "deliveries": _delete_deliveries,
+    # What the receivers of the person's webhooks answered, before the endpoints go.
+    "deliveries": _deleting_where(
+        models.WebhookDelivery, _of(models.WebhookDelivery.endpoint_id, models.WebhookEndpoint)
+    ),
     # Their secrets go with them.
     "endpoints": _deleting_few(models.WebhookEndpoint.user_id),
     "answers": _blank_answers,
     "attachments": _delete_attachments,
     "imports": _blank_imports,
     "chunks": _delete_chunks,
+    "bulk_acts": _deleting(models.BulkAct.user_id),
     "exports": _blank_exports,
     "lists": _blank_lists,
+    "tags": _deleting_where(models.MemberTag, _of(models.MemberTag.list_id, models.MailingList)),
+    "segments": _deleting_where(models.Segment, _of(models.Segment.list_id, models.MailingList)),
+    "fields": _deleting_few(models.MemberField.user_id),
     "orders": _blank_orders,
     "keys": _deleting(models.ApiKey.user_id),
     "sessions": _deleting(models.UserSession.user_id),
+    "denials": _deleting_few(models.DeniedEntry.user_id),
     "apps": _deleting_few(models.TotpSecret.user_id),
     "passkeys": _deleting(models.Passkey.user_id),
     "recovery_codes": _deleting(models.RecoveryCode.user_id),
@@ -280,11 +250,14 @@ STAGES: Mapping[str, Stage] = {
     "reports": _blank_reports,
     "stored_bytes": _deleting_few(models.StorageUse.user_id),
     "composer_calls": _deleting_few(models.ComposerUse.user_id),
-    "events": _blanking_events("user_id = :user_id"),
-    "acts": _blanking_events("actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"),
+    "events": blanking_events("user_id = :user_id"),
+    "acts": blanking_events("actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"),
     "account_events": _blank_account_events,
+    "consent": erase_consent,
     # The last one deletes: it is looked at until it finds nothing.
-    "idempotency": _delete_idempotency,
+    "idempotency": _deleting_where(
+        models.IdempotencyRecord, lambda user_id: models.IdempotencyRecord.caller_id == user_id
+    ),
 }
 # What the operator is told, beside the person's id.
 TOLD = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")

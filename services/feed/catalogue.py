@@ -115,7 +115,8 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
         "The file of an export is there, or won't be.", SubjectKind.EXPORT, shown_data.ExportFacts
     ),
     _TYPE.BULK_ENDED: _of_bulk(
-        "An act on many members of a list ended, such as the undo of an import: one event for all.",
+        "An act on many members of a list ended, such as the undo of an import: one event for all. "
+        "Without a subject it is an act on the members that fit a filter.",
         SubjectKind.IMPORT,
         shown_data.BulkFacts,
     ),

@@ -28,6 +28,7 @@ _MEMBER = {
     "via": "challenge",
     "status": "pending",
     "email_enabled": True,
+    "changed": None,
     "email": "ada@example.com",
     "name": "Ada",
 }
@@ -41,6 +42,9 @@ class MemberFacts(ShownData):
     via: str = Field(description="How it came: login, challenge, trace, one-click, page, command …")
     status: str = Field(description="Of the subscription after the event")
     email_enabled: bool = Field(description="Whether the member gets mail after the event")
+    changed: list[str] | None = Field(
+        description="What else changed: name, type, paid_expiry, email, tags or fields"
+    )
     email: str | None = Field(
         description="The list's address of the member now; null once the person was erased"
     )
@@ -79,6 +83,7 @@ class ImportFacts(JobFacts):
         opted_out=20,
         invalid=15,
         duplicate=5,
+        denied=0,
         updated=0,
     )
 
@@ -90,6 +95,7 @@ class ImportFacts(JobFacts):
     opted_out: int
     invalid: int
     duplicate: int
+    denied: int | None = Field(description="null in what the release before this field told")
     updated: int
 
 
@@ -104,12 +110,24 @@ class ExportFacts(JobFacts):
 
 class BulkFacts(JobFacts):
     model_config = _example(
-        status="succeeded", job_id=95, path="/jobs/95", action="undo_import", changed=1090, kept=10
+        status="succeeded",
+        job_id=95,
+        path="/jobs/95",
+        action="undo_import",
+        bulk_id=None,
+        changed=1090,
+        kept=10,
     )
 
-    action: str = Field(description="undo_import: an import was taken back")
+    action: str = Field(
+        description="undo_import: an import was taken back. tag, untag, remove, set_type or "
+        "email_off: it was done to all members that fit a filter. undo_bulk: that was taken back"
+    )
+    bulk_id: int | None = Field(description="Of an act on members that fit a filter, and its undo")
     changed: int = Field(description="How many members it changed")
-    kept: int = Field(description="How many it left alone, since they had changed meanwhile")
+    kept: int = Field(
+        description="How many it left alone: they were so already, or had changed meanwhile"
+    )
 
 
 class AttachmentFacts(ShownData):

@@ -56,6 +56,7 @@ def _remove_oldest(
             return False
         if isinstance(found, MemberImport):
             uow.session.execute(delete(ImportChunk).where(ImportChunk.import_id == found.id))
+            found.samples = None
         found.files_removed_at = func.now()
         # A copy of the file that was kept elsewhere opens no more.
         found.wrapped_key = found.wrapped_by = None

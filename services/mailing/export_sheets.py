@@ -1,74 +1,196 @@
-"""The columns and rows of exports, by kind."""
+"""The columns and rows of exports, by kind, and how a row is written."""
 
-from collections.abc import Callable, Iterable
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, Select, and_, case, exists, not_, select, union_all
+import orjson
+from sqlalchemy import Connection, Row, Select, and_, case, exists, func, not_, select, union_all
 
 from core import clock
-from models import MailingList, OptOut, Subscription, SubscriptionStatus
+from models import (
+    MailingList,
+    MemberExport,
+    MemberTag,
+    OptOut,
+    Subscription,
+    SubscriptionStatus,
+)
 from services.jobs.lease import Lease
+from services.mailing.attributes import fields as attribute_fields
+from services.mailing.attributes.field_values import FieldValue, as_text
+from services.mailing.consent import member_consent
+from services.mailing.consent.member_consent import CONSENT_COLUMNS
+from services.mailing.filters.member_filter import MemberFilter
+from services.mailing.segments import stored_filters
 from services.mailing.spreadsheets import guard_cell
 from services.mailing.subscriptions import mail_urls, opt_outs, trace_ids
 from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
 
 AnyRow = Row[*tuple[Any, ...]]
 AnySelect = Select[*tuple[Any, ...]]
+Values = Sequence[Any]
+
+
+class ExportKind(StrEnum):
+    MEMBERS = "members"
+    DELIVERY = "delivery"
+
+
+class ExportFormat(StrEnum):
+    CSV = "csv"
+    JSONL = "jsonl"
 
 
 class Sheet(NamedTuple):
-    header: tuple[str, ...]
+    """
+    Attributes:
+        values: of each row, in the order of the columns, as JSON has them. The connection has the
+            view in which the rows were read.
+        rewritten: the places of the columns that CSV has otherwise: in which a spreadsheet might
+            find a formula, and whose values are no text.
+    """
+
+    columns: tuple[str, ...]
     query: AnySelect
-    line: Callable[[AnyRow], Iterable[str | int]]
+    values: Callable[[Connection, Sequence[AnyRow]], Iterable[Values]]
+    rewritten: tuple[int, ...]
 
 
-_MEMBERS_HEADER = (
+@dataclass(frozen=True)
+class ChosenMembers:
+    """The members that an export is to have; each ``None`` stands for what the kind has by itself.
+
+    Attributes:
+        statuses: only these.
+    """
+
+    wanted: MemberFilter | None = None
+    statuses: tuple[SubscriptionStatus, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ListAttributes:
+    """The keys of the owner's fields by their ids as text, and the names of the list's tags."""
+
+    fields: Mapping[str, str]
+    tags: Mapping[int, str]
+
+
+_MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
-    *("user_id", "created_at"),
+    *("user_id", "created_at", "joined_at"),
+)
+_HAS_MAIL = _MEMBERS_COLUMNS.index("email_enabled")
+# All but those who were removed, who are no members any more.
+_PRESENT_AND_FORMER = (
+    *(SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING, SubscriptionStatus.UNSUBSCRIBED),
 )
 
 
-def members(list_id: int) -> Sheet:
-    """All members of the list, for its owner."""
+def of_export(uow: UnitOfWork, resources: Resources, lease: Lease, export: MemberExport) -> Sheet:
+    """Raises ``segment.field_retired`` and ``filter.invalid``."""
+    mailing_list = uow.session.get_one(MailingList, export.list_id)
+    wanted, statuses = None, None
+    if export.filter is not None:
+        wanted = stored_filters.read(uow, mailing_list, export.filter)
+    if export.statuses is not None:
+        statuses = tuple(map(SubscriptionStatus, export.statuses))
+    chosen = ChosenMembers(wanted, statuses)
+    if export.kind == ExportKind.DELIVERY:
+        return roster(resources, lease, mailing_list, chosen)
+    own = attribute_fields.own(uow, mailing_list.user_id).by_key.values()
+    tags = select(MemberTag.id, MemberTag.name).where(MemberTag.list_id == mailing_list.id)
+    attributes = ListAttributes(
+        {str(each.id): each.key for each in own},
+        {row.id: row.name for row in uow.session.execute(tags)},
+    )
+    return members(mailing_list.id, chosen, attributes)
+
+
+def members(list_id: int, chosen: ChosenMembers, attributes: ListAttributes) -> Sheet:
+    """Members of the list, for its owner."""
     s = Subscription
     status = case((opt_outs.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=s.status)
     has_mail = and_(s.email_enabled, not_(opt_outs.HAS_NO_MAIL))
-    # Two indexes begin with the list, and neither has all statuses: without them, the members of a
-    # small list are looked for in the whole table.
-    rows = Subscription.__table__.alias().c
-    of_list = select(rows.id).where(rows.list_id == list_id)
-    others = SubscriptionStatus.PENDING.value, SubscriptionStatus.UNSUBSCRIBED.value
-    shown = union_all(
-        of_list.where(rows.status == SubscriptionStatus.ACTIVE.value),
-        of_list.where(rows.status.in_(others)),
-    ).subquery()
+    statuses = chosen.statuses or _PRESENT_AND_FORMER
+    if chosen.wanted is not None:
+        statuses = chosen.wanted.statuses(chosen.statuses)
+    shown = _chosen_ids(list_id, chosen, statuses).subquery()
     query = (
-        select(s.email, s.name, status, s.type, s.paid_expiry, has_mail, s.source)
-        .add_columns(s.user_id, s.created_at)
+        select(s.email, s.name, status.label("status"), s.type, s.paid_expiry, has_mail, s.source)
+        .add_columns(s.user_id, s.created_at, func.coalesce(s.joined_at, s.created_at))
+        .add_columns(s.tag_ids, s.fields, s.id)
         .join(shown, shown.c.id == s.id)
         .order_by(shown.c.id)
     )
-    return Sheet(_MEMBERS_HEADER, query, _members_line)
+    if SubscriptionStatus.UNSUBSCRIBED not in statuses:
+        query = query.where(not_(opt_outs.HAS_LEFT))
+    if SubscriptionStatus.REMOVED in statuses:
+        # Of an erased person nothing is left to show.
+        query = query.where(s.email.is_not(None))
+    fields = (f"fields.{key}" for key in attributes.fields.values())
+    columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *fields)
+    others = range(len(_MEMBERS_COLUMNS), len(columns))
+    return Sheet(columns, query, _member_values(attributes), rewritten=(0, 1, _HAS_MAIL, *others))
 
 
-def _members_line(row: AnyRow) -> tuple[str | int, ...]:
-    email, name, status, tier, paid_expiry, email_enabled, source, user_id, created_at = row
-    shown = (guard_cell(email or ""), guard_cell(name or ""))
-    expiry = "" if paid_expiry is None else clock.iso(paid_expiry)
-    has_mail = "true" if email_enabled else "false"
-    return *shown, status, tier, expiry, has_mail, source, user_id, clock.iso(created_at)
+def _chosen_ids(list_id: int, chosen: ChosenMembers, statuses: Sequence[SubscriptionStatus]) -> Any:
+    """Two indexes begin with the list, and neither has all statuses: without them, the members of a
+    small list are looked for in the whole table.
+    """
+    table = Subscription.__table__.alias("chosen")
+    others = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
+    of_list = select(table.c.id).where(table.c.list_id == list_id)
+    if chosen.wanted is not None:
+        of_list = of_list.where(chosen.wanted.condition(table, asked=chosen.statuses))
+    parts = []
+    if SubscriptionStatus.ACTIVE in statuses:
+        parts.append(of_list.where(table.c.status == SubscriptionStatus.ACTIVE.value))
+    if others or not parts:
+        parts.append(of_list.where(table.c.status.in_(others)))
+    return union_all(*parts)
 
 
-def roster(resources: Resources, lease: Lease, mailing_list: MailingList) -> Sheet:
-    """The people who get the mail of the list, for its sender."""
-    header = (
+def _member_values(
+    attributes: ListAttributes,
+) -> Callable[[Connection, Sequence[AnyRow]], Iterator[Values]]:
+    ids, names, none = list(attributes.fields), attributes.tags, [None] * len(attributes.fields)
+
+    def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
+        consent = member_consent.of_batch(reading, [row.id for row in rows])
+        for row in rows:
+            email, name, status, tier, expiry, has_mail, source, user_id, made_at, *others = row
+            joined_at, tag_ids, fields, subscription_id = others
+            yield (
+                *(email, name, status, tier, expiry and clock.iso(expiry), has_mail, source),
+                *(user_id, clock.iso(made_at), clock.iso(joined_at)),
+                *member_consent.values_of(consent.get(subscription_id, ())),
+                sorted(names[each] for each in tag_ids if each in names) if tag_ids else [],
+                *([fields.get(each) for each in ids] if fields else none),
+            )
+
+    return values
+
+
+def roster(
+    resources: Resources, lease: Lease, mailing_list: MailingList, chosen: ChosenMembers
+) -> Sheet:
+    """The people who get the mail of the list, for its sender: of the chosen ones, if any are."""
+    columns = (
         *("email", "name", "user_id", "trace_id", "one_click_url"),
         *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
     )
     s = Subscription
     # No active member with mail has an opt-out, but the sender must not have to rely on that.
     opted_out = exists().where(OptOut.list_id == mailing_list.id, OptOut.user_id == s.user_id)
-    is_sent = (s.status == SubscriptionStatus.ACTIVE, s.email_enabled, s.email.is_not(None))
+    is_sent = [s.status == SubscriptionStatus.ACTIVE, s.email_enabled, s.email.is_not(None)]
+    if chosen.wanted is not None:
+        is_sent.append(chosen.wanted.condition(asked=(SubscriptionStatus.ACTIVE,)))
     query = (
         select(s.email, s.name, s.user_id)
         .where(s.list_id == mailing_list.id, *is_sent, ~opted_out)
@@ -80,10 +202,50 @@ def roster(resources: Resources, lease: Lease, mailing_list: MailingList) -> She
     unsubscribe = mail_urls.unsubscribe_url(resources.settings, "")
     list_id, _, post = mail_urls.list_headers(resources.settings, mailing_list, "").values()
 
-    def line(row: AnyRow) -> tuple[str | int, ...]:
-        email, name, user_id = row
-        trace_id = make(user_id)
-        urls = (one_click + trace_id, list_id, f"<{unsubscribe}{trace_id}>", post)
-        return email, guard_cell(name or ""), user_id, trace_id, *urls
+    def values(_: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
+        for email, name, user_id in rows:
+            trace_id = make(user_id)
+            urls = (one_click + trace_id, list_id, f"<{unsubscribe}{trace_id}>", post)
+            yield email, name or "", user_id, trace_id, *urls
 
-    return Sheet(header, query, line)
+    # No address is altered, whatever it begins with.
+    return Sheet(columns, query, values, rewritten=(1,))
+
+
+def head(sheet: Sheet, form: ExportFormat) -> bytes:
+    """What a file begins with."""
+    return _csv([sheet.columns]) if form is ExportFormat.CSV else b""
+
+
+def lines(sheet: Sheet, form: ExportFormat, found: Iterable[Values]) -> bytes:
+    """What a file says of these values of the sheet."""
+    if form is ExportFormat.CSV:
+        return _csv(_cells(each, sheet.rewritten) for each in found)
+    return b"".join(
+        orjson.dumps(dict(zip(sheet.columns, each, strict=True)), option=orjson.OPT_APPEND_NEWLINE)
+        for each in found
+    )
+
+
+def _cells(values: Sequence[Any], rewritten: Iterable[int]) -> list[Any]:
+    cells = list(values)
+    for place in rewritten:
+        if (value := cells[place]) is not None and value != "":
+            cells[place] = guard_cell(_text(value))
+    return cells
+
+
+def _text(value: FieldValue | list[str]) -> str:
+    return ", ".join(map(_tag, value)) if isinstance(value, list) else as_text(value)
+
+
+def _tag(name: str) -> str:
+    """A tag in quotes, if it could be read as something else than a word between commas."""
+    return '"' + name.replace('"', '""') + '"' if '"' in name or name[0] in "['" else name
+
+
+def _csv(rows: Iterable[Iterable[Any]]) -> bytes:
+    text = io.StringIO()
+    # Quotes keep a cell in one piece wherever the reader cuts at commas or semicolons.
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
+    return text.getvalue().encode()

@@ -5,12 +5,11 @@ of the list's mail: it names the people who get the mail, each with a trace id t
 person. So only a credential with the scope ``delivery`` may have a roster made, for any list.
 """
 
-import csv
 import gzip
-import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import func
 
@@ -19,10 +18,11 @@ from core.errors import TransientError
 from core.lanes import Lane
 from core.refusals.mailing import EXPORT_NOT_FOUND, LIST_EMAIL_CHANNEL_DISABLED
 from core.refusals.media import MEDIA_DAMAGED
+from core.refusals.segments import EXPORT_STATUS_OF_ROSTER
 from core.scopes import Scope
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
-from models import Job, JobStatus, MailingList, MemberExport
+from models import Job, JobStatus, MailingList, MemberExport, SubscriptionStatus
 from services import removals
 from services.access import quotas
 from services.access.caller import Caller, require_scope
@@ -35,8 +35,9 @@ from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.mailing import export_sheets, lists, sealed_files
-from services.mailing.export_sheets import AnyRow, Sheet
+from services.mailing.export_sheets import ExportFormat, ExportKind, Sheet, Values
 from services.mailing.sealed_files import EXPORTS, NewFile
+from services.mailing.segments import saved
 from services.people import accounts
 from storage.encryption import Tampered
 from storage.parts import StoredFile
@@ -50,11 +51,6 @@ COMPRESSION = 6
 _MAX_TIME = timedelta(hours=1)
 # Longer than any attempt takes.
 _UNFINISHED_FOR = timedelta(days=1)
-
-
-class ExportKind(StrEnum):
-    MEMBERS = "members"
-    DELIVERY = "delivery"
 
 
 def _end_with_job(uow: UnitOfWork, job: Job) -> None:
@@ -81,10 +77,12 @@ def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: st
 
 
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
-EXPORT_JOBS = {
-    kind: kinds.register(
+
+
+def _register(name: str, scope: Scope) -> kinds.JobKind:
+    return kinds.register(
         kinds.JobKind(
-            name=f"export.{kind}",
+            name=name,
             # An export holds one view of the database from first to last, so it can't take turns.
             lane=Lane.EXPORT,
             deadline_seconds=3600.0,
@@ -94,8 +92,40 @@ EXPORT_JOBS = {
             on_abandoned=_end_with_job,
         )
     )
-    for kind, scope in _SCOPES.items()
-}
+
+
+EXPORT_JOBS = {kind: _register(f"export.{kind}", scope) for kind, scope in _SCOPES.items()}
+# Of chosen members, or in another format. The release before does not know of the choice: it would
+# write all of the list, or send mail to all of it.
+CHOICE_JOBS = {kind: _register(f"export.{kind}_chosen", scope) for kind, scope in _SCOPES.items()}
+
+
+@dataclass(frozen=True)
+class ExportChoice:
+    """
+    Attributes:
+        kept: a filter as ``stored_filters`` keeps it; ``None`` for all members of the kind.
+        statuses: only members with one of these; ``None`` for those that the kind has by itself,
+            or the filter.
+    """
+
+    kept: Mapping[str, Any] | None = None
+    statuses: tuple[SubscriptionStatus, ...] | None = None
+    form: ExportFormat = ExportFormat.CSV
+
+
+_EVERYTHING = ExportChoice()
+
+
+@dataclass(frozen=True)
+class ExportOrder:
+    """What a caller asks for: the members of a segment, or of a filter that is written as JSON."""
+
+    kind: ExportKind
+    segment_id: int | None = None
+    written: Any = None
+    statuses: tuple[SubscriptionStatus, ...] | None = None
+    form: ExportFormat = ExportFormat.CSV
 
 
 def begin(
@@ -103,23 +133,31 @@ def begin(
     settings: Settings,
     caller: Caller,
     list_id: int,
-    kind: ExportKind,
+    order: ExportOrder,
     *,
     request_id: str | None,
 ) -> Job:
     """Start an export of the list.
 
     Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
-    ``list.not_owner``, ``quota.exceeded`` for the members, and ``list.email_channel_disabled`` for
-    the roster of a list that is not sent by mail. Quotas don't bound the sender, who gets rosters.
+    ``list.not_owner``, ``quota.exceeded`` for the members, what ``saved.selected`` raises, and for
+    the roster ``list.email_channel_disabled`` if the list is not sent by mail, and
+    ``export.status_of_roster``. Quotas don't bound the sender, who gets rosters.
     """
-    require_scope(caller, EXPORT_JOBS[kind].scope)
+    require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
-    if kind is ExportKind.MEMBERS:
+    if order.kind is ExportKind.MEMBERS:
         lists.owned(uow, caller, list_id)
         for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
             quotas.require(uow, settings, caller.user_id, quota)
-    return enqueue_export(uow, caller.user_id, lists.get(uow, list_id), kind, request_id=request_id)
+    elif order.statuses is not None:
+        raise EXPORT_STATUS_OF_ROSTER()
+    mailing_list = lists.get(uow, list_id)
+    kept = saved.selected(uow, mailing_list, order.segment_id, order.written)
+    choice = ExportChoice(kept, order.statuses, order.form)
+    return enqueue_export(
+        uow, caller.user_id, mailing_list, order.kind, choice=choice, request_id=request_id
+    )
 
 
 def enqueue_export(
@@ -128,6 +166,7 @@ def enqueue_export(
     mailing_list: MailingList,
     kind: ExportKind,
     *,
+    choice: ExportChoice = _EVERYTHING,
     request_id: str | None = None,
     by_operator: bool = False,
 ) -> Job:
@@ -140,6 +179,9 @@ def enqueue_export(
         list_id=mailing_list.id,
         user_id=user_id,
         kind=kind,
+        filter=None if choice.kept is None else dict(choice.kept),
+        statuses=None if choice.statuses is None else list(choice.statuses),
+        format=choice.form,
         by_operator=by_operator,
         object_prefix=prefix,
     )
@@ -153,15 +195,20 @@ def enqueue_export(
         list_id=mailing_list.id,
         kind=kind,
     )
+    jobs = EXPORT_JOBS if choice == _EVERYTHING else CHOICE_JOBS
     return outbox.enqueue(
-        uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id, request_id=request_id
+        uow, jobs[kind], user_id=user_id, subject_id=export.id, request_id=request_id
     )
 
 
-def get_finished(uow: UnitOfWork, export_id: int) -> tuple[MemberExport, MailingList]:
+def get_finished(
+    uow: UnitOfWork, export_id: int, form: ExportFormat = ExportFormat.CSV
+) -> tuple[MemberExport, MailingList]:
     """Raises ``export.not_found``, also when the file was removed."""
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
+        raise EXPORT_NOT_FOUND()
+    if export.format != form:
         raise EXPORT_NOT_FOUND()
     if accounts.get(uow, export.user_id).erased_at is not None:
         raise EXPORT_NOT_FOUND()
@@ -179,25 +226,23 @@ def open_file(resources: Resources, export: MemberExport) -> StoredFile:
 def run(resources: Resources, lease: Lease) -> None:
     """Write the file, and finish the job with its id.
 
-    Raises ``quota.exceeded`` when the file is larger than what the plan has room for.
+    Raises ``quota.exceeded`` when the file is larger than what the plan has room for, and
+    ``segment.field_retired`` and ``filter.invalid`` for a filter that is none any more.
     """
     with resources.unit_of_work() as uow:
         export = uow.session.get(MemberExport, lease.subject_id)
         if export is None:
             raise JobCancelled
-        mailing_list = uow.session.get_one(MailingList, export.list_id)
+        sheet = export_sheets.of_export(uow, resources, lease, export)
+    form = ExportFormat(export.format)
     parts = _begin_file(resources, lease, export.id).writer
-    if export.kind == ExportKind.MEMBERS:
-        sheet = export_sheets.members(mailing_list.id)
-    else:
-        sheet = export_sheets.roster(resources, lease, mailing_list)
     rows = 0
     # The gzip header has no name and no time, so the same list gives the same file.
     with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
-        packed.write(_csv([sheet.header]))
+        packed.write(export_sheets.head(sheet, form))
         for batch in _batches(resources, sheet, failures=lease.retries):
             lease.check_cancelled()
-            packed.write(_csv(map(sheet.line, batch)))
+            packed.write(export_sheets.lines(sheet, form, batch))
             rows += len(batch)
     parts.close()
     with resources.unit_of_work() as uow:
@@ -208,7 +253,8 @@ def run(resources: Resources, lease: Lease) -> None:
         export.rows, export.size, export.finished_at = rows, parts.size, func.now()
         if not removals.keep(uow, f"{export.object_prefix}/"):
             raise TransientError("The export took longer than an unfinished file is kept.")
-        leases.succeed(uow, lease, {"export_id": export.id, "rows": rows})
+        result = {"export_id": export.id, "rows": rows, "format": export.format}
+        leases.succeed(uow, lease, result)
         _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)
 
 
@@ -225,14 +271,8 @@ def _begin_file(resources: Resources, lease: Lease, export_id: int) -> NewFile:
     return file
 
 
-def _batches(resources: Resources, sheet: Sheet, *, failures: int = 0) -> Iterator[list[AnyRow]]:
+def _batches(resources: Resources, sheet: Sheet, *, failures: int = 0) -> Iterator[list[Values]]:
     with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
         result = reading.execution_options(stream_results=True).execute(sheet.query)
-        yield from map(list, result.partitions(_ROWS_AT_ONCE))
-
-
-def _csv(lines: Iterable[Iterable[str | int]]) -> bytes:
-    text_ = io.StringIO()
-    # Quotes keep a cell in one piece wherever the reader cuts at commas or semicolons.
-    csv.writer(text_, quoting=csv.QUOTE_ALL).writerows(lines)
-    return text_.getvalue().encode()
+        for rows in result.partitions(_ROWS_AT_ONCE):
+            yield list(sheet.values(reading, rows))

@@ -16,6 +16,7 @@ from models import MailingList
 from services import paging
 from services.access import quotas, recent_logins
 from services.access.caller import Caller
+from services.mailing.consent import wordings
 from services.mailing.subscriptions.locks import waiting_briefly
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
@@ -26,9 +27,11 @@ MAX_LIST_TITLE_CHARACTERS = 200
 MAX_IMAGE_URL_CHARACTERS = 2048
 MAX_REDIRECT_ORIGINS = 10
 _IMAGES = ("avatar_image_url", "favicon_image_url")
+# No column: each version of it is a row.
+_WORDING = "consent_wording"
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
 # Control characters, and the characters that end a line in Unicode.
-_LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def create_own(
@@ -66,9 +69,8 @@ def create(
         providers: the challenge providers that are set up in this deployment.
     """
     mailing_list = MailingList(user_id=owner_id)
-    _set(mailing_list, {**(fields or {}), "title": title, "slug": slug}, providers)
     uow.session.add(mailing_list)
-    _flush(uow, slug)
+    change(uow, mailing_list, {**(fields or {}), "title": title, "slug": slug}, providers)
     return mailing_list
 
 
@@ -81,10 +83,15 @@ def change(
     """Set the named columns.
 
     Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
-    ``list.challenge_provider``, ``list.redirect_origins``.
+    ``list.challenge_provider``, ``list.redirect_origins``, ``list.consent_wordings``,
+    ``list.busy``.
     """
-    _set(mailing_list, fields, providers)
+    columns = {name: value for name, value in fields.items() if name != _WORDING}
+    _set(mailing_list, columns, providers)
     _flush(uow, mailing_list.slug)
+    if _WORDING in fields:
+        with waiting_briefly(uow):
+            wordings.choose(uow, mailing_list, fields[_WORDING])
 
 
 def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:
@@ -156,7 +163,7 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
         setattr(mailing_list, name, value)
     mailing_list.title = title = mailing_list.title.strip()
     # The title goes into mails; with a second line an owner could write text to any stranger.
-    if not 1 <= len(title) <= MAX_LIST_TITLE_CHARACTERS or _LINE_ENDS.search(title):
+    if not 1 <= len(title) <= MAX_LIST_TITLE_CHARACTERS or LINE_ENDS.search(title):
         raise refusals.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
         raise refusals.LIST_SLUG()

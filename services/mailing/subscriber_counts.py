@@ -8,7 +8,7 @@ from sqlalchemy import func, select, text
 from core.lanes import Lane
 from models import COUNTS_AND_DELTAS
 from services.jobs import upkeep
-from services.mailing import quota_notices
+from services.mailing import member_figures, quota_notices
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -50,16 +50,21 @@ _FOLD = text(
 
 
 def fold_all(resources: Resources) -> int:
-    """Add all differences to their lists' counts, the oldest first, one batch in a transaction.
+    """Add all differences to their lists' counts and days, the oldest first, batch by batch.
 
     The owners of lists that have grown beyond a quota are told. Returns how many differences were
-    added. Reading a list's count stays quick while few differences are left beside it.
+    added. Reading a list's count or its figures stays quick while few are left beside them.
     """
     total, folded = 0, _MAX_FOLDED_DELTAS
     while folded == _MAX_FOLDED_DELTAS:
         with resources.unit_of_work() as uow:
             folded, grown = fold_deltas(uow, max_deltas=_MAX_FOLDED_DELTAS)
             quota_notices.tell_owners(uow, resources.settings, grown)
+        total += folded
+    folded = _MAX_FOLDED_DELTAS
+    while folded == _MAX_FOLDED_DELTAS:
+        with resources.unit_of_work() as uow:
+            folded = member_figures.fold(uow, max_deltas=_MAX_FOLDED_DELTAS)
         total += folded
     return total
 

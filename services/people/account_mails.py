@@ -37,6 +37,7 @@ class MailKind(StrEnum):
     NEW_WEBHOOK = "new_webhook"
     WEBHOOK_STOPPED = "webhook_stopped"
     MEMBERS_OVER_QUOTA = "members_over_quota"
+    IMPORT_ENDED = "import_ended"
 
 
 # Anybody can have these sent to any address.
@@ -136,6 +137,7 @@ def _filled_template(
             "keys_url": page(page_urls.KEYS_PATH),
             "grants_url": page(page_urls.GRANTS_PATH),
             "factors_url": page(page_urls.FACTORS_PATH),
+            "imports_url": page(page_urls.IMPORTS_PATH),
         }
         return template, {"email": asked.email, "detail": asked.detail or "", **pages}
     purpose, path, user_id = link

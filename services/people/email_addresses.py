@@ -82,6 +82,16 @@ def normalise_all(addresses: Iterable[str]) -> list[str | InvalidAddress]:
     ]
 
 
+def normalise_domain(domain: str) -> str | None:
+    """The domain as it stands in a normalised address; ``None`` for a text that is no domain."""
+    if "@" in domain or len(domain) > MAX_ADDRESS_BYTES:
+        return None
+    if _PLAIN.match(f"a@{domain}"):
+        return domain.lower()
+    checked = _checked_domain(domain)
+    return checked and checked[0].lower()
+
+
 def _by_cached_domain(address: str) -> str | None:
     """The spelling, when a domain in the cache and the length of the parts decide it."""
     parts = _WORDS.match(address)

@@ -8,6 +8,7 @@ Opening its page changes nothing until the person confirms, since mail scanners 
 import secrets
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import func, select, update
 
@@ -47,10 +48,13 @@ def make(
     list_id: int | None = None,
     email: str | None = None,
     asked_at: datetime | None = None,
+    submitted: dict[str, Any] | None = None,
 ) -> str:
     """The secret of a new token for a person, an address, or both.
 
-    ``asked_at``: when the mail was asked for, if tokens must stay in that order.
+    Args:
+        asked_at: when the mail was asked for, if tokens must stay in that order.
+        submitted: what the person is to confirm beside the token's purpose.
     """
     secret = secrets.token_urlsafe(32)
     uow.session.add(
@@ -59,6 +63,7 @@ def make(
             user_id=user_id,
             list_id=list_id,
             email=email,
+            submitted=submitted,
             secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
             expires_at=func.now() + TOKEN_LIFETIMES[purpose],
             created_at=func.now() if asked_at is None else asked_at,

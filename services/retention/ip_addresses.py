@@ -33,8 +33,31 @@ RETURNING 1
 """)
 
 
+# Rows of consent are found by an index of the addresses that are whole.
+_SHORTEN_CONSENT = text("SELECT shorten_consent_ips(:days, :most)")
+
+
 def shorten(resources: Resources) -> int:
-    """Cut the IP addresses of old events to their /24 or /64; how many they were."""
+    """Cut old IP addresses to their network; how many they were.
+
+    Of events it is the /24 or /64, and of consent, which is kept for longer, the /24 or /48.
+    """
+    return _shorten_events(resources) + _shorten_consent(resources)
+
+
+def _shorten_consent(resources: Resources) -> int:
+    days, total = resources.settings.retention[Retained.IP_ADDRESSES], 0
+    while True:
+        with resources.unit_of_work() as uow:
+            # A function of the owner's: the application may change no row of consent.
+            batch = {"days": days, "most": _MAX_BATCH_ROWS}
+            shortened = uow.session.scalar(_SHORTEN_CONSENT, batch)
+        if not shortened:
+            return total
+        total += shortened
+
+
+def _shorten_events(resources: Resources) -> int:
     total = 0
     age = timedelta(days=resources.settings.retention[Retained.IP_ADDRESSES])
     while True:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, SQLColumnExpression, func, inspect, or_, select
+from sqlalchemy import ColumnElement, SQLColumnExpression, func, inspect, or_
 
 import models
 from core.settings.retention_days import Retained
@@ -14,14 +14,14 @@ from services.mailing.bulk_files import BULK_FILE_RETENTION
 from services.money.topups.abandoned import ABANDONED_ORDER_RETENTION
 from services.people.account_mails import ACCOUNT_MAIL_RETENTION
 from services.people.logins import ATTEMPT_RETENTION
-from services.retention.partitions import TURNS, UNDO_LASTS
+from services.retention.kept_addresses import ADDRESS_RULES
+from services.retention.kept_for_undo import UNDO_RULES
+from services.retention.partitions import OTHERS_END_WITHIN, TURNS
 from services.retention.retention_rules import Rule
 
 # A code that is sent a second time within this time revokes the tokens that it gave.
 CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
-# A job that failed may be started again within a week, and is tried for some days.
-_OTHERS_END_WITHIN = timedelta(days=14)
 
 
 def _by_key(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
@@ -34,12 +34,6 @@ def _until(model: type[Model], moment: SQLColumnExpression[Any], words: str) -> 
     return Rule(model.__tablename__, model, timedelta(0), words, moment)
 
 
-# The upkeep that shortens IP addresses notes there how far it came.
-SHORTENED_UP_TO = (
-    select(func.coalesce(models.Upkeep.bookmark, 0))
-    .where(models.Upkeep.name == "maintenance.shorten_ips")
-    .scalar_subquery()
-)
 REQUESTED_AT = func.coalesce(
     models.Subscription.confirmation_asked_at, models.Subscription.created_at
 )
@@ -52,7 +46,7 @@ RULES = (
         "after its end, and 15 days longer at most while it shares a partition with younger ones",
         models.Job.finished_at,
         is_purged=False,
-        longer=TURNS["jobs"] + _OTHERS_END_WITHIN,
+        longer=TURNS["jobs"] + OTHERS_END_WITHIN,
     ),
     Rule(
         "subscription_events",
@@ -65,20 +59,7 @@ RULES = (
         is_purged=False,
         longer=TURNS["subscription_events"],
     ),
-    Rule(
-        "subscription_events.ip",
-        models.SubscriptionEvent,
-        Retained.IP_ADDRESSES,
-        "after the change; then its /24 (of IPv6: /64) alone",
-        models.SubscriptionEvent.created_at,
-        only=(
-            models.SubscriptionEvent.ip.is_not(None),
-            func.strpos(models.SubscriptionEvent.ip, "/") == 0,
-        ),
-        oldest_by=_by_key(models.SubscriptionEvent),
-        oldest_from=(models.SubscriptionEvent.id > SHORTENED_UP_TO,),
-        is_purged=False,
-    ),
+    *ADDRESS_RULES,
     Rule(
         "events",
         models.RecordedEvent,
@@ -86,17 +67,7 @@ RULES = (
         "after it happened, with the IP address",
         models.RecordedEvent.occurred_at,
     ),
-    Rule(
-        "import_changes",
-        models.ImportChange,
-        Retained.IMPORT_CHANGES,
-        "after the import, since an undo needs them, and 37 days longer at most while they share a "
-        "partition with younger ones",
-        models.ImportChange.applied_at,
-        oldest_by=_by_key(models.ImportChange),
-        is_purged=False,
-        longer=TURNS["import_changes"] + UNDO_LASTS + _OTHERS_END_WITHIN,
-    ),
+    *UNDO_RULES,
     Rule(
         "feed_events",
         models.FeedEvent,
@@ -126,7 +97,7 @@ RULES = (
         "imports.files",
         models.MemberImport,
         BULK_FILE_RETENTION,
-        "after its end, with the rows that were not added",
+        "after its end, with the rows that were not added and the cells that its owner is shown",
         models.MemberImport.finished_at,
         oldest_by=(models.MemberImport.created_at,),
         oldest_from=(models.MemberImport.files_removed_at.is_(None),),
@@ -268,7 +239,11 @@ RULES = (
 KEPT_UNTIL: Mapping[type[Model], str] = {
     models.ApiKey: "until its person is erased: events name it, and the key that made it",
     models.Attachment: "until its owner deletes it or is erased",
+    models.DeniedEntry: "until its owner removes it; until they, or who has the address, is erased",
+    models.MemberField: "until its owner is erased: members have values of retired ones too",
+    models.MemberTag: "until its owner deletes it or is erased",
     models.ImportChunk: "as long as the files of its import",
+    models.MemberDayDelta: "until it is added to its day, after half a minute",
     models.OAuthGrant: "until its person is erased: events name it",
     models.ObjectRemoval: "until the object is gone",
     models.OptOut: "until the person lifts it",
@@ -277,6 +252,7 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
     models.PaymentEvent: "as long as its order",
     models.PaymentOrderChange: "as long as its order",
     models.PaymentOrderCheckpoint: "until the next one",
+    models.Segment: "until its owner deletes it or is erased",
     models.RecoveryCode: "until its person makes new ones or is erased",
     models.StorageUse: "until its person is erased: one row a person",
     models.SubscriberDelta: "until it is added to the count, after half a minute",
@@ -285,12 +261,14 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
 }
 # Rows that nothing ever deletes: what refers to them needs no index for it.
 KEPT_FOR_GOOD: Mapping[type[Model], str] = {
+    models.ConsentWording: "for good: entries name the version to which a person agreed",
     models.CreditAccount: "for good, as the ledger",
     models.CreditCheckpoint: "for good: one row an account",
     models.CreditEntry: "for good: the ledger is only added to",
     models.Erasure: "for good: one row a person, without the address",
     models.FeedOffset: "for good: one row",
     models.MailingList: "for good: its members may leave an archived list too",
+    models.MemberDay: "for good: a row for each day, source and tier of which members came or went",
     models.OAuthClient: "for good: the operator registers each by hand",
     models.PaymentOrderTransition: "for good: a fixed set",
     models.SubscriberCount: "for good: one row a list",

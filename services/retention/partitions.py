@@ -18,6 +18,7 @@ from core.settings import Settings
 from core.settings.retention_days import Retained
 from services.feed.reading import FEED_RETENTION
 from services.jobs import upkeep
+from services.mailing.bulk_acts.accepting import BULK_UNDO_TIME
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -28,12 +29,15 @@ KEEP_PARTITIONS = upkeep.register(
 )
 # An undo that began on the last day has a week.
 UNDO_LASTS = timedelta(days=7)
+# A job that failed may be started again within a week, and is tried for some days.
+OTHERS_END_WITHIN = timedelta(days=14)
 # After which time ids are those of the next partition, as the functions have it.
 TURNS = {
     "jobs": timedelta(days=15),
     "subscription_events": timedelta(days=180),
     "import_changes": timedelta(days=30),
     "feed_events": timedelta(days=10),
+    "bulk_changes": timedelta(days=30),
 }
 # A function gives up after 0.2 seconds, so that callers don't wait behind it.
 _TRIES = 10
@@ -41,13 +45,14 @@ _PAUSE_SECONDS = 0.5
 
 
 def kept_times(settings: Settings) -> dict[str, timedelta]:
-    """How long each table's rows are kept: of a job and of an import's change, since the end."""
+    """How long each table's rows are kept: of a job and of what an act changed, since the end."""
     days = {kept: timedelta(days=number) for kept, number in settings.retention.items()}
     return {
         models.Job.__tablename__: days[Retained.JOBS],
         models.SubscriptionEvent.__tablename__: days[Retained.SUBSCRIPTION_EVENTS],
         models.ImportChange.__tablename__: days[Retained.IMPORT_CHANGES] + UNDO_LASTS,
         models.FeedEvent.__tablename__: FEED_RETENTION,
+        models.BulkChange.__tablename__: BULK_UNDO_TIME + UNDO_LASTS,
     }
 
 
@@ -78,7 +83,7 @@ def _keep(resources: Resources, table: str, kept: timedelta) -> int:
     with resources.unit_of_work() as uow:
         outstaying = _outlived(uow, table, kept)
     if outstaying:
-        # A job in it has not ended, or has ended lately; or an import.
+        # A job in it has not ended, or has ended lately; or an import, or a bulk act.
         log.info("partitions.still_used", names=outstaying)
     return bool(made) + dropped
 

@@ -19,6 +19,7 @@ from core.settings.retention_days import Retained
 from models import Plan, Subscription, SubscriptionEvent, SubscriptionStatus, User
 from models.declarative import Model
 from services.jobs import upkeep
+from services.mailing.consent import consent_entries
 from services.money.topups import abandoned
 from services.retention.kept import REQUESTED_AT
 from services.retention.purging import Purge, TablePurge
@@ -41,7 +42,8 @@ _TELLING = or_(
 )
 _LAPSE = text("""
 WITH lapsed AS (
-    UPDATE subscriptions AS m SET updated_at = clock_timestamp(), status = coalesce((
+    UPDATE subscriptions AS m SET updated_at = clock_timestamp(), submitted = NULL,
+    status = coalesce((
         SELECT e.status_before FROM subscription_events AS e
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id AND e.status_after = 'pending'
             AND e.status_before IN ('unsubscribed', 'removed')
@@ -138,6 +140,8 @@ def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int
     ids = uow.session.scalars(unknown).all()
     uow.session.execute(delete(SubscriptionEvent).where(SubscriptionEvent.user_id.in_(ids)))
     uow.session.execute(delete(User).where(User.id.in_(ids)))
+    # How they asked for lists goes with them.
+    consent_entries.erase(uow, ids)
     return len(ids)
 
 

@@ -27,11 +27,17 @@ _WITHOUT_INDEX = sa.text(
 
 
 def create_index(
-    name: str, table: str, columns: str, *, unique: bool = False, where: str | None = None
+    name: str,
+    table: str,
+    columns: str,
+    *,
+    unique: bool = False,
+    where: str | None = None,
+    method: str = "btree",
 ) -> None:
     """Build an index while rows are written. ``columns`` is SQL, such as ``"user_id, id DESC"``."""
     kind = "UNIQUE INDEX" if unique else "INDEX"
-    definition = f"({columns})" + (f" WHERE {where}" if where else "")
+    definition = f"USING {method} ({columns})" + (f" WHERE {where}" if where else "")
     with _outside_a_transaction() as connection:
         if not connection.scalar(_IS_PARTITIONED, {"name": table}):
             _build(connection, kind, name, f"{table} {definition}")
@@ -87,6 +93,13 @@ def in_batches(statement: str) -> None:
     with _outside_a_transaction() as connection:
         while connection.exec_driver_sql(statement).rowcount > 0:
             pass
+
+
+def for_each(keys: str, statement: str) -> None:
+    """Run a statement once for each key that a query finds; ``:key`` stands for the key."""
+    with _outside_a_transaction() as connection:
+        for key in connection.scalars(sa.text(keys)).all():
+            connection.execute(sa.text(statement), {"key": key})
 
 
 @contextmanager

@@ -25,6 +25,8 @@ log = get_logger(__name__)
 _ROWS = "SELECT, INSERT, UPDATE, DELETE"
 # To take the next number, and not to set one.
 _NUMBERS = "USAGE, SELECT"
+# Rows of a partition are written through its table, whose rights may be fewer. A backup reads it.
+_OF_PARTITION = "SELECT"
 # Of these tables the application may do less than that. What only grows is never rewritten, and a
 # row on which money stands is never deleted: by a missing right, or by a trigger.
 _LESS = {
@@ -41,13 +43,17 @@ _LESS = {
     # Functions of the owner's drop its partitions, and raise the offset after a restore.
     "feed_events": "SELECT, INSERT",
     "feed_offsets": "SELECT",
+    # Functions of the owner's shorten IP addresses, erase people and undo imports.
+    "consent_entries": "SELECT, INSERT",
+    "consent_claims": "SELECT, INSERT",
+    "consent_wordings": "SELECT, INSERT",
     # An erased person's source is blanked. A function of the owner's deletes what is old enough.
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }
 
 # Those that an extension or another person put into the schema are left alone.
 _TABLES_AND_SEQUENCES = text(
-    "SELECT relname, oid::regclass::text, relkind = 'S' FROM pg_class"
+    "SELECT relname, oid::regclass::text, relkind = 'S', relispartition FROM pg_class"
     " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'S')"
     " AND pg_has_role(relowner, 'USAGE')"
     " AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')"
@@ -113,9 +119,11 @@ def _grant(connection: Connection, role: str) -> None:
         f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {_ROWS} ON TABLES TO {role}",
         f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {_NUMBERS} ON SEQUENCES TO {role}",
     ]
-    for name, quoted, is_sequence in connection.execute(_TABLES_AND_SEQUENCES):
+    for name, quoted, is_sequence, is_partition in connection.execute(_TABLES_AND_SEQUENCES):
         thing = f"SEQUENCE {quoted}" if is_sequence else f"TABLE {quoted}"
         rights = _NUMBERS if is_sequence else _LESS.get(name, _ROWS)
+        if is_partition:
+            rights = _OF_PARTITION
         statements += [
             f"REVOKE ALL ON {thing} FROM {role}",
             f"GRANT {rights} ON {thing} TO {role}",

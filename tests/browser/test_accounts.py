@@ -22,6 +22,7 @@ OWN_PAGES = (
     "/account/keys",
     "/account/keys/new",
     "/account/events",
+    "/account/imports",
 )
 
 

@@ -16,6 +16,7 @@ FILLED = {
     "list_lists",
     "list_members",
     "list_security_events",
+    "list_tags",
     "read_member_history",
 }
 
@@ -34,13 +35,16 @@ def lists_of_a_busy_owner(pressroom: Any) -> dict[str, dict[str, int]]:
     user_id = pressroom.list_members(made[0]).items[0]["user_id"]
     for n in range(COUNT):
         pressroom.upload_attachment(PhotoFile())
-        pressroom.change_member(made[0], user_id, {"name": f"Reader {n}"})
+        edit = {"name": f"Reader {n}", "add_tags": [f"tag {n}"]}
+        pressroom.change_member(made[0], user_id, edit)
         pressroom.create_api_key({"name": f"key {n}"})
     known = {"list_id": made[0], "user_id": user_id}
     asked = {}
     for operation in operations(files.read_document()):
         needed = [each.argument for each in operation.parameters if each.is_required]
-        if operation.answer is AnswerKind.PAGE and set(needed) <= set(known):
+        is_asked_by_get = operation.body is None
+        is_page = operation.answer is AnswerKind.PAGE
+        if is_page and is_asked_by_get and set(needed) <= set(known):
             asked[operation.id] = {name: known[name] for name in needed}
     assert set(asked) > FILLED
     return asked

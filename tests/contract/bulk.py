@@ -13,7 +13,7 @@ from tests.contract.replies import data
 from tests.contract.subscribers import members
 from tests.stack import Stack, eventually
 
-COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate")
+COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "denied")
 OURS = ["line", "code", "reason"]
 FINISHED = {"succeeded", "failed", "cancelled"}
 

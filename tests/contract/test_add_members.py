@@ -16,6 +16,9 @@ from tests.contract.bulk import (
     addresses,
     counts,
     errors,
+    everybody,
+    export,
+    imported,
     newest_job,
     objects,
 )
@@ -56,6 +59,26 @@ def test_new_members_are_active_and_counted(client: httpx.Client, list_id: int) 
     assert (found["name"], found["status"], found["type"]) == ("Ada Lovelace", "active", "free")
     assert (found["source"], found["email_enabled"]) == ("import", True)
     assert known_member(client, list_id, ben)["name"] is None
+
+
+def test_names_keep_the_apostrophes_that_they_begin_with(
+    client: httpx.Client, list_id: int
+) -> None:
+    """A sheet's guard is none of a request's; and what comes by a request comes back by a sheet."""
+    names = ["'=already", "''=x", "'-a; '@b", "'Twas", "=1+1", "'", " '+ "]
+    emails = addresses(len(names))
+    people = [{"email": each, "name": name} for each, name in zip(emails, names, strict=True)]
+    assert data(add(client, list_id, *people)) == len(names)
+    expected = {each: name.strip() for each, name in zip(emails, names, strict=True)}
+    assert names_on(client, list_id) == expected
+    url = data(export(client, list_id, "members"))["result"]["url"]
+    other = new_list(client)["id"]
+    imported(client, other, httpx.get(url).content, "list-members.csv.gz")
+    assert names_on(client, other) == expected
+
+
+def names_on(client: httpx.Client, list_id: int) -> dict[str, str]:
+    return {email: each["name"] for email, each in everybody(client, list_id).items()}
 
 
 def test_job_has_the_counts_and_the_rows_that_were_not_added(

@@ -14,7 +14,7 @@ FIELDS = {
     *("id", "hash_id", "size", "mime_type", "pathname", "filename", "status"),
     *("original_mime_type", "checksum", "checksum_method", "created_at", "updated_at", "view_url"),
     *("user_id", "encrypted", "width", "height", "frames", "blurhash", "original_filename"),
-    *("original_size", "original_checksum", "error"),
+    *("original_size", "original_checksum", "error", "renditions", "alt_text", "title", "tags"),
 }
 MIME_TYPES = {"PNG": "png", "JPEG": "jpeg", "GIF": "gif", "WEBP": "webp", "ICO": "x-icon"}
 
@@ -34,6 +34,8 @@ def test_record_has_exactly_the_fields_of_the_contract(
     assert record["view_url"] == f"{stack.api_url}/{record['pathname']}"
     assert (record["width"], record["height"], record["frames"]) == (320, 200, 1)
     assert record["blurhash"]
+    assert (record["renditions"], record["tags"]) == ([], [])
+    assert (record["alt_text"], record["title"]) == (None, None)
     assert record["original_filename"] == "Holiday photo.jpeg"
     assert record["original_mime_type"] == "image/jpeg"
     assert record["original_size"] == len(original)

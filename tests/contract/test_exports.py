@@ -17,6 +17,7 @@ from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled
 from services.mailing import export_sheets, exports
+from services.mailing.export_sheets import ChosenMembers, ListAttributes
 from tests.contract.bulk import (
     add,
     addresses,
@@ -42,7 +43,9 @@ from tests.stack import Stack
 
 COLUMNS = [
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
-    *("user_id", "created_at"),
+    *("user_id", "created_at", "joined_at", "consent_at", "consent_how", "consent_ip"),
+    *("consent_url", "consent_wording", "consent_confirmed_at", "consent_confirmed_ip"),
+    *("consent_claimed_by", "tags"),
 ]
 
 
@@ -77,6 +80,16 @@ def test_the_owner_gets_all_members_but_those_who_were_removed(
         "source": "import",
         "user_id": str(shown["user_id"]),
         "created_at": shown["created_at"],
+        "joined_at": shown["created_at"],
+        "consent_at": shown["created_at"],
+        "consent_how": "import",
+        "consent_ip": "",
+        "consent_url": "",
+        "consent_wording": "",
+        "consent_confirmed_at": "",
+        "consent_confirmed_ip": "",
+        "consent_claimed_by": "owner",
+        "tags": "",
     }
     assert found[left.email]["status"] == "unsubscribed"
     assert (found[quiet.email]["email_enabled"], found[quiet.email]["source"]) == ("false", "login")
@@ -168,14 +181,15 @@ def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
     imported(client, list_id, of_addresses(*emails))
     # One row at a time, with a change of the list after the first of them.
     monkeypatch.setattr(exports, "_ROWS_AT_ONCE", 1)
-    batches = exports._batches(stack.resources, export_sheets.members(list_id))
+    sheet = export_sheets.members(list_id, ChosenMembers(), ListAttributes({}, {}))
+    batches = exports._batches(stack.resources, sheet)
     [first] = next(batches)
     stack.query("UPDATE subscriptions SET name = 'Changed' WHERE list_id = %s", list_id)
     stack.query("DELETE FROM subscriptions WHERE list_id = %s AND email = %s", list_id, emails[9])
     data(add(client, list_id, new_address()))
     rows = [first, *(row for [row] in batches)]
-    assert [row.email for row in rows] == emails
-    assert {row.name for row in rows} == {None}
+    assert [email for email, *_ in rows] == emails
+    assert {name for _, name, *_ in rows} == {None}
     assert len(exported(client, list_id)) == 30
 
 

@@ -21,7 +21,16 @@ from tests.stack import Owner, Stack
 
 FIELDS = {"id", "type", "occurred_at", "list_id", "subject", "data"}
 LOW = "/auxilia/credits/low-balance"
-COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "updated")
+COUNTS = (
+    "received",
+    "added",
+    "already",
+    "opted_out",
+    "invalid",
+    "duplicate",
+    "denied",
+    "updated",
+)
 
 
 @pytest.fixture
@@ -74,6 +83,7 @@ def test_a_member_has_their_address_and_name_in_the_event(scene: Scene) -> None:
         "email_enabled": True,
         "email": scene.reader.email,
         "name": scene.reader.name,
+        "changed": None,
     }
 
 

@@ -28,6 +28,7 @@ FIELDS = {
     "status_after",
     "email_enabled_before",
     "email_enabled_after",
+    "changed",
     "ip",
     "request_id",
     "created_at",

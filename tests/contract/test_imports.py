@@ -33,6 +33,7 @@ FIELDS = {
     *("id", "list_id", "source", "filename", "size", "dry_run", "on_existing", "status", "error"),
     *("description", *COUNTS, "updated", "over_quota", "undone", "kept", "undone_at", "errors_url"),
     *("undo_until", "created_at", "finished_at"),
+    *("create_fields", "columns", "ignored_columns", "left_out", "kind"),
 }
 # What every request writes of itself.
 BOOKKEEPING = {
@@ -247,6 +248,7 @@ def test_the_history_begins_with_the_import(
         "email_enabled_after": True,
         "ip": None,
         "request_id": None,
+        "changed": None,
         "created_at": found["created_at"],
     }
 

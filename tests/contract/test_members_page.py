@@ -62,7 +62,9 @@ def test_members_come_newest_first_with_every_field(
         assert set(each) == SUBSCRIPTION_FIELDS
         assert each["user"] == {"id": person.user_id, "name": person.name}
         assert each["list"] is None
-        assert each == {**person.standing(list_id), "user": each["user"], "list": None}
+        # What the owner alone is shown.
+        own = {"user": each["user"], "fields": {}, "tags": [], "joined_at": each["created_at"]}
+        assert each == {**person.standing(list_id), **own, "list": None}
 
 
 def test_pages_by_offset(client: httpx.Client, list_id: int, many: list[str]) -> None:

@@ -26,6 +26,7 @@ OPERATIONS = {
     "POST /attachments": "attachment",
     "GET /attachments": "attachment",
     "GET /attachments/{hash_id}": "attachment",
+    "PATCH /attachments/{hash_id}": "attachment",
     "DELETE /attachments/{hash_id}": "attachment",
     "GET /media/{filename}": None,
     "POST /lists": "subscription.full",
@@ -33,10 +34,21 @@ OPERATIONS = {
     "GET /lists/{list_id}": "subscription.read",
     "PATCH /lists/{list_id}": "subscription.full",
     "DELETE /lists/{list_id}": "subscription.full",
+    "GET /lists/{list_id}/stats": "subscription.read",
     "GET /lists/{list_id}/subscriptions": "subscription.read",
+    "POST /lists/{list_id}/members/search": "subscription.read",
     "GET /lists/{list_id}/members/{user_id}": "subscription.read",
     "PATCH /lists/{list_id}/members/{user_id}": "subscription.full",
+    "PUT /lists/{list_id}/members/{user_id}": "subscription.full",
     "GET /lists/{list_id}/members/{user_id}/history": "subscription.read",
+    "GET /lists/{list_id}/tags": "subscription.read",
+    "PATCH /lists/{list_id}/tags/{tag_id}": "subscription.full",
+    "DELETE /lists/{list_id}/tags/{tag_id}": "subscription.full",
+    "POST /fields": "subscription.full",
+    "GET /fields": "subscription.read",
+    "PATCH /fields/{field_id}": "subscription.full",
+    "DELETE /fields/{field_id}": "subscription.full",
+    "GET /lists/{list_id}/members/{user_id}/consent": "subscription.read",
     "POST /subscriptions/{list_id}": None,
     "POST /subscriptions/{list_id}/no-challenge": "subscription.full",
     "GET /subscriptions/{list_id}/rel": "subscription.read",
@@ -47,12 +59,23 @@ OPERATIONS = {
     "GET /subscriptions/{list_id}/members/{user_id}/subs": "subscription.read",
     "POST /auxilia/subscriptions/{list_id}/members/add": "subscription.full",
     "POST /lists/{list_id}/imports": "subscription.full",
+    "GET /deny-list": "subscription.read",
+    "PUT /deny-list": "subscription.full",
+    "PATCH /deny-list": "subscription.full",
     "GET /imports": "subscription.read",
     "GET /imports/{import_id}": "subscription.read",
     "GET /imports/{import_id}/errors.csv": None,
     "DELETE /imports/{import_id}/members": "subscription.full",
     "POST /lists/{list_id}/exports": "`subscription.read` for members, `delivery` for the roster",
     "GET /exports/{export_id}/file.csv.gz": None,
+    "GET /exports/{export_id}/file.jsonl.gz": None,
+    "POST /lists/{list_id}/segments": "subscription.full",
+    "GET /lists/{list_id}/segments": "subscription.read",
+    "GET /lists/{list_id}/segments/{segment_id}": "subscription.read",
+    "PATCH /lists/{list_id}/segments/{segment_id}": "subscription.full",
+    "DELETE /lists/{list_id}/segments/{segment_id}": "subscription.full",
+    "POST /lists/{list_id}/members/bulk": "subscription.full",
+    "DELETE /bulk/{bulk_id}": "subscription.full",
     "GET /jobs": "of the job's kind",
     "GET /jobs/{job_id}": "of the job's kind",
     "DELETE /jobs/{job_id}": "of the job's kind",
@@ -267,6 +290,8 @@ def test_the_challenges_fields_are_spelt_with_hyphens(document: dict[str, Any]) 
     assert body["required"] == ["email"]
     assert set(body["properties"]) == {
         "email",
+        "name",
+        "fields",
         "challenge-provider",
         "challenge-token",
         "challenge-action",
@@ -294,6 +319,7 @@ def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
         *("/account", "/account/password", "/account/email", "/account/email/confirm"),
         *("/account/email/undo", "/account/keys", "/account/keys/new"),
         *("/account/sessions", "/account/events", "/account/grants", "/oauth/authorize"),
+        "/account/imports",
         *("/login/factor", "/login/passkey", "/account/factors", "/account/factors/app"),
         *("/account/factors/passkey", "/account/factors/codes"),
         # And what programs find by its fixed address alone.
@@ -344,7 +370,8 @@ def test_document_names_the_headers_of_an_upload(document: dict[str, Any]) -> No
     parameters = parameters_of(document, document["paths"]["/attachments"]["post"])
     named = {(each["in"], each["name"]) for each in parameters}
     headers = {"Prefer", "Idempotency-Key", "Pressroom-Version"}
-    assert named == {("query", "encrypted"), *(("header", each) for each in headers)}
+    options = {("query", "encrypted"), ("query", "renditions")}
+    assert named == {*options, *(("header", each) for each in headers)}
 
 
 def test_no_operation_announces_the_frameworks_errors(document: dict[str, Any]) -> None:

@@ -22,9 +22,11 @@ class Route(NamedTuple):
 
 # {other} is a second list of the same owner.
 ROUTES = [
+    Route("GET", "/lists/{list_id}/stats", {}, writes=False),
     Route("GET", "/lists/{list_id}/subscriptions", {}, writes=False),
     Route("GET", "/lists/{list_id}/members/{user_id}", {}, writes=False),
     Route("GET", "/lists/{list_id}/members/{user_id}/history", {}, writes=False),
+    Route("GET", "/lists/{list_id}/members/{user_id}/consent", {}, writes=False),
     Route("GET", "/subscriptions/{list_id}/members/{user_id}/subs", {}, writes=False),
     Route("PATCH", "/lists/{list_id}", {"json": {"title": "Changed"}}, writes=True),
     Route("PATCH", "/lists/{list_id}/members/{user_id}", {"json": {"name": "B"}}, writes=True),
@@ -139,14 +141,18 @@ def test_a_number_of_64_bits_names_a_list_and_below_lists_its_slug_does(
 
 
 @every_member_route
-def test_only_a_number_of_64_bits_names_a_member(
+def test_a_number_of_64_bits_names_a_member_and_below_lists_their_address_does(
     client: httpx.Client, reader: Reader, place: Place, route: Route
 ) -> None:
     for unknown in (0, 1, 2**53, UINT64_MAX):
         problem(call(client, route, place, user_id=unknown), 404, "member.not_found")
-    for bad in (reader.email, UINT64_MAX + 1, "-1", "me"):
+    takes_address = route.path == "/lists/{list_id}/members/{user_id}"
+    for bad in (UINT64_MAX + 1, "-1", "me", *(() if takes_address else (reader.email,))):
         body = problem(call(client, route, place, user_id=bad), 400, "request.invalid")
         assert [each["field"] for each in body["errors"]] == ["path.user_id"]
+    if takes_address:
+        data(call(client, route, place, user_id=reader.email))
+        data(call(client, route, place, user_id=place.user_id))
 
 
 @every_member_route

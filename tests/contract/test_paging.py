@@ -23,6 +23,9 @@ LISTS = (
     "/jobs",
     "/lists/{list_id}/subscriptions",
     "/lists/{list_id}/members/{user_id}/history",
+    "/lists/{list_id}/members/{user_id}/consent",
+    "/lists/{list_id}/segments",
+    "/lists/{list_id}/tags",
     "/auxilia/credits/ledger",
     "/auxilia/credits/orders",
     "/users/me/security-events",
@@ -36,7 +39,7 @@ ARRAYS = (
 )
 # Their own tests follow them.
 WALKED_ELSEWHERE = ("/events", "/webhook-endpoints/{endpoint_id}/deliveries")
-NAMES = ("id", "order_id", "hash_id", "action")
+NAMES = ("id", "order_id", "hash_id", "action", "at")
 
 Many = tuple[httpx.Client, dict[str, Any]]
 
@@ -59,10 +62,16 @@ def many(stack: Stack) -> Many:
         topups.ordered(client)
         credits.grant(stack, owner.user_id, "1")
         data(client.post("/apikeys", json={"name": f"key {number}"}))
+        data(client.patch(f"/lists/{list_id}/members/{address}", json={"add_tags": [f"t{number}"]}))
+        segment = {"name": f"Segment {number}", "filter": {"field": "tag", "is": "vip"}}
+        data(client.post(f"/lists/{list_id}/segments", json=segment))
     person.browser.close()
     user_id = known_member(client, list_id, addresses[0])["user_id"]
     for tier in ("silver", "gold", "free"):
         data(client.patch(f"/lists/{list_id}/members/{user_id}", json={"type": tier}))
+    for source, target in ((list_id, list_ids[0]), (list_ids[0], list_id)):
+        path = f"/subscriptions/{source}/members/{user_id}/transfer"
+        data(client.post(path, params={"dst_list_id": target}))
     return client, {"list_id": list_id, "user_id": user_id}
 
 

@@ -1,5 +1,6 @@
 """What a plan lets its owners have: shown, refused beyond, and never in the way of a reader."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,6 +156,30 @@ def test_stored_bytes_are_those_of_the_objects(
     data(free.delete(f"/attachments/{picture['hash_id']}"))
     assert stored_bytes(stack, frugal.user_id) == 0
     assert quotas(free)["storage_mb"] == {"used": 0, "limit": 500}
+
+
+def test_renditions_count_among_the_stored_bytes(
+    stack: Stack, frugal: Owner, free: httpx.Client
+) -> None:
+    picture = data(send(free, photo(700, 500), "p.jpg", renditions="1"))
+    sizes = [each["size"] for each in picture["renditions"]]
+    assert len(sizes) == 3
+    assert stored_bytes(stack, frugal.user_id) == picture["size"] + sum(sizes)
+    data(free.delete(f"/attachments/{picture['hash_id']}"))
+    assert stored_bytes(stack, frugal.user_id) == 0
+
+
+def test_a_picture_whose_renditions_the_plan_has_no_room_for_is_refused(
+    stack: Stack, frugal: Owner, free: httpx.Client
+) -> None:
+    content = photo(700, 500, quality=60)
+    whole = data(send(free, content, "p.jpg"))
+    assert whole["size"] < len(content)
+    data(free.delete(f"/attachments/{whole['hash_id']}"))
+    store(stack, frugal.user_id, 500 * MB - len(content))
+    exceeded(send(free, content, "p.jpg", renditions="1"), "storage_mb", used=500, limit=500)
+    assert stored_bytes(stack, frugal.user_id) == 500 * MB - len(content)
+    data(send(free, content, "p.jpg"))
 
 
 def test_an_upload_beyond_the_plan_is_refused_and_leaves_nothing(
@@ -313,6 +338,29 @@ def test_adding_members_fills_the_plan_and_no_more(stack: Stack, client: httpx.C
     assert set(everybody(client, list_id)) == set(new[:2])
     # Active members take no room, so a call that adds nobody is none too many.
     assert data(add(client, list_id, *new[:2])) == 0
+
+
+def test_members_added_one_by_one_at_once_fill_the_plan_and_no_more(
+    stack: Stack, owner: Owner, client: httpx.Client
+) -> None:
+    list_id, other_id = (new_list(client)["id"] for _ in range(2))
+    leave_room_for_members(stack, list_id, room=2)
+    replies: list[httpx.Response] = []
+
+    def make() -> None:
+        with stack.client(owner.key) as mine:
+            replies.append(mine.put(f"/lists/{other_id}/members/{new_address()}", json={}))
+
+    threads = [threading.Thread(target=make) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    refused = [each for each in replies if each.status_code != 200]
+    assert len(refused) == 3
+    for each in refused:
+        exceeded(each, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
+    assert len(everybody(client, other_id)) == 2
 
 
 def test_members_of_archived_lists_and_pending_ones_do_not_count(

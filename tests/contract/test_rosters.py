@@ -5,7 +5,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
-from services.mailing.exports import EXPORT_JOBS, ExportKind
+from services.mailing.export_sheets import ExportKind
+from services.mailing.exports import EXPORT_JOBS
 from tests.contract.bulk import (
     add,
     addresses,

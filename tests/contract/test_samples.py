@@ -15,7 +15,7 @@ from services.feed.catalogue import CATALOGUE
 
 PROBLEM = "application/problem+json"
 # What these answer is a file.
-FILES = {"image/webp", "image/png", "application/gzip"}
+FILES = {"image/webp", "image/png", "image/jpeg", "application/gzip"}
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,25 @@ def test_field_that_is_none_is_refused_and_nothing_is_made(client: httpx.Client)
     assert unknown(changed) == ["body.titel"]
 
 
+def test_filters_in_filters_are_checked_and_too_deep_ones_refused(
+    client: httpx.Client, list_id: int
+) -> None:
+    path = f"/lists/{list_id}/members/search"
+    right = {"all": [{"not": {"field": "name", "is": "Ada"}}]}
+    known = client.post(path, json={"filter": right}, headers=STRICT)
+    assert data(known)["items"] == []
+    assert known.headers["preference-applied"] == "handling=strict"
+    condition = {"field": "name", "is": "Ada", "case": 1}
+    body = {"filter": {"all": [{"not": condition}]}, "sort": "name"}
+    places = ["body.filter.all[0].not.case", "body.sort"]
+    assert unknown(client.post(path, json=body, headers=STRICT)) == places
+    deep = '{"not":' * 900 + '{"field": "name", "is": "Ada"}' + "}" * 900
+    sent = {"content": f'{{"filter": {deep}}}', "headers": {"Content-Type": "application/json"}}
+    problem(client.post(path, **sent), 400, "filter.invalid")  # type: ignore[arg-type]
+    sent["headers"] = {"Content-Type": "application/json", **STRICT}
+    problem(client.post(path, **sent), 400, "filter.invalid")  # type: ignore[arg-type]
+
+
 def test_field_of_an_item_is_named_by_its_place(client: httpx.Client, list_id: int) -> None:
     people: list[dict[str, Any]] = [
         {"email": new_address(), "name": "Ada"},

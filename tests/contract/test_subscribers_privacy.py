@@ -24,6 +24,7 @@ def everything_one_can_ask(list_id: int, slug: str, user_id: int) -> Iterator[tu
         f"/lists/{slug}",
         f"/lists/{list_id}/subscriptions",
         f"/lists/{list_id}/members/{user_id}/history",
+        f"/lists/{list_id}/members/{user_id}/consent",
         "/subscriptions",
         f"/subscriptions/{list_id}/rel",
         f"/subscriptions/{slug}/rel",

@@ -52,7 +52,8 @@ class Joining:
 
     def confirm(self, token: str) -> None:
         with self.stack.resources.unit_of_work() as uow:
-            joining.confirm(uow, self.stack.resources.keyring, token, READER)
+            settings = self.stack.settings()
+            joining.confirm(uow, settings.keyring, token, READER, settings=settings)
 
     def refusal_of(self, token: str) -> str:
         with pytest.raises(DomainError) as refused:

@@ -209,8 +209,9 @@ def mailed_link(stack: Stack, list_id: int, user_id: int) -> str:
 
 def confirm(stack: Stack, secret: str) -> None:
     actor = Actor(ActorKind.USER, Via.CONFIRMATION)
+    settings = stack.settings()
     with stack.resources.unit_of_work() as uow:
-        joining.confirm(uow, stack.resources.keyring, secret, actor)
+        joining.confirm(uow, settings.keyring, secret, actor, settings=settings)
 
 
 def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(

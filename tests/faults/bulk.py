@@ -32,6 +32,7 @@ class Sent:
             "opted_out": found.count("member.opted_out"),
             "invalid": found.count("email.invalid"),
             "duplicate": found.count("row.duplicate"),
+            "denied": 0,
             "updated": 0,
         }
 

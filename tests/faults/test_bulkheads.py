@@ -47,6 +47,12 @@ def promptly(call: Callable[[], httpx.Response]) -> httpx.Response:
     return reply
 
 
+def _await_readiness(client: httpx.Client) -> None:
+    """On a busy machine the first connection to the database takes longer than `/readyz` waits."""
+    ready = partial(promptly, partial(client.get, "/readyz"))
+    eventually(lambda: ready().status_code == 200, what="the process is ready")
+
+
 def test_uploads_to_an_object_store_that_hangs_hold_up_no_other_call(
     start_api: Callable[..., Stack], hanging: str
 ) -> None:
@@ -54,6 +60,7 @@ def test_uploads_to_an_object_store_that_hangs_hold_up_no_other_call(
     owner = stack.new_owner()
     metrics = {"Authorization": f"Bearer {stack.environment['PRESSROOM_METRICS_TOKEN']}"}
     with ThreadPoolExecutor(UPLOADS) as threads, stack.client(owner.key) as client:
+        _await_readiness(client)
         uploads = [threads.submit(_upload, stack, owner) for _ in range(UPLOADS)]
         time.sleep(0.3)
         for _ in range(10):
@@ -139,6 +146,7 @@ def test_without_redis_a_process_is_ready_and_says_what_is_missing(
 ) -> None:
     stack = start_api(PRESSROOM_REDIS_URL=f"redis://{hanging}/0")
     with stack.client() as client:
+        _await_readiness(client)
         for _ in range(3):
             reply = promptly(lambda: client.get("/readyz"))
             assert reply.status_code == 200

@@ -72,6 +72,47 @@ def test_each_row_is_imported_once_however_often_the_worker_is_killed(
     require_exact(importing, list_id, task, sent)
 
 
+def test_fields_tags_and_claims_come_once_however_often_the_worker_is_killed(
+    importing: Importing, importer: Owner
+) -> None:
+    dice = random.Random(20_261_122)
+    list_id, tag = importing.new_list(importer), random_hash_id(8)
+    rows = [
+        [f"k{n}.{tag}@example.com", f"C{n}", f"t{n % 7}", "2019-05-06", "2020-01-02"]
+        for n in range(ROWS)
+    ]
+    header = ("email", "Company", "tags", "created_at", "OPTIN_TIME")
+    job_id = importing.begin(importer, list_id, csv_of(rows, header), create_fields=True)
+    running, kills = worker(importing), 0
+    while kills < KILLS and importing.job(job_id).status not in FINISHED:
+        await_step(importing, job_id, steps(importing, job_id))
+        time.sleep(dice.uniform(0, 0.2))
+        if kills % 2:
+            kill_all(running)
+            running = worker(importing)
+        else:
+            kill_child(running)
+        kills += 1
+    task = succeeded(importing, job_id, within=sized(60, 600))
+
+    assert kills >= sized(3, KILLS)
+    assert (task.added, task.left_out) == (ROWS, 0)
+    whole = """
+        SELECT count(*) FILTER (WHERE fields = jsonb_build_object(f.id::text,
+                'C' || substring(s.email FROM '^k([0-9]+)')) AND cardinality(tag_ids) = 1
+                AND joined_at = '2019-05-06T00:00:00Z'),
+            count(*), count(DISTINCT f.id), count(DISTINCT tag_ids)
+        FROM subscriptions AS s, fields AS f WHERE s.list_id = %s AND f.user_id = %s
+    """
+    found = importing.stack.query(whole, list_id, importer.user_id)
+    assert found == [(ROWS, ROWS, 1, 7)]
+    claims = "SELECT count(*), count(DISTINCT occurred_at) FROM consent_claims WHERE import_id = %s"
+    assert importing.stack.query(claims, task.id) == [(ROWS, 1)]
+    undone = importing.ended(importing.begin_undo(importer, task.id))
+    assert undone.result == {"import_id": task.id, "undone": ROWS, "kept": 0}
+    assert importing.stack.query(claims, task.id) == [(0, 0)]
+
+
 def test_each_row_is_imported_once_by_three_processes_of_which_any_is_killed(
     importing: Importing, importer: Owner
 ) -> None:

@@ -11,7 +11,7 @@ from tests.faults.size import sized
 from tests.faults.uploads import await_jobs, ready, upload, uploading
 from tests.pictures import photo
 from tests.probe.bench import Bench
-from tests.stack import Running
+from tests.stack import Running, eventually
 
 UPLOADS = sized(8, 100)
 
@@ -37,6 +37,28 @@ def test_upload_whose_media_worker_is_killed_is_answered_200(
     reply = replies[0].result()
     assert reply.status_code == 200, reply.text
     assert stack.query("SELECT attempt, crashes FROM jobs") == [(2, 1)]
+
+
+def test_worker_killed_between_two_renditions_leaves_what_the_next_one_completes(
+    bench: Bench, fleet: Fleet, api: Running, slow_picture: bytes
+) -> None:
+    """It is killed as soon as a rendition is in the storage."""
+    stack, media = bench.stack, fleet.start_media()
+    with uploading(stack, stack.new_owner(), picture=slow_picture, renditions=True) as replies:
+        eventually(lambda: stack.stored("renditions/"), what="a first rendition")
+        media.kill()
+        at_the_kill = stack.stored("renditions/")
+        fleet.start_media()
+    record = replies[0].result().json()["data"]
+    folder = f"renditions/{record['hash_id']}"
+    expected = [f"{folder}/{each['filename']}" for each in record["renditions"]]
+    assert len(expected) == 4
+    assert set(at_the_kill) <= set(expected)
+    assert sorted(stack.stored("renditions/")) == sorted(expected)
+    assert stack.query("SELECT key FROM object_removals WHERE key LIKE 'renditions/%%'") == []
+    for each in record["renditions"]:
+        with stack.client() as reader:
+            assert len(reader.get(each["view_url"]).content) == each["size"]
 
 
 def test_uploads_waiting_at_a_flush_of_redis_are_all_answered_200(

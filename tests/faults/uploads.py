@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import httpx
 
@@ -17,20 +18,28 @@ def upload(
     wait: int = 40,
     key: str | None = None,
     picture: bytes | None = None,
+    renditions: bool = False,
 ) -> httpx.Response:
     headers = {"Prefer": f"wait={wait}"} | ({"Idempotency-Key": key} if key else {})
     files = {"file": ("photo.jpg", picture or photo(320, 240))}
     with stack.client(owner.key) as client:
-        return client.post("/attachments", files=files, headers=headers)
+        params = {"renditions": str(int(renditions))}
+        return client.post("/attachments", files=files, headers=headers, params=params)
 
 
 @contextmanager
 def uploading(
-    stack: Stack, owner: Owner, count: int = 1, *, picture: bytes | None = None
+    stack: Stack,
+    owner: Owner,
+    count: int = 1,
+    *,
+    picture: bytes | None = None,
+    renditions: bool = False,
 ) -> Iterator[list[Future[httpx.Response]]]:
     """So many uploads under way; their replies are awaited at the block's end."""
     with ThreadPoolExecutor(count) as threads:
-        yield [threads.submit(upload, stack, owner, picture=picture) for _ in range(count)]
+        sent = partial(upload, stack, owner, picture=picture, renditions=renditions)
+        yield [threads.submit(sent) for _ in range(count)]
 
 
 def await_jobs(stack: Stack, count: int, status: str) -> None:

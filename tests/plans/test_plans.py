@@ -15,6 +15,7 @@ from benchmarks.scale.rounds import one_round
 from benchmarks.scale.sized_stack import SizedStack, running
 from benchmarks.scale.volume import Volume
 from devstack.supervisor.home.home_folder import Home
+from services.mailing import member_figures
 from services.money.credits import verify
 from tests.plans.plan_log import (
     Plan,
@@ -60,6 +61,7 @@ def test_the_rows_are_as_the_product_writes_them(filled: Stack) -> None:
         WHERE c.active IS DISTINCT FROM s.active
     """
     assert not filled.query(wrong_counts)
+    assert member_figures.verify(filled.resources) == []
     for table, column, other, key in filled.query(FOREIGN_KEYS):
         missing = f"SELECT 1 FROM {other} AS o WHERE o.{key} = t.{column}"
         lost = f"SELECT count(*) FROM {table} AS t WHERE {column} > 0 AND NOT EXISTS ({missing})"

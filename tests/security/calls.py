@@ -9,6 +9,7 @@ from tests.pictures import encoded
 from tests.security.world import Values
 
 ORDER = {"amount": 5, "redirect_url": "https://shop.example/done"}
+FILTER = {"field": "email", "exists": True}
 POST = {"title": "A title", "content": "Some words about birds."}
 
 
@@ -66,6 +67,7 @@ _LEAVING = {"user_id": "leaving_user_id"}
 # In the order in which the owner can do all of it.
 CALLS: dict[str, Call] = {
     "GET /users/me": Call(200),
+    "PATCH /users/me": Call(200, json={"import_mails": False}),
     "GET /users/me/security-events": Call(200),
     "GET /events": Call(404, query={"list_id": "{list_id}"}),
     "GET /apikeys": Call(200),
@@ -100,6 +102,7 @@ CALLS: dict[str, Call] = {
     "POST /attachments": Call(200, files={"file": ("picture.png", encoded("PNG"))}),
     "GET /attachments": Call(200),
     "GET /attachments/{hash_id}": Call(404),
+    "PATCH /attachments/{hash_id}": Call(404, json={"title": "Changed"}),
     "POST /attachments/{hash_id}/links": Call(
         404, json={"expires_in": 60}, values={"hash_id": "closed_hash_id"}
     ),
@@ -109,6 +112,7 @@ CALLS: dict[str, Call] = {
     # Lists are public.
     "GET /lists/{list_id}": Call(200),
     "PATCH /lists/{list_id}": Call(403, json={"tagline": "Changed"}),
+    "GET /lists/{list_id}/stats": Call(403),
     "POST /subscriptions/{list_id}": Call(200, json={"email": "{as_whom}@example.com"}),
     "POST /subscriptions/{list_id}/no-challenge": Call(200),
     "GET /subscriptions/{list_id}/rel": Call(200),
@@ -118,11 +122,21 @@ CALLS: dict[str, Call] = {
     "POST /subscriptions/{list_id}/delete": Call(200),
     "DELETE /subscriptions/{list_id}": Call(200),
     "GET /lists/{list_id}/subscriptions": Call(403),
+    "POST /lists/{list_id}/members/search": Call(
+        403, json={"filter": {"field": "email", "contains": "@example"}}
+    ),
     f"PUT {_MEMBER}/email": Call(403, json={"enabled": False}),
     f"GET {_MEMBER}/subs": Call(403),
     "GET /lists/{list_id}/members/{user_id}": Call(403),
     "PATCH /lists/{list_id}/members/{user_id}": Call(403, json={"name": "Changed"}),
+    "PUT /lists/{list_id}/members/{user_id}": Call(403, json={"name": "Put"}),
     "GET /lists/{list_id}/members/{user_id}/history": Call(403),
+    "GET /lists/{list_id}/tags": Call(403),
+    "PATCH /lists/{list_id}/tags/{tag_id}": Call(403, json={"name": "Changed"}),
+    "POST /fields": Call(200, json={"key": "a{order_id}", "label": "Another", "type": "text"}),
+    "GET /fields": Call(200),
+    "PATCH /fields/{field_id}": Call(404, json={"label": "Changed"}),
+    "GET /lists/{list_id}/members/{user_id}/consent": Call(403),
     f"POST {_MEMBER}/transfer": Call(
         403, query={"dst_list_id": "{dst_list_id}"}, values={"user_id": "moving_user_id"}
     ),
@@ -132,12 +146,23 @@ CALLS: dict[str, Call] = {
     "POST /lists/{list_id}/imports": Call(
         403, own=202, files={"file": ("more.csv", b"Email\nmore@example.com\n")}
     ),
+    "PUT /deny-list": Call(200, json={"addresses": [], "domains": ["{order_id}.example.org"]}),
+    "PATCH /deny-list": Call(200, json={"add_addresses": ["{as_whom}@example.org"]}),
+    "GET /deny-list": Call(200),
     "GET /imports": Call(200),
     "GET /imports/{import_id}": Call(404),
     # Opened by a signed link alone.
     "GET /imports/{import_id}/errors.csv": Call(403, own=403),
     "POST /lists/{list_id}/exports": Call(403, json={"kind": "members"}),
     "GET /exports/{export_id}/file.csv.gz": Call(403, own=403),
+    "GET /exports/{export_id}/file.jsonl.gz": Call(403, own=403),
+    "POST /lists/{list_id}/segments": Call(403, json={"name": "Another", "filter": FILTER}),
+    "GET /lists/{list_id}/segments": Call(403),
+    "GET /lists/{list_id}/segments/{segment_id}": Call(403),
+    "PATCH /lists/{list_id}/segments/{segment_id}": Call(403, json={"name": "Changed"}),
+    "POST /lists/{list_id}/members/bulk": Call(
+        403, own=202, json={"action": "tag", "value": "changed", "filter": FILTER}
+    ),
     "GET /jobs": Call(200),
     "GET /jobs/{job_id}": Call(404),
     "GET /jobs/{job_id}/events": Call(404),
@@ -170,8 +195,12 @@ CALLS: dict[str, Call] = {
     "GET /readyz": Call(200),
     "GET /metrics": Call(401, own=401),
     # What ends things comes last.
+    "DELETE /bulk/{bulk_id}": Call(404),
+    "DELETE /lists/{list_id}/segments/{segment_id}": Call(403),
     f"DELETE {_MEMBER}": Call(403, values=_LEAVING),
     "DELETE /imports/{import_id}/members": Call(404),
+    "DELETE /lists/{list_id}/tags/{tag_id}": Call(403),
+    "DELETE /fields/{field_id}": Call(404),
     "DELETE /attachments/{hash_id}": Call(404),
     "DELETE /lists/{list_id}/traces": Call(403, values={"list_id": "closing_list_id"}),
     "DELETE /lists/{list_id}": Call(403, values={"list_id": "closing_list_id"}),

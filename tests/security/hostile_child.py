@@ -82,8 +82,9 @@ CODE: dict[str, Callable[[str], object]] = {
 }
 
 
-def _run(image: bytes) -> ConvertedImage:
+def _run(image: bytes, *, with_renditions: bool) -> ConvertedImage:
     """Stand in for `convert`."""
+    assert not with_renditions
     code, target = json.loads(image)
     try:
         CODE[code](target)

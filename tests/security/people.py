@@ -30,7 +30,7 @@ class Person:
     def subscribes(self) -> User:
         actor = Actor(ActorKind.USER, Via.LOGIN)
         person = accounts.find_or_create_person(self.uow, self.email)
-        subscribe.join(self.uow, self.keyring, self.list, person, actor)
+        subscribe.join(self.uow, self.keyring, self.list, person, actor, settings=self.settings)
         return person
 
     def asks(self) -> None:

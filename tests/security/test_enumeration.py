@@ -134,6 +134,7 @@ def test_other_owners_learn_nothing_of_who_is_a_member(stack: Stack, keeper: Own
         for method, path, body in (
             ("GET", "/subscriptions/{list_id}/members/{user_id}/subs", None),
             ("GET", "/lists/{list_id}/members/{user_id}/history", None),
+            ("GET", "/lists/{list_id}/members/{user_id}/consent", None),
             ("PATCH", "/lists/{list_id}/members/{user_id}", {"name": "x"}),
             ("PUT", "/subscriptions/{list_id}/members/{user_id}/email", {"enabled": True}),
             ("DELETE", "/subscriptions/{list_id}/members/{user_id}", None),

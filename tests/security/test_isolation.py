@@ -195,6 +195,7 @@ def test_somebody_who_guesses_things_they_do_not_own_learns_nothing_by_mixing_th
     for reply, status in (
         (rival.get(f"{member}/subs"), 404),
         (rival.get(f"/lists/{mine}/members/{user_id}/history"), 404),
+        (rival.get(f"/lists/{mine}/members/{user_id}/consent"), 404),
         (rival.patch(f"/lists/{mine}/members/{user_id}", json={"name": "x"}), 404),
         (rival.delete(member), 404),
         (

@@ -38,6 +38,7 @@ UNCOUNTED = {
     "GET /media/{filename}",
     "GET /imports/{import_id}/errors.csv",
     "GET /exports/{export_id}/file.csv.gz",
+    "GET /exports/{export_id}/file.jsonl.gz",
     "POST /webhooks/stripe",
 }
 # Where passwords and codes can be guessed or people be mailed, and orders without credentials. Not

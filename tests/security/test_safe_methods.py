@@ -37,6 +37,7 @@ PAGES = {
             "/account/keys",
             "/account/keys/new",
             "/account/events",
+            "/account/imports",
             "/account/factors",
             "/account/factors/app",
             "/account/factors/passkey",

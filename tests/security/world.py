@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from tests.contract.bulk import imported, of_addresses
+from tests.contract.bulk import finished, imported, of_addresses
 from tests.contract.replies import data, send
 from tests.contract.subscribers import new_list, trace_for
 from tests.oauth import Program, log_in, register
@@ -44,6 +44,7 @@ def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = Non
     values["list_id"] = list_id or values["list_id"]
     _add_files(world)
     _add_members(world)
+    _add_segment(world)
     _add_attachments(world)
     _add_orders(world)
     _add_grant(world)
@@ -60,7 +61,24 @@ def _add_members(world: World) -> None:
         client = world.client
         imported(client, values["list_id"], of_addresses(email))
         [(values[name],)] = stack.query("SELECT id FROM users WHERE email = %s", email)
+    field = {"key": world.mark, "label": world.mark, "type": "text"}
+    values["field_id"] = data(client.post("/fields", json=field))["id"]
+    body = {"fields": {world.mark: world.mark}, "tags": [world.mark]}
+    data(client.patch(f"/lists/{values['list_id']}/members/{values['user_id']}", json=body))
+    [tag] = data(client.get(f"/lists/{values['list_id']}/tags"))["items"][:1]
+    values["tag_id"] = tag["id"]
     values["trace_id"] = trace_for(stack, values["list_id"], values["user_id"])
+
+
+def _add_segment(world: World) -> None:
+    """A segment, and an act on its members that finds nothing to change."""
+    client, path = world.client, f"/lists/{world.values['list_id']}"
+    body = {"name": world.mark, "filter": {"field": "tag", "is": world.mark}}
+    segment_id = data(client.post(f"{path}/segments", json=body))["id"]
+    act = {"action": "untag", "value": "none", "segment_id": segment_id}
+    job = data(client.post(f"{path}/members/bulk", json=act), 202)
+    world.values["segment_id"] = segment_id
+    world.values["bulk_id"] = finished(client, job["id"])["result"]["bulk_id"]
 
 
 def _add_files(world: World) -> None:

@@ -9,6 +9,7 @@ from services.access import sessions
 from services.people import account_mails, mailed_tokens
 from services.people.account_mails import MailKind
 from services.people.mailed_tokens import Purpose
+from services.retention import ip_addresses
 from tests.oauth import log_in, register
 from tests.services.mailing.subscriptions.acting import Acting
 from tests.stack import Owner, Stack
@@ -159,3 +160,38 @@ def test_ip_addresses_are_shortened_after_90_days(
         every = [ip for (ip,) in stack.query(shown, owner.user_id, 0)]
         assert old == list(given.values())
         assert every == [*given.values(), *given]
+
+
+def test_ip_addresses_of_consent_are_shortened_after_90_days(
+    stack: Stack, acting: Acting, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_id = acting.new_list(owner, confirm_required=False, challenge=False)
+    given: dict[str | None, str | None] = {
+        "192.0.2.77": "192.0.2.0/24",
+        "2001:db8:1:2:3:4:5:6": "2001:db8:1::/48",
+        "192.0.2.0/24": "192.0.2.0/24",
+        "not an address": None,
+        None: None,
+    }
+    for age in (91, 89):
+        for number, ip in enumerate(given):
+            moment = "now() - make_interval(days => %s)"
+            stack.query(
+                "INSERT INTO consent_entries (list_id, user_id, how, ip, occurred_at)"
+                f" VALUES (%s, %s, 'form', %s, {moment})",
+                *(list_id, owner.user_id, ip, age),
+            )
+            stack.query(
+                "INSERT INTO consent_claims (import_id, subscription_id, how, claimed_by, ip,"
+                f" occurred_at) VALUES (%s, %s, 'form', 'file', %s, {moment})",
+                *(owner.user_id, number - 100 * age, ip, age),
+            )
+    # Batch by batch.
+    monkeypatch.setattr(ip_addresses, "_MAX_BATCH_ROWS", 2)
+    old_and_young = [(ip,) for ip in (*given.values(), *given)]
+    for _ in range(2):
+        ip_addresses.shorten(stack.resources)
+        entries = "SELECT ip FROM consent_entries WHERE user_id = %s ORDER BY id"
+        assert stack.query(entries, owner.user_id) == old_and_young
+        claims = "SELECT ip FROM consent_claims WHERE import_id = %s ORDER BY subscription_id"
+        assert stack.query(claims, owner.user_id) == old_and_young

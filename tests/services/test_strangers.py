@@ -153,6 +153,32 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, owner: Owner) -> 
     assert there(stack, "users", kept) == set(kept)
 
 
+def test_how_a_person_asked_goes_with_them_and_of_others_it_stays(
+    stack: Stack, list_id: int, other_list_id: int
+) -> None:
+    asked = {"asked": new_person(stack), "asked twice": new_person(stack)}
+    member = {"member": new_person(stack)}
+    for person in (*asked.values(), *member.values()):
+        for each in (list_id, other_list_id):
+            new_request(stack, each, person)
+            stack.query(
+                "INSERT INTO consent_entries (list_id, user_id, how, ip)"
+                " VALUES (%s, %s, 'form', '192.0.2.7')",
+                each,
+                person,
+            )
+    stack.query(
+        "UPDATE subscriptions SET status = 'active' WHERE user_id = %s AND list_id = %s",
+        member["member"],
+        list_id,
+    )
+    run_upkeep(stack, PURGE)
+    assert there(stack, "users", asked | member) == set(member)
+    left = "SELECT user_id, count(*) FROM consent_entries WHERE user_id = ANY(%s) GROUP BY user_id"
+    everyone = [*asked.values(), *member.values()]
+    assert stack.query(left, everyone) == [(member["member"], 2)]
+
+
 def new_request(stack: Stack, list_id: int, person: int, *, days: int = 31) -> int:
     """A stranger's request so many days ago, which waits for its confirmation; the record's id."""
     [(record,)] = stack.query(

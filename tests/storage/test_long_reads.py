@@ -17,7 +17,7 @@ from devstack import LOOPBACK
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing import exports, lists
-from services.mailing.exports import ExportKind
+from services.mailing.export_sheets import ExportKind
 from services.money.credits import ledger, verify
 from storage.database import open_replica
 from storage.long_reads import FAILURES_OF_REPLICA, LongReads, Replica, ReplicaFailed

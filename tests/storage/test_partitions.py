@@ -30,18 +30,27 @@ CHANGE = (
     " status_before, type_before, type_after, updated_at_before)"
     " SELECT id, 1, true, now(), 'pending', 'free', 'free', now() FROM task RETURNING import_id"
 )
+BULK_CHANGE = (
+    "WITH act AS (INSERT INTO bulk_acts (list_id, user_id, filter, action, status, finished_at)"
+    " VALUES (1, 1, '{}', 'remove', 'succeeded', now()) RETURNING id)"
+    " INSERT INTO bulk_changes (bulk_id, subscription_id, applied_at, updated_at_before,"
+    " status_before, type_before)"
+    " SELECT id, 1, now(), now(), 'active', 'free' FROM act RETURNING bulk_id"
+)
 INSERTS = {
     "jobs": JOB.format(at="now()"),
     "subscription_events": EVENT,
     "import_changes": CHANGE,
     "feed_events": "INSERT INTO feed_events (user_id, type) VALUES (1, 'key.created') RETURNING id",
+    "bulk_changes": BULK_CHANGE,
 }
-KEYS = dict.fromkeys(INSERTS, "id") | {"import_changes": "import_id"}
+KEYS = dict.fromkeys(INSERTS, "id") | {"import_changes": "import_id", "bulk_changes": "bulk_id"}
 SEQUENCES = {
     "jobs": "jobs_id_seq",
     "subscription_events": "subscription_events_id_seq",
     "import_changes": "imports_id_seq",
     "feed_events": "feed_events_id_seq",
+    "bulk_changes": "bulk_acts_id_seq",
 }
 # More than a partition is written to, and less than any row is kept for.
 A_TURN = timedelta(days=181)
@@ -66,8 +75,9 @@ def pass_time(stack: Stack, table: str, time: timedelta) -> None:
     )
     if table == "jobs":
         stack.query("UPDATE jobs SET finished_at = finished_at - %s", time)
-    elif table == "import_changes":
-        stack.query("UPDATE imports SET finished_at = finished_at - %s", time)
+    elif table in {"import_changes", "bulk_changes"}:
+        acts = "imports" if table == "import_changes" else "bulk_acts"
+        stack.query(f"UPDATE {acts} SET finished_at = finished_at - %s", time)
 
 
 def added(stack: Stack, table: str) -> tuple[int, str]:
@@ -111,6 +121,7 @@ def test_rows_go_to_the_next_partition_after_a_time_and_old_ones_are_dropped(
     if table != "subscription_events":  # else the time is up for what is in it
         stack.query("UPDATE jobs SET finished_at = now()")
         stack.query("UPDATE imports SET finished_at = now()")
+        stack.query("UPDATE bulk_acts SET finished_at = now()")
     partitions.keep(stack.resources)
     later, second = added(stack, table)
     assert second != first
@@ -164,16 +175,21 @@ def test_a_job_that_has_not_ended_or_ended_lately_keeps_its_partition(stack: Sta
     assert part not in parts(stack, "jobs")
 
 
-def test_an_import_that_goes_on_keeps_the_partition_of_its_changes(stack: Stack) -> None:
-    import_id, part = added(stack, "import_changes")
-    stack.query("UPDATE imports SET finished_at = NULL WHERE id = %s", import_id)
+@pytest.mark.parametrize(
+    ("acts", "table"), [("imports", "import_changes"), ("bulk_acts", "bulk_changes")]
+)
+def test_an_act_that_goes_on_keeps_the_partition_of_its_changes(
+    stack: Stack, acts: str, table: str
+) -> None:
+    act_id, part = added(stack, table)
+    stack.query(f"UPDATE {acts} SET finished_at = NULL WHERE id = %s", act_id)
     for _ in range(2):
-        pass_time(stack, "import_changes", A_TURN)
+        pass_time(stack, table, A_TURN)
         partitions.keep(stack.resources)
-    assert part_of(stack, "import_changes", import_id) == part
-    stack.query("UPDATE imports SET finished_at = now() - %s WHERE id = %s", A_TURN, import_id)
+    assert part_of(stack, table, act_id) == part
+    stack.query(f"UPDATE {acts} SET finished_at = now() - %s WHERE id = %s", A_TURN, act_id)
     partitions.keep(stack.resources)
-    assert part not in parts(stack, "import_changes")
+    assert part not in parts(stack, table)
 
 
 @pytest.mark.parametrize("table", INSERTS)
@@ -203,7 +219,7 @@ def test_rows_have_a_place_however_many_there_are_and_however_long_upkeep_rested
 
 
 def test_a_new_partition_is_like_the_others(stack: Stack) -> None:
-    """Rules, indexes with our names, and what autovacuum is told: partitions inherit no such."""
+    """Rules, indexes with our names, rights, what autovacuum is told: partitions inherit none."""
 
     def shape(part: str) -> list[str]:
         suffix = "_" + part.rpartition("_")[2]
@@ -212,8 +228,9 @@ def test_a_new_partition_is_like_the_others(stack: Stack) -> None:
             " UNION ALL SELECT conname || pg_get_constraintdef(oid) || convalidated"
             " FROM pg_constraint WHERE conrelid = %s::regclass"
             " UNION ALL SELECT reloptions::text FROM pg_class WHERE oid = %s::regclass"
+            " UNION ALL SELECT relacl::text FROM pg_class WHERE oid = %s::regclass"
             " ORDER BY 1",
-            *(part,) * 3,
+            *(part,) * 4,
         )
         return [str(each).replace(suffix, "") for (each,) in found]
 

@@ -16,12 +16,15 @@ from services.erasure import erasing
 from services.erasure.marking import ERASE_PERSON
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
+from services.mailing.bulk_acts import acting, undoing
+from services.mailing.bulk_acts.acting import CHANGE_MEMBERS
+from services.mailing.bulk_acts.undoing import UNDO_BULK_ACT
 from services.mailing.bulk_files import SWEEP_FILES
-from services.mailing.exports import EXPORT_JOBS
+from services.mailing.exports import CHOICE_JOBS, EXPORT_JOBS
 from services.mailing.imports import import_jobs, undo
 from services.mailing.imports.applying import helpers
 from services.mailing.imports.applying.helpers import APPLY_CHUNKS
-from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
+from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.mailing.imports.undo import UNDO_IMPORT
 from services.mailing.subscriber_counts import FOLD_COUNTS
 from services.mailing.subscriptions import mails, unsubscribe
@@ -74,9 +77,12 @@ TASKS = TaskTable(
         MAIL_WELCOME: _mailing(mails.send_welcome),
         ADD_MEMBERS: _alone(import_jobs.run),
         IMPORT_FILE: _alone(import_jobs.run),
+        IMPORT_SUPPRESSIONS: _alone(import_jobs.run),
         APPLY_CHUNKS: _alone(helpers.run),
         UNDO_IMPORT: _alone(undo.run),
-        **dict.fromkeys(EXPORT_JOBS.values(), _alone(exports.run)),
+        CHANGE_MEMBERS: _alone(acting.run),
+        UNDO_BULK_ACT: _alone(undoing.run),
+        **dict.fromkeys((*EXPORT_JOBS.values(), *CHOICE_JOBS.values()), _alone(exports.run)),
         FOLLOW_OPT_OUT: _alone(unsubscribe.follow),
         ERASE_PERSON: _alone(erasing.run),
         SEND_EVENTS: lambda worker, lease: sending.run(worker.resources, lease, worker.receivers),

@@ -36,9 +36,13 @@ export class Page<T> implements AsyncIterable<T> {
   /** The page after this one; undefined after the last. */
   async nextPage(): Promise<Page<T> | undefined> {
     const { limit = 0, next_cursor: cursor, next_offset: offset } = this.pagination;
-    if (this.items.length === 0 || cursor === null) return undefined;
-    if (cursor !== undefined) return this.#turn({ cursor, offset: undefined });
-    return this.items.length < limit ? undefined : this.#turn({ offset });
+    if (cursor === null) return undefined;
+    if (cursor !== undefined) {
+      const page = await this.#turn({ cursor, offset: undefined });
+      // A page of a search may be empty and lead on. That of the feed leads to itself.
+      return page.items.length === 0 && page.pagination.next_cursor === cursor ? undefined : page;
+    }
+    return this.items.length === 0 || this.items.length < limit ? undefined : this.#turn({ offset });
   }
 }
 

@@ -1,10 +1,10 @@
 """The writer that needs no network: it picks the best sentences and words of a post."""
 
 from services.composer.offline.document import document_of
+from services.composer.offline.post_tags import tags_of
 from services.composer.offline.ranking import scores_of
 from services.composer.offline.slug import slug_of
 from services.composer.offline.summary import summary_of
-from services.composer.offline.tags import tags_of
 from services.composer.offline.tweets import tweets_of
 from services.composer.post import MetadataField, PlainPost, PostMetadata
 

@@ -16,6 +16,8 @@ _MAX_SENTENCES = 300
 _FIRST_SENTENCES = 60
 Item = TypeVar("Item")
 
+_BULLET = re.compile(r"[•‣◦▪●■►–—-]\s")
+_ANNOUNCES = re.compile(r"[:：]$")
 _ENDS_WHOLE = re.compile(r"[.!?…。！？।؟۔։።]['\"”’»)\]）」』]*$")
 
 
@@ -28,6 +30,8 @@ class Sentence:
     opens: bool
     # Whether it ends as a sentence does, and shows no URL.
     whole: bool
+    # Whether it is an item of a list, or announces one: it says little without the others.
+    listed: bool
 
     def keys(self) -> set[str]:
         return {word.key for word in self.words if word.key}
@@ -61,6 +65,7 @@ def document_of(plain: PlainPost) -> Document:
             paragraph,
             opens,
             whole=bool(_ENDS_WHOLE.search(text[-4:])) and "://" not in text,
+            listed=paragraph in plain.listed or _is_listed(text),
         )
         for text, paragraph, opens in _fairly(found, _MAX_SENTENCES, _FIRST_SENTENCES)
     ]
@@ -70,6 +75,11 @@ def document_of(plain: PlainPost) -> Document:
         headings=tuple(tuple(tokenize(text[:500])) for text in plain.headings[:_MAX_SENTENCES]),
         sentences=tuple(kept),
     )
+
+
+def _is_listed(text: str) -> bool:
+    """By its own characters, as in a text without markup."""
+    return bool(_BULLET.match(text) or _ANNOUNCES.search(text))
 
 
 def _fairly(items: list[Item], max_items: int, first: int) -> list[Item]:

@@ -24,7 +24,7 @@ _OF_TITLE = 1.0
 _OF_OPENING = 0.1
 # Position counts half as much after so many sentences.
 _HALF_AFTER = 4.0
-_MIN_SENTENCE_WORDS = 8
+MIN_SENTENCE_WORDS = 8
 _MAX_SENTENCE_WORDS = 45
 _ALIKE = 0.6
 
@@ -35,7 +35,7 @@ def scores_of(document: Document) -> list[float]:
         return []
     import numpy as np
 
-    similar = _similarity(document.sentences)
+    similar = similarity(document.sentences)
     size = len(similar)
     sums = similar.sum(axis=1, keepdims=True)
     steps = np.divide(similar, sums, out=np.full_like(similar, 1.0 / size), where=sums > 0)
@@ -49,7 +49,7 @@ def scores_of(document: Document) -> list[float]:
         early = _OF_POSITION * _HALF_AFTER / (_HALF_AFTER + index)
         shared = len(title & sentence.keys()) / len(title) if title else 0.0
         features = early + _OF_TITLE * shared + _OF_OPENING * sentence.opens
-        scores.append((central[index] + features) * _fitness(sentence))
+        scores.append((central[index] + features) * _fitness(sentence, document.language))
     return scores
 
 
@@ -63,22 +63,22 @@ def are_similar(one: Sentence, other: Sentence) -> bool:
     return len(mine & theirs) > _ALIKE * max(1, min(len(mine), len(theirs)))
 
 
-def _fitness(sentence: Sentence) -> float:
+def _fitness(sentence: Sentence, language: str) -> float:
     """Questions, fragments, anecdotes and backward references say little by themselves."""
     fitness = 1.0 if sentence.whole else 0.3
     if "?" in sentence.text or "？" in sentence.text:
         fitness *= 0.5
-    if not _MIN_SENTENCE_WORDS <= len(sentence.words) <= _MAX_SENTENCE_WORDS:
+    if not MIN_SENTENCE_WORDS <= len(sentence.words) <= _MAX_SENTENCE_WORDS:
         fitness *= 0.6
     words = [word.plain for word in sentence.words]
-    if not cues.FIRST_PERSON.isdisjoint(words):
+    if not cues.first_person(language).isdisjoint(words):
         fitness *= 0.7
-    if words and words[0] in cues.POINTS_BACK:
+    if words and words[0] in cues.points_back(language):
         fitness *= 0.85
     return fitness
 
 
-def _similarity(sentences: tuple[Sentence, ...]) -> "Matrix":
+def similarity(sentences: tuple[Sentence, ...]) -> "Matrix":
     """Cosines, word by word: most words are in few sentences."""
     import numpy as np
 

@@ -1,43 +1,56 @@
 import re
 
 from services.composer.offline.document import Document
-from services.composer.offline.tokenizers import japanese_readings
+from services.composer.offline.japanese import spell_japanese
+from services.composer.offline.post_tags import tags_of
 from services.composer.post import PlainPost
 from services.composer.rules import fit_slug
-from services.composer.text.characters import transliterate
 
-_MAX_SLUG_SOURCE_CHARACTERS = 400
+_MAX_TITLE_CHARACTERS = 400
+# Of a post without a title.
+_MAX_KEY_WORDS = 8
+_MAX_KEY_WORDS_CHARACTERS = 60
 # The plain letters with which writers of these languages replace their own.
 _SPELLED = {
     "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
     "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
 }
-
-# Katakana of one syllable in two letters: `kyo`, not `kiyo`.
-_GLIDE = re.compile("([キギシジチニヒビピミリ])([ャュョ])")
-_ONSETS = {"シ": "sh", "ジ": "j", "チ": "ch"}
-_VOWELS = {"ャ": "a", "ュ": "u", "ョ": "o"}
+# Only Japanese has words in kana; a single character may be an ornament.
+_KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
 
 
 def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
-    """The slug of the first of title, headings and paragraphs that has words."""
+    """The title's words, or those that the post is about; `post-…` where there are none."""
     nameless = fit_slug("", content_hash)
-    language = document.language
-    for source in (plain.title, *plain.headings[:10], *plain.paragraphs[:10]):
-        text = source[:_MAX_SLUG_SOURCE_CHARACTERS]
-        spelled = text.translate(_SPELLED.get(language, {}))
-        if language == "zh":
-            from pypinyin import lazy_pinyin
-            from rjieba import cut
-
-            spelled = "-".join("".join(lazy_pinyin(word)) for word in cut(text))
-        elif language == "ja":
-            spelled = _GLIDE.sub(_contracted, japanese_readings(text)) or text
-        if (slug := fit_slug(spelled, content_hash)) != nameless:
-            return slug
-    return nameless
+    title = _spell(plain.title[:_MAX_TITLE_CHARACTERS], document.language)
+    slug = fit_slug(title, content_hash)
+    if slug != nameless:
+        return slug
+    spelled = (_spell(tag, document.language) for tag in tags_of(plain, document))
+    slugs = [slug for text in spelled if (slug := fit_slug(text, content_hash)) != nameless]
+    return _key_words(slugs) or nameless
 
 
-def _contracted(match: re.Match[str]) -> str:
-    onset = _ONSETS.get(match[1]) or f"{transliterate(match[1])[0]}y"
-    return onset + _VOWELS[match[2]]
+def _key_words(slugs: list[str]) -> str:
+    """As many words as there is room for, each once; the first is cut if it is too long."""
+    words: list[str] = []
+    for slug in slugs:
+        longer = words + [word for word in slug.split("-") if word not in words]
+        fits = len("-".join(longer)) <= _MAX_KEY_WORDS_CHARACTERS
+        if fits and len(longer) <= _MAX_KEY_WORDS:
+            words = longer
+    if slugs and not words:
+        return slugs[0][:_MAX_KEY_WORDS_CHARACTERS].strip("-")
+    return "-".join(words)
+
+
+def _spell(text: str, language: str) -> str:
+    """In Latin letters as the language has it, as far as more is known than the letters tell."""
+    if language == "ja" or _KANA_WORD.search(text):
+        return spell_japanese(text)
+    if language == "zh":
+        from pypinyin import lazy_pinyin
+        from rjieba import cut
+
+        return "-".join("".join(lazy_pinyin(word)) for word in cut(text))
+    return text.translate(_SPELLED.get(language, {}))

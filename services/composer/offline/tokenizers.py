@@ -1,24 +1,27 @@
 """Splits sentences into words, each with a key that all its forms share."""
 
-import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from services.composer.text.words import UNSPACED, fold_word, is_content, stop_words, words_of
+from services.composer.offline.japanese import NOUN, morphemes_of
+from services.composer.text.words import fold_word, is_content, stop_words, words_of
+
+
+def _pairs(file_name: str) -> dict[str, str]:
+    text = Path(__file__).with_name(file_name).read_text("ascii")
+    return dict(pair.split("=") for pair in text.split())
+
 
 # Languages with a stemmer, by their codes.
-_STEMMERS = dict(
-    line.split("=") for line in Path(__file__).with_name("stemmers.txt").read_text("ascii").split()
-)
+_STEMMERS = _pairs("stemmers.txt")
+# English plurals of which a stemmer doesn't find the singular.
+_SINGULARS = _pairs("english_plurals.txt")
 # Tags of Chinese words that carry content.
 _CHINESE_NOUNS = ("n", "vn", "eng", "an", "j", "l", "i")
-_SCRIPT_RUN = re.compile(
-    "[\u3400-\u4dbf\u4e00-\u9fff々]+|[\u30a0-\u30ffー]+|[\u3041-\u3096]+"
-    f"|(?:(?![{UNSPACED}])[^\\W_])+|[{UNSPACED}]+"
-)
-_HIRAGANA = re.compile("[\u3041-\u3096]+")
+# Kinds of Japanese nouns that name something: no numbers, no auxiliaries.
+_JAPANESE_NOUNS = frozenset({"普通名詞", "固有名詞"})
 
 
 class Word(NamedTuple):
@@ -54,7 +57,8 @@ def tokenizer(language: str) -> Tokenizer:
         core = tail if len(tail) > len(head) else head
         about = is_content(core, stop) and plain not in stop
         shown = surface[-len(core) :] if core == tail else surface[: len(core)]
-        return Word(shown, plain, stem(core) if about else "", about)
+        singular = _SINGULARS.get(core, core) if language == "en" else core
+        return Word(shown, plain, stem(singular) if about else "", about)
 
     return lambda text: list(map(word, words_of(text)))
 
@@ -72,35 +76,10 @@ def _chinese(text: str) -> list[Word]:
 
 
 def _japanese(text: str) -> list[Word]:
-    tagger, stop, words = _japanese_tagger(), stop_words("ja"), []
-    if tagger is None:
-        # Runs of Chinese characters and of Katakana are words, and Hiragana joins them.
-        for surface in _SCRIPT_RUN.findall(text):
-            key = fold_word(surface)
-            about = is_content(key, stop) and not _HIRAGANA.fullmatch(surface)
-            words.append(Word(surface, key, key if about else "", about))
-        return words
-    for found in tagger(text):
-        surface, key = str(found.surface), fold_word(str(found.feature.lemma or found.surface))
-        noun = found.feature.pos1 == "名詞" and found.feature.pos2 in {"普通名詞", "固有名詞"}
-        about = is_content(fold_word(surface), stop)
-        words.append(Word(surface, fold_word(surface), key if about else "", about and noun))
+    stop, words = stop_words("ja"), []
+    for found in morphemes_of(text):
+        plain = fold_word(found.surface)
+        about = is_content(plain, stop)
+        noun = about and found.kind == NOUN and found.sort in _JAPANESE_NOUNS
+        words.append(Word(found.surface, plain, fold_word(found.lemma) if about else "", noun))
     return words
-
-
-def japanese_readings(text: str) -> str:
-    """The text's words in Katakana, set apart; empty without the extra `japanese`."""
-    tagger = _japanese_tagger()
-    if tagger is None:
-        return ""
-    return " ".join(str(word.feature.kana or word.surface) for word in tagger(text))
-
-
-@cache
-def _japanese_tagger() -> Any:
-    """None without the extra `japanese`."""
-    try:
-        from fugashi import Tagger
-    except ImportError:
-        return None
-    return Tagger()

@@ -4,6 +4,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
+from services.composer.text.kana import spell_kana
+
 # Joiners shape words of several scripts and emoji; every other invisible character can only
 # mislead: bidirectional overrides, tags, zero-width spaces, private use, broken halves.
 _JOINERS = "\u200c\u200d"
@@ -14,6 +16,8 @@ _BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
 _CLINGING = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _SPACES = re.compile(r"\s+")
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
+# Chinese characters, of which Japanese has as many, and the mark that repeats one.
+CHINESE = re.compile("[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _BOUNDARY = re.compile(rf"[\s{_WIDE}]")
 # Scripts without spaces break lines anywhere.
 _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
@@ -54,13 +58,17 @@ def visible_line(text: str) -> str:
 
 
 def transliterate(text: str) -> str:
-    """The text in ASCII, from any script; words of Chinese and Japanese text are set apart."""
+    """The text in ASCII, from any script but one: Chinese characters are left out.
+
+    How those sound depends on the language, which a text alone doesn't tell.
+    """
     if text.isascii():
         return text
     # Imported late: only posts of other scripts need it.
     from anyascii import anyascii
 
-    return str(anyascii(text))
+    composed = unicodedata.normalize("NFKC", text)
+    return str(anyascii(spell_kana(CHINESE.sub(" ", composed))))
 
 
 def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:

@@ -20,6 +20,7 @@ _SILENT = frozenset(
 _VOID = frozenset(
     "area base br col embed hr img input link meta param source track wbr keygen".split()
 )
+_LISTS = frozenset({"ol", "ul", "dl"})
 _FOOTNOTES = ("footnote-reference", "footnote-definition")
 _MAX_HREF_CHARACTERS = 2048
 
@@ -29,6 +30,8 @@ class HtmlBlocks:
 
     def __init__(self, html: str) -> None:
         self.paragraphs: list[str] = []
+        # The places of those paragraphs that are in lists.
+        self.listed: set[int] = set()
         self.headings: list[str] = []
         self.tabled: list[str] = []
         self.urls: list[str] = []
@@ -37,6 +40,7 @@ class HtmlBlocks:
         self._pieces: list[str] = []
         self._heading = False
         self._tables = 0
+        self._lists = 0
         self._open = 0
         self._silent = ""
         self._depth = 0
@@ -62,8 +66,8 @@ class HtmlBlocks:
             self._close_block()
             self._heading = False
             self._open = max(self._open - 1, 0)
-            if data == "table":
-                self._tables = max(self._tables - 1, 0)
+            self._tables = max(self._tables - (data == "table"), 0)
+            self._lists = max(self._lists - (data in _LISTS), 0)
 
     def _start(self, tag: str, attributes: dict[str, str | None]) -> None:
         # A line break within a paragraph is a space, two end it.
@@ -82,6 +86,7 @@ class HtmlBlocks:
             return
         self._open += tag in BLOCKS
         self._tables += tag == "table"
+        self._lists += tag in _LISTS
         self._heading = tag in HEADINGS or (self._heading and tag not in BLOCKS)
         href = attributes.get("href") if tag == "a" else None
         if href and len(href) <= _MAX_HREF_CHARACTERS:
@@ -97,4 +102,6 @@ class HtmlBlocks:
         elif self._tables:
             self.tabled.append(text)
         else:
+            if self._lists:
+                self.listed.add(len(self.paragraphs))
             self.paragraphs.append(text)

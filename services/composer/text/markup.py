@@ -50,8 +50,11 @@ def read(post: Post) -> PlainPost:
         markdown = _INDENT.sub("", content) if is_indented else content
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean(post.title)
-    paragraphs = _all_clean(blocks.paragraphs) or _all_clean(blocks.tabled)
-    headings = _all_clean(blocks.headings)
+    texts = _each_clean(blocks.paragraphs)
+    # What is left empty has no place among the paragraphs.
+    listed = [place in blocks.listed for place, text in enumerate(texts) if text]
+    paragraphs = tuple(filter(None, texts)) or tuple(filter(None, _each_clean(blocks.tabled)))
+    headings = tuple(filter(None, _each_clean(blocks.headings)))
     shown = "\n".join((title, *headings, *paragraphs))
     return PlainPost(
         title=title,
@@ -60,6 +63,7 @@ def read(post: Post) -> PlainPost:
         links=hyperlinks.find_urls(shown) | hyperlinks.find_urls("\n".join(blocks.urls)),
         mentions=hyperlinks.find_mentions(shown),
         content_hash=hashlib.sha256(post.content.encode(errors="replace")).hexdigest(),
+        listed=frozenset(place for place, is_listed in enumerate(listed) if is_listed),
     )
 
 
@@ -89,13 +93,13 @@ def strip_markup(text: str) -> CleanText:
     return CleanText(visible_line(_MARKS.sub(" ", text)))
 
 
-def _all_clean(blocks: list[str]) -> tuple[CleanText, ...]:
+def _each_clean(blocks: list[str]) -> list[CleanText]:
     texts = []
     left = _MAX_REREAD_CHARACTERS
     for line in map(visible_line, blocks):
         left -= len(line) if _MARKS.search(line) else 0
         texts.append(_clean_line(line) if left > 0 else strip_markup(line))
-    return tuple(filter(None, texts))
+    return texts
 
 
 def _read_again(text: str) -> str:

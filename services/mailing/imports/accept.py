@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -10,14 +11,14 @@ from core.refusals.mailing import PLAN_REQUIRED
 from core.refusals.refusal import Refusal
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
-from models import Job, MemberImport, Plan
+from models import ImportKind, Job, MemberImport, Plan
 from services import removals
 from services.access import quotas
 from services.access.caller import Caller
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.mailing import lists, sealed_files
-from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
+from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.mailing.sealed_files import IMPORTS, NewFile
 from services.people import accounts
 from storage.resources import Resources
@@ -33,13 +34,23 @@ class ImportOptions:
 
     Attributes:
         dry_run: judge every row, and change nothing.
-        on_existing: ``update`` gives active members the file's name and tier; ``skip`` does not.
+        on_existing: ``update`` gives active members the file's name, tier and fields; ``skip``
+            only adds the fields and tags that they lack.
         mapping: columns of the file, by name or index, and their roles.
+        kind: what the rows are.
+        create_fields: make fields of the columns that nothing else is known of.
     """
 
     dry_run: bool = False
     on_existing: str = "skip"
     mapping: Mapping[str, str] | None = None
+    kind: ImportKind = ImportKind.MEMBERS
+    create_fields: bool = False
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """As a record of an import keeps them."""
+        return {**vars(self), "mapping": dict(self.mapping) if self.mapping else None}
 
 
 def read_mapping(text: str | None, refusal: Refusal) -> dict[str, str] | None:
@@ -149,18 +160,17 @@ def accept_file(
         source="file",
         filename=display_filename(filename),
         size=file.writer.size,
-        mapping=dict(options.mapping) if options.mapping else None,
-        dry_run=options.dry_run,
-        on_existing=options.on_existing,
         by_operator=by_operator,
+        **options.columns,
     )
     file.name_in(task)
-    size = file.writer.size
+    size, is_of_members = task.size, options.kind is ImportKind.MEMBERS
     takes = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: size}
+    kind = IMPORT_FILE if is_of_members else IMPORT_SUPPRESSIONS
 
     def store() -> Job:
         try:
-            return idempotency.commit(resources, task, IMPORT_FILE, None, request_id, takes=takes)
+            return idempotency.commit(resources, task, kind, None, request_id, takes=takes)
         except DomainError:
             forget_file(resources, file.prefix)
             raise

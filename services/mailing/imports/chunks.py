@@ -1,9 +1,12 @@
 """Chunks: rows on their way from a file to a list, judged as far as the file alone allows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
+
+from services.mailing.imports.mapping.rows import RowExtras
 
 ROWS_PER_CHUNK = 10_000
 
@@ -16,7 +19,8 @@ def chunk_key(prefix: str, number: int) -> str:
 class JudgedRow(NamedTuple):
     """One row. A row with a ``code`` is not applied, for the ``reason`` given.
 
-    A chunk stores rows by the order of these fields, and the other release must be able to read it.
+    A chunk stores rows by the order of these fields but the last, and the other release must be
+    able to read it.
 
     Attributes:
         line: the physical line where the row begins, from 1; in a request, the member's place.
@@ -35,6 +39,7 @@ class JudgedRow(NamedTuple):
     code: str | None = None
     reason: str | None = None
     cells: Sequence[str] = ()
+    extras: RowExtras | None = None
 
 
 INVALID, DUPLICATE = "invalid", "duplicate"
@@ -48,10 +53,28 @@ def verdict_of(row: JudgedRow) -> str | None:
     return DUPLICATE if row.code == DUPLICATE_CODE else INVALID
 
 
-def encode(rows: Iterable[JudgedRow]) -> bytes:
-    return orjson.dumps(list(rows), default=tuple)
+_STORED = itemgetter(slice(0, 9))
+
+
+def encode(rows: Sequence[JudgedRow], *, has_extras: bool) -> bytes:
+    """The rows as a chunk stores them.
+
+    Args:
+        has_extras: whether some row may have extras. They stand apart, so that chunks without any
+            are what they were: the release before can read those, and fails at others.
+    """
+    if has_extras:
+        extras = {str(at): tuple(row.extras) for at, row in enumerate(rows) if row.extras}
+        if extras:
+            return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED)
+    return orjson.dumps(rows, default=_STORED)
 
 
 def decode(data: bytes) -> list[JudgedRow]:
-    found: list[list[Any]] = orjson.loads(data)
-    return [JudgedRow._make(row) for row in found]
+    found: Any = orjson.loads(data)
+    if isinstance(found, list):
+        return [JudgedRow(*row) for row in found]
+    rows = [JudgedRow(*row) for row in found["rows"]]
+    for at, extras in found["extras"].items():
+        rows[int(at)] = rows[int(at)]._replace(extras=RowExtras(*extras))
+    return rows

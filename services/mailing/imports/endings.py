@@ -17,9 +17,10 @@ from services.feed.catalogue import FeedEventType
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
+from services.mailing.imports import notices
 from storage.unit_of_work import UnitOfWork
 
-VERDICTS = ("added", "already", "opted_out", "invalid", "duplicate")
+VERDICTS = ("added", "already", "opted_out", "invalid", "duplicate", "denied")
 COUNTS = ("received", *VERDICTS, "updated")
 
 
@@ -82,6 +83,7 @@ def _finish(
         dry_run=task.dry_run,
         **{name: getattr(task, name) for name in COUNTS},
     )
+    notices.tell_owner(uow, task)
     task.finished_at = func.now()
     # Those that are left are found anew when its job is started again.
     uow.session.execute(delete(WaitingChunk).where(WaitingChunk.import_id == task.id))
@@ -91,4 +93,13 @@ def _finish(
 def result_of(task: MemberImport) -> dict[str, Any]:
     """The result of the import's job: the counts, and which import it was."""
     counts = {name: getattr(task, name) for name in COUNTS}
-    return {**counts, "import_id": task.id, "dry_run": task.dry_run}
+    result = {**counts, "import_id": task.id, "dry_run": task.dry_run}
+    if task.columns is None:
+        return result
+    return {**result, "left_out": task.left_out, **columns_of(task)}
+
+
+def columns_of(task: MemberImport) -> dict[str, Any]:
+    """What the columns of the file become, and those that are ignored."""
+    found = task.columns or {}
+    return {name: found.get(name, []) for name in ("columns", "ignored_columns")}

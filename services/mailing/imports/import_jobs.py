@@ -12,7 +12,7 @@ from services.access import quotas
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
-from services.mailing.imports import endings
+from services.mailing.imports import endings, shown_cells
 from services.mailing.imports.applying import chunk_steps, helpers
 from services.mailing.imports.splitting import split as splitting
 from services.mailing.imports.turns import Turn
@@ -38,6 +38,8 @@ def _register(name: str) -> kinds.JobKind:
 
 ADD_MEMBERS = _register("members.add")
 IMPORT_FILE = _register("members.import")
+# Apart from files of members: the release before would take its rows for members.
+IMPORT_SUPPRESSIONS = _register("members.suppress")
 
 
 def run(resources: Resources, lease: Lease) -> bool:
@@ -93,6 +95,8 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
             task.received += rows
             if task.description is None:
                 task.description = {**split.description, "header": split.header}
+                if split.samples is not None:
+                    shown_cells.keep(resources, task, split.samples)
     if task.is_split:
         split.close()
         return task, False

@@ -2,7 +2,7 @@
 earlier state back.
 
 A record is unchanged if its ``updated_at`` is still that of the import. Later acts of the person or
-the owner stay, and so do opt-outs.
+the owner stay, and so do opt-outs. What the file claimed of consent goes, whatever was changed.
 """
 
 from sqlalchemy import func, text
@@ -15,6 +15,7 @@ from services.feed.catalogue import FeedEventType
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
+from services.mailing.consent import consent_claims
 from services.mailing.imports.turns import Turn
 from services.mailing.subscriptions import locks
 from storage.resources import Resources
@@ -55,6 +56,10 @@ def run(resources: Resources, lease: Lease) -> None:
             if last is None:
                 bookmark = "undo_removed"
                 restored, last = _take_back(uow, task, _REMOVE, task.undo_removed)
+            if last is None and consent_claims.take_back(uow, task.id, most=BATCH):
+                # What the file claimed of members who stay goes too. Only by the job's holder.
+                leases.progress(uow, lease, done=task.undone, total=task.added)
+                continue
             if last is None:
                 # The records that are not as before, such as those that a later import took over.
                 kept = task.added - task.undone
@@ -101,7 +106,22 @@ def _take_back(
 
 BATCH = 10_000
 
-_RESTORE = """
+# Each field that still has the import's value gets its earlier one, or none.
+_FIELDS_BEFORE = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
+            SELECT coalesce(jsonb_object_agg(f.key, f.value), '{{}}') FROM (
+                SELECT n.key, CASE WHEN n.value = b.fields_after -> n.key
+                    THEN b.fields_before -> n.key ELSE n.value END AS value
+                FROM jsonb_each({now}) AS n
+            ) AS f WHERE {none}
+        ) END"""
+_EXTRAS_BEFORE = f"""fields = {
+    _FIELDS_BEFORE.format(now="m.fields", none="jsonb_typeof(f.value) <> 'null'")
+},
+        tag_ids = CASE WHEN b.tags_added IS NULL THEN m.tag_ids ELSE
+            ARRAY(SELECT unnest(m.tag_ids) EXCEPT SELECT unnest(b.tags_added) ORDER BY 1) END,
+        joined_at = CASE WHEN m.joined_at = b.joined_at_after
+            THEN b.joined_at_before ELSE m.joined_at END,"""
+_RESTORE = f"""
 WITH first AS (
     SELECT subscription_id FROM import_changes
     WHERE import_id = :import_id AND subscription_id > :after
@@ -115,6 +135,7 @@ WITH first AS (
     UPDATE subscriptions AS m SET
         status = CASE WHEN b.activated THEN b.status_before ELSE m.status END,
         name = b.name_before, type = b.type_before, paid_expiry = b.paid_expiry_before,
+        {_EXTRAS_BEFORE}
         import_id = CASE WHEN b.activated THEN b.import_id_before ELSE m.import_id END,
         imported_at = CASE WHEN b.activated THEN b.imported_at_before ELSE m.imported_at END,
         updated_at = b.updated_at_before
@@ -127,12 +148,17 @@ WITH first AS (
         type = CASE WHEN m.type = b.type_after THEN b.type_before ELSE m.type END,
         paid_expiry = CASE WHEN m.paid_expiry IS NOT DISTINCT FROM b.paid_expiry_after
             THEN b.paid_expiry_before ELSE m.paid_expiry END,
+        {_EXTRAS_BEFORE}
         updated_at = clock_timestamp()
     FROM batch AS b WHERE m.id = b.subscription_id AND m.updated_at <> b.applied_at AND (
         (m.name IS NOT DISTINCT FROM b.name_after AND b.name_after IS DISTINCT FROM b.name_before)
         OR (m.type = b.type_after AND b.type_after <> b.type_before)
         OR (m.paid_expiry IS NOT DISTINCT FROM b.paid_expiry_after
-            AND b.paid_expiry_after IS DISTINCT FROM b.paid_expiry_before))
+            AND b.paid_expiry_after IS DISTINCT FROM b.paid_expiry_before)
+        OR m.tag_ids && b.tags_added OR m.joined_at = b.joined_at_after
+        OR EXISTS (
+            SELECT FROM jsonb_each(b.fields_after) AS a WHERE m.fields -> a.key = a.value
+        ))
 ), later AS (
     -- A later import keeps values of this one for its own undo; those must not come back either.
     UPDATE import_changes AS c SET
@@ -141,7 +167,10 @@ WITH first AS (
         type_before = CASE WHEN c.type_before = b.type_after
             THEN b.type_before ELSE c.type_before END,
         paid_expiry_before = CASE WHEN c.paid_expiry_before IS NOT DISTINCT FROM b.paid_expiry_after
-            THEN b.paid_expiry_before ELSE c.paid_expiry_before END
+            THEN b.paid_expiry_before ELSE c.paid_expiry_before END,
+        fields_before = {_FIELDS_BEFORE.format(now="c.fields_before", none="true")},
+        joined_at_before = CASE WHEN c.joined_at_before = b.joined_at_after
+            THEN b.joined_at_before ELSE c.joined_at_before END
     FROM batch AS b CROSS JOIN LATERAL (
         SELECT tableoid AS part, ctid AS place FROM import_changes
         WHERE subscription_id = b.subscription_id AND import_id <> b.import_id
@@ -157,7 +186,7 @@ WITH first AS (
     FROM untouched
 )
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
-"""
+"""  # noqa: S608
 
 # New records have no row in import_changes. A record that was there before the import stays even
 # where that row was lost, since the record is older.

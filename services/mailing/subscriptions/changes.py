@@ -1,7 +1,7 @@
 """Reads and writes of subscriptions.
 
 Every write of one subscription goes through here, and leaves an event in its history and one in the
-owner's feed.
+owner's feed; one that brings the person onto the list leaves an entry in their consent too.
 """
 
 from collections.abc import Mapping
@@ -9,14 +9,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import func, select, update
 
 from core.refusals.mailing import SUBSCRIPTION_CHANGED
-from models import MailingList, Subscription, SubscriptionEvent, SubscriptionStatus
-from services import paging
+from models import (
+    ConsentHow,
+    MemberField,
+    Subscription,
+    SubscriptionEvent,
+    SubscriptionStatus,
+    User,
+)
 from services.feed.announcing import announce_of_list
 from services.feed.catalogue import FeedEventType
-from services.paging import PageOfRows, PageRequest
+from services.mailing.consent import consent_entries
 from storage.unit_of_work import UnitOfWork
 
 ERASED = "erased"
@@ -35,6 +41,7 @@ class Via(StrEnum):
     ONE_CLICK = "one-click"  # a mail client's unsubscribe button (RFC 8058)
     PAGE = "page"  # the unsubscribe page
     IMPORT = "import"
+    BULK = "bulk"  # an act of the owner on all members that fit a filter
     COMMAND = "command"
 
 
@@ -55,6 +62,9 @@ class Actor:
     user_id: int | None = None
     ip: str | None = None
     request_id: str | None = None
+    # The page from which the act came, without its query, and the name of the browser.
+    page_url: str | None = None
+    browser: str | None = None
 
 
 def find(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
@@ -65,18 +75,20 @@ def find(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
     )
 
 
-def find_with_lists(
-    uow: UnitOfWork, wanted: PageRequest, *conditions: ColumnElement[bool]
-) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Subscriptions to lists that are not archived, newest first. Raises ``cursor.invalid``."""
-    query = (
-        select(Subscription, MailingList)
-        .join(MailingList, MailingList.id == Subscription.list_id)
-        .where(*conditions, MailingList.archived_at.is_(None))
-    )
-    rows = uow.session.execute(paging.by_id(query, Subscription.id, wanted))
-    found = [(record, mailing_list) for record, mailing_list in rows]
-    return paging.cut(found, wanted.limit, lambda pair: str(pair[0].id))
+def find_named(uow: UnitOfWork, list_id: int, named: int | str) -> Subscription | None:
+    """The list's record of a user id or of a normalised address, in any status.
+
+    By an address, an inactive record is found through the account that has the address now, so not
+    that of a person who changed it since.
+    """
+    if isinstance(named, int):
+        return find(uow, list_id, named)
+    query = select(Subscription).where(Subscription.list_id == list_id, Subscription.email == named)
+    query = query.execution_options(populate_existing=True)
+    active = query.where(Subscription.status == SubscriptionStatus.ACTIVE)
+    person = select(User.id).where(User.email == named).scalar_subquery()
+    found = uow.session.scalars(active).first()
+    return found or uow.session.scalar(query.where(Subscription.user_id == person))
 
 
 def add(uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor) -> Subscription:
@@ -98,7 +110,12 @@ def change(
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
         return False
+    if differing.get("status", SubscriptionStatus.PENDING) != SubscriptionStatus.PENDING:
+        # The person confirmed, or no longer waits for what they are to confirm.
+        differing["submitted"] = None
     status, email_enabled = subscription.status, subscription.email_enabled
+    # The event of an erasure does not tell what the person had.
+    names = None if action == ERASED else _names_of(uow, subscription, differing)
     statement = (
         update(Subscription)
         .where(
@@ -113,8 +130,31 @@ def change(
     changed = uow.session.scalar(statement)
     if changed is None:
         raise SUBSCRIPTION_CHANGED()
-    _note(uow, changed, action, actor, status=status, email_enabled=email_enabled)
+    _note(uow, changed, action, actor, names, status=status, email_enabled=email_enabled)
     return True
+
+
+def _names_of(
+    uow: UnitOfWork, before: Subscription, differing: Mapping[str, Any]
+) -> list[str] | None:
+    """What the history says of columns that get other values, beside status and mail."""
+    names = [shown for column, shown in _SHOWN.items() if column in differing]
+    if "fields" in differing:
+        after = differing["fields"]
+        ids = {
+            int(each)
+            for each in before.fields.keys() | after.keys()
+            if before.fields.get(each) != after.get(each)
+        }
+        keys = select(MemberField.key).where(MemberField.id.in_(ids)).order_by(MemberField.id)
+        names += [f"fields.{key}" for key in uow.session.scalars(keys)]
+    return names or None
+
+
+_SHOWN = {
+    **{name: name for name in ("name", "email", "type", "paid_expiry")},
+    "tag_ids": "tags",
+}
 
 
 def switch_mail(
@@ -130,11 +170,15 @@ def _note(
     subscription: Subscription,
     action: str,
     actor: Actor,
+    changed: list[str] | None = None,
     *,
     status: str | None = None,
     email_enabled: bool | None = None,
 ) -> None:
-    """Keep an event: the values before, given here, and after; the actor, time and origin."""
+    """Keep an event: the values before, given here, and after; the actor, time and origin.
+
+    ``changed``: what else changed, by names.
+    """
     uow.session.add(
         SubscriptionEvent(
             list_id=subscription.list_id,
@@ -147,13 +191,35 @@ def _note(
             status_after=subscription.status,
             email_enabled_before=email_enabled,
             email_enabled_after=subscription.email_enabled,
+            changed=changed,
             ip=actor.ip,
             request_id=actor.request_id,
         )
     )
+    _record_consent(uow, subscription, action, actor, status)
     if action not in (TRANSFERRED_IN, TRANSFERRED_AWAY):
         kind = _announced_as(subscription, action, status=status, email_enabled=email_enabled)
-        announce_change(uow, subscription, kind, action, actor)
+        # Fields without their keys: the feed holds nothing of what a person may have.
+        told = sorted({each.partition(".")[0] for each in changed or ()})
+        announce_change(
+            uow, subscription, kind, action, actor, **({"changed": told} if told else {})
+        )
+
+
+def _record_consent(
+    uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, before: str | None
+) -> None:
+    """Note how the person came onto the list, if they did: here, so that no way can forget it."""
+    if subscription.status not in _ON_LIST or subscription.status == before:
+        return
+    how = ConsentHow.OWNER if actor.kind == ActorKind.OWNER else consent_entries.BY_VIA[actor.via]
+    if action == TRANSFERRED_IN:
+        how = ConsentHow.TRANSFER
+    origin = {"ip": actor.ip, "url": actor.page_url, "browser": actor.browser}
+    consent_entries.record(uow, subscription, how, **origin)
+
+
+_ON_LIST = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 
 def announce_change(
@@ -162,7 +228,7 @@ def announce_change(
     kind: FeedEventType,
     action: str,
     actor: Actor,
-    **others: int,
+    **others: Any,
 ) -> None:
     """Tell the owner's feed of a change that was made just now."""
     announce_of_list(
@@ -204,22 +270,3 @@ _MAIL = {
     False: FeedEventType.SUBSCRIPTION_EMAIL_OFF,
     True: FeedEventType.SUBSCRIPTION_EMAIL_ON,
 }
-
-
-def status_before_leaving(uow: UnitOfWork, subscription: Subscription) -> SubscriptionStatus:
-    """The status that a person who left gets back when they undo it: pending, or else active."""
-    left_from = uow.session.scalar(
-        select(SubscriptionEvent.status_before)
-        .where(
-            SubscriptionEvent.list_id == subscription.list_id,
-            SubscriptionEvent.user_id == subscription.user_id,
-            SubscriptionEvent.status_after == SubscriptionStatus.UNSUBSCRIBED,
-            SubscriptionEvent.status_before.is_distinct_from(SubscriptionStatus.UNSUBSCRIBED),
-        )
-        .order_by(SubscriptionEvent.id.desc())
-        .limit(1)
-    )
-    # A person who left another list and was transferred here has no earlier status on this list.
-    if left_from == SubscriptionStatus.PENDING:
-        return SubscriptionStatus.PENDING
-    return SubscriptionStatus.ACTIVE

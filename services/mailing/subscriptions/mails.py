@@ -26,7 +26,12 @@ def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> Non
             record, mailing_list, person = member
             confirming = Purpose.CONFIRM_SUBSCRIPTION
             secret = mailed_tokens.make(
-                uow, resources.keyring, confirming, user_id=person.id, list_id=record.list_id
+                uow,
+                resources.keyring,
+                confirming,
+                user_id=person.id,
+                list_id=record.list_id,
+                submitted=record.submitted,
             )
             owner = uow.session.get_one(User, mailing_list.user_id)
             trace = Trace(mailing_list.id, person.id, delivery=lease.job_id)

@@ -7,16 +7,20 @@ since a page may have a thousand rows.
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
+    BigInteger,
     BindParameter,
     ColumnElement,
     Select,
     and_,
+    any_,
     bindparam,
     case,
     func,
@@ -29,8 +33,9 @@ from sqlalchemy import (
 
 from core import ids
 from core.errors import DomainError
-from models import Subscription, SubscriptionStatus, Tier, User, active_count
+from models import MailingList, Subscription, SubscriptionStatus, Tier, User, active_count
 from services import paging
+from services.mailing.attributes import member_attributes
 from services.mailing.subscriptions.changes import Via
 from services.paging import PageOfRows, PageRequest
 from services.people import email_addresses
@@ -55,7 +60,7 @@ class MemberFilters:
 @dataclass(frozen=True)
 class MemberPage:
     total: int
-    # The shown columns of each subscription, and `user_name`: the name on the person's account.
+    # What an owner sees of each subscription, and `user_name`: the name on the person's account.
     page: PageOfRows[dict[str, Any]]
 
 
@@ -72,13 +77,38 @@ def page(
     if wanted.cursor is not None:
         start = {"before": ids.of_cursor(wanted.cursor)}
     records, total = _statements(kind, by_cursor=wanted.cursor is not None)
-    found = uow.session.execute(records, values | start | {"limit": wanted.limit + 1})
-    names = tuple(found.keys())
-    rows = [dict(zip(names, row, strict=True)) for row in found]
+    rows = _rows(uow, list_id, records, values | start | {"limit": wanted.limit + 1})
     return MemberPage(
         total=uow.session.execute(total, values).scalar_one(),
         page=paging.cut(rows, wanted.limit, lambda row: str(row["id"])),
     )
+
+
+def rows_of(uow: UnitOfWork, list_id: int, subscription_ids: Sequence[int]) -> list[dict[str, Any]]:
+    """The rows of these subscriptions to the list, newest first, as ``page`` has them."""
+    if not subscription_ids:
+        return []
+    return _rows(uow, list_id, _BY_IDS, {"ids": subscription_ids})
+
+
+def _rows(
+    uow: UnitOfWork, list_id: int, query: Select[Any], values: dict[str, Any]
+) -> list[dict[str, Any]]:
+    found = uow.session.execute(query, values)
+    names = tuple(found.keys())
+    rows = [dict(zip(names, row, strict=True)) for row in found]
+    _show_attributes(uow, list_id, rows)
+    return rows
+
+
+def _show_attributes(uow: UnitOfWork, list_id: int, rows: list[dict[str, Any]]) -> None:
+    """Put fields and tags by their names into the rows, two queries for all of them."""
+    owner_id = uow.session.get_one(MailingList, list_id).user_id
+    tag_ids = [row.pop("tag_ids") for row in rows]
+    shown = member_attributes.read(uow, owner_id, tag_ids)
+    for row, ids_of_row in zip(rows, tag_ids, strict=True):
+        row.update(shown.of(row["fields"], ids_of_row))
+        row["joined_at"] = row["joined_at"] or row["created_at"]
 
 
 _ADDRESS, _BEGINNING = "an address", "the beginning of one*"
@@ -115,10 +145,17 @@ _OF_LIST = _record.list_id == _LIST_ID
 # The columns that an owner sees, named one by one: a column that is added later is not shown.
 _COLUMNS = (
     *_record["id", "list_id", "user_id", "status", "type", "paid_expiry", "email_enabled"],
-    *_record["name", "email", "source", "created_at", "updated_at"],
+    *_record["name", "email", "source", "joined_at", "import_id", "created_at", "updated_at"],
+    *_record["fields", "tag_ids"],
 )
 # The owner sees the account's name only of members who subscribed while logged in.
 _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("user_name")
+_RECORDS = (
+    select(*_COLUMNS, _SHOWN_NAME)
+    .join_from(Subscription.__table__, User.__table__, _person.id == _record.user_id)
+    .order_by(_record.id.desc())
+)
+_BY_IDS = _RECORDS.where(_record.id == any_(bindparam("ids", type_=ARRAY(BigInteger))))
 
 
 @cache
@@ -140,13 +177,7 @@ def _statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Select[Any], S
     if not by_cursor:
         wanted = wanted.offset(bindparam("offset"))
     ids = wanted.limit(bindparam("limit")).subquery()
-    records = (
-        select(*_COLUMNS, _SHOWN_NAME)
-        .join_from(Subscription.__table__, ids, ids.c.id == _record.id)
-        .join(User.__table__, _person.id == _record.user_id)
-        .order_by(_record.id.desc())
-    )
-    return records, select(_count(kind))
+    return _RECORDS.join(ids, ids.c.id == _record.id), select(_count(kind))
 
 
 def _count(kind: MemberFilters) -> ColumnElement[int]:

@@ -1,24 +1,45 @@
 """Acts of an owner on the members of a list. None of them overrides a person's opt-out."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select
 
 from core.keyring import Keyring
-from core.refusals.mailing import MEMBER_NOT_FOUND, SUBSCRIPTION_OPTED_OUT
-from models import MailingList, MemberImport, Subscription, SubscriptionEvent, SubscriptionStatus
+from core.refusals.mailing import MEMBER_NOT_FOUND, PLAN_REQUIRED, SUBSCRIPTION_OPTED_OUT
+from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
+from models import (
+    MailingList,
+    MemberImport,
+    OptOutKind,
+    Plan,
+    Subscription,
+    SubscriptionEvent,
+    SubscriptionStatus,
+    User,
+)
 from services import paging
-from services.mailing.subscriptions import changes, locks, opt_outs
+from services.access import quotas
+from services.mailing import deny_lists
+from services.mailing.attributes import member_attributes
+from services.mailing.attributes.member_attributes import GivenAttributes
+from services.mailing.imports.chunks import ROWS_PER_CHUNK
+from services.mailing.subscriptions import changes, locks, opt_outs, own
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.mailing.subscriptions.locks import LockedSubscription
 from services.paging import PageOfRows, PageRequest
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
+# The source of a member whom the owner added alone.
+BY_OWNER = "owner"
 
-def get(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
-    """Raises ``member.not_found``."""
-    found = changes.find(uow, mailing_list.id, user_id)
+
+def get(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> Subscription:
+    """The member of a user id, or of a normalised address; raises ``member.not_found``."""
+    found = changes.find_named(uow, mailing_list.id, named)
     if found is None:
         raise MEMBER_NOT_FOUND()
     return found
@@ -47,17 +68,101 @@ def set_email(
     return int(changes.switch_mail(uow, member, actor, enabled=enabled))
 
 
+@dataclass(frozen=True)
+class MemberEdit:
+    """What an owner sets of a member: columns, and fields and tags by their names."""
+
+    columns: Mapping[str, Any]
+    attributes: GivenAttributes
+
+    def all_columns(
+        self, uow: UnitOfWork, mailing_list: MailingList, record: Subscription | None
+    ) -> dict[str, Any]:
+        given = member_attributes.columns(uow, mailing_list, record, self.attributes)
+        return {**self.columns, **given}
+
+
 def update(
+    uow: UnitOfWork, mailing_list: MailingList, named: int | str, edit: MemberEdit, actor: Actor
+) -> Subscription:
+    """Set the list's own name for the member, the tier and its expiry, fields and tags.
+
+    Raises ``member.not_found`` and what ``member_attributes.columns`` raises.
+    """
+    member = _hold(uow, mailing_list, get(uow, mailing_list, named).user_id)
+    changes.change(uow, member, "edited", actor, **edit.all_columns(uow, mailing_list, member))
+    return member
+
+
+def upsert(
     uow: UnitOfWork,
     mailing_list: MailingList,
-    user_id: int,
-    fields: Mapping[str, Any],
+    named: int | str,
+    edit: MemberEdit,
     actor: Actor,
+    *,
+    settings: Settings,
 ) -> Subscription:
-    """Set the list's own name for the member, the member's tier and its expiry."""
-    member = _hold(uow, mailing_list, user_id)
-    changes.change(uow, member, "edited", actor, **fields)
-    return member
+    """Change the member of this address, or make them one: an owner's act, without a confirmation.
+
+    A pending member stays pending. Raises ``subscription.opted_out``, for a person who is no member
+    ``member.denied``, ``plan.required`` and ``quota.exceeded``, and what ``update`` raises.
+    """
+    locked = _lock_named(uow, mailing_list, named)
+    record = locked.record
+    refused = opt_outs.kinds_of(uow, settings.keyring, mailing_list.id, locked.person)
+    has_left = record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED
+    if has_left or OptOutKind.LIST in refused:
+        raise SUBSCRIPTION_OPTED_OUT()
+    columns = edit.all_columns(uow, mailing_list, record)
+    if record is not None and record.status != SubscriptionStatus.REMOVED:
+        changes.change(uow, record, "edited", actor, **columns)
+        return record
+    deny_lists.require_allowed(uow, settings, mailing_list.user_id, locked.person.email)
+    _require_room(uow, settings, mailing_list.user_id)
+    has_mail = OptOutKind.EMAIL not in refused and (record is None or record.email_enabled)
+    columns |= {"status": SubscriptionStatus.ACTIVE, "email_enabled": has_mail}
+    if record is not None:
+        changes.change(uow, record, "added", actor, **columns)
+        return record
+    of_person = {"user_id": locked.person.id, "email": locked.person.email, "source": BY_OWNER}
+    made = Subscription(list_id=mailing_list.id, **of_person, **columns)
+    return changes.add(uow, made, "added", actor)
+
+
+def _lock_named(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> LockedSubscription:
+    locks.lock_list_shared(uow, mailing_list.id)
+    while True:
+        person = _person_named(uow, mailing_list, named)
+        locked = locks.lock_subscription(uow, mailing_list, person)
+        if locked is not None:
+            return locked
+        # They were erased meanwhile, and have the address no more: look it up again.
+        uow.session.expire(person)
+
+
+def _person_named(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> User:
+    """The person of the list's record, or of the address; raises ``member.not_found`` by an id.
+
+    A record whose person was erased just now may still have the address, which is free.
+    """
+    record = changes.find_named(uow, mailing_list.id, named)
+    person = None if record is None else accounts.get(uow, record.user_id)
+    if person is not None and person.erased_at is None:
+        return person
+    if isinstance(named, int):
+        raise MEMBER_NOT_FOUND()
+    return accounts.find_or_create_person(uow, named)
+
+
+def _require_room(uow: UnitOfWork, settings: Settings, owner_id: int) -> None:
+    """Raises ``plan.required``, ``quota.exceeded``."""
+    if accounts.get(uow, owner_id).plan != Plan.PAID:
+        raise PLAN_REQUIRED()
+    # An import of the owner's may hold the quota for seconds.
+    with locks.waiting_briefly(uow):
+        if not quotas.share(uow, settings, owner_id, PlanQuota.MEMBERS, most=ROWS_PER_CHUNK):
+            quotas.require(uow, settings, owner_id, PlanQuota.MEMBERS)
 
 
 def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
@@ -76,7 +181,7 @@ def subscriptions_to_owner(
     """
     get(uow, mailing_list, user_id)
     of_owner = MailingList.user_id == mailing_list.user_id
-    return changes.find_with_lists(uow, wanted, Subscription.user_id == user_id, of_owner)
+    return own.find_with_lists(uow, wanted, Subscription.user_id == user_id, of_owner)
 
 
 def history(

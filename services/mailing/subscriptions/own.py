@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import not_
+from sqlalchemy import ColumnElement, not_, select
 
 from core.keyring import Keyring
 from core.refusals.mailing import SUBSCRIPTION_NOT_FOUND
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, User
+from services import paging
 from services.mailing.subscriptions import changes, opt_outs
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
@@ -86,10 +87,24 @@ def list_of(
     uow: UnitOfWork, user_id: int, wanted: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
     """The person's active and pending subscriptions, newest first. Raises ``cursor.invalid``."""
-    return changes.find_with_lists(
+    return find_with_lists(
         uow,
         wanted,
         Subscription.user_id == user_id,
         Subscription.status.in_(_CURRENT),
         not_(opt_outs.HAS_LEFT),
     )
+
+
+def find_with_lists(
+    uow: UnitOfWork, wanted: PageRequest, *conditions: ColumnElement[bool]
+) -> PageOfRows[tuple[Subscription, MailingList]]:
+    """Subscriptions to lists that are not archived, newest first. Raises ``cursor.invalid``."""
+    query = (
+        select(Subscription, MailingList)
+        .join(MailingList, MailingList.id == Subscription.list_id)
+        .where(*conditions, MailingList.archived_at.is_(None))
+    )
+    rows = uow.session.execute(paging.by_id(query, Subscription.id, wanted))
+    found = [(record, mailing_list) for record, mailing_list in rows]
+    return paging.cut(found, wanted.limit, lambda pair: str(pair[0].id))

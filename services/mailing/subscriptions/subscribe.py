@@ -15,7 +15,9 @@ from core.settings import Settings
 from models import MailedLink, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.jobs import outbox
 from services.jobs.kinds import JobKind
-from services.mailing import lists
+from services.mailing import deny_lists, lists
+from services.mailing.attributes import submissions
+from services.mailing.attributes.submissions import NOTHING, Submission
 from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor, Via
 from services.mailing.subscriptions.locks import LockedSubscription, lock_subscription
@@ -42,59 +44,92 @@ def request(
     actor: Actor,
     *,
     settings: Settings,
+    submission: Submission = NOTHING,
 ) -> None:
     """An unauthenticated request to subscribe this address.
 
     The subscription stays pending until the person confirms a mailed token, if the list wants
     confirmation, and always for a person who opted out of it, or whom the list had before: their
     owner may have removed them. No token is mailed beyond the bounds of unasked mail; a later
-    request has one mailed. Raises ``email.invalid``.
+    request has one mailed. What else was submitted goes onto a new record, or along with the token.
+    An address on a deny list is passed over in silence: a stranger learns of nothing. Raises
+    ``email.invalid``.
     """
     email = email_addresses.normalise(email)
-    locks.lock_list_shared(uow, mailing_list.id)
-    locked = None
-    while locked is None:
-        # A person who was erased meanwhile no longer has the address: look it up again.
-        locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
-    if locked.is_active:
+    locked = _lock_address(uow, mailing_list, email, settings)
+    if locked is None or locked.is_active:
         return
     opted_out = opt_outs.kinds_of(uow, keyring, mailing_list.id, locked.person)
     is_known = locked.record is not None
     must_confirm = mailing_list.confirm_required or bool(opted_out) or is_known
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
-    if locked.record is None:
-        wants_mail = OptOutKind.EMAIL not in opted_out
-    else:
-        # The confirmation switches it on.
-        wants_mail = locked.record.email_enabled
-    record = _write(uow, locked, "requested", actor, status=status, email_enabled=wants_mail)
+    # The confirmation switches the mail of a known person on, and sets what they submitted.
+    values: dict[str, Any] = {}
+    if not is_known:
+        values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opted_out}
+    record = _write(uow, locked, "requested", actor, status=status, **values)
     if must_confirm:
         source = mail_bounds.source_digest(keyring, actor.ip)
         bounds = mail_bounds.of(settings, keyring, source, email=email, list_id=mailing_list.id)
-        _mail_confirmation(uow, record, actor, bounds)
+        waiting = submission.waiting if is_known else None
+        _mail_confirmation(uow, record, actor, bounds, waiting)
+
+
+def _lock_address(
+    uow: UnitOfWork, mailing_list: MailingList, email: str, settings: Settings
+) -> LockedSubscription | None:
+    """The subscription of this address, whose person is made; ``None`` if it is denied."""
+    if deny_lists.denied_of(uow, settings, mailing_list.user_id, [email]):
+        return None
+    locks.lock_list_shared(uow, mailing_list.id)
+    locked = None
+    while locked is None:
+        # A person who was erased meanwhile no longer has the address: look it up again.
+        locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
+    return locked
 
 
 def _mail_confirmation(
-    uow: UnitOfWork, record: Subscription, actor: Actor, bounds: Sequence[MailBound]
+    uow: UnitOfWork,
+    record: Subscription,
+    actor: Actor,
+    bounds: Sequence[MailBound],
+    waiting: dict[str, Any] | None,
 ) -> None:
+    """Have a token mailed, which takes along what waits for the person's word."""
     asked = record.confirmation_asked_at
     if asked and clock.now() - asked < MIN_CONFIRMATION_INTERVAL:
         return
     if mail_bounds.admit(uow, bounds):
         record.confirmation_asked_at = func.now()
+        record.submitted = waiting
         _mail(uow, MAIL_CONFIRMATION, record, actor)
 
 
 def join(
-    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
+    uow: UnitOfWork,
+    keyring: Keyring,
+    mailing_list: MailingList,
+    person: User,
+    actor: Actor,
+    *,
+    settings: Settings,
+    submission: Submission = NOTHING,
 ) -> int:
-    """The person subscribes themselves: 1, or 0 if they had already. Lifts their opt-outs."""
+    """The person subscribes themselves: 1, or 0 if they had already. Lifts their opt-outs.
+
+    It is 1 too for a subscriber who gives a field another value. Raises ``member.denied``,
+    ``list.busy``.
+    """
     locked = lock_subscription(uow, mailing_list, person)
     if locked is None:
         raise USER_NOT_FOUND()
+    given = submissions.confirmed(uow, mailing_list.user_id, locked.record, submission.waiting)
     if locked.is_active:
-        return 0
-    _activate(uow, keyring, locked, "subscribed", actor)
+        assert locked.record is not None
+        return int(changes.change(uow, locked.record, "edited", actor, **given))
+    deny_lists.require_allowed(uow, settings, mailing_list.user_id, locked.person.email)
+    _activate(uow, keyring, locked, "subscribed", actor, **given)
     return 1
 
 
@@ -111,7 +146,10 @@ class Confirmation:
 
 
 def read_confirmation(uow: UnitOfWork, keyring: Keyring, secret: str) -> Confirmation:
-    """The subscription that ``confirm`` would confirm; changes nothing, and raises the same."""
+    """The subscription that ``confirm`` would confirm; changes nothing.
+
+    Raises what ``confirm`` raises, but for ``member.denied``.
+    """
     opened, mailing_list, user_id = _open(uow, keyring, secret)
     record = _confirmable(changes.find(uow, mailing_list.id, user_id))
     found = Confirmation(mailing_list, record)
@@ -120,11 +158,14 @@ def read_confirmation(uow: UnitOfWork, keyring: Keyring, secret: str) -> Confirm
     return found
 
 
-def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Subscription:
+def confirm(
+    uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor, *, settings: Settings
+) -> Subscription:
     """The person confirms by the token that was mailed to them; confirming twice does no harm.
 
     Raises ``link.invalid`` for a forged or expired token, ``link.used`` for a used token while the
-    subscription waits for another one, ``subscription.not_pending``, ``list.not_found``.
+    subscription waits for another one, ``subscription.not_pending``, ``list.not_found``,
+    ``member.denied``.
     """
     opened, mailing_list, user_id = _open(uow, keyring, secret)
     locked = lock_subscription(uow, mailing_list, accounts.get(uow, user_id))
@@ -133,8 +174,10 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
     record = _confirmable(locked.record)
     if locked.is_active:
         return record
+    deny_lists.require_allowed(uow, settings, mailing_list.user_id, locked.person.email)
     mailed_tokens.use(uow, opened)
-    confirmed = _activate(uow, keyring, locked, "confirmed", actor)
+    given = submissions.confirmed(uow, mailing_list.user_id, record, opened.submitted)
+    confirmed = _activate(uow, keyring, locked, "confirmed", actor, **given)
     _mail(uow, MAIL_WELCOME, confirmed, actor)
     return confirmed
 
@@ -154,13 +197,21 @@ def _confirmable(record: Subscription | None) -> Subscription:
 
 
 def _activate(
-    uow: UnitOfWork, keyring: Keyring, locked: LockedSubscription, action: str, actor: Actor
+    uow: UnitOfWork,
+    keyring: Keyring,
+    locked: LockedSubscription,
+    action: str,
+    actor: Actor,
+    **given: Any,
 ) -> Subscription:
-    """Make the subscription active by the person's own act, which asks for the mail as well."""
+    """Make the subscription active by the person's own act, which asks for the mail as well.
+
+    ``given``: columns that the same act sets.
+    """
     kinds = (OptOutKind.LIST, OptOutKind.EMAIL)
     opt_outs.lift(uow, keyring, locked.mailing_list.id, locked.person, *kinds)
     active = SubscriptionStatus.ACTIVE
-    return _write(uow, locked, action, actor, status=active, email_enabled=True)
+    return _write(uow, locked, action, actor, status=active, email_enabled=True, **given)
 
 
 def _write(
@@ -169,14 +220,14 @@ def _write(
     if locked.record is not None:
         changes.change(uow, locked.record, action, actor, **values)
         return locked.record
+    # A stranger's request must not show the list's owner the name on the person's account.
+    name = {"name": locked.person.name} if actor.via is Via.LOGIN else {}
     record = Subscription(
         list_id=locked.mailing_list.id,
         user_id=locked.person.id,
         email=locked.person.email,
-        # A stranger's request must not show the list's owner the name on the person's account.
-        name=locked.person.name if actor.via is Via.LOGIN else None,
         source=actor.via,
-        **values,
+        **(values | name),
     )
     return changes.add(uow, record, action, actor)
 

@@ -1,17 +1,22 @@
 """The transfer of a member between two lists of one owner."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from core.keyring import Keyring
 from core.refusals.mailing import MEMBER_NOT_FOUND, TRANSFER_SAME_LIST
-from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, Tier
+from core.settings import Settings
+from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, Tier, User
 from services.feed.catalogue import FeedEventType
+from services.mailing import deny_lists
+from services.mailing.attributes import member_attributes
+from services.mailing.consent import consent_entries
 from services.mailing.subscriptions import changes, locks, members, opt_outs, subscribe
 from services.mailing.subscriptions.changes import Actor
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
-_COPIED = ("user_id", "name", "email", "confirmation_asked_at")
+_COPIED = ("user_id", "name", "email", "confirmation_asked_at", "submitted")
 
 
 def transfer(
@@ -22,12 +27,14 @@ def transfer(
     user_id: int,
     *,
     actor: Actor,
+    settings: Settings,
 ) -> int:
     """Move a member to another list: 1, or 0 for a member who was removed from the source already.
 
-    The source keeps the record as removed. If the target has a record of the person, the two are
-    merged. The person's opt-outs from either list hold on the target. Raises ``member.not_found``,
-    ``transfer.same_list``.
+    The source keeps the record as removed. If the target has a record of the person, the two merge.
+    Opt-outs from either list hold on the target, which gets what shows the consent too. Raises
+    ``member.not_found``, ``transfer.same_list``, ``tag.too_many`` and, for a person who is no
+    active member of the target, ``member.denied``.
     """
     if source.id == target.id:
         raise TRANSFER_SAME_LIST()
@@ -37,22 +44,46 @@ def transfer(
     if leaving.status == SubscriptionStatus.REMOVED:
         return 0
     person = accounts.get(uow, user_id)
+    there = _record_there(uow, settings, target, person)
     for kind in sorted(opt_outs.kinds_of(uow, keyring, source.id, person)):
         opt_outs.record(uow, keyring, target.id, person, kind=kind, source="transfer")
-    there = changes.find(uow, target.id, user_id)
     merged = merge(leaving, there, opt_outs.kinds_of(uow, keyring, target.id, person))
-    if there is None:
-        copied = {name: getattr(leaving, name) for name in _COPIED}
-        there = Subscription(list_id=target.id, source="transfer", **copied, **merged)
-        changes.add(uow, there, changes.TRANSFERRED_IN, actor)
-    else:
-        changes.change(uow, there, changes.TRANSFERRED_IN, actor, **merged)
-    if leaving.status == SubscriptionStatus.PENDING:
-        subscribe.move_confirmation(uow, leaving, there, actor)
+    merged |= member_attributes.merged(uow, leaving, there, target.id)
+    there = _arrive(uow, leaving, there, actor, {"list_id": target.id, **merged})
     removed = SubscriptionStatus.REMOVED
     changes.change(uow, leaving, changes.TRANSFERRED_AWAY, actor, status=removed)
     _announce(uow, leaving, there, actor)
     return 1
+
+
+def _record_there(
+    uow: UnitOfWork, settings: Settings, target: MailingList, person: User
+) -> Subscription | None:
+    """The target's record of the person; raises ``member.denied`` unless they are active there."""
+    there = changes.find(uow, target.id, person.id)
+    if there is None or there.status != SubscriptionStatus.ACTIVE:
+        deny_lists.require_allowed(uow, settings, target.user_id, person.email)
+    return there
+
+
+def _arrive(
+    uow: UnitOfWork,
+    leaving: Subscription,
+    there: Subscription | None,
+    actor: Actor,
+    merged: Mapping[str, Any],
+) -> Subscription:
+    """The member's record on the target, with what shows the consent, and the link that waits."""
+    if there is None:
+        copied = {name: getattr(leaving, name) for name in _COPIED}
+        there = Subscription(source="transfer", **copied, **merged)
+        changes.add(uow, there, changes.TRANSFERRED_IN, actor)
+    else:
+        changes.change(uow, there, changes.TRANSFERRED_IN, actor, **merged)
+    consent_entries.carry_over(uow, leaving, there)
+    if leaving.status == SubscriptionStatus.PENDING:
+        subscribe.move_confirmation(uow, leaving, there, actor)
+    return there
 
 
 def _announce(uow: UnitOfWork, leaving: Subscription, there: Subscription, actor: Actor) -> None:

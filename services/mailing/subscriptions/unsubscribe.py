@@ -7,12 +7,22 @@ id of a person who was erased since changes nothing, and is not an error.
 
 from datetime import timedelta
 
+from sqlalchemy import select
+
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
 from core.lanes import Lane
 from core.refusals.mailing import LIST_BUSY
 from core.scopes import Scope
-from models import MailingList, OptOut, OptOutKind, SubscriptionStatus, User
+from models import (
+    MailingList,
+    OptOut,
+    OptOutKind,
+    Subscription,
+    SubscriptionEvent,
+    SubscriptionStatus,
+    User,
+)
 from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.kinds import JobKind
@@ -111,8 +121,27 @@ def undo_leave(
     opt_outs.lift(uow, keyring, mailing_list.id, person, OptOutKind.LIST)
     record = changes.find(uow, mailing_list.id, person.id)
     if record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED:
-        before = changes.status_before_leaving(uow, record)
+        before = _status_before_leaving(uow, record)
         changes.change(uow, record, "unsubscribing_undone", actor, status=before)
+
+
+def _status_before_leaving(uow: UnitOfWork, subscription: Subscription) -> SubscriptionStatus:
+    """The status that a person who left gets back when they undo it: pending, or else active."""
+    left_from = uow.session.scalar(
+        select(SubscriptionEvent.status_before)
+        .where(
+            SubscriptionEvent.list_id == subscription.list_id,
+            SubscriptionEvent.user_id == subscription.user_id,
+            SubscriptionEvent.status_after == SubscriptionStatus.UNSUBSCRIBED,
+            SubscriptionEvent.status_before.is_distinct_from(SubscriptionStatus.UNSUBSCRIBED),
+        )
+        .order_by(SubscriptionEvent.id.desc())
+        .limit(1)
+    )
+    # A person who left another list and was transferred here has no earlier status on this list.
+    if left_from == SubscriptionStatus.PENDING:
+        return SubscriptionStatus.PENDING
+    return SubscriptionStatus.ACTIVE
 
 
 def set_email(

@@ -1,4 +1,5 @@
-import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import timedelta
 
 from core.errors import DomainError, Kind, TransientError
@@ -12,7 +13,14 @@ from services.feed.announcing import announce
 from services.feed.catalogue import FeedEventType
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
-from services.media.attachments.files import data_key, media_key, original_key
+from services.media.attachments.files import (
+    MediaFile,
+    converted_files,
+    data_key,
+    key_of_file,
+    keys_of_files,
+    original_key,
+)
 from services.media.images.outcome import ConvertedImage, UnreadableImage
 from services.media.isolation.converter import ConverterProcess
 from storage.encryption import Tampered, seal, unseal
@@ -25,7 +33,7 @@ _UNNAMED_FOR = timedelta(hours=1)
 
 
 def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> None:
-    """Convert one upload and make it ready, all or nothing.
+    """Convert one upload and make it ready with its renditions, all or nothing.
 
     Raises a ``DomainError`` with the reason, also when the image grew beyond the plan's room.
     """
@@ -37,38 +45,50 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
     source = original_key(attachment)
     try:
         original = unseal(resources.objects.get(source), key, source)
-        converted = converter.convert(original)
     except ObjectMissing:
         raise ATTACHMENT_ORIGINAL_MISSING() from None
     except Tampered as error:
         raise ATTACHMENT_DAMAGED() from error
-    except UnreadableImage as error:
-        raise DomainError(Kind.INVALID, error.code, error.message) from error
+    converted = _converted(converter, original, attachment)
     lease.check_cancelled()
-    target = media_key(attachment)
+    files = converted_files(attachment, converted)
     with resources.unit_of_work() as uow:
         # While this worker holds the lease, so that its row is older than its successor's commit.
         leases.renew(uow, lease)
-        removals.forget(uow, target, after=_UNNAMED_FOR)
-    # Two attempts may write this object at once; both write the same bytes.
-    resources.objects.put(target, seal(converted.data, key, target), converted.mime_type)
+        removals.forget(uow, *keys_of_files(attachment), after=_UNNAMED_FOR)
+    for file, data in files:
+        target = key_of_file(attachment, file)
+        # Two attempts may write this object at once; both write the same bytes.
+        resources.objects.put(target, seal(data, key, target), file.mime_type)
     with resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
-        _require_room(uow, resources.settings, row, len(converted.data) - row.original_size)
-        _describe(row, converted)
-        if not removals.keep(uow, target):
+        stored_bytes = sum(file.size for file, _ in files)
+        _require_room(uow, resources.settings, row, stored_bytes - row.original_size)
+        _describe(row, converted, [file for file, _ in files])
+        if not all(removals.keep(uow, key) for key in keys_of_files(row)):
             raise TransientError("The storage still removes an earlier copy of the file.")
         removals.forget(uow, source)
         announce(uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id)
 
 
-def _describe(row: Attachment, converted: ConvertedImage) -> None:
-    row.status, row.mime_type = AttachmentStatus.READY, converted.mime_type
-    row.size = len(converted.data)
-    row.checksum = hashlib.sha256(converted.data).hexdigest()
-    row.width, row.height = converted.width, converted.height
+def _converted(
+    converter: ConverterProcess, original: bytes, attachment: Attachment
+) -> ConvertedImage:
+    try:
+        return converter.convert(original, with_renditions=attachment.renditions is not None)
+    except UnreadableImage as error:
+        raise DomainError(Kind.INVALID, error.code, error.message) from error
+
+
+def _describe(row: Attachment, converted: ConvertedImage, files: Sequence[MediaFile]) -> None:
+    whole, *renditions = files
+    row.status, row.mime_type = AttachmentStatus.READY, whole.mime_type
+    row.size, row.checksum = whole.size, whole.checksum
+    row.width, row.height = whole.width, whole.height
     row.frames, row.blurhash = converted.frames, converted.blurhash
+    if row.renditions is not None:
+        row.renditions = [asdict(each) for each in renditions]
 
 
 def _require_room(uow: UnitOfWork, settings: Settings, row: Attachment, growth: int) -> None:

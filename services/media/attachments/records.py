@@ -1,4 +1,6 @@
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import and_, delete, or_, select
 
@@ -12,7 +14,15 @@ from services.feed.announcing import announce
 from services.feed.catalogue import FeedEventType
 from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
-from services.media.attachments.files import data_key, media_key, original_key
+from services.media.attachments.files import (
+    MediaFile,
+    data_key,
+    file_named,
+    hash_id_in,
+    key_of_file,
+    keys_of_files,
+    original_key,
+)
 from services.media.attachments.upload import PROCESS_ATTACHMENT
 from services.paging import PageOfRows, PageRequest
 from storage.encryption import Tampered, unseal
@@ -21,7 +31,6 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 _HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
-_FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
 
 
 def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
@@ -63,6 +72,25 @@ def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[
     return paging.cut(found, wanted.limit, lambda attachment: str(attachment.id))
 
 
+def change(uow: UnitOfWork, caller: Caller, hash_id: str, changes: Mapping[str, Any]) -> Attachment:
+    """Set those of ``alt_text``, ``title`` and ``tags`` that are given; returns the record.
+
+    Of tags that differ in their case alone the first stays. Raises ``attachment.not_found``.
+    """
+    attachment = get(uow, caller, hash_id)
+    for name, value in changes.items():
+        setattr(attachment, name, _without_repeats(value) if name == "tags" else value)
+    uow.session.flush()
+    return attachment
+
+
+def _without_repeats(tags: Sequence[str]) -> list[str]:
+    kept = dict[str, str]()
+    for tag in tags:
+        kept.setdefault(tag.casefold(), tag)
+    return list(kept.values())
+
+
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     """Cancel the attachment's job, delete it and its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
@@ -87,31 +115,33 @@ def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
         attachment.id,
         hash_id=attachment.hash_id,
     )
-    removals.forget(uow, media_key(attachment), original_key(attachment))
+    removals.forget(uow, *keys_of_files(attachment), original_key(attachment))
     return 1
 
 
-def find_media(uow: UnitOfWork, filename: str) -> Attachment:
-    """Return the ready attachment with this file name; raises ``media.not_found``."""
+def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
+    """Return the file of this name, with its ready attachment; raises ``media.not_found``."""
+    hash_id = hash_id_in(filename)
     query = (
         select(Attachment)
         .join(User, User.id == Attachment.user_id)
         .where(
-            Attachment.filename == filename,
+            Attachment.hash_id == hash_id,
             Attachment.status == AttachmentStatus.READY,
             # Of a person who is erased the files go one by one.
             User.erased_at.is_(None),
         )
     )
-    attachment = uow.session.scalar(query) if _FILENAME.match(filename) else None
-    if attachment is None:
+    attachment = uow.session.scalar(query) if hash_id else None
+    file = file_named(attachment, filename) if attachment else None
+    if attachment is None or file is None:
         raise refusals.MEDIA_NOT_FOUND()
-    return attachment
+    return attachment, file
 
 
-def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
-    """Return an encrypted attachment's plain bytes; all are verified before any is returned."""
-    key = media_key(attachment)
+def read_decrypted(resources: Resources, attachment: Attachment, file: MediaFile) -> bytes:
+    """Return an encrypted file's plain bytes; all are verified before any is returned."""
+    key = key_of_file(attachment, file)
     try:
         return unseal(resources.objects.get(key), data_key(resources, attachment), key)
     except ObjectMissing:

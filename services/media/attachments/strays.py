@@ -7,19 +7,27 @@ little memory for any number.
 """
 
 import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby, islice
 from operator import itemgetter
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, select
 
 from core.lanes import Lane
 from models import Attachment, AttachmentStatus
 from services.jobs import upkeep
-from services.media.attachments.files import MEDIA, ORIGINALS
+from services.media.attachments.files import (
+    MEDIA,
+    ORIGINALS,
+    RENDITIONS,
+    key_of_file,
+    keys_of_files,
+    media_key,
+    rendition_files,
+)
 from storage.resources import Resources
 
 SWEEP_UPLOADS = upkeep.register(
@@ -48,32 +56,42 @@ class Stray:
 def find(resources: Resources, *, now: datetime) -> Iterator[Stray]:
     """Yield every stray that is older than the grace period."""
     before = now - STRAY_GRACE
-    stored = (
-        (item.key, item.modified_at < before, StrayKind.OBJECT_WITHOUT_ROW)
-        for item in resources.objects.stored(MEDIA)
-    )
-    named = _named_media(resources, before)
-    for key, found in groupby(heapq.merge(stored, named), key=itemgetter(0)):
-        (_, is_old, kind), *others = found
-        stray = Stray(kind, key)
-        # Object and row were read at different moments, so check this one again.
-        if is_old and not others and _is_still_stray(resources, stray):
-            yield stray
+    for prefix in (MEDIA, RENDITIONS):
+        stored = (
+            (item.key, item.modified_at < before, StrayKind.OBJECT_WITHOUT_ROW)
+            for item in resources.objects.stored(prefix)
+        )
+        named = _named(resources, prefix, before)
+        for key, found in groupby(heapq.merge(stored, named), key=itemgetter(0)):
+            (_, is_old, kind), *others = found
+            stray = Stray(kind, key)
+            # Object and row were read at different moments, so check this one again.
+            if is_old and not others and _is_still_stray(resources, stray):
+                yield stray
     yield from _stray_originals(resources, before)
 
 
 def mend(resources: Resources, stray: Stray) -> None:
-    """Remove an object that no row names; fail a row whose object is gone."""
+    """Remove an object that no row names.
+
+    A row whose converted image is gone fails; one whose rendition is gone forgets the rendition.
+    """
     if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
         resources.objects.remove(stray.key)
         return
-    error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
     with resources.unit_of_work() as uow:
-        uow.session.execute(
-            update(Attachment)
-            .where(Attachment.filename == stray.key.removeprefix(MEDIA))
-            .values(status=AttachmentStatus.FAILED, error=error)
-        )
+        row = uow.session.scalar(_row_of(stray.key).with_for_update())
+        if row is None:
+            return
+        if stray.key.startswith(RENDITIONS):
+            others = [each for each in rendition_files(row) if key_of_file(row, each) != stray.key]
+            row.renditions = [asdict(each) for each in others]
+            return
+        row.status = AttachmentStatus.FAILED
+        row.error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
+        if row.renditions is not None:
+            # Their objects, which no row names then, are found next.
+            row.renditions = []
 
 
 def sweep_uploads(resources: Resources, *, now: datetime) -> int:
@@ -111,36 +129,57 @@ def _stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
 
 def _is_still_stray(resources: Resources, stray: Stray) -> bool:
     has_object = resources.objects.exists(stray.key)
-    if stray.key.startswith(MEDIA):
-        named = Attachment.filename == stray.key.removeprefix(MEDIA)
-        statuses = [AttachmentStatus.READY, AttachmentStatus.PROCESSING]
-    else:
-        named = Attachment.hash_id == stray.key.removeprefix(ORIGINALS)
-        statuses = list(_WITH_ORIGINAL)
-    query = select(Attachment.id).where(named, Attachment.status.in_(statuses))
     with resources.unit_of_work() as uow:
-        has_row = uow.session.scalar(query) is not None
+        row = uow.session.scalar(_row_of(stray.key))
+        has_row = row is not None and _is_named(row, stray.key)
     is_object = stray.kind is StrayKind.OBJECT_WITHOUT_ROW
     return has_object == is_object and has_row != is_object
 
 
-def _named_media(resources: Resources, before: datetime) -> Iterator[tuple[str, bool, StrayKind]]:
-    """Yield the keys of converted images that rows name, in the bucket's order of keys.
+def _row_of(key: str) -> Select[Attachment]:
+    """The row that may name the object."""
+    prefix, _, name = key.partition("/")
+    if f"{prefix}/" == MEDIA:
+        return select(Attachment).where(Attachment.filename == name)
+    return select(Attachment).where(Attachment.hash_id == name.partition("/")[0])
+
+
+def _is_named(row: Attachment, key: str) -> bool:
+    if key.startswith(ORIGINALS):
+        return row.status in _WITH_ORIGINAL
+    if row.status == AttachmentStatus.PROCESSING:
+        # All that its worker may write.
+        return key.startswith(tuple(keys_of_files(row)))
+    return row.status == AttachmentStatus.READY and key in _keys_of(row, key)
+
+
+def _keys_of(row: Attachment, like: str) -> Sequence[str]:
+    """The keys of the ready row's files, of the kind of this one, in the order of their bytes."""
+    if like.startswith(MEDIA):
+        return [media_key(row)]
+    return sorted(key_of_file(row, each) for each in rendition_files(row))
+
+
+def _named(
+    resources: Resources, prefix: str, before: datetime
+) -> Iterator[tuple[str, bool, StrayKind]]:
+    """Yield the keys with this prefix that rows name, in the bucket's order of keys.
 
     With each is told whether its object must exist, since the row is old enough. A row names its
-    converted image from the start, which must exist once the row is ready.
+    converted image from the start, which must exist once the row is ready, and its renditions then.
     """
     last = ""
-    named = (AttachmentStatus.READY, AttachmentStatus.PROCESSING)
-    columns = select(Attachment.filename, Attachment.status, Attachment.updated_at)
+    query = select(Attachment).order_by(Attachment.hash_id).limit(_MAX_BATCH_ROWS)
+    if prefix == RENDITIONS:
+        query = query.where(Attachment.renditions.is_not(None))
     while True:
-        query = columns.where(Attachment.filename > last).order_by(Attachment.filename)
         with resources.unit_of_work() as uow:
-            batch = uow.session.execute(query.limit(_MAX_BATCH_ROWS)).all()
-        for name, status, updated_at in batch:
-            if status in named:
-                is_required = status == AttachmentStatus.READY and updated_at < before
-                yield MEDIA + name, is_required, StrayKind.ROW_WITHOUT_OBJECT
+            batch = uow.session.scalars(query.where(Attachment.hash_id > last)).all()
+        for row in batch:
+            if row.status in (AttachmentStatus.READY, AttachmentStatus.PROCESSING):
+                is_required = row.status == AttachmentStatus.READY and row.updated_at < before
+                for key in _keys_of(row, prefix):
+                    yield key, is_required, StrayKind.ROW_WITHOUT_OBJECT
         if len(batch) < _MAX_BATCH_ROWS:
             return
-        last = batch[-1][0]
+        last = batch[-1].hash_id

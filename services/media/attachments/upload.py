@@ -32,6 +32,7 @@ class Upload:
     filename: str
     data: bytes
     encrypted: bool
+    with_renditions: bool = False
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
@@ -158,5 +159,6 @@ def _new_record(
         original_mime_type=image_type.mime_type,
         original_size=len(upload.data),
         original_checksum=hashlib.sha256(upload.data).hexdigest(),
+        renditions=[] if upload.with_renditions else None,
     )
     return attachment, data_key

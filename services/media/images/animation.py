@@ -6,6 +6,7 @@ from fractions import Fraction
 from PIL import Image
 
 from services.media.images.outcome import unreadable
+from services.media.images.still import narrowed, narrowed_size
 
 _CLEAR = (0, 0, 0, 0)
 # The WebP encoder counts milliseconds in an int; a frame has 24 bits of them.
@@ -56,10 +57,11 @@ def first_view(animation: Animation) -> Image.Image:
 class Playback(Image.Image):
     """The canvas as an image of several frames, which Pillow's encoders read: `n_frames`, `seek`.
 
-    A frame is drawn when it is sought, so that only one is in memory.
+    A frame is drawn when it is sought, so that only one is in memory. It is scaled to
+    `width`, if that is given.
     """
 
-    def __init__(self, animation: Animation) -> None:
+    def __init__(self, animation: Animation, width: int | None = None) -> None:
         super().__init__()
         # Pairs of a frame's number and the whole milliseconds for which it is shown. Times are
         # rounded on the time line, so that no error adds up. A frame that lasts longer than a frame
@@ -80,7 +82,7 @@ class Playback(Image.Image):
         self._order = [number for number, _ in steps]
         self._animation = animation
         self._mode = "RGBA"
-        self._size = (animation.width, animation.height)
+        self._size = narrowed_size((animation.width, animation.height), width or animation.width)
         self._step = 0
         self._rewind()
 
@@ -100,7 +102,8 @@ class Playback(Image.Image):
         self._advance()
 
     def _advance(self) -> None:
-        self.im = next(self._canvases).im
+        canvas = next(self._canvases)
+        self.im = (canvas if canvas.size == self._size else narrowed(canvas, self._size)).im
         self._drawn += 1
 
 

@@ -1,43 +1,34 @@
 import re
-import struct
-import zlib
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
 from PIL import Image
 
 from core.refusals.media import IMAGE_EMPTY, IMAGE_OUT_OF_MEMORY, IMAGE_UNSUPPORTED_TYPE
-from services.media.images import bounds
+from services.media.images import bounds, renditions
 from services.media.images.animation import Animation, Disposal, Frame, first_view
 from services.media.images.colours import displayable
 from services.media.images.encoding import encode_animation, encode_icon, encode_still
 from services.media.images.formats import gif, ico, jpeg, png, webp
 from services.media.images.image_type import ImageType, sniff
-from services.media.images.outcome import ConvertedImage, refused, truncated, unreadable
-from services.media.images.still import decode_upright, open_only, upright
+from services.media.images.outcome import (
+    ConvertedImage,
+    Rendition,
+    refused,
+    truncated,
+    unreadable,
+)
+from services.media.images.still import DECODER_ERRORS, decode_upright, open_only, upright
 
 # Pillow's messages may hold ``<_io.BytesIO object at 0x7f…>``.
 _OBJECT = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
-# Pillow's decoders raise these for bytes that they can't decode.
-_DECODER_ERRORS = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    LookupError,
-    TypeError,
-    OverflowError,
-    RuntimeError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-)
 
 
-def convert(data: bytes) -> ConvertedImage:
+def convert(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
     """Convert an image to the form in which we store it; raises UnreadableImage.
 
-    The result depends on the bytes alone: equal uploads give equal images.
+    The result depends on the bytes alone: equal uploads give equal images and renditions.
     """
     if not data:
         raise refused(IMAGE_EMPTY)
@@ -45,22 +36,14 @@ def convert(data: bytes) -> ConvertedImage:
     if kind is None:
         raise refused(IMAGE_UNSUPPORTED_TYPE)
     try:
-        match kind:
-            case ImageType.JPEG:
-                jpeg.check_complete(data)
-                return encode_still(decode_upright(data, "JPEG"), lossless=False)
-            case ImageType.PNG:
-                return _convert_frames(png.read(data), bounds.MAX_LOSSLESS_PIXELS)
-            case ImageType.GIF:
-                return _convert_frames(gif.read(data), bounds.MAX_PIXELS)
-            case ImageType.WEBP:
-                return _convert_webp(data)
-            case ImageType.ICO:
-                return encode_icon(ico.decode_best(data))
+        decoded = _read(kind, data)
+        converted = decoded.encoded()
+        made = decoded.renditions() if with_renditions else ()
     except MemoryError as error:
         raise refused(IMAGE_OUT_OF_MEMORY) from error
-    except _DECODER_ERRORS as error:
+    except DECODER_ERRORS as error:
         raise _refusal(kind, error) from error
+    return replace(converted, renditions=made)
 
 
 def _refusal(kind: ImageType, error: Exception) -> Exception:
@@ -72,33 +55,79 @@ def _refusal(kind: ImageType, error: Exception) -> Exception:
     return unreadable(f"The {kind.name} could not be decoded: {text or type(error).__name__}")
 
 
-def _convert_frames(animation: Animation, max_lossless_pixels: int) -> ConvertedImage:
+@dataclass(frozen=True, slots=True)
+class _Still:
+    """A picture that stands upright, in RGB or RGBA."""
+
+    image: Image.Image
+    lossless: bool
+
+    def encoded(self) -> ConvertedImage:
+        return encode_still(self.image, lossless=self.lossless)
+
+    def renditions(self) -> tuple[Rendition, ...]:
+        return renditions.of_still(self.image)
+
+
+class _Icon(_Still):
+    def encoded(self) -> ConvertedImage:
+        return encode_icon(self.image)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    animation: Animation
+    lossless: bool
+
+    def encoded(self) -> ConvertedImage:
+        return encode_animation(self.animation, lossless=self.lossless)
+
+    def renditions(self) -> tuple[Rendition, ...]:
+        return renditions.of_animation(self.animation)
+
+
+def _read(kind: ImageType, data: bytes) -> _Still | _Moving:
+    match kind:
+        case ImageType.JPEG:
+            jpeg.check_complete(data)
+            return _Still(decode_upright(data, "JPEG"), lossless=False)
+        case ImageType.PNG:
+            return _of_frames(png.read(data), bounds.MAX_LOSSLESS_PIXELS)
+        case ImageType.GIF:
+            return _of_frames(gif.read(data), bounds.MAX_PIXELS)
+        case ImageType.WEBP:
+            return _read_webp(data)
+        case ImageType.ICO:
+            return _Icon(ico.decode_best(data), lossless=True)
+
+
+def _of_frames(animation: Animation, max_lossless_pixels: int) -> _Still | _Moving:
     area = animation.width * animation.height
     if len(animation.frames) == 1:
         still = upright(first_view(animation), animation.orientation)
-        return encode_still(still, lossless=area <= max_lossless_pixels)
+        return _Still(still, lossless=area <= max_lossless_pixels)
     drawn = area * len(animation.frames)
-    return encode_animation(animation, lossless=drawn <= bounds.MAX_LOSSLESS_ANIMATION_PIXELS)
+    return _Moving(animation, lossless=drawn <= bounds.MAX_LOSSLESS_ANIMATION_PIXELS)
 
 
-def _convert_webp(data: bytes) -> ConvertedImage:
+def _read_webp(data: bytes) -> _Still | _Moving:
     found = webp.read(data)
     area = found.width * found.height
     if len(found.durations) <= 1:
         lossless = found.lossless and area <= bounds.MAX_LOSSLESS_PIXELS
-        return encode_still(decode_upright(data, "WEBP"), lossless=lossless)
-    with open_only(data, "WEBP") as image:
+        return _Still(decode_upright(data, "WEBP"), lossless=lossless)
+    image = open_only(data, "WEBP")
 
-        def frame(number: int) -> Image.Image:
-            image.seek(number)
-            image.load()
-            # A copy: colours are converted in place, and the decoder draws its next frame over it.
-            return displayable(image.copy())
+    def frame(number: int) -> Image.Image:
+        image.seek(number)
+        image.load()
+        # A copy: colours are converted in place, and the decoder draws its next frame over it.
+        return displayable(image.copy())
 
-        frames = [
-            Frame(0, 0, Fraction(ms), Disposal.KEEP, over=False, decode=partial(frame, number))
-            for number, ms in enumerate(found.durations)
-        ]
-        animation = Animation(found.width, found.height, frames, found.plays)
-        lossless = found.lossless and area * len(frames) <= bounds.MAX_LOSSLESS_ANIMATION_PIXELS
-        return encode_animation(animation, lossless=lossless)
+    frames = [
+        Frame(0, 0, Fraction(ms), Disposal.KEEP, over=False, decode=partial(frame, number))
+        for number, ms in enumerate(found.durations)
+    ]
+    animation = Animation(found.width, found.height, frames, found.plays)
+    lossless = found.lossless and area * len(frames) <= bounds.MAX_LOSSLESS_ANIMATION_PIXELS
+    return _Moving(animation, lossless=lossless)

@@ -18,25 +18,33 @@ _BLURHASH_SAMPLES = 8
 
 def encode_still(image: Image.Image, *, lossless: bool) -> ConvertedImage:
     """Encode an RGB or RGBA image. Lossless also keeps the colours of transparent pixels."""
-    data = _webp(image, exact=True, **_LOSSLESS) if lossless else _webp(image, **_LOSSY)
+    data = _webp(image, exact=True, **_LOSSLESS) if lossless else lossy_webp(image)
     return ConvertedImage(data, "image/webp", *image.size, 1, _blurhash(image))
+
+
+def lossy_webp(image: Image.Image) -> bytes:
+    return _webp(image, **_LOSSY)
 
 
 def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:
     canvas = Playback(animation)
     placeholder = _blurhash(canvas)
+    data = animated_webp(canvas, animation.plays, lossless=lossless)
+    # The encoder merges equal neighbours, so the frames are counted in its output.
+    frames = max(1, len(webp.read(data).durations))
+    return ConvertedImage(data, "image/webp", *canvas.size, frames, placeholder)
+
+
+def animated_webp(canvas: Playback, plays: int, *, lossless: bool) -> bytes:
     encoded = _webp(
         canvas,
         save_all=True,
         duration=canvas.durations,
-        loop=animation.plays,
+        loop=plays,
         background=(0, 0, 0, 0),
         **(_ANIMATION_LOSSLESS if lossless else _ANIMATION_LOSSY),
     )
-    data = webp.with_alpha_declared(encoded)
-    # The encoder merges equal neighbours, so the frames are counted in its output.
-    frames = max(1, len(webp.read(data).durations))
-    return ConvertedImage(data, "image/webp", *canvas.size, frames, placeholder)
+    return webp.with_alpha_declared(encoded)
 
 
 def encode_icon(image: Image.Image) -> ConvertedImage:

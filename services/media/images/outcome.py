@@ -1,7 +1,28 @@
 from dataclasses import dataclass
+from enum import StrEnum
 
 from core.refusals.media import IMAGE_TRUNCATED, IMAGE_UNREADABLE
 from core.refusals.refusal import Refusal
+
+
+class RenditionName(StrEnum):
+    """What a rendition is for: a page, in this width in pixels, or a mail."""
+
+    NARROW = "320"
+    MEDIUM = "640"
+    WIDE = "1280"
+    MAIL = "mail"
+
+
+@dataclass(frozen=True, slots=True)
+class Rendition:
+    """A smaller copy of an image, or one that each mail program shows."""
+
+    name: RenditionName
+    data: bytes
+    mime_type: str
+    width: int
+    height: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +35,7 @@ class ConvertedImage:
     height: int
     frames: int
     blurhash: str
+    renditions: tuple[Rendition, ...] = ()
 
 
 @dataclass(eq=False)

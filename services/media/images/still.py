@@ -1,12 +1,29 @@
 import struct
-from collections.abc import Callable
+import zlib
 from io import BytesIO
 
-from PIL import ExifTags, Image
+from PIL import Image
 
+from services.media.images import orientation
 from services.media.images.bounds import check_canvas
 from services.media.images.colours import displayable
 
+# Pillow's decoders raise these for bytes that they can't decode.
+DECODER_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+# Whole pixels are averaged first, down to this many times the size, since the filter is slower.
+_REDUCING_GAP = 3.0
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -35,31 +52,21 @@ def decode(data: bytes, format_name: str) -> Image.Image:
 def decode_upright(data: bytes, format_name: str) -> Image.Image:
     with open_only(data, format_name) as image:
         image.load()
-        orientation = _orientation(image.getexif)
+        turned = orientation.of_image(image)
         decoded = displayable(image)
-    return upright(decoded, orientation)
+    return upright(decoded, turned)
 
 
-def upright(image: Image.Image, orientation: int) -> Image.Image:
-    turn = _UPRIGHT.get(orientation)
+def upright(image: Image.Image, turned: int) -> Image.Image:
+    """Turn an image of this orientation upright."""
+    turn = _UPRIGHT.get(turned)
     return image if turn is None else image.transpose(turn)
 
 
-def orientation_in(exif: bytes) -> int:
-    """Return the orientation that a bare EXIF block names, or 1 (upright)."""
-
-    def parsed() -> Image.Exif:
-        block = Image.Exif()
-        block.load(exif)
-        return block
-
-    return _orientation(parsed) if exif else 1
+def narrowed_size(size: tuple[int, int], width: int) -> tuple[int, int]:
+    """Return the size that a picture of `size` has when it is as wide as this."""
+    return width, max(1, round(size[1] * width / size[0]))
 
 
-def _orientation(read: Callable[[], Image.Exif]) -> int:
-    try:
-        value = read().get(ExifTags.Base.Orientation, 1)
-    except (SyntaxError, ValueError, TypeError, KeyError, struct.error, OSError):
-        # Metadata are dropped in any case, and the pixels are good.
-        return 1
-    return value if isinstance(value, int) else 1
+def narrowed(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=_REDUCING_GAP)

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from core.linux import end_with_parent, give_memory_back
 from services.media.images.conversion import convert
 from services.media.images.outcome import ConvertedImage, UnreadableImage
-from services.media.isolation.child_messages import REQUEST, answer_head
+from services.media.isolation.child_messages import REQUEST, answer_parts
 from services.media.isolation.confinement import confine
 
 # Pillow imports these when an image first needs them, which is too late in a confined process. For
@@ -43,8 +43,8 @@ def main() -> None:
     sizes = os.open("/proc/self/statm", os.O_RDONLY)
     confine(memory_bytes)
     while head := requests.read(REQUEST.size):
-        (length,) = REQUEST.unpack(head)
-        _answer(requests, length, answers)
+        length, with_renditions = REQUEST.unpack(head)
+        _answer(requests, length, answers, with_renditions=with_renditions)
         if time.process_time() > _MAX_CPU_SECONDS:
             return
         if _resident(sizes) > _MAX_RESIDENT_BYTES:
@@ -56,7 +56,7 @@ def main() -> None:
             give_memory_back()
 
 
-def _answer(requests: BinaryIO, length: int, answers: BinaryIO) -> None:
+def _answer(requests: BinaryIO, length: int, answers: BinaryIO, *, with_renditions: bool) -> None:
     """A function of its own: between two images nothing holds the bytes of the last one."""
     body = requests.read(length)
     if len(body) < length:
@@ -64,10 +64,10 @@ def _answer(requests: BinaryIO, length: int, answers: BinaryIO) -> None:
         sys.exit(1)
     outcome: ConvertedImage | UnreadableImage
     try:
-        outcome = convert(body)
+        outcome = convert(body, with_renditions=with_renditions)
     except UnreadableImage as refusal:
         outcome = refusal
-    for part in answer_head(outcome):
+    for part in answer_parts(outcome):
         rest = memoryview(part)
         while rest:
             rest = rest[answers.write(rest) :]

@@ -57,9 +57,10 @@ class ConverterProcess:
         """Start the child now, so that the first image doesn't wait for it."""
         self._usable()
 
-    def convert(self, data: bytes) -> ConvertedImage:
+    def convert(self, data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
         """Do as `conversion.convert` does, within the limits; raises UnreadableImage."""
-        result = self._ask(data) or self._ask(data)
+        head = REQUEST.pack(len(data), with_renditions)
+        result = self._ask(head, data) or self._ask(head, data)
         if result is None:
             raise refused(IMAGE_CRASHED_TWICE)
         if isinstance(result, UnreadableImage):
@@ -72,14 +73,14 @@ class ConverterProcess:
             self._end(self._child)
         self._child = None
 
-    def _ask(self, data: bytes) -> ConvertedImage | UnreadableImage | None:
+    def _ask(self, head: bytes, data: bytes) -> ConvertedImage | UnreadableImage | None:
         """Return the child's answer; None if it had exited before it got this image."""
         child = self._usable()
         deadline = time.monotonic() + self._timeout
         self._images += 1
         try:
             requests, answers = _descriptor(child.stdin), _descriptor(child.stdout)
-            _send(requests, REQUEST.pack(len(data)), deadline)
+            _send(requests, head, deadline)
             _send(requests, data, deadline)
             text_length, data_length = ANSWER.unpack(_receive(answers, ANSWER.size, deadline))
             text = _receive(answers, text_length, deadline)

@@ -91,12 +91,15 @@ test("iterating goes on through all pages, by cursor and by offset", async () =>
   assert.deepEqual(await collected(none), []);
 });
 
+// What tells an item apart: consent has no ids.
+const told = (item) => item.id ?? item;
+
 test("every list is iterated to its end", async () => {
   for (const [id, asked] of Object.entries(given.lists)) {
     const name = id.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
-    const whole = (await pressroom[name]({ ...asked, limit: 100 })).items.map((each) => each.id);
+    const whole = (await pressroom[name]({ ...asked, limit: 100 })).items.map(told);
     const walked = await collected(pressroom[name]({ ...asked, limit: 1 }));
-    assert.deepEqual(walked.map((each) => each.id), whole, name);
+    assert.deepEqual(walked.map(told), whole, name);
   }
 });
 

@@ -44,20 +44,6 @@ def test_a_summary_is_whole_sentences_of_the_post(sample: Sample) -> None:
     assert summary.strip() == ""
 
 
-@pytest.mark.parametrize(
-    ("title", "slug"),
-    [
-        ("Über die Brücke gehen wir heute", "ueber-die-bruecke-gehen-wir-heute"),
-        ("重庆音乐节", "chongqing-yinyuejie"),
-        ("Cómo perdimos el miedo en la redacción", "como-perdimos-el-miedo-en-la-redaccion"),
-        ("Почему мы плохо спим", "pochemu-my-plokho-spim"),
-        ("서울 여행", "seoul-yeohaeng"),
-    ],
-)
-def test_slugs_are_spelled_as_the_language_would(title: str, slug: str) -> None:
-    assert written(title, "").slug == slug
-
-
 def test_a_post_without_words_is_named_by_its_hash() -> None:
     metadata = written("", "<img src=x>")
     assert metadata == PostMetadata(slug="post-89abcdef", summary="", tags=())
@@ -82,12 +68,6 @@ def test_other_scripts_work_plainly(content: str) -> None:
     assert rules.tweets_faults(plain, offline.tweets(plain)) == []
     assert len(metadata.tags or ()) >= 3
     assert not (metadata.slug or "").startswith("post-")
-
-
-def test_japanese_is_read_as_its_grammar_has_it_with_the_extra() -> None:
-    pytest.importorskip("fugashi", reason="the extra `japanese` isn't installed")
-    metadata = written("京都の紅葉", "京都の紅葉は十一月に見頃を迎えます。")
-    assert metadata.slug == "kyouto-no-kouyou"
 
 
 def test_words_in_the_middle_of_a_long_post_are_tags_where_there_are_no_others() -> None:
@@ -139,5 +119,5 @@ def test_every_process_writes_the_same() -> None:
 def test_a_worker_that_never_writes_loads_no_models() -> None:
     loaded = set(json.loads(_run(_LOAD, "0")))
     assert loaded.isdisjoint(
-        {"numpy", "py3langid", "rjieba", "pypinyin", "stopwordsiso", "fugashi"}
+        {"numpy", "py3langid", "rjieba", "pypinyin", "stopwordsiso", "sudachipy"}
     )

@@ -23,6 +23,10 @@ _KEYED = """
 INSERT INTO idempotency_records (caller_id, route, key, fingerprint, answer)
 SELECT %s, 'POST /consume', 'key-' || n, sha256('x'), '{}' FROM generate_series(1, %s) AS n
 """
+_CONSENT = """
+INSERT INTO consent_entries (list_id, user_id, how, ip)
+SELECT %s, %s, 'login', '192.0.2.7' FROM generate_series(1, %s)
+"""
 
 
 def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) -> None:
@@ -33,6 +37,7 @@ def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) 
     stack.query(_ATTACHMENTS, user_id, tag, tag, rows)
     stack.query(_JOBS, user_id, rows)
     stack.query(_KEYED, user_id, rows)
+    stack.query(_CONSENT, list_id, user_id, rows)
 
 
 def left(stack: Stack, user_id: int) -> dict[str, int]:
@@ -43,6 +48,7 @@ def left(stack: Stack, user_id: int) -> dict[str, int]:
         "attachments": "user_id = %s",
         "jobs": "user_id = %s",
         "idempotency_records": "caller_id = %s",
+        "consent_entries": "user_id = %s",
     }
     found = {
         table: stack.query(f"SELECT count(*) FROM {table} WHERE {condition}", user_id)[0][0]

@@ -9,13 +9,16 @@ from core.ids import random_hash_id
 from models import JobStatus, OptOutKind, User
 from models.declarative import Model
 from services.access.caller import Caller
-from services.erasure import erasing, marking, stages
+from services.erasure import erasing, histories, marking, stages
 from services.jobs import lease as leases
 from services.jobs.lease import Lease, LeaseLost
 from services.mailing import exports, lists
+from services.mailing.attributes.member_attributes import GivenAttributes
+from services.mailing.export_sheets import ExportKind
 from services.mailing.imports.applying import verdicts
-from services.mailing.subscriptions import locks, mails, subscribe, unsubscribe
+from services.mailing.subscriptions import locks, mails, members, subscribe, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.mailing.subscriptions.members import MemberEdit
 from services.media.attachments import records
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
@@ -25,6 +28,7 @@ from tests.services.erasure.lives import fill, left
 from tests.stack import Owner
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
+OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 ROWS = 47
 # Rows that a batch of the test may have.
 SMALL = 10
@@ -53,12 +57,13 @@ def found(uow: UnitOfWork, user_id: int) -> User:
 def join(quiet: Importing, list_id: int, user_id: int) -> None:
     with quiet.resources.unit_of_work() as uow:
         person, of = found(uow, user_id), lists.get(uow, list_id)
-        subscribe.join(uow, quiet.resources.keyring, of, person, READER)
+        settings = quiet.resources.settings
+        subscribe.join(uow, settings.keyring, of, person, READER, settings=settings)
 
 
 def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for bound in ("MAX_ROWS", "MAX_EVENTS"):
-        monkeypatch.setattr(stages, bound, SMALL)
+    monkeypatch.setattr(stages, "MAX_ROWS", SMALL)
+    monkeypatch.setattr(histories, "MAX_EVENTS", SMALL)
     monkeypatch.setattr(stages, "MAX_LISTS", 2)
 
 
@@ -156,7 +161,7 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
     own = quiet.new_list(Owner(user_id, address, ""))
     task = quiet.bring(Owner(user_id, address, ""), own, csv_of([["nobody", ""]]))
     with quiet.resources.unit_of_work() as uow:
-        job = exports.enqueue_export(uow, user_id, lists.get(uow, own), exports.ExportKind.MEMBERS)
+        job = exports.enqueue_export(uow, user_id, lists.get(uow, own), ExportKind.MEMBERS)
         export_id = job.subject_id
     quiet.stack.query("UPDATE exports SET size = 1, finished_at = now() WHERE id = %s", export_id)
     with quiet.resources.unit_of_work() as uow:
@@ -166,7 +171,8 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
     rename = "UPDATE attachments SET filename = %s, hash_id = %s WHERE user_id = %s"
     quiet.stack.query(rename, f"{name}.webp", name, user_id)
     with quiet.resources.unit_of_work() as uow:
-        assert records.find_media(uow, f"{name}.webp").user_id == user_id
+        found, _ = records.find_media(uow, f"{name}.webp")
+        assert found.user_id == user_id
         assert exports.get_finished(uow, export_id or 0)
     assert verdicts.stream_rejects(quiet.resources, task.id)
     marking.begin(quiet.resources, address)
@@ -193,6 +199,26 @@ def new_list(quiet: Importing, uow: UnitOfWork, user_id: int) -> None:
 class NoMailer:
     def send(self, mail: object) -> None:
         raise AssertionError(f"sent {mail}")
+
+
+def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
+    quiet: Importing, list_id: int, address: str, user_id: int
+) -> None:
+    join(quiet, list_id, user_id)
+    job_id = marking.begin(quiet.resources, address)
+    edit = MemberEdit({"name": "Ada"}, GivenAttributes())
+
+    def put(named: int | str) -> int:
+        with quiet.resources.unit_of_work() as uow:
+            of, settings = lists.get(uow, list_id), quiet.resources.settings
+            return members.upsert(uow, of, named, edit, OWNER, settings=settings).user_id
+
+    with pytest.raises(DomainError, match="no such member"):
+        put(user_id)
+    other = put(address)
+    assert other != user_id
+    finish(quiet.resources, job_id)
+    assert put(address) == other
 
 
 def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
@@ -316,7 +342,8 @@ IN_STAGES = {
     *("account_mails", "api_keys", "attachments", "idempotency_records", "jobs", "list_reports"),
     *("mailed_links", "lists", "exports", "imports", "oauth_grants", "payment_orders"),
     *("composer_uses", "storage_uses", "totp_secrets", "recovery_codes", "passkeys"),
-    *("subscriptions", "subscription_events", "user_sessions", "webhook_endpoints"),
+    *("denied_entries", "fields", "subscriptions", "subscription_events", "user_sessions"),
+    *("bulk_acts", "webhook_endpoints"),
     # With the mark itself.
     "opt_outs",
 }

@@ -108,8 +108,11 @@ def live_a_little(stack: Stack, acting: Acting, owner: Owner, list_id: int, who:
     acting.reply("DELETE", f"/lists/{own}", key=person.key)
     files = {"file": (f"{who.name}.jpg", photo())}
     headers = {**key, "Idempotency-Key": random_hash_id() * 2}
-    uploaded = acting.client.post("/attachments", headers=headers, files=files)
-    return str(uploaded.json()["data"]["hash_id"])
+    uploaded = acting.client.post("/attachments?renditions=1", headers=headers, files=files)
+    hash_id = str(uploaded.json()["data"]["hash_id"])
+    words = {"alt_text": f"{who.name} at sea", "title": who.name, "tags": [who.name]}
+    acting.client.patch(f"/attachments/{hash_id}", headers=key, json=words)
+    return hash_id
 
 
 def test_nothing_is_left_of_an_erased_person(
@@ -117,13 +120,14 @@ def test_nothing_is_left_of_an_erased_person(
 ) -> None:
     hash_id = live_a_little(stack, acting, owner, list_id, reader)
     held = {"users.email", "users.name", "subscriptions.email", "subscriptions.name", "lists.title"}
+    held |= {"attachments.alt_text", "attachments.title", "attachments.tags"}
     there = found_anywhere(stack, reader.words)
     assert {f"public.{each}" for each in held} <= there
     # The feed tells of the person, and never holds what an erasure would have to take out of it.
     told = "SELECT 1 FROM feed_events WHERE data ->> 'user_id' = %s"
     assert stack.query(told, str(reader.person.user_id))
     assert not {column for column in there if column.startswith("public.feed_")}
-    assert [key for key in stack.stored() if hash_id in key]
+    assert any(key.startswith(f"renditions/{hash_id}/") for key in stack.stored())
 
     done = pressroom(stack, "users", "erase", reader.person.address.upper(), "--json")
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 import json
 from datetime import timedelta
+from typing import Any
 
 import httpx
 from sqlalchemy import event
@@ -18,15 +19,77 @@ def found(stack: Stack, *, hours: float = 2) -> set[Stray]:
     return set(strays.find(stack.resources, now=clock.now() + timedelta(hours=hours)))
 
 
-def upload(client: httpx.Client) -> dict[str, str]:
-    reply = client.post("/attachments", files={"file": ("p.jpg", photo())})
-    data: dict[str, str] = reply.json()["data"]
+def upload(client: httpx.Client, **params: str) -> dict[str, Any]:
+    reply = client.post("/attachments", files={"file": ("p.jpg", photo())}, params=params)
+    data: dict[str, Any] = reply.json()["data"]
     return data
+
+
+def with_renditions(client: httpx.Client) -> tuple[dict[str, Any], list[str]]:
+    """An upload's record, and the keys of its renditions."""
+    record = upload(client, renditions="1")
+    folder = f"renditions/{record['hash_id']}"
+    return record, [f"{folder}/{each['filename']}" for each in record["renditions"]]
 
 
 def test_what_belongs_together_is_no_stray(stack: Stack, client: httpx.Client) -> None:
     record = upload(client)
     assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
+
+
+def test_renditions_and_what_a_worker_may_be_writing_are_no_strays(
+    stack: Stack, client: httpx.Client
+) -> None:
+    record, keys = with_renditions(client)
+    assert len(keys) == 2
+    assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
+    unfinished = "UPDATE attachments SET status = 1, renditions = '[]' WHERE id = %s"
+    stack.query(unfinished, record["id"])
+    assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
+
+
+def test_a_rendition_that_no_row_names_is_found_and_removed(
+    stack: Stack, client: httpx.Client
+) -> None:
+    """Of a deleted attachment, of one without renditions, and one that a row no longer names."""
+    plain, (record, keys) = upload(client), with_renditions(client)
+    put = stack.resources.objects.put
+    lost = ["renditions/000000000000/000000000000-320.webp"]
+    lost += [f"renditions/{each['hash_id']}/{each['hash_id']}-1.webp" for each in (plain, record)]
+    for key in lost:
+        put(key, b"left behind", "image/webp")
+    expected = {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in lost}
+    mine = found(stack)
+    assert expected <= mine
+    assert not {stray.key for stray in mine} & set(keys)
+    for stray in expected:
+        strays.mend(stack.resources, stray)
+    assert not expected & found(stack)
+    assert all(stack.resources.objects.exists(key) for key in keys)
+
+
+def test_a_rendition_whose_object_is_gone_is_forgotten_and_the_picture_stays(
+    stack: Stack, client: httpx.Client
+) -> None:
+    record, keys = with_renditions(client)
+    stack.resources.objects.remove(keys[0])
+    stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, keys[0])
+    assert stray in found(stack)
+    strays.mend(stack.resources, stray)
+    after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
+    assert (after["status"], after["renditions"]) == (2, record["renditions"][1:])
+    assert not [each for each in found(stack) if record["hash_id"] in each.key]
+
+
+def test_the_renditions_of_a_picture_that_is_gone_go_too(
+    stack: Stack, client: httpx.Client
+) -> None:
+    record, keys = with_renditions(client)
+    stack.resources.objects.remove(record["pathname"])
+    strays.mend(stack.resources, Stray(StrayKind.ROW_WITHOUT_OBJECT, record["pathname"]))
+    after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
+    assert (after["status"], after["renditions"]) == (3, [])
+    assert {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys} <= found(stack)
 
 
 def test_an_object_without_a_row_is_found_and_removed(stack: Stack) -> None:

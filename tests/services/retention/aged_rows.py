@@ -17,11 +17,19 @@ INSERTS = {
     " VALUES ({list}, {user}, 'requested', 'stranger', 'challenge', {at})",
     "subscription_events.ip": "subscription_events (list_id, user_id, action, actor, via, ip,"
     " created_at) VALUES ({list}, {user}, 'requested', 'stranger', 'challenge', '192.0.2.1', {at})",
+    "consent_entries.ip": "consent_entries (list_id, user_id, how, ip, occurred_at)"
+    " VALUES ({list}, {user}, 'form', '192.0.2.1', {at})",
+    "consent_claims.ip": "consent_claims (import_id, subscription_id, how, claimed_by, ip,"
+    " occurred_at) VALUES ({import}, {any}, 'form', 'file', '192.0.2.1', {at})",
     "events": "events (user_id, type, occurred_at) VALUES (1, 'x', {at})",
     "feed_events": "feed_events (user_id, type, occurred_at) VALUES (1, 'key.created', {at})",
     "import_changes": "import_changes (import_id, subscription_id, activated, applied_at,"
     " status_before, type_before, type_after, updated_at_before)"
     " VALUES ({import}, {any}, false, {at}, 'active', 'free', 'free', now())",
+    "bulk_changes": "bulk_changes (bulk_id, subscription_id, applied_at, updated_at_before,"
+    " status_before, type_before) VALUES (1, {any}, {at}, now(), 'active', 'free')",
+    "bulk_acts": "bulk_acts (list_id, user_id, filter, action, status, finished_at)"
+    " VALUES ({list}, {user}, '{{}}', 'remove', 'succeeded', {at})",
     "imports": "imports (list_id, user_id, source, object_prefix, size, status, finished_at,"
     " files_removed_at) VALUES ({list}, {user}, 'file', '{any}', 1, 'succeeded', {at}, now())",
     "imports.files": "imports (list_id, user_id, source, object_prefix, size, status, created_at,"

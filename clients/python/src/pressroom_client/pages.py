@@ -31,11 +31,14 @@ class Page(Generic[Item]):
 
     def next_page(self) -> "Page[Item] | None":
         """The page after this one; ``None`` after the last."""
-        if not self.items:
-            return None
         if "next_cursor" in self.pagination:
             cursor = self.pagination["next_cursor"]
-            return None if cursor is None else self._turn({"cursor": cursor, "offset": None})
-        if len(self.items) < self.pagination["limit"]:
+            if cursor is None:
+                return None
+            page = self._turn({"cursor": cursor, "offset": None})
+            # A page of a search may be empty and lead on. That of the feed leads to itself.
+            is_last = not page.items and page.pagination.get("next_cursor") == cursor
+            return None if is_last else page
+        if not self.items or len(self.items) < self.pagination["limit"]:
             return None
         return self._turn({"offset": self.pagination["next_offset"]})

@@ -20,11 +20,14 @@ from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
 from models import MemberImport, WaitingChunk
 from services.access import quotas
-from services.mailing.imports.applying import consequences, staging, verdicts
-from services.mailing.imports.applying.staging import JUDGED, STAGED, STAGED_DIGESTS
+from services.mailing import deny_lists
+from services.mailing.imports.applying import consequences, extras, file_claims, staging, verdicts
+from services.mailing.imports.applying.extras import TagIds
+from services.mailing.imports.applying.staging import JUDGED, STAGED, STAGED_DIGESTS, STAGED_EXTRAS
 from services.mailing.imports.applying.verdicts import (
     ADDED,
     ALREADY,
+    DENIED,
     LEFT,
     OPTED_OUT,
     OVER_QUOTA,
@@ -45,11 +48,13 @@ class AppliedChunk:
     Attributes:
         counts: the number of rows by verdict; ``left`` rows count as opted out.
         updated: the number of members, active before, who got another name or tier.
-        not_added: the CSV lines of all rows that were not added.
+        left_out: the number of values that rows were taken over without.
+        not_added: the CSV lines of all rows that were not added, or not whole.
     """
 
     counts: Counter[str]
     updated: int
+    left_out: int
     not_added: bytes
 
 
@@ -60,27 +65,30 @@ class PreparedChunk:
     Attributes:
         verdicts: of each row by itself, and ``already`` for those that the list decides on.
         lines: those rows, for COPY.
+        has_extras: whether some row has fields or tags, say.
     """
 
     number: int
     rows: list[JudgedRow]
     verdicts: list[str]
     lines: str
+    has_extras: bool
 
 
 def prepare(number: int, encoded: bytes) -> PreparedChunk:
     """Decode a stored chunk, and write its lines for COPY."""
     rows = decode(encoded)
     found = [verdict_of(row) or ALREADY for row in rows]
-    return PreparedChunk(number, rows, found, staging.copy_lines(rows))
+    has_extras = any(row.extras is not None for row in rows)
+    return PreparedChunk(number, rows, found, staging.copy_lines(rows), has_extras)
 
 
 def apply(
-    uow: UnitOfWork, settings: Settings, task: MemberImport, chunk: PreparedChunk
+    uow: UnitOfWork, settings: Settings, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
 ) -> AppliedChunk:
-    """Add and update members as the rows say, as far as opt-outs and the owner's plan allow it.
+    """Add and update members as the rows say, as far as opt-outs, deny lists and the plan allow it.
 
-    Raises ``NotInTurn``, ``TransientError``.
+    ``tag_ids``: of the tags that the rows name. Raises ``NotInTurn``, ``TransientError``.
     """
     (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
     # Each row's verdict. Rows that change something are in the table JUDGED too.
@@ -90,18 +98,40 @@ def apply(
     staging.copy_rows(uow, chunk.lines)
     parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
     staging.copy_digests(uow, settings.keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
-    for verdict, numbers in uow.session.execute(text(_JUDGE), parameters):
+    if chunk.has_extras:
+        extras.copy_extras(uow, chunk.rows, tag_ids)
+    for verdict, numbers in uow.session.execute(text(_JUDGE[chunk.has_extras]), parameters):
         for number in numbers:
             found[number] = verdict
-    updated = _count(uow, _COUNT_UPDATED) if update else 0
+    told = extras.left_out(uow, task, chunk.rows, tag_ids) if chunk.has_extras else {}
+    updated = _count(uow, _COUNT_UPDATED) if update or chunk.has_extras else 0
+    _deny(uow, settings, task, chunk, found)
     if not (task.dry_run or task.by_operator):
         _hold_to_quota(uow, settings, task, chunk.number, found)
     counts = Counter(found)
     if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
-        _write(uow, task, counts)
+        _write(uow, task, counts, chunk)
+    if not task.dry_run and chunk.has_extras:
+        file_claims.keep_claims(uow, settings, task, chunk.rows, found)
     counts[OPTED_OUT] += counts.pop(LEFT, 0)
     width = len(verdicts.header_of(task))
-    return AppliedChunk(counts, updated, verdicts.rejects_csv(chunk.rows, found, width))
+    told = {number: some for number, some in told.items() if found[number] in (ADDED, ALREADY)}
+    not_added = verdicts.rejects_csv(chunk.rows, found, told, width)
+    return AppliedChunk(counts, updated, sum(map(len, told.values())), not_added)
+
+
+def _deny(
+    uow: UnitOfWork, settings: Settings, task: MemberImport, chunk: PreparedChunk, found: list[str]
+) -> None:
+    """Change the verdicts of the rows that would be added, and that a deny list keeps out."""
+    added = {
+        chunk.rows[place].email: place for place, verdict in enumerate(found) if verdict == ADDED
+    }
+    denied = deny_lists.denied_of(uow, settings, task.user_id, added) if added else set[str]()
+    if places := [added[address] for address in denied]:
+        _rows(uow, _PUT_DENIED, {"numbers": places})
+    for place in places:
+        found[place] = DENIED
 
 
 def _hold_to_quota(
@@ -134,8 +164,13 @@ def _room(uow: UnitOfWork, settings: Settings, task: MemberImport, number: int) 
     return 0 if uow.session.scalar(over_quota) else room
 
 
-def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
-    parameters = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
+def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk) -> None:
+    parameters: dict[str, Any] = {
+        "list_id": task.list_id,
+        "import_id": task.id,
+        "user_id": task.user_id,
+        "update": task.on_existing == "update",
+    }
     known, wanted, changed = uow.session.execute(text(consequences.COUNT_WRITES)).one()
     if known and _count(uow, consequences.HOLD_KNOWN_PEOPLE) != known:
         # A person was erased after the lookup; the address may now belong to a different person.
@@ -143,13 +178,13 @@ def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
     if wanted:
         _add_people(uow, wanted)
     if counts[LEFT]:
-        _rows(uow, consequences.KEEP_OPT_OUTS, parameters)
+        _rows(uow, consequences.KEEP_OPT_OUTS, parameters | consequences.undelivered(chunk.rows))
         _rows(uow, consequences.LEAVE, parameters)
     if changed:
-        _rows(uow, consequences.KEEP_CHANGES, parameters)
-        _rows(uow, consequences.CHANGE, parameters)
+        _rows(uow, consequences.keep_changes(has_extras=chunk.has_extras), parameters)
+        _rows(uow, consequences.change(has_extras=chunk.has_extras), parameters)
     if counts[ADDED]:
-        _rows(uow, consequences.INSERT, parameters)
+        _rows(uow, consequences.insert(has_extras=chunk.has_extras), parameters)
 
 
 def _add_people(uow: UnitOfWork, wanted: int) -> None:
@@ -184,42 +219,35 @@ SELECT count(*) FROM (
 ) AS o
 """
 
+
 # OFFSET 0 makes Postgres look up one row at a time. Its statistics know nothing of a list or an
 # import that is growing now: it would expect one row, and choose a plan that reads the whole list
 # for each row. People it would read all at once, while they are some millions.
 #
 # Without a tier in the file the member's own tier stays; so does the name without a name.
-_JUDGE = f"""
-WITH said_no AS (
-    SELECT s.number, o.kind FROM {STAGED} AS s
-    CROSS JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u
-    CROSS JOIN LATERAL (
-        SELECT kind FROM opt_outs WHERE list_id = :list_id AND user_id = u.id OFFSET 0
-    ) AS o
-    WHERE :has_opt_outs
-    UNION
-    SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d
-    CROSS JOIN LATERAL (
-        SELECT kind FROM opt_outs WHERE list_id = :list_id AND address_hmac = d.digest OFFSET 0
-    ) AS o
-), known AS (
+def _judging(*, has_extras: bool) -> str:
+    return f"""
+WITH said_no AS ({_SAID_NO}), known AS (
     SELECT s.*, u.id AS user_id, m.id AS subscription_id,
         coalesce(m.status = 'active', false) AS is_active,
-        :update AND NOT s.has_left AND coalesce(m.status = 'active', false) AND (
-            (s.name <> '' AND s.name IS DISTINCT FROM m.name)
-            OR (s.tier IS NOT NULL
-                AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry))
+        NOT s.has_left AND coalesce(m.status = 'active', false) AND (
+            :update AND s.name <> '' AND s.name IS DISTINCT FROM m.name
+            OR :update AND s.tier IS NOT NULL
+                AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry)
+            {_GETS_EXTRAS if has_extras else ""}
         ) AS is_updated
     FROM {STAGED} AS s
+    {f"LEFT JOIN {STAGED_EXTRAS} AS e ON e.number = s.number" if has_extras else ""}
     LEFT JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u ON true
     LEFT JOIN LATERAL (
-        SELECT id, status, name, type, paid_expiry FROM subscriptions
+        SELECT id, status, name, type, paid_expiry
+            {", fields, tag_ids, joined_at" if has_extras else ""} FROM subscriptions
         WHERE list_id = :list_id AND user_id = u.id OFFSET 0
     ) AS m ON true
 ), kept AS (
     INSERT INTO {JUDGED}
-    SELECT k.number, k.email, k.name, k.tier, k.paid_expiry, coalesce(k.user_id, k.fresh_id),
-        k.user_id IS NULL, k.subscription_id,
+    SELECT k.number, k.email, {_NEW_VALUES if has_extras else "k.name, k.tier, k.paid_expiry"},
+        coalesce(k.user_id, k.fresh_id), k.user_id IS NULL, k.subscription_id,
         CASE WHEN k.has_left THEN 'left'
             WHEN k.is_active THEN 'already'
             WHEN no_list.number IS NOT NULL THEN 'opted_out'
@@ -235,7 +263,37 @@ WITH said_no AS (
 SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
 """  # noqa: S608
 
+
+# The opt-outs of the rows' people, by the people and by the digests of their addresses.
+_SAID_NO = f"""
+    SELECT s.number, o.kind FROM {STAGED} AS s
+    CROSS JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u
+    CROSS JOIN LATERAL (
+        SELECT kind FROM opt_outs WHERE list_id = :list_id AND user_id = u.id OFFSET 0
+    ) AS o
+    WHERE :has_opt_outs
+    UNION
+    SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d
+    CROSS JOIN LATERAL (
+        SELECT kind FROM opt_outs WHERE list_id = :list_id AND address_hmac = d.digest OFFSET 0
+    ) AS o
+"""  # noqa: S608
+# An active member who only gets fields and tags keeps name and tier.
+_NEW_VALUES = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
+        CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
+        CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END"""
+# What a member has stays, unless the import updates; what they lack they get in any case.
+_GETS_EXTRAS = """OR e.number IS NOT NULL AND (
+                CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
+                    <> m.fields
+                OR NOT m.tag_ids @> e.tag_ids
+                OR m.joined_at IS NULL AND e.joined_at IS NOT NULL
+            )"""
+# By whether rows of the chunk have extras.
+_JUDGE = {has_extras: _judging(has_extras=has_extras) for has_extras in (False, True)}
+
 _PUT_OVER_QUOTA = f"""
 UPDATE {JUDGED} SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :first
 """  # noqa: S608
+_PUT_DENIED = f"UPDATE {JUDGED} SET verdict = 'denied' WHERE number = ANY(:numbers)"  # noqa: S608
 _COUNT_UPDATED = f"SELECT count(*) FROM {JUDGED} WHERE is_updated"  # noqa: S608

@@ -9,8 +9,9 @@ from models import ImportChunk, MemberImport
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing import lists, sealed_files
-from services.mailing.imports.applying import apply, verdicts
+from services.mailing.imports.applying import apply, extras, verdicts
 from services.mailing.imports.applying.apply import AppliedChunk, PreparedChunk
+from services.mailing.imports.applying.extras import TagIds
 from services.mailing.imports.applying.verdicts import OVER_QUOTA
 from services.mailing.imports.chunks import chunk_key
 from services.mailing.imports.endings import VERDICTS
@@ -42,11 +43,12 @@ def commit(
     Raises what ``hold`` and ``apply.apply`` raise, and ``list.not_found`` for a list that was
     archived.
     """
+    tag_ids = _tag_ids(resources, import_id, chunk) if chunk.has_extras else {}
     try:
         with resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, import_id)
             _require_list(uow, task)
-            applied = apply.apply(uow, resources.settings, task, chunk)
+            applied = apply.apply(uow, resources.settings, task, chunk, tag_ids)
             key = sealed_files.data_key(resources, task)
             name = verdicts.rejects_name(task.object_prefix, chunk.number)
             not_added = seal(applied.not_added, key, name)
@@ -58,6 +60,12 @@ def commit(
     except IntegrityError as error:
         # An act of the release before, which does not wait for chunks applied side by side.
         raise TransientError("another act on the list came between") from error
+
+
+def _tag_ids(resources: Resources, import_id: int, chunk: PreparedChunk) -> TagIds:
+    with resources.unit_of_work() as uow:
+        task = uow.session.get_one(MemberImport, import_id)
+    return extras.make_tags(resources, task, chunk.rows)
 
 
 def _require_list(uow: UnitOfWork, task: MemberImport) -> None:
@@ -81,4 +89,5 @@ def _count(
     for verdict, rows in applied.counts.items():
         setattr(task, verdict, getattr(task, verdict) + rows)
     task.updated += applied.updated
+    task.left_out += applied.left_out
     task.applied += 1

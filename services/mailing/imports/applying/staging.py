@@ -21,6 +21,7 @@ _STAGED = """
     fresh_id bigint
 """
 _STAGED_DIGESTS = "number int, digest bytea, is_current boolean"
+_STAGED_EXTRAS = "number int, fields jsonb, tag_ids bigint[], joined_at timestamptz"
 _JUDGED = """
     number int, email text, name text, tier text, paid_expiry timestamptz, user_id bigint,
     is_new_person boolean, subscription_id bigint, verdict text, wants_mail boolean,
@@ -39,6 +40,7 @@ def name_of(table: str, columns: str) -> str:
 
 STAGED = name_of("staged", _STAGED)
 STAGED_DIGESTS = name_of("staged_digests", _STAGED_DIGESTS)
+STAGED_EXTRAS = name_of("staged_extras", _STAGED_EXTRAS)
 JUDGED = name_of("judged", _JUDGED)
 
 _TABLES = ";".join(
@@ -46,11 +48,17 @@ _TABLES = ";".join(
     for name, columns in (
         (STAGED, _STAGED),
         (STAGED_DIGESTS, _STAGED_DIGESTS),
+        (STAGED_EXTRAS, _STAGED_EXTRAS),
         (JUDGED, _JUDGED),
     )
 )
-_NULL = "\\N"
+NULL = "\\N"
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
+
+
+def escaped(value: str) -> str:
+    """A value as COPY reads it."""
+    return value.translate(_ESCAPES)
 
 
 def copy_lines(rows: Sequence[JudgedRow]) -> str:
@@ -62,9 +70,9 @@ def copy_lines(rows: Sequence[JudgedRow]) -> str:
             continue
         # A normalised address has no character that COPY would read as something else.
         is_plain = "\\" not in row.name and row.name.isprintable()
-        name = row.name if is_plain else row.name.translate(_ESCAPES)
+        name = row.name if is_plain else escaped(row.name)
         lines.append(
-            f"{number}\t{row.email}\t{name}\t{row.tier or _NULL}\t{row.paid_expiry or _NULL}\t"
+            f"{number}\t{row.email}\t{name}\t{row.tier or NULL}\t{row.paid_expiry or NULL}\t"
             f"{'t' if row.left else 'f'}\t{fresh[number]}\n"
         )
     return "".join(lines)
@@ -74,6 +82,10 @@ def copy_rows(uow: UnitOfWork, lines: str) -> None:
     """Make the tables, once a connection, and copy the rows: each transaction begins with none."""
     uow.session.execute(text(_TABLES))
     _copy(uow, STAGED, lines)
+
+
+def copy_extras(uow: UnitOfWork, lines: str) -> None:
+    _copy(uow, STAGED_EXTRAS, lines)
 
 
 def copy_digests(

@@ -3,12 +3,13 @@
 import csv
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import select
 
 from core.refusals.access import QUOTA_EXCEEDED
 from core.refusals.imports import IMPORT_ERRORS_GONE
+from core.refusals.mailing import MEMBER_DENIED
 from models import ImportChunk, MemberImport
 from services.mailing import sealed_files
 from services.mailing.imports.chunks import JudgedRow
@@ -18,7 +19,7 @@ from storage.encryption import unseal
 from storage.resources import Resources
 
 ADDED, ALREADY, OPTED_OUT, LEFT = "added", "already", "opted_out", "left"
-OVER_QUOTA = "over_quota"
+OVER_QUOTA, DENIED = "over_quota", "denied"
 # The columns after those of the file.
 ADDED_COLUMNS = ("line", "code", "reason")
 
@@ -26,27 +27,40 @@ REASONS = {
     ALREADY: ("member.already", "The person is an active member."),
     OPTED_OUT: ("member.opted_out", "The person opted out; only they can come back."),
     OVER_QUOTA: (QUOTA_EXCEEDED.code, "The plan has no room for more members."),
+    DENIED: (MEMBER_DENIED.code, "A deny list has the address or its domain."),
     LEFT: ("member.left", "The file says that this person gets no mail."),
 }
 
 
-def rejects_csv(rows: Sequence[JudgedRow], found: Sequence[str], width: int) -> bytes:
-    """The CSV lines of the rows that were not added, each with its code and reason.
+_LEFT_OUT = "row.left_out"
+
+
+def rejects_csv(
+    rows: Sequence[JudgedRow],
+    found: Sequence[str],
+    left_out: Mapping[int, Sequence[str]],
+    width: int,
+) -> bytes:
+    """The CSV lines of the rows that were not added, or not whole, with their codes and reasons.
 
     Args:
         found: each row's verdict.
+        left_out: sentences on the values that rows were taken over without, by the rows' numbers.
         width: the number of columns in the header. Cells beyond it come after the added columns.
     """
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    for row, verdict in zip(rows, found, strict=True):
-        if verdict == ADDED:
+    for number, (row, verdict) in enumerate(zip(rows, found, strict=True)):
+        told = left_out.get(number, ())
+        if verdict == ADDED and not told:
             continue
-        # The reasons of ours begin no formula; one about a row of the file may quote the file.
-        if row.code is None:
-            code, reason = REASONS[verdict]
+        if row.code is not None:
+            code, reason = row.code, row.reason or ""
         else:
-            code, reason = row.code, guard_foreign_cell(row.reason or "")
+            code, reason = REASONS.get(verdict, (_LEFT_OUT, "The row was added, but for:"))
+        # The reasons of ours begin no formula; one about a row of the file may quote the file.
+        if told or row.code is not None:
+            reason = guard_foreign_cell(" ".join([reason, *told]))
         cells = guard_foreign_cells(row.cells)
         cells += [""] * (width - len(cells))
         writer.writerow([*cells[:width], row.line, code, reason, *cells[width:]])

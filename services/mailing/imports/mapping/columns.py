@@ -4,11 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.refusals import imports as refusals
+from models import MemberField
 from services.mailing.imports.mapping import header_words, products
 from services.mailing.imports.mapping.header_words import COLUMNS
 from services.mailing.imports.mapping.rows import SuppressionStatus
 
-ROLES = ("email", "name", "first_name", "last_name", "tier", "paid_expiry", "status", "ignore")
+CONSENT_PARTS = ("at", "how", "ip", "url", "wording", "confirmed_at", "confirmed_ip")
+# Before one of its parts, and before the key of a field.
+CONSENT_PREFIX, FIELD_PREFIX = "consent.", "fields."
+IGNORED = "ignored"
+ROLES = (
+    *("email", "name", "first_name", "last_name", "tier", "paid_expiry", "status"),
+    *("tags", "joined_at", *(CONSENT_PREFIX + part for part in CONSENT_PARTS), "ignore"),
+)
 MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
@@ -19,6 +27,8 @@ _SINGLE_ROLES = {
     "first_name": {"name"},
     "last_name": {"name"},
     "paid_expiry": set[str](),
+    "joined_at": set[str](),
+    "created_at": {"joined_at"},
 }
 # Roles of any number of columns; the words of a header for them; the role in a mapping that rules
 # the words out.
@@ -28,7 +38,9 @@ _LIST_ROLES = (
     ("tier", COLUMNS["tier"] | COLUMNS["type"], "tier"),
     ("paid", COLUMNS["paid"], "tier"),
     ("status", COLUMNS["status"] | COLUMNS["type"], "status"),
+    ("tags", COLUMNS["tags"], None),
 )
+_MAPPED_LISTS = ("tier", "status", "tags")
 
 
 @dataclass
@@ -40,6 +52,11 @@ class ColumnLayout:
         subscribed: columns of yes or no: whether the person gets mail.
         deleted: columns in which any cell but "no" means that the person is no member.
         paid: columns in which any cell but "no" means a paid tier.
+        created_at: when the source made the record, which holds where no ``joined_at`` does.
+        consent: columns of what the file says of the person's consent, by the name of each part.
+        fields: columns of an owner's fields.
+        wanted_fields: columns that the mapping gives to fields, by their keys.
+        passed_over: columns that the mapping has ignored.
     """
 
     header: Sequence[str]
@@ -56,10 +73,46 @@ class ColumnLayout:
     deleted: list[int] = field(default_factory=list)
     paid: list[int] = field(default_factory=list)
     active_subscription: list[int] = field(default_factory=list)
+    tags: list[int] = field(default_factory=list)
+    joined_at: int | None = None
+    created_at: int | None = None
+    consent: dict[str, int] = field(default_factory=dict)
+    fields: dict[int, MemberField] = field(default_factory=dict)
+    wanted_fields: dict[int, str] = field(default_factory=dict)
+    passed_over: set[int] = field(default_factory=set)
+
+    def give(self, index: int, role: str) -> None:
+        """Give a column the role that the mapping names."""
+        if role == "ignore":
+            self.passed_over.add(index)
+        elif role.startswith(FIELD_PREFIX):
+            self.wanted_fields[index] = role.removeprefix(FIELD_PREFIX)
+        elif role.startswith(CONSENT_PREFIX):
+            self.consent[role.removeprefix(CONSENT_PREFIX)] = index
+        elif role in _MAPPED_LISTS:
+            getattr(self, role).append(index)
+        else:
+            setattr(self, role, index)
+
+    def meanings(self) -> dict[int, str]:
+        """What each column with a role becomes."""
+        found: dict[int, str] = {}
+        for role, indexes in self._indexes().items():
+            for index in indexes:
+                if index is not None and role not in found.get(index, "").split(", "):
+                    found[index] = f"{found[index]}, {role}" if index in found else role
+        return found
 
     def described(self) -> dict[str, Sequence[str]]:
         """Each role that some column has, with the names of its columns."""
-        found: dict[str, list[int | None]] = {
+        return {
+            role: names
+            for role, indexes in self._indexes().items()
+            if (names := [self.header[index] for index in indexes if index is not None])
+        }
+
+    def _indexes(self) -> dict[str, list[int | None]]:
+        return {
             "email": [self.email],
             "name": [self.name],
             "first_name": [self.first_name],
@@ -67,11 +120,10 @@ class ColumnLayout:
             "tier": [*self.tier, *self.paid, *self.active_subscription],
             "paid_expiry": [self.paid_expiry],
             "status": [*self.status, *self.subscribed, *self.deleted, *self.left_at],
-        }
-        return {
-            role: names
-            for role, indexes in found.items()
-            if (names := [self.header[index] for index in indexes if index is not None])
+            "tags": [*self.tags],
+            "joined_at": [self.joined_at, self.created_at],
+            **{CONSENT_PREFIX + part: [index] for part, index in self.consent.items()},
+            **{FIELD_PREFIX + each.key: [index] for index, each in self.fields.items()},
         }
 
 
@@ -86,18 +138,17 @@ def detect_layout(
     """
     mapped: dict[int, str] = {}
     for column, role in (mapping or {}).items():
-        if role not in ROLES:
-            raise refusals.IMPORT_MAPPING_ROLE(role=role[:60], roles=", ".join(ROLES))
-        if role != "ignore" and role in mapped.values():
+        if role not in ROLES and not role.startswith(FIELD_PREFIX):
+            raise refusals.IMPORT_MAPPING_ROLE(
+                role=role[:60], roles=", ".join((*ROLES, "fields.<key>"))
+            )
+        if role not in ("ignore", "tags") and role in mapped.values():
             raise refusals.IMPORT_MAPPING_ROLE_TWICE(role=role)
         mapped[_index(header, column)] = role
     keys = {header_words.key(name) for name in header}
     layout = ColumnLayout(header, products.detect_product(keys))
     for index, role in mapped.items():
-        if role in ("tier", "status"):
-            getattr(layout, role).append(index)
-        elif role != "ignore":
-            setattr(layout, role, index)
+        layout.give(index, role)
     chosen = frozenset(mapped.values())
     for index, name in enumerate(header):
         if index not in mapped:
@@ -133,6 +184,10 @@ def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) 
     for role, ruled_out_by in _SINGLE_ROLES.items():
         if key in COLUMNS[role] and getattr(layout, role) is None and not chosen & ruled_out_by:
             setattr(layout, role, index)
+            return
+    for part in CONSENT_PARTS:
+        if key in COLUMNS[CONSENT_PREFIX + part] and part not in layout.consent:
+            layout.consent[part] = index
             return
     if key in COLUMNS["active_subscription"] and "tier" not in chosen:
         layout.active_subscription = [index]

@@ -8,6 +8,11 @@ from services.mailing.imports.mapping.rows import SuppressionStatus
 _KIT_STATES = {"active", "inactive", "cancelled", "canceled", "bounced", "complained", ""}
 _KIT_STATES |= {"confirmed", "unconfirmed", "cold"}
 
+# Columns of our own exports that say nothing of a person.
+OWN_COLUMNS = frozenset(
+    map(key, ("id", "user id", "source", "import id", "consent claimed by", "consent list id"))
+)
+
 # These products have a fixed list of states: an unknown word may mean that the person left.
 _OWN_MEANING: dict[str, dict[str, SuppressionStatus | None]] = {
     "beehiiv": {"inactive": SuppressionStatus.UNSUBSCRIBED},

@@ -2,18 +2,18 @@
 
 import re
 import unicodedata
-from datetime import UTC, datetime
-from functools import lru_cache
+from collections.abc import Sequence
+from datetime import datetime
 
 from services.mailing.imports.decoding import is_damaged, repair_text
-from services.mailing.imports.mapping import header_words
 from services.mailing.imports.mapping.columns import ColumnLayout
-from services.mailing.imports.mapping.marks import MarkReader
+from services.mailing.imports.mapping.dates import read_moment
+from services.mailing.imports.mapping.marks import MarkReader, MemberMarks
+from services.mailing.imports.mapping.row_extras import AttributeReader
 from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
 from services.mailing.spreadsheets import bare_cell
 
 MAX_MEMBER_NAME_CHARACTERS = 200
-_OTHER_DATES = ("%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%b %d, %Y", "%d %b %Y")
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
 # These join letters in Persian and Indic names, and people in emoji.
@@ -32,8 +32,12 @@ class RowMapper:
         self._parts = [i for i in (layout.first_name, layout.last_name) if i is not None]
         self._expiry = layout.paid_expiry
         self._marks = MarkReader(layout)
+        attributes = AttributeReader(layout)
+        # Most files have none.
+        self._attributes = attributes if attributes.indexes else None
         singles = [i for i in (email, self._name, self._expiry) if i is not None]
-        self._width = max(*singles, *self._parts, *self._marks.indexes, 0) + 1
+        read = (*singles, *self._parts, *self._marks.indexes, *attributes.indexes)
+        self._width = max(*read, 0) + 1
 
     def make(
         self, line: int, cells: list[str], *, damaged: bool = False
@@ -51,14 +55,14 @@ class RowMapper:
         short = self._width - len(cells)
         padded = [*cells, *[""] * short] if short > 0 else cells
         email = padded[self._email].strip()
-        name = "" if self._name is None else tidy_name(padded[self._name])
+        name = "" if self._name is None else _name_in(padded[self._name])
         if not name and self._parts:
-            parts = [tidy_name(padded[index]) for index in self._parts]
+            parts = [_name_in(padded[index]) for index in self._parts]
             name = " ".join(filter(None, parts))[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
         if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
             # The name of ``Jane Doe <jane@example.com>``.
             found = _IN_BRACKETS.match(email) if email.endswith(">") else None
-            name = name or (tidy_name(found[1].strip(' "')) if found else "")
+            name = name or (_name_in(found[1].strip(' "')) if found else "")
             email = _tidy_email(email)
             if not email and not any(cell.strip(BLANKS) for cell in cells):
                 return None
@@ -68,13 +72,17 @@ class RowMapper:
         marks = self._marks.read(padded)
         if marks.problem:
             return RejectedRecord(line, *marks.problem, cells)
-        expiry = None
-        if self._expiry is not None and marks.tier != "free" and padded[self._expiry]:
-            try:
-                expiry = _expiry(padded[self._expiry])
-            except ValueError as error:
-                return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
-        return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells)
+        try:
+            expiry = self._expiry_of(padded, marks)
+        except ValueError as error:
+            return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
+        extras = self._attributes.read(padded) if self._attributes else None
+        return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells, extras)
+
+    def _expiry_of(self, cells: Sequence[str], marks: MemberMarks) -> datetime | None:
+        if self._expiry is None or marks.tier == "free" or not cells[self._expiry]:
+            return None
+        return read_moment(cells[self._expiry])
 
 
 def _tidy_email(email: str) -> str:
@@ -92,9 +100,12 @@ def _tidy_email(email: str) -> str:
     return email[start:end]
 
 
+def _name_in(cell: str) -> str:
+    """The name in a cell of a file, which may be guarded; a name that comes by itself never is."""
+    return tidy_name(bare_cell(cell) if "'" in cell else cell)
+
+
 def tidy_name(name: str) -> str:
-    if "'" in name:
-        name = bare_cell(name)
     if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
         return name.strip()
     shown = (
@@ -102,27 +113,3 @@ def tidy_name(name: str) -> str:
         for c in name[: 10 * MAX_MEMBER_NAME_CHARACTERS]
     )
     return " ".join("".join(shown).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
-
-
-def _expiry(cell: str) -> datetime | None:
-    """A time with its zone, UTC if it names none; raises ``ValueError``."""
-    text = bare_cell(cell).strip()
-    if header_words.is_no(text):
-        return None
-    found = _time(text) if len(text) <= header_words.MAX_WORD_CHARACTERS else None
-    if found is None:
-        raise ValueError(f"{text[:60]!r} is no date that can be read.")
-    return found
-
-
-@lru_cache(1024)
-def _time(text: str) -> datetime | None:
-    text = text.removesuffix(" UTC")
-    for pattern in (None, *_OTHER_DATES):
-        try:
-            # A time without a zone gets one below, whatever its format.
-            found = datetime.strptime(text, pattern) if pattern else datetime.fromisoformat(text)  # noqa: DTZ007
-            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-        except (ValueError, OverflowError):
-            continue
-    return None

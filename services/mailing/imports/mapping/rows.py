@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from services.mailing.attributes.field_values import FieldValue
+
 
 class SuppressionStatus(StrEnum):
     """Whether the file says that the person gets mail, or why they get none."""
@@ -15,6 +17,24 @@ class SuppressionStatus(StrEnum):
     CLEANED = "cleaned"
     BOUNCED = "bounced"
     COMPLAINED = "complained"
+
+
+class RowExtras(NamedTuple):
+    """What a row says of a member beyond name, tier and status. Most files have none of it.
+
+    Attributes:
+        fields: values by the field's id as text.
+        tags: names of tags, none of them twice.
+        joined_at: when the person joined the list that the file comes from, in ISO 8601.
+        claim: what the file says of the person's consent, by the name of each part.
+        left_out: a sentence for each value that could not be taken over.
+    """
+
+    fields: Mapping[str, FieldValue]
+    tags: Sequence[str]
+    joined_at: str | None
+    claim: Mapping[str, str]
+    left_out: Sequence[str]
 
 
 class MemberRow(NamedTuple):
@@ -33,6 +53,7 @@ class MemberRow(NamedTuple):
     paid_expiry: datetime | None
     suppression: SuppressionStatus
     cells: Sequence[str]
+    extras: RowExtras | None = None
 
     @property
     def left(self) -> bool:

@@ -1,4 +1,7 @@
-"""Reads JSON Lines: one object a line, each with keys of its own."""
+"""Reads JSON Lines: one object a line, each with keys of its own.
+
+An object within an object, such as that of our own fields, is read as columns of their own.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -57,15 +60,25 @@ def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRe
             except UnicodeEncodeError:
                 found = None
             if isinstance(found, dict):
-                yield line, {_text(name): _text(value) for name, value in found.items()}
+                yield line, {name: _text(value) for name, value in _flat(found)}
             else:
                 yield RejectedRecord(line, "row.unreadable", reason, (stripped,))
+
+
+def _flat(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values by their names, those of an object within this one as ``object.name``."""
+    for name, value in found.items():
+        if isinstance(value, dict) and value:
+            for inner, each in value.items():
+                yield _text(f"{name}.{inner}"), each
+        else:
+            yield _text(name), value
 
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value.replace("\0", "")
-    if value is None:
+    if value is None or value in ([], {}):
         return ""
     return orjson.dumps(value).decode()
 

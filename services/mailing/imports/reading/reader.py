@@ -5,8 +5,9 @@ holds a bounded piece. A record that can't be read becomes a ``RejectedRecord`` 
 the file as a whole can't be read, a ``DomainError`` with a code ``import.…`` is raised.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 from core.refusals.imports import IMPORT_EMPTY, IMPORT_NO_EMAIL_COLUMN
@@ -22,6 +23,9 @@ from services.mailing.imports.reading.lines import Block, blocks
 from services.mailing.imports.reading.sources import Source
 
 Outcome = MemberRow | RejectedRecord | None
+# Given a layout and some records of the file before its rows are read, says which of its columns
+# hold fields; called again when later records have more columns, without records.
+FindFields = Callable[[ColumnLayout, Sequence[Sequence[str]]], None]
 
 # The bytes from which encoding, delimiter and header are recognised.
 HEAD_BYTES = 64 * 1024
@@ -29,11 +33,15 @@ HEAD_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class MemberReader:
-    """Rows and rejected records in the order of the file. Can be iterated once."""
+    """Rows and rejected records in the order of the file. Can be iterated once.
+
+    ``sample`` has some of the file's records, with the columns of ``header``.
+    """
 
     outcomes: Iterator[Outcome]
     text: DecodedText
     header: list[str]
+    sample: Sequence[Sequence[str]]
     description: FileDescription
 
     def __iter__(self) -> Iterator[MemberRow | RejectedRecord]:
@@ -45,19 +53,27 @@ class MemberReader:
                 yield one
 
 
+def _find_none(_: ColumnLayout, __: Sequence[Sequence[str]]) -> None:
+    """No column holds a field."""
+
+
 def open_rows(
-    source: Source, filename: str | None = None, mapping: Mapping[str, str] | None = None
+    source: Source,
+    filename: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    find_fields: FindFields = _find_none,
 ) -> MemberReader:
     """Recognise the form of the file, and begin to read it.
 
     ``source`` needs ``seek`` and ``tell`` for a zip (see ``RangedFile``), otherwise only ``read``.
-    ``mapping`` names columns, or their indexes from 0, and the role of each: email, name,
-    first_name, last_name, tier, paid_expiry, status or ignore. It wins over the header.
+    ``mapping`` names columns, or their indexes from 0, and the role of each: one of
+    ``columns.ROLES``, or a field. It wins over the header.
 
     Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
-    ``import.mapping_column``, ``import.mapping_role``, ``import.json_array`` and, here or while
-    rows are read, ``import.archive_many_files``, ``import.archive_encrypted``,
-    ``import.expands_too_much``, ``import.truncated`` and ``import.damaged``.
+    ``import.mapping_column``, ``import.mapping_role``, ``import.json_array``, what ``find_fields``
+    raises and, here or while rows are read, ``import.archive_many_files``,
+    ``import.archive_encrypted``, ``import.expands_too_much``, ``import.truncated`` and
+    ``import.damaged``.
     """
     container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES)
@@ -66,15 +82,11 @@ def open_rows(
         sample, whole=whole, mapping=mapping or {}, filename=filename
     )
     layout, email = _layout(dialect, mapping)
+    find_fields(layout, dialect.sample)
     if dialect.delimiter is None:
-        rows = _json_rows(everything, layout, email, mapping)
+        rows = _json_rows(everything, layout, email, partial(_grown, dialect, mapping, find_fields))
     else:
-        make = RowMapper(layout, email).make
-        rows = (
-            each if isinstance(each, RejectedRecord) else make(*each, damaged=text.damaged)
-            for each in DelimitedRecords(everything, dialect.delimiter)
-            if each[0] > dialect.skip_through
-        )
+        rows = _delimited_rows(everything, text, dialect, RowMapper(layout, email))
     description = FileDescription(
         container=container,
         format="csv" if dialect.delimiter else "jsonl",
@@ -84,7 +96,7 @@ def open_rows(
         product=layout.product,
         columns=layout.described(),
     )
-    return MemberReader(rows, text, [*layout.header], description)
+    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
 
 
 def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
@@ -116,8 +128,36 @@ def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[Column
     return layout, layout.email
 
 
+def _grown(
+    dialect: Dialect,
+    mapping: Mapping[str, str] | None,
+    find_fields: FindFields,
+    names: Sequence[str],
+    before: ColumnLayout,
+) -> ColumnLayout:
+    """The layout of a file of which later records have more columns."""
+    layout = detect_layout(names, mapping, dialect.sample)
+    layout = replace(layout, email=before.email, fields=dict(before.fields))
+    find_fields(layout, ())
+    return layout
+
+
+def _delimited_rows(
+    everything: Iterator[Block], text: DecodedText, dialect: Dialect, mapper: RowMapper
+) -> Iterator[Outcome]:
+    make = mapper.make
+    return (
+        each if isinstance(each, RejectedRecord) else make(*each, damaged=text.damaged)
+        for each in DelimitedRecords(everything, dialect.delimiter or "")
+        if each[0] > dialect.skip_through
+    )
+
+
 def _json_rows(
-    everything: Iterable[Block], layout: ColumnLayout, email: int, mapping: Mapping[str, str] | None
+    everything: Iterable[Block],
+    layout: ColumnLayout,
+    email: int,
+    grow: Callable[[Sequence[str], ColumnLayout], ColumnLayout],
 ) -> Iterator[Outcome]:
     """The rows. Keys that come later, such as the time when a person left, are columns as well."""
     names = [*layout.header]
@@ -132,5 +172,6 @@ def _json_rows(
             grown = jsonlines.header([dict.fromkeys(names, ""), values])
             if len(grown) > len(names):
                 names, known = grown, set(grown)
-                mapper = RowMapper(replace(detect_layout(names, mapping), email=email), email)
+                layout = grow(names, layout)
+                mapper = RowMapper(layout, email)
         yield mapper.make(line, jsonlines.cells(values, names))

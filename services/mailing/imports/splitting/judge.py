@@ -83,6 +83,9 @@ def judge_rows(
         for row in islice(unread, at_once):
             batch.append(row)
             characters += sum(map(len, row.cells))
+            if isinstance(row, MemberRow) and row.extras is not None:
+                # Much longer than the cells that don't fit.
+                characters += sum(map(len, row.extras.left_out))
             if characters >= MAX_BATCH_CHARACTERS:
                 break
         if not batch:
@@ -107,11 +110,11 @@ def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iter
             yield _rejected(row, DUPLICATE_CODE, "The address came before in the same file.")
         else:
             came_before.add(address)
-            line, _, name, tier, expiry, suppression, cells = row
+            line, _, name, tier, expiry, suppression, cells, extras = row
             paid_expiry = None if expiry is None else clock.iso(expiry)
             left = suppression.value if row.left else None
             # By place, not by name: half the time, for each row of a file.
-            yield JudgedRow(line, address, name, tier, paid_expiry, left, None, None, cells)
+            yield JudgedRow(line, address, name, tier, paid_expiry, left, None, None, cells, extras)
 
 
 def _rejected(row: MemberRow | RejectedRecord, code: str, reason: str) -> JudgedRow:

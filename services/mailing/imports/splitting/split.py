@@ -6,19 +6,24 @@ from the first byte again and passes over the stored chunks: a file always makes
 """
 
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import orjson
 
-from models import MemberImport
+from models import ImportKind, MemberImport
 from services.mailing import sealed_files
 from services.mailing.imports.chunks import ROWS_PER_CHUNK, JudgedRow, chunk_key, encode
 from services.mailing.imports.mapping.row_mapper import tidy_name
-from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord, SuppressionStatus
+from services.mailing.imports.mapping.rows import MemberRow, SuppressionStatus
+from services.mailing.imports.mapping.suppressions import suppressed
 from services.mailing.imports.prefetch import Prefetch
+from services.mailing.imports.reading.json_documents import as_lines
 from services.mailing.imports.reading.reader import open_rows
 from services.mailing.imports.reading.sources import RangedFile
+from services.mailing.imports.shown_cells import MAX_ROWS_SHOWN, AnyRow, ImportSamples
+from services.mailing.imports.splitting.column_plan import ColumnPlan
 from services.mailing.imports.splitting.judge import MAX_BATCH_ROWS, SeenAddresses, judge_rows
 from storage.encryption import seal
 from storage.resources import Resources
@@ -48,32 +53,57 @@ class FileSplit:
         # Of the chunk that was read last.
         self.chunk_bytes = 0
         self.is_complete = False
-        rows: Iterator[MemberRow | RejectedRecord]
-        if task.source == "members":
-            # The body of one request, which was checked when it arrived.
-            body = b"".join(sealed_files.stored_file(resources, task).stream())
-            rows = (
-                # By place, not by name, which takes longer: line, address, name, tier, expiry.
-                MemberRow(
-                    line,
-                    member["email"].strip(),
-                    tidy_name(name := member.get("name") or ""),
-                    None,
-                    None,
-                    SuppressionStatus.WANTED,
-                    (member["email"], name),
-                )
-                for line, member in enumerate(orjson.loads(body)["members"], start=1)
-            )
-            self.header, self.description = ["email", "name"], {"format": "request"}
-        else:
-            stored = RangedFile(sealed_files.stored_file(resources, task))
-            reader = open_rows(stored, task.filename, task.mapping)
-            rows, self.header = iter(reader), reader.header
-            self.description = dataclasses.asdict(reader.description)
+        self.samples: ImportSamples | None = None
+        rows = self._open(resources, task)
         self._at_once = min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
         self._batches = judge_rows(rows, self._seen, self._at_once)
         self._chunks = Prefetch(self._read)
+
+    def _open(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
+        if task.source == "members":
+            return self._open_request(resources, task)
+        if task.kind == ImportKind.MEMBERS:
+            return self._open_members(resources, task)
+        return self._open_suppressions(resources, task)
+
+    def _open_request(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
+        """The rows of the body of one request, which was checked when it arrived."""
+        body = b"".join(sealed_files.stored_file(resources, task).stream())
+        self.header, self.description = ["email", "name"], {"format": "request"}
+        self._has_extras = False
+        return (
+            # By place, not by name, which takes longer: line, address, name, tier, expiry.
+            MemberRow(
+                line,
+                member["email"].strip(),
+                tidy_name(name := member.get("name") or ""),
+                None,
+                None,
+                SuppressionStatus.WANTED,
+                (member["email"], name),
+            )
+            for line, member in enumerate(orjson.loads(body)["members"], start=1)
+        )
+
+    def _open_members(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
+        """Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read."""
+        stored = RangedFile(sealed_files.stored_file(resources, task))
+        plan = ColumnPlan(resources, task)
+        reader = open_rows(stored, task.filename, task.mapping, plan.find_fields)
+        self.header, self.description = reader.header, dataclasses.asdict(reader.description)
+        self._has_extras = True
+        rows = iter(reader)
+        first = list(islice(rows, MAX_ROWS_SHOWN)) if task.dry_run else []
+        self.samples = ImportSamples.of(reader.header, reader.sample, first, plan.keys)
+        return chain(first, rows)
+
+    def _open_suppressions(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
+        """Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read."""
+        stored = RangedFile(sealed_files.stored_file(resources, task))
+        reader = open_rows(as_lines(stored, task.size), task.filename, task.mapping)
+        self.header, self.description = reader.header, dataclasses.asdict(reader.description)
+        self._has_extras = False
+        return suppressed(reader, reader.header, ImportKind(task.kind))
 
     def read_next(self, *, store: bool) -> int:
         """Read one more chunk, and ``store`` it unless another process has stored it already.
@@ -100,10 +130,13 @@ class FileSplit:
         while len(rows) + self._at_once <= ROWS_PER_CHUNK and characters < MAX_CHUNK_CHARACTERS:
             batch, more = next(self._batches, ([], 0))
             if not batch:
-                return _Chunk(encode(rows), len(rows), is_last=True)
+                return self._chunk(rows, is_last=True)
             rows += batch
             characters += more
-        return _Chunk(encode(rows), len(rows), is_last=False)
+        return self._chunk(rows, is_last=False)
+
+    def _chunk(self, rows: Sequence[JudgedRow], *, is_last: bool) -> _Chunk:
+        return _Chunk(encode(rows, has_extras=self._has_extras), len(rows), is_last)
 
 
 _open: dict[int, FileSplit] = {}

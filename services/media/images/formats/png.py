@@ -7,11 +7,13 @@ from functools import partial
 
 from PIL import Image
 
-from services.media.images import bounds
+from services.media.images import bounds, orientation
 from services.media.images.animation import Animation, Disposal, Frame
 from services.media.images.colours import displayable
+from services.media.images.formats.apng import FRAME_CONTROL, AnimationChunks, Cut
+from services.media.images.formats.png_text import read_text
 from services.media.images.outcome import truncated, unreadable
-from services.media.images.still import open_only, orientation_in
+from services.media.images.still import DECODER_ERRORS, open_only
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # These chunks change the meaning of pixels, so each frame that is cut out gets a copy of them.
@@ -21,43 +23,48 @@ _GREY, _TRUE_COLOUR = 0, 2
 _DEEP = 16
 _SIDES = struct.Struct(">II")
 _HEADER_BYTES = 13
-_FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_XMP = "XML:com.adobe.xmp"
+_EXIF_AS_TEXT = "Raw profile type exif"  # as ImageMagick writes it, in hex
 
 
 @dataclass(slots=True)
 class _Found:
     header: bytes = b""
     shared: list[tuple[bytes, bytes]] = field(default_factory=list)
-    claimed: int | None = None
-    plays: int = 0
-    # Of each frame its control chunk and the pieces of its data.
-    cuts: list[tuple[bytes, list[bytes]]] = field(default_factory=list)
-    sequence: int = 0
     data: list[bytes] = field(default_factory=list)
-    exif: bytes = b""
+    animation: AnimationChunks = field(default_factory=AnimationChunks)
+    # What may say how the picture is turned, named as in the `info` of Pillow's images.
+    metadata: dict[str, bytes | str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        width, height = _SIDES.unpack_from(self.header or bytes(_SIDES.size))
+        return width, height
 
 
 def read(data: bytes) -> Animation:
     """Read the frames, within the bounds, and decode nothing; a PNG without motion has one.
 
-    The decoder gets only the chunks that make pixels, so that text and the like can't fail it.
+    The decoder gets only the chunks that make pixels, so that text and the like can't fail it. Of
+    an animation with a fault one frame is decoded: the last one before the fault.
     """
     found = _Found()
     for name, body in _chunks(data):
         _note(found, name, body)
     if not found.data or not found.header:
         raise unreadable("The PNG has no header or no image data.")
-    width, height = _SIDES.unpack_from(found.header)
-    orientation = orientation_in(found.exif)
-    if not found.claimed:
+    width, height = found.size
+    frames = [_frame(found, cut) for cut in found.animation.shown()]
+    bounds.check_animation(len(frames), width * height, "APNG")
+    if found.animation.is_faulty and frames and not _is_whole(frames[-1]):
+        frames.pop()
+    if frames:
+        plays = found.animation.plays
+    else:
         decode = partial(_decode, found.header, found.shared, found.data)
-        frame = Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)
-        return Animation(width, height, [frame], 1, orientation)
-    if len(found.cuts) != found.claimed:
-        raise unreadable(f"The APNG claims {found.claimed} frames and has {len(found.cuts)}.")
-    bounds.check_animation(len(found.cuts), width * height, "APNG")
-    frames = [_frame(found, *cut) for cut in found.cuts]
-    return Animation(width, height, frames, found.plays, orientation)
+        frames, plays = [Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)], 1
+    return Animation(width, height, frames, plays, orientation.in_metadata(found.metadata))
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -82,58 +89,51 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         if found.header or len(body) != _HEADER_BYTES:
             raise unreadable("The PNG's header chunk is not 13 bytes, once.")
         found.header = body
-        width, height = _SIDES.unpack_from(body)
-        bounds.check_canvas(width, height, "PNG header")
+        bounds.check_canvas(*found.size, "PNG header")
     elif name in _SHARED:
         found.shared.append((name, body))
-    elif name == b"eXIf":
-        found.exif = found.exif or body
-    elif name == b"acTL" and not found.data:
-        found.claimed, plays = _SIDES.unpack_from(body)
-        found.plays = min(plays, bounds.MAX_PLAYS)
-        bounds.check_frame_count(found.claimed or 0, "APNG header")
-    elif name == b"fcTL" and found.claimed:
-        _expect_sequence(found, body)
-        found.cuts.append((body, []))
-        bounds.check_frame_count(len(found.cuts), "APNG")
-    elif name == b"fdAT" and found.claimed:
-        _expect_sequence(found, body)
-        _add_data(found, body[4:])
     elif name == b"IDAT":
-        # Data before the first control chunk are the default image, which is not a frame.
         found.data.append(body)
-        if found.cuts:
-            _add_data(found, body)
+        found.animation.add_still(body)
+    elif name == b"acTL" and not found.data:
+        found.animation.begin(body)
+    elif name == b"fcTL":
+        found.animation.add_control(body, found.size, is_still=not found.data)
+    elif name == b"fdAT":
+        found.animation.add_data(body)
+    else:
+        _note_metadata(found.metadata, name, body)
 
 
-def _expect_sequence(found: _Found, body: bytes) -> None:
-    if body[:4] != found.sequence.to_bytes(4, "big"):
-        raise unreadable(f"The APNG's chunk number {found.sequence} is missing or out of order.")
-    found.sequence += 1
+def _note_metadata(metadata: dict[str, bytes | str], name: bytes, body: bytes) -> None:
+    if name == b"eXIf" and body:
+        metadata.setdefault("exif", body)
+    elif name in _TEXTS:
+        keyword, value = read_text(name, body)
+        if keyword == _XMP and value:
+            metadata["xmp"] = value
+        elif keyword == _EXIF_AS_TEXT and value:
+            metadata[keyword] = value.decode("latin-1")
 
 
-def _add_data(found: _Found, piece: bytes) -> None:
-    if not found.cuts:
-        raise unreadable("The APNG has frame data before its first frame.")
-    found.cuts[-1][1].append(piece)
-
-
-def _frame(found: _Found, control: bytes, pieces: list[bytes]) -> Frame:
-    if not pieces:
-        raise unreadable("An APNG frame has no image data.")
-    width, height, left, top, delay, per, dispose, blend = _FRAME_CONTROL.unpack_from(control)
-    bounds.check_canvas(width, height, "APNG frame")
-    canvas_width, canvas_height = _SIDES.unpack_from(found.header)
-    if left + width > canvas_width or top + height > canvas_height:
-        raise unreadable("An APNG frame reaches outside its canvas.")
+def _frame(found: _Found, cut: Cut) -> Frame:
+    _, _, left, top, delay, per, dispose, blend = FRAME_CONTROL.unpack(cut.control)
     return Frame(
         left=left,
         top=top,
         duration_ms=Fraction(delay * 1000, per or 100),
         disposal=_DISPOSALS.get(dispose, Disposal.KEEP),
         over=blend == 1,
-        decode=partial(_decode, control[4:12] + found.header[8:], found.shared, pieces),
+        decode=partial(_decode, cut.control[4:12] + found.header[8:], found.shared, cut.pieces),
     )
+
+
+def _is_whole(frame: Frame) -> bool:
+    try:
+        frame.decode()
+    except DECODER_ERRORS:
+        return False
+    return True
 
 
 def _decode(

@@ -170,7 +170,7 @@ def formulas(sheet: str) -> list[str]:
 @pytest.mark.parametrize("name", ["x;=cmd|'/c calc'!A0;", "＝1", 'x; "=1', "a\t+1", "a\n@x"])  # noqa: RUF001
 def test_rejected_row_begins_no_formula_and_can_be_read_again(name: str) -> None:
     row = JudgedRow(line=2, code="email.invalid", reason="No address.", cells=["no address", name])
-    sheet = header_line(["email", "name"]) + zlib.decompress(rejects_csv([row], ["invalid"], 2))
+    sheet = header_line(["email", "name"]) + zlib.decompress(rejects_csv([row], ["invalid"], {}, 2))
 
     assert not formulas(sheet.decode())
     [read] = opened(sheet)

@@ -23,6 +23,10 @@ _MEMBERS = """
     INSERT INTO subscriptions (list_id, user_id, status, email, source)
     SELECT %s, id, 'active', email, 'import' FROM users WHERE email LIKE %s
 """
+_OPT_OUTS = """
+    INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
+    SELECT %s, id, sha256(email::bytea), 'email', 'page' FROM users WHERE email LIKE %s
+"""
 _READ_WHOLE = text("SELECT relname, seq_tup_read FROM pg_stat_xact_user_tables")
 
 
@@ -42,20 +46,26 @@ def read_whole(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
     return found
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"tags": "a,b", "created_at": "2020-01-01", "optin_time": "2020-01-02"}]
+)
 def test_a_chunk_reads_no_table_whole(
-    importing: Importing, owner: Owner, read_whole: list[dict[str, int]]
+    importing: Importing, owner: Owner, read_whole: list[dict[str, int]], more: dict[str, str]
 ) -> None:
     stack, tag = importing.stack, random_hash_id()
     other, list_id = importing.new_list(owner), importing.new_list(owner)
     stack.query(_PEOPLE, f".{tag}@example.com", OTHERS)
     stack.query(_MEMBERS, other, f"%.{tag}@example.com")
+    stack.query(_OPT_OUTS, other, f"%.{tag}@example.com")
 
     def group(name: str) -> list[str]:
         return [f"{name}.{number}.{tag}@example.com" for number in range(GROUP)]
 
     def file(rows: dict[str, tuple[str, str]]) -> bytes:
-        lines = [[each, *cells] for name, cells in rows.items() for each in group(name)]
-        return csv_of(lines, header=("email", "name", "status"))
+        lines = [
+            [each, *cells, *more.values()] for name, cells in rows.items() for each in group(name)
+        ]
+        return csv_of(lines, header=("email", "name", "status", *more))
 
     before = {"active": ("Old", ""), "gone": ("Old", ""), "leaving": ("Old", "")}
     importing.bring(owner, list_id, file(before))

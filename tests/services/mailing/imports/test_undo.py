@@ -11,11 +11,14 @@ from services.jobs import lease as leases
 from services.jobs import records
 from services.jobs.lease import LeaseLost
 from services.mailing import lists
+from services.mailing.attributes.member_attributes import GivenAttributes
 from services.mailing.imports import undo
 from services.mailing.imports.applying import apply
+from services.mailing.imports.applying.apply import PreparedChunk
 from services.mailing.imports.splitting import split
 from services.mailing.subscriptions import members, transfers, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.mailing.subscriptions.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
 from tests.erasing import erase, finish
 from tests.importing import Importing, csv_of
@@ -23,6 +26,7 @@ from tests.stack import Owner
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.TRACE)
+EDIT = MemberEdit({"name": "Edited", "type": "gold"}, GivenAttributes())
 HEADER = ("email", "name", "tier")
 
 
@@ -76,7 +80,7 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
         edited, left, silent, moved, erased = people[first : first + 5]
         with importing.resources.unit_of_work() as uow:
             of, person = found(uow, list_id, edited)
-            members.update(uow, of, person.id, {"name": "Edited", "type": "gold"}, OWNER)
+            members.update(uow, of, person.id, EDIT, OWNER)
         leave(importing, list_id, left)
         keyring = importing.resources.keyring
         with importing.resources.unit_of_work() as uow:
@@ -85,7 +89,15 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
         with importing.resources.unit_of_work() as uow:
             of, person = found(uow, list_id, moved)
             target = lists.get(uow, elsewhere)
-            transfers.transfer(uow, keyring, of, target, person.id, actor=OWNER)
+            transfers.transfer(
+                uow,
+                keyring,
+                of,
+                target,
+                person.id,
+                actor=OWNER,
+                settings=importing.resources.settings,
+            )
         erase(importing.resources, erased)
     result = importing.take_back(owner, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}
@@ -214,11 +226,13 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     importing.bring(owner, list_id, rows(people[:2], "Before"))
     write, begun = apply._write, list[int]()
 
-    def erase_then_write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
+    def erase_then_write(
+        uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk
+    ) -> None:
         # The rows are judged: whom they are about is known, and held by nobody yet.
         if not begun:
             begun.append(marking.begin(importing.resources, people[0]))
-        write(uow, task, counts)
+        write(uow, task, counts, chunk)
 
     monkeypatch.setattr(apply, "_write", erase_then_write)
     task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 ADDED, ALREADY, OPTED_OUT = "added", "already", "opted_out"
-INVALID, DUPLICATE, LEFT = "invalid", "duplicate", "left"
+INVALID, DUPLICATE, LEFT, DENIED = "invalid", "duplicate", "left", "denied"
 CODES = {
     ALREADY: "member.already",
     OPTED_OUT: "member.opted_out",
@@ -46,7 +46,7 @@ class Outcome:
     updated: int = 0
 
     def counts(self) -> dict[str, int]:
-        found = dict.fromkeys((ADDED, ALREADY, OPTED_OUT, INVALID, DUPLICATE), 0)
+        found = dict.fromkeys((ADDED, ALREADY, OPTED_OUT, INVALID, DUPLICATE, DENIED), 0)
         for verdict in self.verdicts:
             found[OPTED_OUT if verdict == LEFT else verdict] += 1
         return {**found, "received": len(self.verdicts), "updated": self.updated}

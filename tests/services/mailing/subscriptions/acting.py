@@ -124,7 +124,8 @@ class Acting:
         reader = Actor(ActorKind.USER, Via.CONFIRMATION)
         try:
             with self.resources.unit_of_work() as uow:
-                subscribe.confirm(uow, self.resources.keyring, secret, reader)
+                settings = self.resources.settings
+                subscribe.confirm(uow, settings.keyring, secret, reader, settings=settings)
         except DomainError as error:
             return error.code
         return None

@@ -183,6 +183,20 @@ class Model:
         record.tier, record.expiry = tier, expiry
         return 200, tier
 
+    def put(self, owner: int, of: str, person: str, tier: str) -> Reply:
+        if refusal := self.refusal(owner, of):
+            return refusal
+        record, said_no = self.records.get((of, person)), self.said_no(of, person)
+        if LIST in said_no or (record is not None and record.status == UNSUBSCRIBED):
+            return 409, "subscription.opted_out"
+        if record is None:
+            record = self.records[of, person] = Record(REMOVED)
+        if record.status == REMOVED:
+            record.mail = record.mail and EMAIL not in said_no
+            record.become(ACTIVE)
+        record.tier = tier
+        return 200, tier
+
     def archive(self, owner: int, of: str) -> Reply:
         if refusal := self.refusal(owner, of):
             return refusal

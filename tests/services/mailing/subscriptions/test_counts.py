@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from core.ids import random_hash_id
-from services.mailing import subscriber_counts
+from services.mailing import member_figures, subscriber_counts
 from tests.faults.size import sized
 from tests.ports import free_port
 from tests.services.mailing.subscriptions.acting import Acting, Person
@@ -23,6 +23,7 @@ from tests.services.mailing.subscriptions.racing import (
     shown_count,
     true_count,
 )
+from tests.services.mailing.subscriptions.tallying import by_day
 from tests.stack import Owner, Stack, eventually
 
 MANY = sized(400, 20_000)
@@ -38,6 +39,22 @@ def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
     assert true_count(acting, lists[0]) > 0
     assert shown_count(acting, lists[0], owner) == true_count(acting, lists[0])
     require_consistent(acting, lists, *found_people(acting, lists[0]))
+    require_figures_of_history(acting, lists[0])
+
+
+def require_figures_of_history(acting: Acting, list_id: int) -> None:
+    """The history tells of each act on a list without imports."""
+    faults = member_figures.verify(acting.resources)
+    assert [each for each in faults if each.list_id == list_id] == []
+    [(joined, left)] = acting.stack.query(
+        "SELECT count(*) FILTER (WHERE status_after = 'active'"
+        " AND status_before IS DISTINCT FROM 'active'),"
+        " count(*) FILTER (WHERE status_before = 'active' AND status_after <> 'active')"
+        " FROM subscription_events WHERE list_id = %s",
+        list_id,
+    )
+    [found] = by_day(acting.resources, list_id).values()
+    assert found == (joined, left)
 
 
 def many_acts(acting: Acting, list_id: int, owner: Owner) -> list[Act]:
@@ -85,6 +102,7 @@ class folding:  # noqa: N801 - reads as what goes on
         while not self._stop.wait(0.01):
             with acting.resources.unit_of_work() as uow:
                 subscriber_counts.fold_deltas(uow, max_deltas=7)
+                member_figures.fold(uow, max_deltas=7)
 
     def __enter__(self) -> None:
         return None

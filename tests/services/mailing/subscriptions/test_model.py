@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from models import Subscription
-from services.mailing import subscriber_counts
+from services.mailing import member_figures, subscriber_counts
 from tests.faults.size import FULL, sized
 from tests.services.mailing.subscriptions.acting import Acting, Person
 from tests.services.mailing.subscriptions.comparing import (
@@ -40,6 +40,7 @@ from tests.services.mailing.subscriptions.observed import (
     require_opt_outs_hold,
     require_unbroken_history,
 )
+from tests.services.mailing.subscriptions.tallying import Tally
 from tests.stack import Owner
 
 LISTS = st.sampled_from(["challenged", "confirming", "foreign"])
@@ -82,6 +83,7 @@ class Subscriptions(RuleBasedStateMachine):
         ] = {}
         self.steps = 0
         self.seen = self.look()
+        self.tally = Tally()
         # Whose noes the step may have lifted: by the person's own act.
         self.lifted_by: tuple[int, str] | None = None
         self.lifted: set[str] = set()
@@ -215,6 +217,15 @@ class Subscriptions(RuleBasedStateMachine):
         reply = self.acting.reply("PATCH", path, key=key, json=body)
         assert reply == self.model.edit(number, of, person, tier, end)
 
+    @rule(of=LISTS, person=PEOPLE, owner=OWNERS, tier=st.sampled_from(["free", "silver"]))
+    def owner_puts(self, of: str, person: str, owner: str, tier: str) -> None:
+        whom = self.people[person]
+        number, key = self.owner(of, owner)
+        path = f"/lists/{self.ids[of]}/members/{whom.address}"
+        reply = self.acting.reply("PUT", path, key=key, json={"type": tier})
+        assert reply == self.model.put(number, of, person, tier)
+        self.find(whom)
+
     @rule(of=LISTS, person=PEOPLE)
     def owner_acts_on_the_erased(self, of: str, person: str) -> None:
         _, key = self.owner(of, "of")
@@ -290,6 +301,7 @@ class Subscriptions(RuleBasedStateMachine):
     def counts_are_folded(self, most: int) -> None:
         with self.acting.resources.unit_of_work() as uow:
             subscriber_counts.fold_deltas(uow, max_deltas=most)
+            member_figures.fold(uow, max_deltas=most)
 
     # -- what must be true after each ------------------------------------------------------------
 
@@ -301,6 +313,8 @@ class Subscriptions(RuleBasedStateMachine):
         require_opt_outs_hold(self.seen, self.known())
         require_counts_are_true(self.seen)
         require_unbroken_history(self.seen)
+        self.tally.note(before, self.seen)
+        self.tally.require_figures(self.acting.resources, self.seen)
         require_nothing_lifted(before, self.seen, self.lifted_by, self.lifted)
         self.lifted_by, self.lifted = None, set()
 

@@ -4,6 +4,7 @@ Lossless results must agree in every pixel that can be seen. Lossy ones may diff
 on average and by MOST at worst.
 """
 
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -138,8 +139,104 @@ def corners(image: Image.Image) -> Iterator[str]:
         yield "W" if all(bright) else "RGB"[bright.index(True)]
 
 
+XMP = b'<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+XMP_ELEMENT = b"<x:xmpmeta><tiff:Orientation>6</tiff:Orientation></x:xmpmeta>"
+
+
+def text_chunks(value: bytes) -> dict[str, bytes]:
+    """A text of a PNG in each way that there is; the keyword is XMP's."""
+    keyword = b"XML:com.adobe.xmp\0"
+    packed = zlib.compress(value)
+    return {
+        "text": chunk(b"tEXt", keyword + value),
+        "packed text": chunk(b"zTXt", keyword + b"\0" + packed),
+        "international text": chunk(b"iTXt", keyword + b"\0\0en\0what it is\0" + value),
+        "packed international text": chunk(b"iTXt", keyword + b"\1\0\0\0" + packed),
+    }
+
+
+def with_chunk(extra: bytes, data: bytes | None = None) -> bytes:
+    data = data or encoded(quarters(), "PNG")
+    place = data.index(b"IDAT") - 4
+    return data[:place] + extra + data[place:]
+
+
+def assert_turned_as_by_pillow(data: bytes, *, to: int) -> None:
+    with opened(data) as image:
+        turned = ImageOps.exif_transpose(image)
+    result = convert(data)
+    assert (result.width, result.height) == turned.size
+    assert CORNERS[to] == "".join(corners(opened(result.data).convert("RGB")))
+
+
+@pytest.mark.parametrize("name", ["jpeg", "png", "webp", "lossy webp"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_still_without_exif_is_turned_as_its_xmp_says(name: str, orientation: int) -> None:
+    format_name, options = FORMATS[name]
+    xmp = XMP.replace(b"6", str(orientation).encode())
+    if format_name == "PNG":
+        data = with_chunk(text_chunks(xmp)["international text"])
+    else:
+        data = encoded(quarters(), format_name, xmp=xmp, **options)
+    assert_turned_as_by_pillow(data, to=orientation)
+
+
+@pytest.mark.parametrize("name", ["jpeg", "png", "webp"])
+def test_exif_wins_over_xmp(name: str) -> None:
+    format_name, options = FORMATS[name]
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 3
+    data = encoded(quarters(), format_name, exif=exif, **options)
+    if format_name == "PNG":
+        data = with_chunk(text_chunks(XMP)["international text"], data)
+    else:
+        data = encoded(quarters(), format_name, exif=exif, xmp=XMP, **options)
+    assert_turned_as_by_pillow(data, to=3)
+
+
+@pytest.mark.parametrize("way", text_chunks(b""))
+def test_png_is_turned_whichever_chunk_has_its_xmp(way: str) -> None:
+    for xmp in (XMP, XMP_ELEMENT):
+        assert_turned_as_by_pillow(with_chunk(text_chunks(xmp)[way]), to=6)
+
+
+@pytest.mark.parametrize("name", [b"tEXt", b"zTXt"])
+def test_png_is_turned_as_its_exif_in_a_text_says(name: bytes) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 8
+    block = exif.tobytes()
+    text = f"\nexif\n{len(block):8}\n{block.hex()}\n".encode()
+    value = b"\0" + zlib.compress(text) if name == b"zTXt" else text
+    assert_turned_as_by_pillow(with_chunk(chunk(name, b"Raw profile type exif\0" + value)), to=8)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        *text_chunks(b"").values(),
+        *text_chunks(b"tiff:Orientation").values(),
+        *text_chunks(b'tiff:Orientation="0"').values(),
+        *text_chunks(b'tiff:Orientation="9"').values(),
+        chunk(b"iTXt", b""),
+        chunk(b"iTXt", b"XML:com.adobe.xmp"),
+        chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0not packed"),
+        chunk(b"zTXt", b"XML:com.adobe.xmp\0\0" + zlib.compress(XMP)[:-5]),
+        chunk(b"tEXt", b"Raw profile type exif\0\nexif\n4\nno hex at all"),
+        chunk(b"tEXt", b"Raw profile type exif\0"),
+        chunk(b"tEXt", "Orientation\0ä".encode()),
+    ],
+)  # fmt: skip
+def test_texts_that_say_nothing_leave_a_png_as_it_is(extra: bytes) -> None:
+    assert_agrees(with_chunk(extra), lossy=False)
+
+
+def test_text_that_is_packed_a_thousandfold_is_not_unpacked() -> None:
+    """What would turn the picture comes after more than a text may have."""
+    packed = zlib.compress(bytes(2**24) + XMP)
+    result = convert(with_chunk(chunk(b"zTXt", b"XML:com.adobe.xmp\0\0" + packed)))
+    assert result.data == convert(encoded(quarters(), "PNG")).data
+
+
 @pytest.mark.parametrize("exif", [b"", b"II*\0", b"Exif\0\0MM\0*\xff\xff\xff\xff", b"\xff" * 40])
 def test_broken_exif_does_not_refuse_a_png(exif: bytes) -> None:
-    data = encoded(quarters(), "PNG")
-    place = data.index(b"IDAT") - 4
-    assert_agrees(data[:place] + chunk(b"eXIf", exif) + data[place:], lossy=False)
+    assert_agrees(with_chunk(chunk(b"eXIf", exif)), lossy=False)

@@ -35,26 +35,8 @@ FOLDER = "/Tests/images/"
 ROUNDING = 2
 MEAN, MEAN_OF_AREAS, AREA = 12.0, 4.0, 8
 
-OUT_OF_ORDER = "the numbers of an animation's chunks are out of order"
-MISCOUNTED = "an animation without as many frames as it claims"
-NOT_EXIF = "turned by metadata that browsers do not look at: text or XMP"
-REFUSED = {
-    "apng/fctl_actl.png": OUT_OF_ORDER,
-    "apng/sequence_gap.png": OUT_OF_ORDER,
-    "apng/sequence_reorder.png": OUT_OF_ORDER,
-    "apng/sequence_reorder_chunk.png": OUT_OF_ORDER,
-    "apng/sequence_repeat.png": OUT_OF_ORDER,
-    "apng/sequence_repeat_chunk.png": OUT_OF_ORDER,
-    "apng/syntax_num_frames_high.png": MISCOUNTED,
-    "apng/syntax_num_frames_low.png": MISCOUNTED,
-    "test_extents_transparency.gif": "a second GIF begins where the next block should",
-}
-DIFFERENT = {
-    "exif_imagemagick_orientation.png": NOT_EXIF,
-    "xmp_tags_orientation.png": NOT_EXIF,
-    "xmp_tags_orientation_exiftool.png": NOT_EXIF,
-    "app13.jpg": "sixteen pixels of noise, of which quality 80 keeps the average",
-}
+REFUSED = {"test_extents_transparency.gif": "a second GIF begins where the next block should"}
+DIFFERENT = {"app13.jpg": "sixteen pixels of noise, of which quality 80 keeps the average"}
 
 
 @pytest.fixture(scope="session")

@@ -1,3 +1,4 @@
+import json
 import os
 import platform
 import random
@@ -20,7 +21,9 @@ from services.media.images.conversion import convert
 from services.media.images.outcome import UnreadableImage
 from services.media.isolation import confinement
 from services.media.isolation import converter as process_module
+from services.media.isolation.child_messages import ANSWER, answer_parts, outcome
 from services.media.isolation.converter import ConverterProcess
+from tests.pictures import photo
 from tests.services.media.images.samples import encoded, one_of_each, picture, png, rgba_rows
 
 pytestmark = pytest.mark.stack
@@ -73,6 +76,31 @@ def signal_soon(pid: int, number: signal.Signals, seconds: float) -> Iterator[No
 def test_child_gives_what_the_function_gives(converter: ConverterProcess, name: str) -> None:
     data = one_of_each()[name]
     assert converter.convert(data) == convert(data)
+    with_renditions = converter.convert(data, with_renditions=True)
+    assert with_renditions == convert(data, with_renditions=True)
+    assert with_renditions.renditions
+
+
+def test_renditions_of_a_large_picture_come_through(converter: ConverterProcess) -> None:
+    for data in (photo(1400, 300), encoded(picture(1400, 300).convert("RGBA"), "PNG")):
+        result = converter.convert(data, with_renditions=True)
+        assert len(result.renditions) == 4
+        assert result == convert(data, with_renditions=True)
+
+
+def test_answer_with_a_rendition_that_is_not_known_is_none(converter: ConverterProcess) -> None:
+    """Code in the child's place could name a file as it likes."""
+    text = b"".join(answer_parts(convert(one_of_each()["png"], with_renditions=True)))
+    head, rest = text[: ANSWER.size], text[ANSWER.size :]
+    (length, _) = ANSWER.unpack(head)
+    told = json.loads(rest[:length])
+    told["fields"]["renditions"] *= 2
+    told["sizes"] += told["sizes"][1:]
+    with pytest.raises(ValueError, match="the same name"):
+        outcome(json.dumps(told).encode(), rest[length:])
+    told["fields"]["renditions"][0]["name"] = "../mail"
+    with pytest.raises(ValueError, match="not a valid RenditionName"):
+        outcome(json.dumps(told).encode(), rest[length:])
 
 
 def test_refusal_comes_through_with_its_code_and_message(converter: ConverterProcess) -> None:
@@ -258,7 +286,7 @@ def test_no_conversion_imports_a_module(tmp_path: Path) -> None:
         "from services.media.images.conversion import convert\n"
         "images = [file.read_bytes() for file in pathlib.Path(sys.argv[1]).iterdir()]\n"
         "before = set(sys.modules)\n"
-        "for data in images: convert(data)\n"
+        "for data in images: convert(data, with_renditions=True)\n"
         "print(len(images), *sorted(set(sys.modules) - before))"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]

@@ -3,21 +3,24 @@
 The features are those of statistical key phrase extraction (KP-Miner, YAKE), on stems.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from math import log1p, sqrt
+from typing import NamedTuple
 
 from services.composer.offline import cues
 from services.composer.offline.document import Document
-from services.composer.offline.tokenizers import Word
+from services.composer.offline.tokenizers import Word, tokenizer
 from services.composer.post import PlainPost
-from services.composer.rules import MIN_TAGS, fit_tags
+from services.composer.rules import MAX_TAG_CHARACTERS, MIN_TAGS, fit_tags
 from services.composer.text.words import content_words, words_of
 
 _WANTED = 6
 # Some fold to one.
 _MAX_CANDIDATES = 20
+# Of posts of few words.
+_MAX_FORMS = 100
 _OF_TITLE = 1.5
 _OF_HEADING = 1.2
 _OF_NAME = 1.3
@@ -32,9 +35,17 @@ _COHESION = 0.45
 FoldedPhrase = tuple[str, ...]
 
 
+class _Spot(NamedTuple):
+    # The number of the text; title, headings and sentences count together.
+    number: int
+    # The word before, if it isn't the text's first.
+    before: Word | None
+    in_sentence: bool
+
+
 @dataclass(slots=True)
 class _Found:
-    # The number of the text that has it first; title, headings and sentences count together.
+    # The number of the text that has it first.
     first: int
     last: int = -1
     count: int = 0
@@ -42,7 +53,9 @@ class _Found:
     names: int = 0
     articles: int = 0
     noun: bool = True
+    # How often it is written how; and within sentences, where only names have capitals.
     surfaces: dict[str, int] = field(default_factory=dict)
+    within: dict[str, int] = field(default_factory=dict)
 
 
 def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
@@ -50,7 +63,7 @@ def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
     scores = _scores(found, document)
     ranked = sorted(scores, key=lambda key: (-scores[key], found[key].first, key))
     chosen = _without_parts(ranked, found)
-    shown = (_shown(found[key], document.language) for key in chosen)
+    shown = (_shown(key, found) for key in chosen)
     tags = fit_tags(islice(shown, _MAX_CANDIDATES))[:_WANTED]
     if len(tags) >= MIN_TAGS:
         return tags
@@ -58,9 +71,21 @@ def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
     texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
     words = {word for text in texts for word in words_of(text[:2000])}
     longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))
-    # A long post that begins with few words may have enough of them further on.
-    further = sorted(content_words(plain, MIN_TAGS))
-    return fit_tags((*tags, *longest, *further))[: max(len(tags), MIN_TAGS)]
+    tags = fit_tags(_different((*tags, *longest), document.language))[:MIN_TAGS]
+    enough = content_words(plain, MIN_TAGS)
+    if len(tags) >= min(MIN_TAGS, len(enough)):
+        return tags
+    # Other forms of the same words, or words of a long post that begins with few.
+    return fit_tags((*tags, *longest, *sorted(enough)))[:MIN_TAGS]
+
+
+def _different(words: Iterable[str], language: str) -> Iterable[str]:
+    """One form of each word."""
+    tokenize = tokenizer(language)
+    forms: dict[FoldedPhrase, str] = {}
+    for word in islice((each for each in words if len(each) <= MAX_TAG_CHARACTERS), _MAX_FORMS):
+        forms.setdefault(tuple(each.key or each.plain for each in tokenize(word)), word)
+    return forms.values()
 
 
 def _phrases(document: Document) -> dict[FoldedPhrase, _Found]:
@@ -71,33 +96,32 @@ def _phrases(document: Document) -> dict[FoldedPhrase, _Found]:
         for place, word in enumerate(words):
             if not word.key:
                 continue
-            before = words[place - 1] if place else None
-            _add(found, (word.key,), word.surface, number, before).noun = word.noun
+            spot = _Spot(
+                number, words[place - 1] if place else None, number > len(document.headings)
+            )
+            _add(found, (word.key,), word.surface, spot).noun = word.noun
             after = words[place + 1] if place + 1 < len(words) else word
             if after.key and after is not word:
                 surface = f"{word.surface}{between}{after.surface}"
-                pair = _add(found, (word.key, after.key), surface, number, before)
+                pair = _add(found, (word.key, after.key), surface, spot)
                 pair.noun = word.noun and after.noun
     return found
 
 
-def _add(
-    found: dict[FoldedPhrase, _Found],
-    key: FoldedPhrase,
-    surface: str,
-    number: int,
-    before: Word | None,
-) -> _Found:
-    entry = found.setdefault(key, _Found(number))
+def _add(found: dict[FoldedPhrase, _Found], key: FoldedPhrase, surface: str, spot: _Spot) -> _Found:
+    entry = found.setdefault(key, _Found(spot.number))
     entry.count += 1
-    if entry.last != number:
+    if entry.last != spot.number:
         entry.texts += 1
-        entry.last = number
+        entry.last = spot.number
     entry.surfaces[surface] = entry.surfaces.get(surface, 0) + 1
-    if before:
-        # A capital within a sentence; the title's say nothing.
-        entry.names += number > 0 and surface[0].isupper()
-        entry.articles += before.plain in cues.ARTICLES
+    if spot.before:
+        if spot.in_sentence:
+            entry.within[surface] = entry.within.get(surface, 0) + 1
+        # A capital within a sentence, as of `iPhone`; the title's say nothing.
+        is_name = surface[0].isupper() or (len(key) == 1 and surface != surface.lower())
+        entry.names += spot.number > 0 and is_name
+        entry.articles += spot.before.plain in cues.ARTICLES
     return entry
 
 
@@ -111,7 +135,7 @@ def _scores(found: dict[FoldedPhrase, _Found], document: Document) -> dict[Folde
         is_loose = entry.count < max(_MIN_PHRASE_COUNT, _COHESION * rarest)
         if not entry.noun or (len(key) > 1 and is_loose):
             continue
-        shown = _shown(entry, document.language)
+        shown = _shown(key, found)
         if cues.MEASURES.issuperset(shown.casefold().split()):
             continue
         score = entry.count * log1p(entry.texts) * sqrt(min(len(shown), _MAX_SCORED_LETTERS))
@@ -155,9 +179,21 @@ def _without_parts(
             yield key
 
 
-def _shown(entry: _Found, language: str) -> str:
-    """The phrase's commonest form; in lower case unless it is a name."""
-    surface = min(entry.surfaces, key=lambda text: (-entry.surfaces[text], text))
-    if language == "de" or entry.names > entry.count / 2 or surface.isupper():
-        return surface
-    return surface.lower()
+def _shown(key: FoldedPhrase, found: dict[FoldedPhrase, _Found]) -> str:
+    """The phrase as the post mostly writes it within sentences.
+
+    Where it only begins them, or stands in headings, its first word has the capital that this word
+    has elsewhere.
+    """
+    entry = found[key]
+    if entry.within or len(key) == 1:
+        return _commonest(entry.within or entry.surfaces)
+    surface = _commonest(entry.surfaces)
+    first = found[key[:1]]
+    if first.within and _commonest(first.within).islower():
+        return surface[:1].lower() + surface[1:]
+    return surface
+
+
+def _commonest(counts: dict[str, int]) -> str:
+    return min(counts, key=lambda text: (-counts[text], text != text.lower(), text))

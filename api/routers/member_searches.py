@@ -1,0 +1,163 @@
+"""Pages of a list's members, for its owner: of one kind, or those whom a filter means."""
+
+from functools import partial
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Response
+from pydantic import BeforeValidator
+
+from api.access.requirements import ListReader
+from api.bodies.forms import BOOLEAN_WORDS
+from api.bodies.json_route import JsonRoute
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import SEARCHES_BY_CALLER
+from api.openapi import refuses
+from api.parameters import IntegerOrSlug, ListId, Paging, PathId, StateOf
+from api.schemas import subscriptions as schemas
+from api.schemas.envelope import Envelope, enveloped
+from api.schemas.filters import MemberSearch
+from api.state import State
+from core.refusals import mailing, requests, segments
+from models import SubscriptionStatus, Tier
+from services.access.caller import Caller
+from services.mailing import lists
+from services.mailing.filters import member_filter, searching
+from services.mailing.segments import saved
+from services.mailing.subscriptions import member_pages
+from services.mailing.subscriptions.member_pages import MemberFilters
+from services.paging import PageOfRows, PageRequest
+
+router = APIRouter(tags=["Members"], route_class=JsonRoute)
+
+
+def _premium(value: object) -> bool | Tier:
+    words: dict[str, bool | Tier] = {**BOOLEAN_WORDS, **{tier.value: tier for tier in Tier}}
+    try:
+        return words[str(value).lower()]
+    except KeyError:
+        raise ValueError(f"must be one of {', '.join(words)}") from None
+
+
+Premium = Annotated[
+    bool | Tier,
+    BeforeValidator(_premium, json_schema_input_type=str),
+    Query(description="1: on a paid tier now, 0: not, or the tier now: free, silver, gold"),
+]
+
+
+_REFUSALS = (
+    mailing.LIST_NOT_OWNER,
+    mailing.LIST_NOT_FOUND,
+    requests.CURSOR_INVALID,
+    mailing.FILTER_INVALID,
+    mailing.FILTER_TOO_SLOW,
+)
+
+
+@router.get(
+    "/lists/{list_id}/subscriptions",
+    response_model=Envelope[schemas.MembersPage],
+    responses=refuses(
+        *_REFUSALS,
+        mailing.FILTER_ALONE,
+        segments.SELECTION_UNCLEAR,
+        segments.SEGMENT_NOT_FOUND,
+        segments.SEGMENT_FIELD_RETIRED,
+    ),
+)
+async def list_members(
+    state: StateOf,
+    caller: ListReader,
+    list_id: IntegerOrSlug,
+    paging: Paging,
+    email: Annotated[
+        str | None, Query(description="A whole address, or the beginning of one and a *")
+    ] = None,
+    premium: Premium | None = None,
+    status: SubscriptionStatus | None = None,
+    filter: Annotated[  # noqa: A002 - the name that callers know
+        str | None, Query(description="A MemberFilter as JSON, without offset, email and premium")
+    ] = None,
+    segment_id: Annotated[
+        PathId | None, Query(description="Of the list, instead of a filter")
+    ] = None,
+) -> Response:
+    """A list's subscriptions, newest first; only its owner sees them.
+
+    Active ones, unless `status` or the filter names others. With a filter or a segment a page may
+    have fewer items than `limit`, or none, and still lead on: `next_cursor` alone tells where the
+    end is.
+    """
+    if filter is None and segment_id is None:
+        wanted = MemberFilters(status or SubscriptionStatus.ACTIVE, email, premium)
+        return await RECORDS.run(_listed, state, caller, list_id, wanted, paging)
+    if email is not None or premium is not None or paging.offset:
+        raise mailing.FILTER_ALONE()
+    if filter is not None and segment_id is not None:
+        raise segments.SELECTION_UNCLEAR()
+    written = None if filter is None else _read(filter)
+    work = partial(_found, state, caller, list_id, written, status, paging, segment_id=segment_id)
+    return await SEARCHES_BY_CALLER.run(caller.user_id, work)
+
+
+@router.post(
+    "/lists/{list_id}/members/search",
+    response_model=Envelope[schemas.MembersPage],
+    responses=refuses(*_REFUSALS),
+)
+async def search_members(
+    state: StateOf, caller: ListReader, list_id: ListId, body: MemberSearch
+) -> Response:
+    """The members whom a filter means, newest first; a filter is written as JSON.
+
+    A page may have fewer items than `limit`, or none, and still lead on: `next_cursor` alone tells
+    where the end is.
+    """
+    paging = PageRequest(body.limit, cursor=body.cursor)
+    work = partial(_found, state, caller, list_id, body.filter, body.status, paging)
+    return await SEARCHES_BY_CALLER.run(caller.user_id, work)
+
+
+def _read(text: str) -> object:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise mailing.FILTER_NOT_JSON() from None
+
+
+def _listed(
+    state: State, caller: Caller, list_id: int, wanted: MemberFilters, paging: PageRequest
+) -> Response:
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        found = member_pages.page(uow, mailing_list.id, wanted, paging)
+    return _members_page(paging, found.page, found.total)
+
+
+def _found(
+    state: State,
+    caller: Caller,
+    list_id: int,
+    written: object,
+    status: SubscriptionStatus | None,
+    paging: PageRequest,
+    *,
+    segment_id: int | None = None,
+) -> Response:
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        if segment_id is None:
+            wanted = member_filter.read(uow, mailing_list, written)
+        else:
+            wanted = saved.read_filter(uow, mailing_list, segment_id)
+        found = searching.search(uow, mailing_list.id, wanted, paging, status)
+    return _members_page(paging, found.page, found.total)
+
+
+def _members_page(
+    paging: PageRequest, page: PageOfRows[dict[str, Any]], total: int | None
+) -> Response:
+    pagination = schemas.MembersPagination.of(paging, page, total=total)
+    items = [schemas.member_item(row) for row in page.rows]
+    return enveloped({"pagination": pagination.model_dump(), "items": items})

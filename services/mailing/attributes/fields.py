@@ -1,0 +1,172 @@
+"""The fields of an owner: made, renamed, retired, and read for the values of members."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError
+
+from core.errors import FieldProblem
+from core.refusals import attributes as refusals
+from models import FieldType, MemberField
+from services.access import recent_logins
+from services.mailing.attributes import field_values
+from services.mailing.attributes.field_values import FieldValue, StoredValues, ValueRefused
+from services.mailing.lists import LINE_ENDS
+from storage.unit_of_work import UnitOfWork
+
+MAX_FIELDS = 50
+# Members keep values of retired fields, so that these are bounded too.
+MAX_FIELDS_EVER = 1_000
+MAX_KEY_CHARACTERS = 40
+MAX_LABEL_CHARACTERS = 100
+MAX_CHOICES = 100
+MAX_CHOICE_CHARACTERS = 100
+
+_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
+
+
+class OwnFields:
+    """The fields of one owner that are not retired, read once for any number of members."""
+
+    def __init__(self, fields: Iterable[MemberField]) -> None:
+        self.by_key = {each.key: each for each in fields}
+        self._keys = {str(each.id): each.key for each in self.by_key.values()}
+
+    def shown(self, values: StoredValues) -> dict[str, FieldValue]:
+        """A member's values by the fields' keys, in the order in which the fields were made."""
+        return {key: values[name] for name, key in self._keys.items() if name in values}
+
+    def public(self) -> "OwnFields":
+        """Those that people may set themselves."""
+        return OwnFields(each for each in self.by_key.values() if each.is_public)
+
+    def of_ids(self, values: StoredValues) -> dict[str, FieldValue]:
+        """The values of these fields alone, by the fields' ids still."""
+        return {name: value for name, value in values.items() if name in self._keys}
+
+    def read(
+        self, given: Mapping[str, object], *, is_text: bool = False
+    ) -> dict[str, FieldValue | None]:
+        """What a caller gave by keys, as it is stored, by ids; ``None`` for a value that is to go.
+
+        ``is_text``: it comes from a form. Raises ``field.value``, which names each place.
+        """
+        found: dict[str, FieldValue | None] = {}
+        problems = []
+        for key, value in given.items():
+            field = self.by_key.get(key)
+            try:
+                if field is None:
+                    raise ValueRefused("is no field of this owner")  # noqa: TRY301 - one place for all
+                if is_text and isinstance(value, str):
+                    found[str(field.id)] = field_values.stored_of_text(field, value)
+                else:
+                    found[str(field.id)] = field_values.stored(field, value)
+            except ValueRefused as error:
+                problems.append(FieldProblem(f"body.fields.{key}", "field.value", str(error)))
+        if problems:
+            rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
+            raise refusals.FIELD_VALUE(rules=rules, problems=tuple(problems))
+        return found
+
+
+def merged(values: StoredValues, changes: Mapping[str, FieldValue | None]) -> dict[str, FieldValue]:
+    """A member's values after changes, of which ``None`` removes a value."""
+    after = {**values, **changes}
+    return {name: value for name, value in after.items() if value is not None}
+
+
+def own(uow: UnitOfWork, owner_id: int) -> OwnFields:
+    return OwnFields(list_of(uow, owner_id))
+
+
+def list_of(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
+    """The owner's fields that are not retired, in the order in which they were made."""
+    query = select(MemberField).where(
+        MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
+    )
+    return list(uow.session.scalars(query.order_by(MemberField.id)))
+
+
+def create(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
+    """A new field of the owner.
+
+    Raises ``user.not_found``, ``field.too_many`` and what ``change`` raises.
+    """
+    # Two that are made at once are counted one after the other.
+    recent_logins.lock_person(uow, owner_id)
+    is_living = MemberField.retired_at.is_(None)
+    counts = select(func.count().filter(is_living), func.count())
+    living, ever = uow.session.execute(counts.where(MemberField.user_id == owner_id)).one()
+    if living >= MAX_FIELDS or ever >= MAX_FIELDS_EVER:
+        raise refusals.FIELD_TOO_MANY(most=MAX_FIELDS, ever=MAX_FIELDS_EVER)
+    field = MemberField(user_id=owner_id, type=type)
+    uow.session.add(field)
+    _set(uow, field, {"choices": [], **values})
+    return field
+
+
+def change(uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]) -> MemberField:
+    """Set the named columns. Its type stays: members have values of it.
+
+    A choice that is taken away stays the value of the members who have it. Raises
+    ``field.not_found``, ``field.key``, ``field.key_taken``, ``field.label``, ``field.choices``.
+    """
+    field = _get(uow, owner_id, field_id)
+    _set(uow, field, values)
+    return field
+
+
+def retire(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
+    """Show the field no more, and let another field have its key. Members keep their values.
+
+    Raises ``field.not_found``.
+    """
+    _get(uow, owner_id, field_id).retired_at = func.now()
+    return 1
+
+
+def _get(uow: UnitOfWork, owner_id: int, field_id: int) -> MemberField:
+    """Another owner's field, or one that was retired, is as if it were not there."""
+    query = select(MemberField).where(
+        MemberField.id == field_id,
+        MemberField.user_id == owner_id,
+        MemberField.retired_at.is_(None),
+    )
+    found = uow.session.scalar(query.with_for_update())
+    if found is None:
+        raise refusals.FIELD_NOT_FOUND()
+    return found
+
+
+def _set(uow: UnitOfWork, field: MemberField, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(field, name, value)
+    field.label = field.label.strip()
+    field.choices = [each.strip() for each in field.choices]
+    if not _KEY.match(field.key):
+        raise refusals.FIELD_KEY(most=MAX_KEY_CHARACTERS)
+    if not _is_line(field.label, MAX_LABEL_CHARACTERS):
+        raise refusals.FIELD_LABEL(most=MAX_LABEL_CHARACTERS)
+    choices = field.choices
+    is_choice = field.type == FieldType.CHOICE
+    is_right = all(_is_line(each, MAX_CHOICE_CHARACTERS) for each in choices)
+    if (
+        is_choice != bool(choices)
+        or not is_right
+        or not len(set(choices)) == len(choices) <= (MAX_CHOICES)
+    ):
+        raise refusals.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
+    key = field.key
+    try:
+        uow.session.flush()
+    except IntegrityError as error:
+        if "uq_fields_user_id_key" not in str(error.orig):
+            raise
+        raise refusals.FIELD_KEY_TAKEN(key=key) from None
+
+
+def _is_line(text: str, most: int) -> bool:
+    return 1 <= len(text) <= most and not LINE_ENDS.search(text)

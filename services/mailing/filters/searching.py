@@ -1,0 +1,200 @@
+"""Pages of the members of a list whom a filter means, newest first.
+
+No filter has a page read more rows of a list than ``MAX_FAR_MEMBERS``, so that a page costs the
+same in a list of any size. It is looked for in three places, one after the other:
+
+1. among the newest members of the list, which is quick where many are meant, and is all of most
+   lists;
+2. by the indexes of what the filter compares, which is quick where few are meant;
+3. among more of the newest, where no index helps. A page may then end before it is full, and its
+   cursor goes on after the last member who was looked at.
+
+The first and the last read a fixed number of rows in a fixed order, whatever the planner takes the
+list to hold. It takes a filter's conditions to have nothing to do with each other or with the age
+of a record, and would otherwise choose by that.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2.errors
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Select,
+    Subquery,
+    func,
+    literal_column,
+    select,
+    text,
+    union_all,
+)
+from sqlalchemy.exc import OperationalError
+
+from core import ids
+from core.refusals.mailing import FILTER_TOO_SLOW
+from models import Subscription, SubscriptionStatus
+from services.mailing.filters.comparisons import Condition
+from services.mailing.filters.member_filter import MemberFilter
+from services.mailing.subscriptions import member_pages
+from services.paging import PageOfRows, PageRequest, newest_first
+from storage.unit_of_work import UnitOfWork
+
+# 10 to 20 ms of work.
+MAX_NEAR_MEMBERS = 20_000
+# A second or less, where the rows are in memory.
+MAX_FAR_MEMBERS = 500_000
+# An index that finds more than a page's worth, of members who are all old, is given up.
+_MAX_INDEX_SECONDS = 2
+_BRIEFLY = text(f"SET LOCAL statement_timeout = '{_MAX_INDEX_SECONDS}s'")
+
+_TABLE = Subscription.__table__
+_record = _TABLE.c
+
+
+@dataclass(frozen=True)
+class FoundMembers:
+    """A page of a search.
+
+    Attributes:
+        page: as ``member_pages`` has it. It may have fewer rows than were asked for, and lead on.
+        total: how many are meant, on the first page; ``None`` where ``MAX_NEAR_MEMBERS`` are not
+            the whole list, and more are meant than the page shows.
+    """
+
+    page: PageOfRows[dict[str, Any]]
+    total: int | None
+
+
+def search(
+    uow: UnitOfWork,
+    list_id: int,
+    wanted: MemberFilter,
+    asked: PageRequest,
+    status: SubscriptionStatus | None = None,
+) -> FoundMembers:
+    """The page after the cursor of ``asked``, whose offset plays no part.
+
+    Args:
+        status: only members who have it, instead of the active ones alone.
+
+    Raises ``cursor.invalid``, ``filter.too_slow``.
+    """
+    before = None if asked.cursor is None else ids.of_cursor(asked.cursor)
+    statuses = wanted.statuses(None if status is None else (status,))
+    if not statuses:
+        return FoundMembers(PageOfRows([], None), 0 if before is None else None)
+    looking = _Search(uow, list_id, wanted, statuses, asked.limit)
+    try:
+        return looking.page(before)
+    except OperationalError as error:
+        if not isinstance(error.orig, psycopg2.errors.QueryCanceled):
+            raise
+        raise FILTER_TOO_SLOW() from None
+
+
+@dataclass(frozen=True)
+class _Search:
+    uow: UnitOfWork
+    list_id: int
+    wanted: MemberFilter
+    statuses: tuple[SubscriptionStatus, ...]
+    limit: int
+
+    def page(self, before: int | None) -> FoundMembers:
+        found, end = self._found(before)
+        shown = found[: self.limit]
+        if len(found) > self.limit:
+            end = shown[-1]
+        total = None
+        if before is None:
+            total = len(shown) if end is None else self._count()
+        rows = member_pages.rows_of(self.uow, self.list_id, shown)
+        return FoundMembers(PageOfRows(rows, None if end is None else str(end)), total)
+
+    def _found(self, before: int | None) -> tuple[list[int], int | None]:
+        """Ids of those who are meant, up to one more than a page, and where the look at them ended.
+
+        ``None``: at the end of the list.
+        """
+        found = self._among(MAX_NEAR_MEMBERS, before)
+        if len(found) > self.limit or (end := self._last(MAX_NEAR_MEMBERS, before)) is None:
+            return found, None
+        by_index = self._by_index(before)
+        if by_index is not None:
+            return by_index, None
+        found = self._among(MAX_FAR_MEMBERS, before)
+        return found, end if len(found) > self.limit else self._last(MAX_FAR_MEMBERS, before)
+
+    def _among(self, most: int, before: int | None) -> list[int]:
+        """Ids of those who are meant among so many of the newest."""
+        seen = self._newest(most, before, *_record)
+        query = select(seen.c.id).where(self._condition(seen))
+        return list(self.uow.session.scalars(_in_order(query, seen).limit(self.limit + 1)))
+
+    def _last(self, most: int, before: int | None) -> int | None:
+        """The id of the last of so many, unless the list ends before it."""
+        seen = self._newest(most, before, _record.id, _record.list_id)
+        query = _in_order(select(seen.c.id), seen)
+        last: int | None = self.uow.session.scalar(query.offset(most - 1).limit(1))
+        return last
+
+    def _newest(self, most: int, before: int | None, *columns: ColumnElement[Any]) -> Subquery:
+        """These columns of so many of the newest members with one of the statuses."""
+
+        def of_status(status: SubscriptionStatus) -> Select[Any]:
+            query = select(*columns).where(_record.status == status.value)
+            return newest_first(
+                query,
+                _record.list_id,
+                self.list_id,
+                _record.id,
+                before=before,
+                is_read_backwards=True,
+            ).limit(most)
+
+        queries = [of_status(each) for each in self.statuses]
+        if len(queries) == 1:
+            return queries[0].subquery()
+        merged = union_all(*queries).subquery()
+        return _in_order(select(merged), merged).limit(most).subquery()
+
+    def _condition(self, rows: FromClause) -> Condition:
+        return self.wanted.condition(rows, asked=self.statuses)
+
+    def _by_index(self, before: int | None) -> list[int] | None:
+        """The same of all members, by the indexes of what is compared.
+
+        ``None`` if there are none, or if they find too many.
+        """
+        indexed = self.wanted.indexed()
+        if indexed is None:
+            return None
+        query = select(_record.id).where(_record.list_id == self.list_id, indexed)
+        query = query.where(self._condition(_TABLE))
+        if before is not None:
+            query = query.where(_record.id < before)
+        # OFFSET 0 has Postgres find all of them and sort them, and not look for them in the order
+        # of their ids.
+        found = query.offset(literal_column("0")).subquery()
+        newest = select(found.c.id).order_by(found.c.id.desc()).limit(self.limit + 1)
+        try:
+            with self.uow.session.begin_nested():
+                self.uow.session.execute(_BRIEFLY)
+                return list(self.uow.session.scalars(newest))
+        except OperationalError as error:
+            if not isinstance(error.orig, psycopg2.errors.QueryCanceled):
+                raise
+            return None
+
+    def _count(self) -> int | None:
+        """How many are meant in the whole list, unless it is too long to count them."""
+        if self._last(MAX_NEAR_MEMBERS, None) is not None:
+            return None
+        seen = self._newest(MAX_NEAR_MEMBERS, None, *_record)
+        query = select(func.count()).select_from(seen).where(self._condition(seen))
+        return self.uow.session.scalar(query)
+
+
+def _in_order(query: Select[Any], rows: Subquery) -> Select[Any]:
+    return query.order_by(rows.c.list_id.desc(), rows.c.id.desc())

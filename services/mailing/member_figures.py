@@ -1,0 +1,172 @@
+"""Figures for owners: how many members joined and left, by day, source or tier.
+
+A trigger on ``subscriptions`` notes what each statement did, and upkeep adds it to its day. So the
+figures are exact whatever changed the rows, and what they cost grows with the days asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select, text
+
+from core import clock
+from core.refusals.mailing import FIGURES_RANGE
+from models import DAYS_AND_DELTAS, Tier
+from storage.long_reads import ReplicaFailed
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+# Three years. A row for each day, and all are read at once.
+MAX_DAYS = 1_100
+_USUAL_DAYS = 30
+_YEARS = range(1970, 3000)
+_MAX_VERIFICATION = timedelta(hours=1)
+
+
+class FiguresBy(StrEnum):
+    DAY = "day"
+    SOURCE = "source"
+    TIER = "tier"
+
+
+@dataclass(frozen=True)
+class MemberFigures:
+    """What became of the members of one day, one source or one tier.
+
+    Attributes:
+        joined: how often a person became an active member.
+        left: how often an active member ceased to be one, whoever wanted it.
+    """
+
+    key: str
+    joined: int = 0
+    left: int = 0
+
+    @property
+    def net(self) -> int:
+        return self.joined - self.left
+
+
+@dataclass(frozen=True)
+class DayRange:
+    """Days (UTC), from the first to the last one."""
+
+    first: date
+    last: date
+
+    @property
+    def days(self) -> list[date]:
+        count = (self.last - self.first).days + 1
+        return [self.first + timedelta(days=number) for number in range(count)]
+
+
+def day_range(first: date | None, last: date | None) -> DayRange:
+    """The days asked for: the last thirty unless told otherwise. Raises ``figures.range``."""
+    last = last or clock.now().date()
+    if last.year in _YEARS:
+        first = first or last - timedelta(days=_USUAL_DAYS - 1)
+        if first.year in _YEARS and 0 <= (last - first).days < MAX_DAYS:
+            return DayRange(first, last)
+    raise FIGURES_RANGE(most=MAX_DAYS)
+
+
+_both = DAYS_AND_DELTAS.c
+_KEYS: Mapping[FiguresBy, ColumnElement[Any]] = {
+    FiguresBy.DAY: _both.day,
+    FiguresBy.SOURCE: _both.source,
+    FiguresBy.TIER: _both.type,
+}
+
+
+def read(uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy) -> Sequence[MemberFigures]:
+    """The list's figures: of every day in order, or of the sources or tiers that have any.
+
+    By tier, a member who gets another tier left the one and joined the other.
+    """
+    joined: ColumnElement[Any] = func.sum(_both.joined)
+    left: ColumnElement[Any] = func.sum(_both.gone)
+    if by is FiguresBy.TIER:
+        joined, left = joined + func.sum(_both.moved_in), left + func.sum(_both.moved_out)
+    query = (
+        select(_KEYS[by], joined, left)
+        .where(_both.list_id == list_id, _both.day.between(days.first, days.last))
+        .group_by(_KEYS[by])
+    )
+    found = {
+        str(key): MemberFigures(str(key), int(joined), int(left))
+        for key, joined, left in uow.session.execute(query)
+    }
+    if by is FiguresBy.DAY:
+        return [found.get(str(day)) or MemberFigures(str(day)) for day in days.days]
+    keys = [*Tier] if by is FiguresBy.TIER else sorted(found)
+    return [each for key in keys if (each := found.get(key)) and (each.joined or each.left)]
+
+
+# By an array, as counts are folded.
+_FOLD = text(
+    """
+    WITH taken AS (
+        DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(
+            SELECT id FROM member_day_deltas ORDER BY id LIMIT :max_deltas FOR UPDATE SKIP LOCKED
+        ))
+        RETURNING list_id, day, source, type, joined, gone, moved_in, moved_out
+    ), folded AS (
+        INSERT INTO member_days AS m
+            (list_id, day, source, type, joined, gone, moved_in, moved_out)
+        SELECT list_id, day, source, type, sum(joined), sum(gone), sum(moved_in), sum(moved_out)
+        FROM taken GROUP BY list_id, day, source, type ORDER BY list_id, day, source, type
+        ON CONFLICT (list_id, day, source, type) DO UPDATE SET
+            joined = m.joined + excluded.joined, gone = m.gone + excluded.gone,
+            moved_in = m.moved_in + excluded.moved_in, moved_out = m.moved_out + excluded.moved_out
+    )
+    SELECT count(*) FROM taken
+    """
+)
+
+
+def fold(uow: UnitOfWork, *, max_deltas: int) -> int:
+    """Add the oldest differences to their days; returns how many were added."""
+    return uow.session.scalar(_FOLD, {"max_deltas": max_deltas}) or 0
+
+
+@dataclass(frozen=True)
+class FiguresFault:
+    """Figures of all time that don't come to the list's active members of this source and tier."""
+
+    list_id: int
+    source: str
+    tier: str
+    active: int
+    counted: int
+
+
+_FAULTS = text(
+    """
+    SELECT list_id, source, type, CAST(sum(active) AS bigint), CAST(sum(counted) AS bigint)
+    FROM (
+        SELECT list_id, source, type, count(*) AS active, 0 AS counted
+        FROM subscriptions WHERE status = 'active' GROUP BY list_id, source, type
+        UNION ALL
+        SELECT list_id, source, type, 0, joined - gone + moved_in - moved_out FROM member_days
+        UNION ALL
+        SELECT list_id, source, type, 0, joined - gone + moved_in - moved_out
+        FROM member_day_deltas
+    ) AS either
+    GROUP BY list_id, source, type HAVING sum(active) <> sum(counted)
+    ORDER BY list_id, source, type
+    """
+)
+
+
+def verify(resources: Resources) -> list[FiguresFault]:
+    """Compare the figures of all lists with their members, in one view of the database."""
+    failures = 0
+    while True:
+        try:
+            with resources.long_reads.view(_MAX_VERIFICATION, failures=failures) as reading:
+                return [FiguresFault(*row) for row in reading.execute(_FAULTS)]
+        except ReplicaFailed:
+            failures += 1

@@ -1,0 +1,69 @@
+"""What tests of segments need: members with tags, filters, and acts on those who fit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+
+from tests.contract.bulk import addresses, finished, imported, of_addresses
+from tests.contract.replies import data
+from tests.contract.subscribers import known_member
+
+VIP = {"field": "tag", "is": "vip"}
+
+
+def tagged(client: httpx.Client, list_id: int, tag: str, *emails: str) -> None:
+    for email in emails:
+        set_member(client, list_id, email, add_tags=[tag])
+
+
+def set_member(client: httpx.Client, list_id: int, email: str, **changes: Any) -> dict[str, Any]:
+    user_id = known_member(client, list_id, email)["user_id"]
+    changed: dict[str, Any] = data(
+        client.patch(f"/lists/{list_id}/members/{user_id}", json=changes)
+    )
+    return changed
+
+
+def some_members(client: httpx.Client, list_id: int, count: int, *, vips: int = 0) -> list[str]:
+    """The addresses of new members, of whom the first have the tag vip."""
+    found = addresses(count)
+    imported(client, list_id, of_addresses(*found))
+    tagged(client, list_id, "vip", *found[:vips])
+    return found
+
+
+def new_segment(
+    client: httpx.Client, list_id: int, written: Any = VIP, name: str = "VIPs"
+) -> dict[str, Any]:
+    body = {"name": name, "filter": written}
+    made: dict[str, Any] = data(client.post(f"/lists/{list_id}/segments", json=body))
+    return made
+
+
+def new_field(client: httpx.Client, key: str, kind: str = "text", **others: Any) -> dict[str, Any]:
+    body = {"key": key, "label": key.title(), "type": kind, **others}
+    made: dict[str, Any] = data(client.post("/fields", json=body))
+    return made
+
+
+def act(client: httpx.Client, list_id: int, action: str, **body: Any) -> httpx.Response:
+    return client.post(f"/lists/{list_id}/members/bulk", json={"action": action, **body})
+
+
+def acted(client: httpx.Client, list_id: int, action: str, **body: Any) -> dict[str, Any]:
+    """The result of an act that went well."""
+    begun = act(client, list_id, action, **body)
+    job = finished(client, data(begun, 202)["id"])
+    assert (job["kind"], job["status"]) == ("members.bulk", "succeeded"), job
+    result: dict[str, Any] = job["result"]
+    return result
+
+
+def undo(client: httpx.Client, bulk_id: int, **headers: str) -> httpx.Response:
+    return client.delete(f"/bulk/{bulk_id}", headers=headers)
+
+
+def standing(client: httpx.Client, list_id: int, emails: Sequence[str]) -> list[dict[str, Any]]:
+    """All that the owner is shown of these members."""
+    return [known_member(client, list_id, email) for email in emails]

@@ -1,0 +1,240 @@
+"""Smaller copies of a picture: asked for, fetched, kept for its owner, and removed with it."""
+
+import hashlib
+import io
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from tests.contract.conftest import CDN
+from tests.contract.replies import data, objects_of, problem, send
+from tests.pictures import encoded, photo
+from tests.stack import Owner, Stack
+
+FIELDS = {
+    *("name", "mime_type", "width", "height", "size", "checksum", "filename", "pathname"),
+    "view_url",
+}
+WIDE = (1400, 700)
+
+
+@pytest.fixture(scope="module")
+def record(stack: Stack) -> dict[str, Any]:
+    with stack.client(stack.new_owner().key) as client:
+        found: dict[str, Any] = data(send(client, photo(*WIDE), "p.jpg", renditions="1"))
+    return found
+
+
+@pytest.fixture
+def secret(client: httpx.Client) -> dict[str, Any]:
+    found: dict[str, Any] = data(
+        send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1")
+    )
+    return found
+
+
+def test_record_names_each_rendition(stack: Stack, record: dict[str, Any]) -> None:
+    assert (record["width"], record["height"]) == WIDE
+    found = record["renditions"]
+    assert [each["name"] for each in found] == ["320", "640", "1280", "mail"]
+    assert [(each["width"], each["height"]) for each in found] == [
+        *((320, 160), (640, 320), (1280, 640), (1280, 640)),
+    ]
+    assert [each["mime_type"] for each in found] == [*3 * ["image/webp"], "image/jpeg"]
+    for each in found:
+        assert set(each) == FIELDS
+        ending = "jpg" if each["name"] == "mail" else "webp"
+        assert each["filename"] == f"{record['hash_id']}-{each['name']}.{ending}"
+        assert each["pathname"] == f"media/{each['filename']}"
+        assert each["view_url"] == f"{stack.api_url}/{each['pathname']}"
+
+
+def test_each_rendition_is_what_the_record_says_and_is_kept_for_good(
+    stranger: httpx.Client, record: dict[str, Any]
+) -> None:
+    for each in record["renditions"]:
+        reply = stranger.get(each["view_url"])
+        assert reply.status_code == 200
+        assert hashlib.sha256(reply.content).hexdigest() == each["checksum"]
+        assert len(reply.content) == each["size"]
+        assert reply.headers["content-type"] == each["mime_type"]
+        assert reply.headers["etag"] == f'"{each["checksum"]}"'
+        assert "immutable" in reply.headers["cache-control"]
+        assert reply.headers["content-security-policy"] == "sandbox"
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert each["filename"] in reply.headers["content-disposition"]
+        image = Image.open(io.BytesIO(reply.content))
+        assert (image.size, image.get_format_mimetype()) == (
+            (each["width"], each["height"]),
+            each["mime_type"],
+        )
+
+
+def test_a_range_of_a_rendition_is_of_its_own_bytes(
+    stranger: httpx.Client, record: dict[str, Any]
+) -> None:
+    each = record["renditions"][0]
+    whole = stranger.get(each["view_url"]).content
+    reply = stranger.get(each["view_url"], headers={"Range": "bytes=50-59"})
+    assert (reply.status_code, reply.content) == (206, whole[50:60])
+    assert reply.headers["content-range"] == f"bytes 50-59/{each['size']}"
+    behind = stranger.get(each["view_url"], headers={"Range": f"bytes={each['size']}-"})
+    assert behind.status_code == 416
+    known = stranger.get(each["view_url"], headers={"If-None-Match": f'"{each["checksum"]}"'})
+    assert known.status_code == 304
+
+
+def test_none_are_made_unless_they_are_asked_for(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    for params in ({}, {"renditions": "0"}, {"renditions": "false"}):
+        plain = data(send(client, photo(700, 350), "p.jpg", **params))
+        assert plain["renditions"] == []
+        assert objects_of(stack, plain) == [plain["pathname"]]
+        url = f"/media/{plain['hash_id']}-320.webp"
+        problem(stranger.get(url), 404, "media.not_found")
+
+
+@pytest.mark.parametrize("value", ["", "2", "yes", "320"])
+def test_what_is_neither_yes_nor_no_is_refused(client: httpx.Client, value: str) -> None:
+    body = problem(send(client, renditions=value), 400, "request.invalid")
+    assert body["errors"][0]["field"] == "query.renditions"
+
+
+def test_an_icon_and_a_small_picture_have_one_for_mails(client: httpx.Client) -> None:
+    icon = data(send(client, encoded("ICO"), "i.ico", renditions="1"))
+    small = data(send(client, encoded("PNG", "RGBA"), "s.png", renditions="1"))
+    for found in (icon, small):
+        (mail,) = found["renditions"]
+        assert (mail["name"], mail["width"]) == ("mail", found["width"])
+
+
+@pytest.mark.parametrize("name", ["{0}-321.webp", "{0}-320.jpg", "{0}-mail.webp", "{0}-.webp"])
+def test_other_names_are_not_there(
+    stranger: httpx.Client, record: dict[str, Any], name: str
+) -> None:
+    url = f"/media/{name.format(record['hash_id'])}"
+    problem(stranger.get(url), 404, "media.not_found")
+
+
+def test_record_is_read_and_listed_with_its_renditions(
+    stack: Stack, owner: Owner, client: httpx.Client
+) -> None:
+    made = data(send(client, photo(700, 350), "p.jpg", renditions="1"))
+    assert data(client.get(f"/attachments/{made['hash_id']}")) == made
+    assert data(client.get("/attachments"))["items"] == [made]
+    folder = f"renditions/{made['hash_id']}"
+    assert sorted(objects_of(stack, made)) == sorted(
+        [made["pathname"], *(f"{folder}/{each['filename']}" for each in made["renditions"])]
+    )
+    # Nothing waits to remove one of them.
+    waiting = "SELECT 1 FROM object_removals WHERE key LIKE %s"
+    assert stack.query(waiting, f"renditions/{made['hash_id']}%") == []
+
+
+def test_delete_removes_the_renditions_too(stack: Stack, client: httpx.Client) -> None:
+    made = data(send(client, photo(700, 350), "p.jpg", renditions="1"))
+    assert data(client.delete(f"/attachments/{made['hash_id']}")) == 1
+    assert objects_of(stack, made) == []
+    for each in made["renditions"]:
+        problem(client.get(f"/{each['pathname']}"), 404, "media.not_found")
+
+
+def test_the_same_key_asks_for_the_same_thing(client: httpx.Client) -> None:
+    key = "one-and-the-same-key"
+    made = data(send(client, renditions="1", key=key))
+    assert data(send(client, renditions="1", key=key)) == made
+    problem(send(client, key=key), 422, "idempotency.key_reused")
+
+
+def test_renditions_are_not_there_before_the_picture_is(
+    quiet: Stack, quiet_client: httpx.Client
+) -> None:
+    waiting = data(send(quiet_client, prefer="respond-async", renditions="1"), 202)
+    assert waiting["renditions"] == []
+    problem(quiet_client.get(f"/media/{waiting['hash_id']}-320.webp"), 404, "media.not_found")
+
+
+def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
+    quiet: Stack, quiet_client: httpx.Client
+) -> None:
+    made = (
+        "UPDATE attachments SET status = 2, size = 1, checksum = repeat('0', 64), width = 1,"
+        " height = 1, renditions = jsonb_build_array(jsonb_build_object('name', '320', 'filename',"
+        " hash_id || '-320.webp', 'mime_type', 'image/webp', 'size', 1, 'checksum', '', 'width', 1,"
+        " 'height', 1)) WHERE id = %s"
+    )
+    for encrypted, base in (("0", CDN), ("1", quiet.api_url)):
+        sent = send(quiet_client, prefer="respond-async", renditions="1", encrypted=encrypted)
+        waiting = data(sent, 202)
+        quiet.query(made, waiting["id"])
+        (each,) = data(quiet_client.get(f"/attachments/{waiting['hash_id']}"))["renditions"]
+        assert each["view_url"] == f"{base}/media/{waiting['hash_id']}-320.webp"
+
+
+# -- encrypted -----------------------------------------------------------------------------------
+
+
+def test_encrypted_renditions_are_their_owners_alone(
+    client: httpx.Client,
+    neighbour: httpx.Client,
+    stranger: httpx.Client,
+    secret: dict[str, Any],
+) -> None:
+    assert len(secret["renditions"]) == 3
+    for each in secret["renditions"]:
+        for other in (neighbour, stranger):
+            problem(other.get(each["view_url"]), 404, "media.not_found")
+        reply = client.get(each["view_url"])
+        assert reply.headers["cache-control"] == "private, no-store"
+        assert hashlib.sha256(reply.content).hexdigest() == each["checksum"]
+        part = client.get(each["view_url"], headers={"Range": "bytes=20-39"})
+        assert (part.status_code, part.content) == (206, reply.content[20:40])
+
+
+def test_encrypted_renditions_rest_encrypted(
+    stack: Stack, client: httpx.Client, secret: dict[str, Any]
+) -> None:
+    stored = [stack.resources.objects.get(key) for key in objects_of(stack, secret)]
+    assert len(stored) == 4
+    for each in secret["renditions"]:
+        plain = client.get(each["view_url"]).content
+        assert not any(plain[100:132] in sealed for sealed in stored)
+
+
+def test_two_renditions_that_change_places_in_storage_are_an_error(
+    stack: Stack, client: httpx.Client, secret: dict[str, Any]
+) -> None:
+    narrow, wide, _ = secret["renditions"]
+    objects = stack.resources.objects
+    folder = f"renditions/{secret['hash_id']}"
+    other = objects.get(f"{folder}/{wide['filename']}")
+    objects.put(f"{folder}/{narrow['filename']}", other, "image/webp")
+    problem(client.get(narrow["view_url"]), 500, "media.damaged")
+
+
+def test_a_signed_link_opens_one_rendition_and_nothing_else(
+    client: httpx.Client, stranger: httpx.Client, secret: dict[str, Any]
+) -> None:
+    narrow, wide, _ = secret["renditions"]
+    body = {"expires_in": 60, "filename": narrow["filename"]}
+    url = httpx.URL(data(client.post(f"/attachments/{secret['hash_id']}/links", json=body))["url"])
+    reply = stranger.get(url)
+    assert hashlib.sha256(reply.content).hexdigest() == narrow["checksum"]
+    for other in (wide["pathname"], secret["pathname"]):
+        assert stranger.get(url.copy_with(path=f"/{other}")).status_code == 404
+    whole = data(client.post(f"/attachments/{secret['hash_id']}/links", json={"expires_in": 60}))
+    query = httpx.URL(whole["url"]).query
+    assert stranger.get(f"{narrow['view_url']}?{query.decode()}").status_code == 404
+
+
+def test_no_link_for_a_file_that_the_attachment_does_not_have(
+    client: httpx.Client, secret: dict[str, Any]
+) -> None:
+    other = data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1"))
+    for name in (other["filename"], other["renditions"][0]["filename"], "../x", ""):
+        body = {"expires_in": 60, "filename": name}
+        reply = client.post(f"/attachments/{secret['hash_id']}/links", json=body)
+        problem(reply, 404, "media.not_found")

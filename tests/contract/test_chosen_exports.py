@@ -1,0 +1,172 @@
+"""Files of some members of a list, and in either format."""
+
+import gzip
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.bulk import unpacked
+from tests.contract.replies import data, problem
+from tests.contract.segments import VIP, new_field, new_segment, set_member, some_members
+from tests.contract.subscribers import known_member
+from tests.stack import Stack
+
+
+def file_of(client: httpx.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
+    """The URL of a file with these members."""
+    reply = client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice})
+    job = data(reply)
+    assert job["status"] == "succeeded"
+    url: str = job["result"]["url"]
+    return url
+
+
+def objects_in(url: str) -> list[dict[str, Any]]:
+    reply = httpx.get(url, timeout=30.0)
+    assert reply.status_code == 200, reply.text
+    return [json.loads(line) for line in gzip.decompress(reply.content).splitlines()]
+
+
+def emails_in(url: str) -> list[str]:
+    return [row["email"] for row in unpacked(url)]
+
+
+def test_a_segment_or_a_filter_chooses_members(client: httpx.Client, list_id: int) -> None:
+    members = some_members(client, list_id, 3, vips=2)
+    segment = new_segment(client, list_id)
+    assert emails_in(file_of(client, list_id, segment_id=segment["id"])) == members[:2]
+    assert emails_in(file_of(client, list_id, filter={"not": VIP})) == members[2:]
+    both = {"kind": "members", "filter": VIP, "segment_id": segment["id"]}
+    problem(client.post(f"/lists/{list_id}/exports", json=both), 400, "selection.unclear")
+
+
+def test_statuses_choose_members_of_any_kind(
+    client: httpx.Client, make_reader: Any, list_id: int
+) -> None:
+    stays, removed = some_members(client, list_id, 2, vips=2)
+    user_id = known_member(client, list_id, removed)["user_id"]
+    data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+    left = make_reader().joins(list_id).leaves(list_id).email
+    for status, expected in (
+        (["removed"], {removed}),
+        (["unsubscribed"], {left}),
+        (["active", "removed", "removed"], {stays, removed}),
+        (["pending"], set()),
+        (None, {stays, left}),
+    ):
+        found = emails_in(file_of(client, list_id, status=status))
+        assert set(found) == expected
+        assert len(found) == len(expected)
+    # With a filter, active ones alone, unless it or `status` names others.
+    assert emails_in(file_of(client, list_id, filter=VIP)) == [stays]
+    chosen = file_of(client, list_id, filter=VIP, status=["active", "removed"])
+    assert set(emails_in(chosen)) == {stays, removed}
+    named = {"field": "status", "in": ["removed", "unsubscribed"]}
+    assert set(emails_in(file_of(client, list_id, filter=named))) == {removed, left}
+    assert emails_in(file_of(client, list_id, filter=named, status=["active"])) == []
+
+
+FIELDS: dict[str, tuple[str, Any]] = {
+    "town": ("text", "=Rome, +39"),
+    "age": ("number", 41.5),
+    "since": ("date", "2020-02-29"),
+    "adult": ("boolean", True),
+}
+
+
+def test_both_formats_have_fields_and_tags_and_spreadsheets_are_guarded_in_one_of_them(
+    client: httpx.Client, list_id: int
+) -> None:
+    [ada, ben] = some_members(client, list_id, 2)
+    for key, (kind, _) in FIELDS.items():
+        new_field(client, key, kind)
+    values = {key: value for key, (_, value) in FIELDS.items()}
+    tags = ["=1+1", "plain", 'with "quotes"']
+    set_member(client, list_id, ada, name="=cmd", fields=values, tags=tags)
+    [first, second] = objects_in(file_of(client, list_id, format="jsonl"))
+    assert {key: first[f"fields.{key}"] for key in FIELDS} == values
+    assert (first["email"], first["name"], first["tags"]) == (ada, "=cmd", tags)
+    shown = known_member(client, list_id, ada)
+    assert first["joined_at"] == shown["joined_at"]
+    assert (first["tier"], first["paid_expiry"], first["email_enabled"]) == ("free", None, True)
+    assert first["user_id"] == shown["user_id"]
+    assert (second["email"], second["tags"], second["fields.town"]) == (ben, [], None)
+    [row, blank] = unpacked(file_of(client, list_id))
+    assert list(row) == list(first)
+    assert (row["name"], row["fields.town"]) == ("'=cmd", "'=Rome, +39")
+    assert (row["fields.age"], row["fields.adult"]) == ("41.5", "true")
+    assert (row["tags"], blank["tags"]) == ('\'=1+1, plain, "with ""quotes"""', "")
+    assert {blank[f"fields.{key}"] for key in FIELDS} == {""}
+
+
+def test_a_field_that_was_retired_is_in_no_file(client: httpx.Client, list_id: int) -> None:
+    [ada] = some_members(client, list_id, 1)
+    field = new_field(client, "town")
+    set_member(client, list_id, ada, fields={"town": "Rome"})
+    data(client.delete(f"/fields/{field['id']}"))
+    [row] = objects_in(file_of(client, list_id, format="jsonl"))
+    assert not [name for name in row if name.startswith("fields.")]
+
+
+def test_each_format_has_an_address_of_its_own(client: httpx.Client, list_id: int) -> None:
+    slug = data(client.get(f"/lists/{list_id}"))["slug"]
+    some_members(client, list_id, 1)
+    url = httpx.URL(file_of(client, list_id, format="jsonl"))
+    assert url.path.endswith("/file.jsonl.gz")
+    disposition = httpx.get(url).headers["content-disposition"]
+    assert disposition == f'attachment; filename="{slug}-members.jsonl.gz"'
+    other = url.copy_with(path=url.path.replace("jsonl", "csv"))
+    problem(httpx.get(other), 403, "link.invalid")
+
+
+# -- rosters -------------------------------------------------------------------------------------
+
+
+def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(
+    client: httpx.Client, sender: httpx.Client, make_reader: Any, list_id: int
+) -> None:
+    everyone = {"field": "status", "in": ["active", "pending", "unsubscribed", "removed"]}
+    stays, quiet, removed = some_members(client, list_id, 3, vips=3)
+    ids = {each: known_member(client, list_id, each)["user_id"] for each in (quiet, removed)}
+    path = f"/subscriptions/{list_id}/members"
+    data(client.put(f"{path}/{ids[quiet]}/email", json={"enabled": False}))
+    data(client.delete(f"{path}/{ids[removed]}"))
+    make_reader().joins(list_id).leaves(list_id)
+    off = make_reader().joins(list_id)
+    off.wants_mail(list_id, False)
+    segment = new_segment(client, list_id, everyone)
+    for choice in ({"segment_id": segment["id"]}, {"filter": everyone}, {"filter": VIP}):
+        assert emails_in(file_of(sender, list_id, "delivery", **choice)) == [stays]
+    assert objects_in(file_of(sender, list_id, "delivery", filter=VIP, format="jsonl"))[0][
+        "email"
+    ] == (stays)
+    assert emails_in(file_of(sender, list_id, "delivery", filter={"not": VIP})) == []
+
+
+def test_a_roster_takes_no_status(sender: httpx.Client, list_id: int) -> None:
+    body = {"kind": "delivery", "status": ["active"]}
+    reply = sender.post(f"/lists/{list_id}/exports", json=body)
+    problem(reply, 422, "export.status_of_roster")
+
+
+@pytest.mark.parametrize(
+    "choice", [{"format": "xml"}, {"status": []}, {"status": ["gone"]}, {"segment_id": "1"}]
+)
+def test_a_choice_that_is_none_is_422(
+    client: httpx.Client, list_id: int, choice: dict[str, Any]
+) -> None:
+    body = {"kind": "members", **choice}
+    problem(client.post(f"/lists/{list_id}/exports", json=body), 422, "body.invalid")
+
+
+def test_the_release_before_does_not_take_a_choice_for_the_whole_list(
+    stack: Stack, client: httpx.Client, sender: httpx.Client, list_id: int
+) -> None:
+    """Its workers know of no job of this kind, and leave it to those of this release."""
+    some_members(client, list_id, 1)
+    for caller, kind in ((client, "members"), (sender, "delivery")):
+        for choice, name in (({}, f"export.{kind}"), ({"filter": VIP}, f"export.{kind}_chosen")):
+            reply = caller.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice})
+            assert data(reply)["kind"] == name

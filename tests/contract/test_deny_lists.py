@@ -1,0 +1,306 @@
+"""Addresses and domains of which an owner wants no new members: /deny-list."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from core.errors import DomainError
+from services.mailing import deny_lists
+from tests.contract.bulk import add, addresses, counts, errors, imported, newest_job, sheet
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import (
+    Reader,
+    known_member,
+    member,
+    new_address,
+    new_list,
+    subscribe,
+    trace_for,
+)
+from tests.erasing import erase
+from tests.stack import Owner, Stack
+from tests.subscribers import subscribe_pending
+
+PATH = "/deny-list"
+EMPTY: dict[str, list[str]] = {"addresses": [], "domains": []}
+
+
+def deny(client: httpx.Client, *entries: str) -> int:
+    """Add entries to the deny list."""
+    body = {
+        "add_addresses": [each for each in entries if "@" in each],
+        "add_domains": [each for each in entries if "@" not in each],
+    }
+    changed: int = data(client.patch(PATH, json=body))
+    return changed
+
+
+def refused_places(client: httpx.Client, method: str, body: dict[str, Any]) -> list[str]:
+    found = problem(client.request(method, PATH, json=body), 422, "deny_list.entry")
+    return [each["field"] for each in found["errors"]]
+
+
+# -- reading and writing -------------------------------------------------------------------------
+
+
+def test_it_is_empty_at_first_and_what_was_put_after_that(client: httpx.Client) -> None:
+    assert data(client.get(PATH)) == EMPTY
+    body = {
+        "addresses": ["Spam@Example.NET", "böse@example.net"],
+        "domains": ["xn--bcher-kva.example.org", "*.Example.ORG", "*.zip"],
+    }
+    assert data(client.put(PATH, json=body)) == 5
+    assert data(client.get(PATH)) == {
+        "addresses": ["böse@example.net", "spam@example.net"],
+        "domains": ["*.example.org", "*.zip", "bücher.example.org"],
+    }
+    assert data(client.put(PATH, json=body)) == 0
+    assert data(client.put(PATH, json={"addresses": ["b@example.net"], "domains": []})) == 6
+    assert data(client.put(PATH, json=EMPTY)) == 1
+    assert data(client.get(PATH)) == EMPTY
+
+
+def test_entries_are_added_and_removed(client: httpx.Client) -> None:
+    assert deny(client, "a@example.net", "example.org") == 2
+    assert deny(client, "A@example.net", "*.example.org") == 1
+    removed = {"remove_addresses": ["a@EXAMPLE.net", "b@example.net"], "remove_domains": []}
+    assert data(client.patch(PATH, json=removed)) == 1
+    assert data(client.patch(PATH, json={})) == 0
+    assert data(client.get(PATH)) == {"addresses": [], "domains": ["*.example.org", "example.org"]}
+
+
+def test_what_is_neither_is_named_and_changes_nothing(client: httpx.Client) -> None:
+    deny(client, "example.org")
+    body = {
+        "addresses": ["ada@example.net", "ada@", "example.net"],
+        "domains": ["ada@example.net", "example.net", "*", "*.", "*.*.net", "a b.net", ""],
+    }
+    assert refused_places(client, "PUT", body) == [
+        "body.addresses[1]",
+        "body.addresses[2]",
+        "body.domains[0]",
+        *(f"body.domains[{number}]" for number in range(2, 7)),
+    ]
+    assert refused_places(client, "PATCH", {"remove_domains": ["-"]}) == ["body.remove_domains[0]"]
+    assert refused_places(client, "PATCH", {"add_addresses": ["-"]}) == ["body.add_addresses[0]"]
+    assert data(client.get(PATH)) == {"addresses": [], "domains": ["example.org"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "body"),
+    [
+        ("PUT", {}),
+        ("PUT", {"addresses": []}),
+        ("PUT", {"addresses": "a@example.net", "domains": []}),
+        ("PUT", {"addresses": [1], "domains": []}),
+        ("PATCH", {"add_domains": None}),
+        ("PUT", {"addresses": [], "domains": ["a.net"] * 100_001}),
+    ],
+)
+def test_other_bodies_are_refused(client: httpx.Client, method: str, body: object) -> None:
+    assert client.request(method, PATH, json=body).status_code == 422
+    assert data(client.get(PATH)) == EMPTY
+
+
+def test_a_deny_list_is_bounded(client: httpx.Client) -> None:
+    domains = [f"d{number}.example.org" for number in range(100_000)]
+    assert data(client.put(PATH, json={"addresses": [], "domains": domains})) == 100_000
+    one_more = client.patch(PATH, json={"add_domains": ["example.net"]})
+    problem(one_more, 422, "deny_list.too_long")
+    changed = {"add_domains": ["example.net"], "remove_domains": domains[:1]}
+    assert data(client.patch(PATH, json=changed)) == 2
+    assert len(data(client.get(PATH))["domains"]) == 100_000
+    assert data(client.put(PATH, json=EMPTY)) == 100_000
+
+
+def test_two_who_add_at_once_stay_within_the_bound(
+    stack: Stack, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deny_lists, "MAX_ENTRIES", 5)
+    together, refusals = threading.Barrier(2), list[str]()
+
+    def change(of: str) -> None:
+        together.wait(10)
+        try:
+            with stack.resources.unit_of_work() as uow:
+                entries = [f"{of}{number}.example.org" for number in range(3)]
+                deny_lists.change(uow, owner.user_id, add=entries, remove=[])
+        except DomainError as error:
+            refusals.append(error.code)
+
+    threads = [threading.Thread(target=change, args=(of,)) for of in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert refusals == ["deny_list.too_long"]
+
+
+def test_each_owner_has_their_own(client: httpx.Client, neighbour: httpx.Client) -> None:
+    domain = "only-mine.example.org"
+    deny(client, domain)
+    assert data(neighbour.get(PATH)) == EMPTY
+    address = f"{new_address().partition('@')[0]}@{domain}"
+    theirs = new_list(neighbour)["id"]
+    assert data(add(neighbour, theirs, address)) == 1
+    assert data(add(client, new_list(client)["id"], address)) == 0
+
+
+# -- the ways onto a list ------------------------------------------------------------------------
+
+
+def test_a_stranger_gets_the_same_answer_and_comes_not(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    kept_out, let_in = new_address(), new_address()
+    deny(client, kept_out)
+    replies = [subscribe(stranger, list_id, email) for email in (kept_out, let_in)]
+    assert [data(reply) for reply in replies] == [1, 1]
+    assert {frozenset(reply.headers) for reply in replies} == {frozenset(replies[0].headers)}
+    assert member(client, list_id, kept_out) is None
+    assert known_member(client, list_id, let_in)["status"] == "active"
+    assert stack.query("SELECT 1 FROM users WHERE email = %s", kept_out) == []
+
+
+def test_a_login_is_told_and_comes_once_the_entry_is_gone(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    deny(client, reader.email)
+    path = f"/subscriptions/{list_id}/no-challenge"
+    problem(reader.client.post(path), 409, "member.denied")
+    data(client.put(PATH, json=EMPTY))
+    reader.joins(list_id)
+
+
+def test_a_mailed_link_confirms_no_denied_address(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    waiting = subscribe_pending(stack, new_list(client, confirm_required=True)["id"])
+    url = waiting.confirm_url()
+    deny(client, waiting.email)
+    assert stranger.post(url).status_code == 409
+    assert waiting.stands()[0] == "pending"
+    data(client.put(PATH, json=EMPTY))
+    assert stranger.post(url).status_code == 303
+    assert waiting.stands()[0] == "active"
+
+
+def test_a_transfer_brings_no_denied_address(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    target = new_list(client)["id"]
+    reader.joins(list_id)
+    deny(client, reader.email)
+    path = f"/subscriptions/{list_id}/members/{reader.user_id}/transfer"
+    problem(client.post(path, params={"dst_list_id": target}), 409, "member.denied")
+    assert reader.stands(list_id) == ("active", True)
+    assert member(client, target, reader.email) is None
+
+
+def test_a_transfer_to_a_list_that_has_the_member_is_no_new_member(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    target = new_list(client)["id"]
+    reader.joins(list_id).joins(target)
+    deny(client, reader.email)
+    path = f"/subscriptions/{list_id}/members/{reader.user_id}/transfer"
+    assert data(client.post(path, params={"dst_list_id": target})) == 1
+    assert (reader.stands(list_id)[0], reader.stands(target)[0]) == ("removed", "active")
+
+
+def test_an_owner_adds_no_denied_address_and_changes_members_as_ever(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    kept_out = new_address()
+    deny(client, kept_out, reader.email)
+    path = f"/lists/{list_id}/members"
+    problem(client.put(f"{path}/{kept_out}", json={"name": "Ann"}), 409, "member.denied")
+    assert member(client, list_id, kept_out) is None
+    assert data(client.put(f"{path}/{reader.email}", json={"name": "Ben"}))["name"] == "Ben"
+    data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
+    problem(client.put(f"{path}/{reader.email}", json={}), 409, "member.denied")
+
+
+def test_members_stay_and_do_as_they_like(
+    stack: Stack, client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    deny(client, reader.email)
+    assert reader.stands(list_id) == ("active", True)
+    path = f"/lists/{list_id}/members/{reader.user_id}"
+    assert data(client.patch(path, json={"name": "Ann"}))["name"] == "Ann"
+    reader.wants_mail(list_id, enabled=False)
+    reader.wants_mail(list_id, enabled=True)
+    # Leaving and taking that back, by the same page, is no new coming either.
+    trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
+    assert data(client.delete(f"/subscriptions/{list_id}", params=trace)) == 1
+    assert reader.stands(list_id)[0] == "unsubscribed"
+
+
+# -- in bulk -------------------------------------------------------------------------------------
+
+
+def test_an_import_counts_and_names_the_rows_that_are_kept_out(
+    client: httpx.Client, reader: Reader, make_reader: Callable[[], Reader], list_id: int
+) -> None:
+    was_removed = make_reader()
+    reader.joins(list_id)
+    was_removed.joins(list_id)
+    data(client.delete(f"/subscriptions/{list_id}/members/{was_removed.user_id}"))
+    [let_in, by_address, by_domain, by_star, has_left] = addresses(5)
+    by_domain = by_domain.replace("@example.com", "@denied.example.org")
+    by_star = by_star.replace("@example.com", "@a.b.example.net")
+    deny(client, by_address, "denied.example.org", "*.example.net", reader.email)
+    deny(client, was_removed.email, has_left)
+    rows = [let_in, by_address, by_domain, by_star, reader.email, was_removed.email]
+    file = sheet(
+        ["Email", "Status"], *([email, "active"] for email in rows), [has_left, "unsubscribed"]
+    )
+    expected = {"received": 7, "added": 1, "already": 1, "opted_out": 1, "denied": 4}
+    for options in ({"dry_run": "1"}, {}):
+        result = imported(client, list_id, file, **options)
+        assert counts(result) == expected
+        told = errors(result["errors_url"])
+        denied = [each["Email"] for each in told if each["code"] == "member.denied"]
+        assert denied == [by_address, by_domain, by_star, was_removed.email]
+        assert data(client.get(f"/imports/{result['import_id']}"))["denied"] == 4
+    for email in (by_address, by_domain, by_star):
+        assert member(client, list_id, email) is None
+    assert known_member(client, list_id, was_removed.email)["status"] == "removed"
+    assert known_member(client, list_id, reader.email)["status"] == "active"
+    # Once the deny list is gone, the opt-out is still one.
+    data(client.put(PATH, json=EMPTY))
+    again = imported(client, list_id, sheet(["Email"], [by_star], [has_left]))
+    assert counts(again) == {"received": 2, "added": 1, "opted_out": 1}
+
+
+def test_members_that_are_added_at_once_are_checked_too(client: httpx.Client, list_id: int) -> None:
+    [let_in, kept_out] = addresses(2)
+    deny(client, kept_out)
+    assert data(add(client, list_id, let_in, kept_out)) == 1
+    result = newest_job(client)["result"]
+    assert (result["received"], result["added"], result["denied"]) == (2, 1, 1)
+    assert data(add(client, list_id, kept_out)) == 0
+
+
+# -- the people that it names --------------------------------------------------------------------
+
+
+def test_no_deny_list_keeps_the_address_of_an_erased_person(
+    stack: Stack, client: httpx.Client, reader: Reader
+) -> None:
+    deny(client, reader.email, "example.org")
+    erase(stack.resources, reader.email)
+    assert data(client.get(PATH)) == {"addresses": [], "domains": ["example.org"]}
+
+
+def test_the_deny_list_of_an_erased_owner_is_gone(stack: Stack) -> None:
+    leaving = stack.new_owner()
+    with stack.client(leaving.key) as client:
+        deny(client, "example.org")
+    erase(stack.resources, leaving.email)
+    assert stack.query("SELECT 1 FROM denied_entries WHERE user_id = %s", leaving.user_id) == []

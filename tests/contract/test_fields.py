@@ -1,0 +1,230 @@
+"""Fields of an owner: made, renamed and retired without a change of any member."""
+
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from services.mailing.attributes.fields import MAX_FIELDS
+from tests.contract.attributes import new_field, put
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import members, new_address, new_list
+from tests.stack import Owner, Stack
+
+TYPES: dict[str, tuple[list[Any], list[Any]]] = {
+    "text": (["Paris", "a\nb", "x" * 1000], [1, True, "x" * 1001, "a\0b"]),
+    "number": ([3, 2.5, -40, 0], ["3", True, 2**53 + 2]),
+    "date": (["1990-02-28"], ["1990-02-30", "28.2.1990", "19900228", 5]),
+    "boolean": ([True, False], ["true", 1]),
+    "choice": (["Red", "Blue"], ["red", "Green", 1]),
+}
+
+
+def choices_of(type_: str) -> dict[str, Any]:
+    return {"choices": ["Red", "Blue"]} if type_ == "choice" else {}
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_a_field_takes_values_of_its_type_and_no_other(
+    client: httpx.Client, list_id: int, type_: str
+) -> None:
+    new_field(client, "thing", type_, **choices_of(type_))
+    right, wrong = TYPES[type_]
+    email = new_address()
+    for value in right:
+        member = put(client, list_id, email, fields={"thing": value})
+        assert member["fields"] == {"thing": value}
+        assert type(member["fields"]["thing"]) is type(value)
+        assert members(client, list_id, email=email)[0]["fields"] == {"thing": value}
+    for value in wrong:
+        reply = client.put(f"/lists/{list_id}/members/{email}", json={"fields": {"thing": value}})
+        refused = problem(reply, 422, "field.value")
+        assert [each["field"] for each in refused["errors"]] == ["body.fields.thing"]
+    assert members(client, list_id, email=email)[0]["fields"] == {"thing": right[-1]}
+
+
+def test_null_and_an_empty_text_remove_a_value_and_others_stay(
+    client: httpx.Client, list_id: int
+) -> None:
+    for key in ("one", "two", "three"):
+        new_field(client, key)
+    email = new_address()
+    put(client, list_id, email, fields={"one": "1", "two": "2", "three": "3"})
+    assert put(client, list_id, email, fields={"one": None, "two": ""})["fields"] == {"three": "3"}
+    assert put(client, list_id, email)["fields"] == {"three": "3"}
+
+
+def test_spaces_at_the_ends_of_a_text_go(client: httpx.Client, list_id: int) -> None:
+    new_field(client, "city")
+    new_field(client, "size", "choice", choices=[" L ", "XL"])
+    email = new_address()
+    shown = put(client, list_id, email, fields={"city": "  New York\n", "size": " L"})["fields"]
+    assert shown == {"city": "New York", "size": "L"}
+    assert put(client, list_id, email, fields={"city": "  "})["fields"] == {"size": "L"}
+
+
+def test_each_wrong_value_is_named_and_nothing_changes(client: httpx.Client, list_id: int) -> None:
+    new_field(client, "visits", "number")
+    email = new_address()
+    before = put(client, list_id, email, fields={"visits": 1})
+    body = {"name": "New", "fields": {"visits": "many", "unknown": 1}}
+    refused = problem(
+        client.patch(f"/lists/{list_id}/members/{email}", json=body), 422, "field.value"
+    )
+    assert [each["field"] for each in refused["errors"]] == [
+        "body.fields.visits",
+        "body.fields.unknown",
+    ]
+    assert put(client, list_id, email) == before
+
+
+def test_a_field_is_shown_as_it_was_made(client: httpx.Client) -> None:
+    body = {
+        "key": "colour",
+        "label": "Colour",
+        "description": "Of the bicycle",
+        "type": "choice",
+        "choices": ["Red", "Blue"],
+        "public": True,
+    }
+    made = data(client.post("/fields", json=body))
+    assert {name: made[name] for name in body} == body
+    assert data(client.get("/fields")) == [made]
+    plain = data(client.post("/fields", json={"key": "a", "label": "A", "type": "text"}))
+    assert (plain["description"], plain["choices"], plain["public"]) == (None, [], False)
+    assert [each["key"] for each in data(client.get("/fields"))] == ["colour", "a"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        *(({"key": key}, "field.key") for key in ("", "City", "1st", "_x", "a-b", "x" * 41, "a\n")),
+        *(({"label": label}, "field.label") for label in ("", " ", "x" * 101, "a\nb")),
+        ({"choices": ["a"]}, "field.choices"),
+        ({"type": "choice"}, "field.choices"),
+        ({"type": "choice", "choices": ["a", "a"]}, "field.choices"),
+        ({"type": "choice", "choices": ["a", ""]}, "field.choices"),
+        ({"type": "choice", "choices": [str(n) for n in range(101)]}, "field.choices"),
+        ({"type": "colour"}, "body.invalid"),
+    ],
+)
+def test_a_field_that_breaks_a_rule_is_refused(
+    client: httpx.Client, wrong: dict[str, Any], code: str
+) -> None:
+    body = {"key": "thing", "label": "Thing", "type": "text", **wrong}
+    problem(client.post("/fields", json=body), 422, code)
+    assert data(client.get("/fields")) == []
+
+
+def test_a_new_key_renames_the_field_of_all_members_and_rewrites_none(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    field_id = new_field(client, "city")
+    email = new_address()
+    put(client, list_id, email, fields={"city": "Paris"})
+    rows = "SELECT xmin, ctid, * FROM subscriptions WHERE list_id = %s"
+    before = stack.query(rows, list_id)
+    changed = data(client.patch(f"/fields/{field_id}", json={"key": "town", "label": "Town"}))
+    assert (changed["key"], changed["label"], changed["type"]) == ("town", "Town", "text")
+    assert members(client, list_id, email=email)[0]["fields"] == {"town": "Paris"}
+    assert stack.query(rows, list_id) == before
+    problem(
+        client.patch(f"/lists/{list_id}/members/{email}", json={"fields": {"city": "Rome"}}),
+        422,
+        "field.value",
+    )
+
+
+def test_a_retired_field_is_seen_no_more_and_its_key_is_free(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    field_id = new_field(client, "city")
+    email = new_address()
+    put(client, list_id, email, fields={"city": "Paris"})
+    assert data(client.delete(f"/fields/{field_id}")) == 1
+    assert data(client.get("/fields")) == []
+    assert members(client, list_id, email=email)[0]["fields"] == {}
+    problem(client.delete(f"/fields/{field_id}"), 404, "field.not_found")
+    problem(client.patch(f"/fields/{field_id}", json={"label": "x"}), 404, "field.not_found")
+    new_field(client, "city", "number")
+    assert members(client, list_id, email=email)[0]["fields"] == {}
+    assert put(client, list_id, email, fields={"city": 75})["fields"] == {"city": 75}
+    # The values of the retired one stay until the person is erased.
+    [(stored,)] = stack.query("SELECT fields FROM subscriptions WHERE list_id = %s", list_id)
+    assert isinstance(stored, dict)
+    assert stored[str(field_id)] == "Paris"
+
+
+def test_a_choice_that_is_taken_away_stays_with_the_members_who_have_it(
+    client: httpx.Client, list_id: int
+) -> None:
+    field_id = new_field(client, "colour", "choice", choices=["Red", "Blue"])
+    new_field(client, "size")
+    email = new_address()
+    put(client, list_id, email, fields={"colour": "Red"})
+    data(client.patch(f"/fields/{field_id}", json={"choices": ["Blue"]}))
+    kept = put(client, list_id, email, fields={"size": "XL"})
+    assert kept["fields"] == {"colour": "Red", "size": "XL"}
+    reply = client.put(f"/lists/{list_id}/members/{email}", json={"fields": {"colour": "Red"}})
+    problem(reply, 422, "field.value")
+
+
+def test_a_key_is_taken_once(client: httpx.Client) -> None:
+    first, second = new_field(client, "city"), new_field(client, "town")
+    body = {"key": "city", "label": "x", "type": "date"}
+    problem(client.post("/fields", json=body), 409, "field.key_taken")
+    problem(client.patch(f"/fields/{second}", json={"key": "city"}), 409, "field.key_taken")
+    assert data(client.patch(f"/fields/{first}", json={"key": "city"}))["key"] == "city"
+
+
+def test_an_owner_has_a_bounded_number_of_fields_also_when_they_are_made_at_once(
+    stack: Stack, owner: Owner, client: httpx.Client
+) -> None:
+    for number in range(MAX_FIELDS - 1):
+        new_field(client, f"field{number}")
+    statuses: list[int] = []
+
+    def make(number: int) -> None:
+        with stack.client(owner.key) as mine:
+            body = {"key": f"last{number}", "label": "x", "type": "text"}
+            statuses.append(mine.post("/fields", json=body).status_code)
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(statuses) == [200, 409, 409, 409]
+    found = data(client.get("/fields"))
+    assert len(found) == MAX_FIELDS
+    data(client.delete(f"/fields/{found[0]['id']}"))
+    new_field(client, "another")
+
+
+def test_another_owners_field_is_as_if_it_were_not_there(
+    client: httpx.Client, neighbour: httpx.Client, list_id: int
+) -> None:
+    field_id = new_field(client, "city")
+    theirs = new_list(neighbour)["id"]
+    assert data(neighbour.get("/fields")) == []
+    problem(neighbour.patch(f"/fields/{field_id}", json={"key": "mine"}), 404, "field.not_found")
+    problem(neighbour.delete(f"/fields/{field_id}"), 404, "field.not_found")
+    path = f"/lists/{theirs}/members/{new_address()}"
+    problem(neighbour.put(path, json={"fields": {"city": "Paris"}}), 422, "field.value")
+    new_field(neighbour, "city")
+    assert [each["id"] for each in data(client.get("/fields"))] == [field_id]
+
+
+def test_who_may_read_lists_alone_makes_no_field(read_only: httpx.Client) -> None:
+    assert data(read_only.get("/fields")) == []
+    body = {"key": "city", "label": "x", "type": "date"}
+    problem(read_only.post("/fields", json=body), 403, "auth.insufficient_scope")
+
+
+def test_strict_handling_names_what_a_field_has_not(client: httpx.Client) -> None:
+    body = {"key": "city", "label": "x", "type": "date", "unique": True}
+    reply = client.post("/fields", json=body, headers={"Prefer": "handling=strict"})
+    refused = problem(reply, 400, "request.unknown")
+    assert [each["field"] for each in refused["errors"]] == ["body.unique"]
+    assert data(client.get("/fields")) == []

@@ -1,0 +1,443 @@
+"""How members agreed: each way onto a list is written down once, and no owner rewrites it."""
+
+import re
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from services.mailing.consent.wordings import MAX_WORDINGS
+from tests.contract.bulk import add, imported, of_addresses
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import (
+    TIMESTAMP,
+    Reader,
+    known_member,
+    new_address,
+    new_list,
+    trace_for,
+)
+from tests.erasing import erase
+from tests.stack import Stack
+from tests.subscribers import Subscriber
+
+FIELDS = {
+    *("at", "how", "ip", "url", "browser", "wording", "wording_version", "claimed_by", "list_id"),
+    "import_id",
+}
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+PAGE = "https://www.example.com/tea/join"
+BROWSER = {"Referer": f"{PAGE}?campaign=secret-word#form", "User-Agent": FIREFOX}
+ORIGIN = {"ip": "127.0.0.1", "url": PAGE, "browser": "Firefox on Linux"}
+NOWHERE: dict[str, object] = dict.fromkeys(("ip", "url", "browser", "wording", "wording_version"))
+WORDING = "I want Tea by e-mail.\nI can leave at any time."
+
+
+def consent(client: httpx.Client, list_id: int, user_id: int, **query: Any) -> list[dict[str, Any]]:
+    reply = client.get(f"/lists/{list_id}/members/{user_id}/consent", params=query)
+    items: list[dict[str, Any]] = data(reply)["items"]
+    return items
+
+
+def subscribe(client: httpx.Client, list_id: int, email: str, **headers: str) -> None:
+    body = {"email": email}
+    sent = {**BROWSER, **headers}
+    assert data(client.post(f"/subscriptions/{list_id}", json=body, headers=sent)) == 1
+
+
+def user_of(client: httpx.Client, list_id: int, email: str) -> int:
+    found: int = known_member(client, list_id, email)["user_id"]
+    return found
+
+
+def shown(entry: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: entry[name] for name in names}
+
+
+# -- each way onto a list ------------------------------------------------------------------------
+
+
+def test_a_form_leaves_an_entry_with_its_page_and_the_wording(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    list_id, email = new_list(client, consent_wording=f"  {WORDING} ")["id"], new_address()
+    subscribe(stranger, list_id, email)
+    [entry] = consent(client, list_id, user_of(client, list_id, email))
+    assert set(entry) == FIELDS
+    assert re.fullmatch(TIMESTAMP, entry.pop("at"))
+    assert entry == {
+        **ORIGIN,
+        "how": "form",
+        "wording": WORDING,
+        "wording_version": 1,
+        "claimed_by": None,
+        "list_id": list_id,
+        "import_id": None,
+    }
+    # The member is on the list: once more changes nothing.
+    subscribe(stranger, list_id, email)
+    assert len(consent(client, list_id, user_of(client, list_id, email))) == 1
+
+
+def test_a_plain_form_leaves_the_same(client: httpx.Client, stranger: httpx.Client) -> None:
+    list_id, email = new_list(client)["id"], new_address()
+    path, form = f"/subscriptions/{list_id}", {"email": email}
+    assert stranger.post(path, data=form, headers=BROWSER).status_code == 303
+    [entry] = consent(client, list_id, user_of(client, list_id, email))
+    assert shown(entry, "how", *ORIGIN) == {"how": "form", **ORIGIN}
+
+
+def test_a_form_with_a_challenge_leaves_one_entry(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    made = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
+    email = new_address()
+    solved = {
+        "challenge-provider": "turnstile",
+        "challenge-token": f"pass-{secrets.token_hex(8)}",
+        "challenge-action": "subscribe",
+    }
+    body = {"email": email, **solved}
+    assert data(stranger.post(f"/subscriptions/{made['id']}", json=body)) == 1
+    [entry] = consent(client, made["id"], user_of(client, made["id"], email))
+    assert (entry["how"], entry["url"], entry["claimed_by"]) == ("form", None, None)
+
+
+def test_a_request_and_its_confirmation_leave_one_entry_each(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    made, email = new_list(client, confirm_required=True, consent_wording=WORDING), new_address()
+    list_id = made["id"]
+    for _ in range(2):
+        subscribe(stranger, list_id, email)
+    user_id = user_of(client, list_id, email)
+    waiting = Subscriber(stack, list_id, user_id, email)
+    assert [each["how"] for each in consent(client, list_id, user_id)] == ["form"]
+    token = waiting.mailed_token()
+    asked = stranger.get("/confirm", params={"token": token})
+    assert "I want Tea by e-mail." in asked.text
+    for _ in range(2):
+        pressed = stranger.post("/confirm", params={"token": token}, headers=BROWSER)
+        assert pressed.status_code == 303
+    found = consent(client, list_id, user_id)
+    assert [each["how"] for each in found] == ["confirmation", "form"]
+    assert shown(found[0], *ORIGIN, "wording") == {**ORIGIN, "wording": WORDING}
+    assert token not in str(found)
+
+
+def test_a_login_leaves_an_entry_each_time_it_brings_the_person_back(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    join = f"/subscriptions/{list_id}/no-challenge"
+    assert data(reader.client.post(join, headers=BROWSER)) == 1
+    assert data(reader.client.post(join, headers=BROWSER)) == 0
+    [entry] = consent(client, list_id, reader.user_id)
+    assert shown(entry, "how", "claimed_by", *ORIGIN) == {
+        **ORIGIN,
+        "how": "login",
+        "claimed_by": None,
+    }
+    reader.leaves(list_id)
+    reader.wants_mail(list_id, enabled=False)
+    assert len(consent(client, list_id, reader.user_id)) == 1
+    reader.joins(list_id)
+    assert [each["how"] for each in consent(client, list_id, reader.user_id)] == ["login"] * 2
+
+
+def test_a_person_who_undoes_their_leaving_leaves_an_entry(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
+    for action in ("leave", "undo", "undo", "stop_mail", "resume_mail"):
+        pressed = stranger.post("/unsubscribe", params=trace, data={"action": action})
+        assert pressed.status_code == 303
+    assert [each["how"] for each in consent(client, list_id, reader.user_id)] == ["link", "login"]
+
+
+def test_members_of_an_import_have_its_one_row_and_it_is_the_owners_claim(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    emails = [new_address() for _ in range(3)]
+    import_id = imported(client, list_id, of_addresses(*emails))["import_id"]
+    rows = "SELECT count(*) FROM consent_entries WHERE list_id = %s"
+    assert stack.query(rows, list_id) == [(0,)]
+    for each in emails:
+        [entry] = consent(client, list_id, user_of(client, list_id, each))
+        assert re.fullmatch(TIMESTAMP, entry.pop("at"))
+        assert entry == {
+            **NOWHERE,
+            "how": "import",
+            "claimed_by": "owner",
+            "list_id": list_id,
+            "import_id": import_id,
+        }
+    one = new_address()
+    assert data(add(client, list_id, one)) == 1
+    [entry] = consent(client, list_id, user_of(client, list_id, one))
+    assert shown(entry, "how", "claimed_by") == {"how": "import", "claimed_by": "owner"}
+
+
+def test_an_owner_who_adds_a_person_leaves_an_entry_that_says_so(
+    client: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    path = f"/lists/{list_id}/members/{email}"
+    for name in ("Ada", "Ada Reader"):
+        made = data(client.put(path, json={"name": name}, headers=BROWSER))
+    # Where the owner was when they did it says nothing of the person.
+    [entry] = consent(client, list_id, made["user_id"])
+    assert re.fullmatch(TIMESTAMP, entry.pop("at"))
+    assert entry == {
+        **NOWHERE,
+        "how": "owner",
+        "claimed_by": "owner",
+        "list_id": list_id,
+        "import_id": None,
+    }
+
+
+# -- transfers -----------------------------------------------------------------------------------
+
+
+def move(client: httpx.Client, source: int, user_id: int, target: int) -> None:
+    path = f"/subscriptions/{source}/members/{user_id}/transfer"
+    assert data(client.post(path, params={"dst_list_id": target}, headers=BROWSER)) == 1
+
+
+def test_a_transfer_takes_what_shows_the_consent_along_with_its_list(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    source, email = new_list(client, consent_wording="Of the source")["id"], new_address()
+    target = new_list(client, consent_wording="Of the target")["id"]
+    subscribe(stranger, source, email)
+    user_id = user_of(client, source, email)
+    before = consent(client, source, user_id)
+    move(client, source, user_id, target)
+    moved, first = consent(client, target, user_id)
+    assert first == before[0]
+    assert shown(first, "how", "wording", "list_id") == {
+        "how": "form",
+        "wording": "Of the source",
+        "list_id": source,
+    }
+    # The owner's own act, who may be anywhere.
+    assert moved | {"at": None} == {
+        **NOWHERE,
+        "at": None,
+        "how": "transfer",
+        "claimed_by": "owner",
+        "list_id": target,
+        "import_id": None,
+    }
+    assert consent(client, source, user_id) == before
+
+
+def test_consent_that_is_moved_back_and_forth_is_there_once(
+    client: httpx.Client, list_id: int
+) -> None:
+    email, other = new_address(), new_list(client)["id"]
+    import_id = imported(client, list_id, of_addresses(email))["import_id"]
+    user_id = user_of(client, list_id, email)
+    for _ in range(2):
+        move(client, list_id, user_id, other)
+        move(client, other, user_id, list_id)
+    found = consent(client, list_id, user_id)
+    assert sorted((each["how"], each["list_id"]) for each in found) == sorted(
+        [("import", list_id), *[("transfer", list_id)] * 2, *[("transfer", other)] * 2]
+    )
+    there = [each for each in consent(client, other, user_id) if each["how"] == "import"]
+    assert [shown(each, "import_id", "list_id") for each in there] == [
+        {"import_id": import_id, "list_id": list_id}
+    ]
+
+
+def test_where_both_lists_have_the_member_the_target_shows_both(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    other = new_list(client)["id"]
+    reader.joins(list_id).joins(other)
+    move(client, list_id, reader.user_id, other)
+    found = consent(client, other, reader.user_id)
+    # No way onto the target: the member was there.
+    assert [shown(each, "how", "list_id") for each in found] == [
+        {"how": "login", "list_id": other},
+        {"how": "login", "list_id": list_id},
+    ]
+
+
+# -- hostile callers -----------------------------------------------------------------------------
+
+REFERRERS = [
+    "",
+    "about:blank",
+    "javascript:alert(1)",
+    "file:///etc/passwd",
+    "https://user:secret@www.example.com/tea",
+    "https://www.example.com\\@evil.example/",
+    "https://www.example.com/%5c",
+    "//www.example.com/tea",
+    "https://www.example.com/" + "a" * 4_000,
+    "https://[::1/",
+    "'; DROP TABLE consent_entries; --",
+]
+
+
+@pytest.mark.parametrize("referrer", REFERRERS)
+def test_what_is_no_plain_page_is_not_kept(
+    client: httpx.Client, stranger: httpx.Client, list_id: int, referrer: str
+) -> None:
+    email = new_address()
+    subscribe(stranger, list_id, email, Referer=referrer)
+    [entry] = consent(client, list_id, user_of(client, list_id, email))
+    assert entry["url"] is None
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "browser"),
+    [
+        (FIREFOX, "Firefox on Linux"),
+        ("curl/8.0", None),
+        ("", None),
+        ("Firefox/" + "9" * 8_000 + "<script>", "Firefox"),
+        ("=cmd|' /C calc'!A0", None),
+    ],
+)
+def test_of_the_browser_a_name_of_ours_is_kept(
+    client: httpx.Client, stranger: httpx.Client, list_id: int, user_agent: str, browser: str | None
+) -> None:
+    email = new_address()
+    subscribe(stranger, list_id, email, **{"User-Agent": user_agent})
+    [entry] = consent(client, list_id, user_of(client, list_id, email))
+    assert entry["browser"] == browser
+
+
+def test_others_learn_nothing(
+    client: httpx.Client, neighbour: httpx.Client, stranger: httpx.Client, reader: Reader
+) -> None:
+    mine, theirs = new_list(client)["id"], new_list(neighbour)["id"]
+    reader.joins(mine)
+    path = f"/lists/{mine}/members/{reader.user_id}/consent"
+    problem(neighbour.get(path), 403, "list.not_owner")
+    problem(stranger.get(path), 401, "auth.credentials_missing")
+    # The reader is on no list of theirs, and joins one: that alone is shown.
+    of_theirs = f"/lists/{theirs}/members/{reader.user_id}/consent"
+    problem(neighbour.get(of_theirs), 404, "member.not_found")
+    reader.joins(theirs)
+    [entry] = consent(neighbour, theirs, reader.user_id)
+    assert entry["list_id"] == theirs
+    problem(client.get(f"/lists/{mine}/members/4711/consent"), 404, "member.not_found")
+
+
+def test_no_call_changes_an_entry(client: httpx.Client, reader: Reader, list_id: int) -> None:
+    reader.joins(list_id)
+    path = f"/lists/{list_id}/members/{reader.user_id}/consent"
+    before = consent(client, list_id, reader.user_id)
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        assert client.request(method, path, json={"how": "login"}).status_code == 405
+    data(client.patch(f"/lists/{list_id}/members/{reader.user_id}", json={"name": "Changed"}))
+    data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
+    assert consent(client, list_id, reader.user_id) == before
+
+
+# -- pages ---------------------------------------------------------------------------------------
+
+
+def test_entries_are_paged_newest_first(client: httpx.Client, reader: Reader, list_id: int) -> None:
+    for _ in range(3):
+        reader.joins(list_id).leaves(list_id)
+    whole = consent(client, list_id, reader.user_id)
+    assert [each["at"] for each in whole] == sorted((each["at"] for each in whole), reverse=True)
+    path = f"/lists/{list_id}/members/{reader.user_id}/consent"
+    pages, cursor = [], None
+    for _ in range(3):
+        query = {"limit": 1} | ({} if cursor is None else {"cursor": cursor})
+        page = data(client.get(path, params=query))
+        pages += page["items"]
+        cursor = page["pagination"]["next_cursor"]
+    assert (pages, cursor) == (whole, None)
+    assert consent(client, list_id, reader.user_id, offset=1, limit=1) == whole[1:2]
+    problem(client.get(path, params={"cursor": "nonsense"}), 400, "cursor.invalid")
+
+
+# -- wordings ------------------------------------------------------------------------------------
+
+
+def test_each_wording_is_a_version_that_is_kept(
+    client: httpx.Client, make_reader: Callable[[], Reader]
+) -> None:
+    letter = new_list(client)
+    list_id = letter["id"]
+    assert (letter["consent_wording"], letter["consent_wording_version"]) == (None, None)
+    seen = []
+    for wording, version in (("One", 1), ("Two", 2), ("One", 1), (None, None), (" ", None)):
+        changed = data(client.patch(f"/lists/{list_id}", json={"consent_wording": wording}))
+        text = wording if version else None
+        assert (changed["consent_wording"], changed["consent_wording_version"]) == (text, version)
+        [entry] = consent(client, list_id, make_reader().joins(list_id).user_id)
+        seen.append((entry["wording"], entry["wording_version"]))
+    assert seen == [("One", 1), ("Two", 2), ("One", 1), (None, None), (None, None)]
+    # Other changes leave it alone.
+    data(client.patch(f"/lists/{list_id}", json={"consent_wording": "Three"}))
+    changed = data(client.patch(f"/lists/{list_id}", json={"tagline": "Daily"}))
+    assert (changed["consent_wording"], changed["consent_wording_version"]) == ("Three", 3)
+    assert data(client.get(f"/lists/{list_id}"))["consent_wording"] == "Three"
+
+
+def test_a_member_shows_the_wording_of_their_time(client: httpx.Client, reader: Reader) -> None:
+    list_id = new_list(client, consent_wording="Then")["id"]
+    reader.joins(list_id)
+    data(client.patch(f"/lists/{list_id}", json={"consent_wording": "Now"}))
+    [entry] = consent(client, list_id, reader.user_id)
+    assert (entry["wording"], entry["wording_version"]) == ("Then", 1)
+
+
+def test_wordings_are_bounded(stack: Stack, client: httpx.Client, list_id: int) -> None:
+    path = f"/lists/{list_id}"
+    assert client.patch(path, json={"consent_wording": "x" * 2_001}).status_code == 422
+    data(client.patch(path, json={"consent_wording": "ä" * 2_000}))
+    stack.query(
+        "INSERT INTO consent_wordings (list_id, version, wording)"
+        " SELECT %s, n, 'Wording ' || n FROM generate_series(2, %s) AS n",
+        list_id,
+        MAX_WORDINGS,
+    )
+    problem(client.patch(path, json={"consent_wording": "New"}), 409, "list.consent_wordings")
+    # What the list had before is none more.
+    changed = data(client.patch(path, json={"consent_wording": "Wording 7"}))
+    assert changed["consent_wording_version"] == 7
+
+
+def test_the_wording_is_text_on_the_page_that_confirms(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    wording = "<img src=x onerror=alert(1)>{{ 7*7 }}"
+    list_id = new_list(client, confirm_required=True, consent_wording=wording)["id"]
+    email = new_address()
+    subscribe(stranger, list_id, email)
+    waiting = Subscriber(stack, list_id, user_of(client, list_id, email), email)
+    page = stranger.get("/confirm", params={"token": waiting.mailed_token()})
+    assert "&lt;img src=x onerror=alert(1)&gt;{{ 7*7 }}" in page.text
+    form = {"email": "no address"}
+    refused = stranger.post(f"/subscriptions/{list_id}", data=form)
+    assert (refused.status_code, "<img" in refused.text) == (422, False)
+    assert "&lt;img src=x" in refused.text
+
+
+# -- the end of it -------------------------------------------------------------------------------
+
+
+def test_an_erased_person_has_no_entry_left(
+    stack: Stack, client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    other = new_list(client)["id"]
+    imported(client, other, of_addresses(reader.email))
+    reader.joins(list_id)
+    rows = "SELECT count(*) FROM consent_entries WHERE user_id = %s"
+    assert stack.query(rows, reader.user_id) == [(1,)]
+    erase(stack.resources, reader.email)
+    assert stack.query(rows, reader.user_id) == [(0,)]
+    for each in (list_id, other):
+        assert consent(client, each, reader.user_id) == []

@@ -1,0 +1,363 @@
+"""One member, by the user id or the address: read, changed, and made by the same call."""
+
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from models import Plan
+from tests.contract.attributes import new_field, put
+from tests.contract.feed import events
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import (
+    Reader,
+    count,
+    known_member,
+    member,
+    new_address,
+    new_list,
+    subscribe,
+)
+from tests.erasing import erase
+from tests.stack import Owner, Stack
+
+
+def path_of(list_id: int | str, named: object) -> str:
+    return f"/lists/{list_id}/members/{named}"
+
+
+# -- read ------------------------------------------------------------------------------------------
+
+
+def test_a_member_is_read_by_the_address_in_any_spelling_and_status(
+    client: httpx.Client, reader: Reader, letter: dict[str, Any], list_id: int
+) -> None:
+    reader.joins(list_id)
+    by_id = data(client.get(path_of(list_id, reader.user_id)))
+    for named in (reader.email, reader.email.upper(), reader.email.replace("@", "%40")):
+        assert data(client.get(path_of(list_id, named))) == by_id
+    assert data(client.get(path_of(letter["slug"], reader.email))) == by_id
+    for act, status in (
+        (lambda: reader.leaves(list_id), "unsubscribed"),
+        (lambda: client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"), "removed"),
+    ):
+        act()
+        assert data(client.get(path_of(list_id, reader.email)))["status"] == status
+
+
+@pytest.mark.parametrize("named", ["x", "-1", "1.5", "@", "a@b@c", "a b@example.com", "%20"])
+def test_what_names_no_person_is_refused(client: httpx.Client, list_id: int, named: str) -> None:
+    for reply in (
+        client.get(path_of(list_id, named)),
+        client.put(path_of(list_id, named), json={}),
+        client.patch(path_of(list_id, named), json={}),
+    ):
+        refused = problem(reply, 400, "request.invalid")
+        assert refused["errors"][0]["field"] == "path.user_id"
+
+
+def test_who_is_no_member_is_not_found(
+    client: httpx.Client, neighbour: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    other = new_list(neighbour)["id"]
+    reader.joins(other)
+    for named in (reader.email, reader.user_id, new_address(), 2**64 - 1, 0):
+        problem(client.get(path_of(list_id, named)), 404, "member.not_found")
+        reply = client.patch(path_of(list_id, named), json={"name": "x"})
+        problem(reply, 404, "member.not_found")
+    problem(client.get(path_of(other, reader.email)), 403, "list.not_owner")
+    problem(client.put(path_of(other, reader.email), json={}), 403, "list.not_owner")
+    # By an id no member is made.
+    problem(client.put(path_of(list_id, reader.user_id), json={}), 404, "member.not_found")
+
+
+def test_no_log_keeps_the_address_of_a_path(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    problem(client.get(path_of(list_id, email)), 404, "member.not_found")
+    put(client, list_id, email)
+    client.get(path_of(list_id, f"{email}/nowhere"))
+    client.get(path_of(list_id, email.replace("@", "%40")), params={"limit": "x"})
+    logs = "".join(running.log.read_text() for running in stack.processes)
+    assert path_of(list_id, "{address}") in logs
+    assert email.partition("@")[0] not in logs
+
+
+# -- made and changed ------------------------------------------------------------------------------
+
+
+def test_a_member_is_made_once_and_changed_by_the_same_call(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    new_field(client, "city")
+    email = new_address()
+    values: dict[str, Any] = {
+        "name": "Ada",
+        "type": "gold",
+        "paid_expiry": "2035-01-01T00:00:00.000000Z",
+        "fields": {"city": "Paris"},
+        "tags": ["VIP"],
+    }
+    made = put(client, list_id, email, **values)
+    assert {name: made[name] for name in values} == values
+    assert (made["status"], made["email_enabled"], made["source"]) == ("active", True, "owner")
+    assert (made["joined_at"], made["import_id"]) == (made["created_at"], None)
+    assert put(client, list_id, email.upper(), **values) == made
+    assert known_member(client, list_id, email) == made
+    assert count(client, list_id) == 1
+    changed = put(client, list_id, email, name=None, fields={"city": "Rome"})
+    assert (changed["name"], changed["type"], changed["tags"]) == (None, "gold", ["VIP"])
+    assert changed["fields"] == {"city": "Rome"}
+    path = f"{path_of(list_id, made['user_id'])}/history"
+    entries = data(client.get(path))["items"]
+    assert [(each["action"], each["actor"], each["changed"]) for each in entries] == [
+        ("edited", "owner", ["name", "fields.city"]),
+        ("added", "owner", None),
+    ]
+    # Of the person nothing is known but the address.
+    assert stack.query("SELECT name FROM users WHERE email = %s", email) == [(None,)]
+    assert stack.mails(to=email) == []
+
+
+def test_the_name_of_an_account_is_not_shown_to_an_owner_who_added_it(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    made = put(client, list_id, reader.email)
+    assert (made["user"], made["name"]) == ({"id": reader.user_id, "name": None}, None)
+    assert known_member(client, list_id, reader.email)["user"]["name"] is None
+
+
+def test_a_pending_member_stays_pending(
+    client: httpx.Client, stranger: httpx.Client, reader: Reader
+) -> None:
+    list_id = new_list(client, confirm_required=True)["id"]
+    subscribe(stranger, list_id, reader.email)
+    made = put(client, list_id, reader.email, name="Ada", tags=["VIP"])
+    assert (made["status"], made["name"], made["tags"]) == ("pending", "Ada", ["VIP"])
+    assert reader.stands(list_id)[0] == "pending"
+
+
+def test_a_removed_member_comes_back_with_what_they_had(client: httpx.Client, list_id: int) -> None:
+    new_field(client, "city")
+    email = new_address()
+    made = put(client, list_id, email, fields={"city": "Paris"}, tags=["VIP"])
+    data(client.delete(f"/subscriptions/{list_id}/members/{made['user_id']}"))
+    assert count(client, list_id) == 0
+    back = put(client, list_id, email, tags=["returned"])
+    assert (back["status"], back["fields"], back["tags"]) == (
+        "active",
+        {"city": "Paris"},
+        ["returned"],
+    )
+    assert count(client, list_id) == 1
+
+
+@pytest.mark.parametrize("then", ["left", "removed", "pending", "erased"])
+def test_who_opted_out_stays_out_and_nothing_changes(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, then: str
+) -> None:
+    list_id = new_list(client)["id"]
+    reader.joins(list_id)
+    put(client, list_id, reader.email, name="Ada", tags=["VIP"])
+    reader.leaves(list_id)
+    if then == "removed":
+        data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
+    if then == "pending":
+        subscribe(stranger, list_id, reader.email)
+    if then == "erased":
+        erase(stack.resources, reader.email)
+    kept = "SELECT to_jsonb(t) FROM {} AS t WHERE list_id = %s ORDER BY id"
+    tables = ("subscriptions", "opt_outs", "subscription_events", "tags")
+    before = [stack.query(kept.format(table), list_id) for table in tables]
+    for _ in range(2):
+        body = {"name": "Eve", "type": "gold", "tags": ["new"]}
+        reply = client.put(path_of(list_id, reader.email), json=body)
+        problem(reply, 409, "subscription.opted_out")
+    assert [stack.query(kept.format(table), list_id) for table in tables] == before
+    if then == "erased":
+        assert stack.query("SELECT 1 FROM users WHERE email = %s", reader.email) == []
+
+
+def test_who_wants_no_mail_gets_none(client: httpx.Client, reader: Reader, list_id: int) -> None:
+    reader.joins(list_id)
+    reader.wants_mail(list_id, enabled=False)
+    changed = put(client, list_id, reader.email, name="Ada")
+    assert (changed["status"], changed["email_enabled"]) == ("active", False)
+    data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
+    back = put(client, list_id, reader.email)
+    assert (back["status"], back["email_enabled"]) == ("active", False)
+
+
+def test_to_make_a_member_needs_the_paid_plan_and_to_change_one_does_not(
+    stack: Stack, client: httpx.Client, owner: Owner, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    stack.query("UPDATE users SET plan = %s WHERE id = %s", Plan.FREE, owner.user_id)
+    email = new_address()
+    problem(client.put(path_of(list_id, email), json={}), 403, "plan.required")
+    assert member(client, list_id, email) is None
+    assert stack.query("SELECT 1 FROM users WHERE email = %s", email) == []
+    assert put(client, list_id, reader.email, name="Ada")["name"] == "Ada"
+    data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
+    problem(client.put(path_of(list_id, reader.email), json={}), 403, "plan.required")
+
+
+def test_many_calls_at_once_make_one_member(
+    stack: Stack, owner: Owner, client: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    shown: list[dict[str, Any]] = []
+
+    def make() -> None:
+        with stack.client(owner.key) as mine:
+            shown.append(put(mine, list_id, email, name="Ada", tags=["VIP"]))
+
+    threads = [threading.Thread(target=make) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(shown) == len(threads)
+    assert all(each == shown[0] for each in shown)
+    assert count(client, list_id) == 1
+    path = f"{path_of(list_id, email)}/history"
+    rows = "SELECT count(*) FROM subscription_events WHERE list_id = %s"
+    assert stack.query(rows, list_id) == [(1,)], path
+
+
+def test_an_address_that_the_list_does_not_have_is_not_found_though_its_person_is_a_member(
+    stack: Stack, client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    elsewhere = new_address()
+    stack.query("UPDATE users SET email = %s WHERE id = %s", elsewhere, reader.user_id)
+    problem(client.get(path_of(list_id, elsewhere)), 404, "member.not_found")
+    assert data(client.get(path_of(list_id, reader.email)))["user_id"] == reader.user_id
+    assert put(client, list_id, reader.email, name="Ada")["user_id"] == reader.user_id
+
+
+def test_the_feed_tells_what_changed_and_no_field_of_it(client: httpx.Client, list_id: int) -> None:
+    new_field(client, "ailment")
+    email = new_address()
+    put(client, list_id, email)
+    put(client, list_id, email, name="Ada", fields={"ailment": "gout"}, tags=["patient"])
+    types = ["subscription.created", "subscription.changed"]
+    made, changed = events(client, 2, type=types, list_id=list_id)
+    assert (made["type"], made["data"]["action"]) == ("subscription.created", "added")
+    assert made["data"]["changed"] is None
+    assert changed["data"]["changed"] == ["fields", "name", "tags"]
+    assert not {"ailment", "gout", "patient"} & set(str(changed).replace("'", " ").split())
+
+
+# -- what others see -------------------------------------------------------------------------------
+
+
+def test_fields_and_tags_are_the_owners_alone(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    new_field(client, "note", public=True)
+    reader.joins(list_id)
+    put(client, list_id, reader.email, fields={"note": "loud"}, tags=["difficult"])
+    hidden = dict.fromkeys(("fields", "tags", "joined_at", "import_id"))
+    own = data(reader.client.get("/subscriptions"))
+    opponent = data(reader.client.get("/subscriptions/opponent", params={"list_id": list_id}))
+    for shown in (reader.standing(list_id), own[0], opponent["sub"]):
+        assert {name: shown[name] for name in hidden} == hidden
+
+
+def test_a_person_on_several_lists_is_shown_with_each_lists_own(
+    client: httpx.Client, list_id: int
+) -> None:
+    new_field(client, "city")
+    other, email = new_list(client)["id"], new_address()
+    first = put(client, list_id, email, fields={"city": "Paris"}, tags=["VIP"])
+    put(client, other, email, fields={"city": "Rome"}, tags=["press"])
+    path = f"/subscriptions/{list_id}/members/{first['user_id']}/subs"
+    found = {each["list_id"]: (each["fields"], each["tags"]) for each in data(client.get(path))}
+    assert found == {
+        list_id: ({"city": "Paris"}, ["VIP"]),
+        other: ({"city": "Rome"}, ["press"]),
+    }
+
+
+def test_strict_handling_names_what_a_member_has_not(client: httpx.Client, list_id: int) -> None:
+    email = new_address()
+    headers = {"Prefer": "handling=strict"}
+    for method, name in (("PUT", "add_tags"), ("PATCH", "tag")):
+        body = {name: ["VIP"], "fields": {}}
+        reply = client.request(method, path_of(list_id, email), json=body, headers=headers)
+        refused = problem(reply, 400, "request.unknown")
+        assert [each["field"] for each in refused["errors"]] == [f"body.{name}"]
+    assert member(client, list_id, email) is None
+
+
+# -- erased and moved ------------------------------------------------------------------------------
+
+
+def test_an_erasure_blanks_what_the_owner_kept_of_the_person(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    new_field(client, "ailment")
+    email = new_address()
+    made = put(client, list_id, email, fields={"ailment": "gout"}, tags=["patient"])
+    put(client, list_id, email, fields={"ailment": "gout again"})
+    erase(stack.resources, email)
+    stored = stack.query(
+        "SELECT fields, tag_ids, submitted FROM subscriptions WHERE list_id = %s", list_id
+    )
+    assert stored == [({}, [], None)]
+    shown = data(client.get(path_of(list_id, made["user_id"])))
+    assert (shown["status"], shown["fields"], shown["tags"]) == ("removed", {}, [])
+    entries = data(client.get(f"{path_of(list_id, made['user_id'])}/history"))["items"]
+    assert [(each["action"], each["changed"]) for each in entries] == [
+        ("erased", None),
+        ("edited", None),
+        ("added", None),
+    ]
+
+
+def test_of_an_owner_who_is_erased_no_field_and_no_tag_is_left(stack: Stack) -> None:
+    gone = stack.new_owner()
+    with stack.client(gone.key) as client:
+        list_id = new_list(client)["id"]
+        new_field(client, "city")
+        put(client, list_id, new_address(), tags=["VIP"])
+        data(client.delete(f"/lists/{list_id}"))
+    erase(stack.resources, gone.email)
+    assert stack.query("SELECT 1 FROM tags WHERE list_id = %s", list_id) == []
+    assert stack.query("SELECT 1 FROM fields WHERE user_id = %s", gone.user_id) == []
+
+
+def test_a_transfer_takes_fields_and_the_names_of_tags_along(
+    client: httpx.Client, list_id: int
+) -> None:
+    new_field(client, "city")
+    target, email = new_list(client)["id"], new_address()
+    put(client, target, new_address(), tags=["vip"])
+    made = put(client, list_id, email, fields={"city": "Paris"}, tags=["VIP", "press"])
+    move = f"/subscriptions/{list_id}/members/{made['user_id']}/transfer"
+    assert data(client.post(move, params={"dst_list_id": target})) == 1
+    there = known_member(client, target, email)
+    assert (there["fields"], there["tags"]) == ({"city": "Paris"}, ["press", "vip"])
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_where_both_lists_have_a_value_the_target_keeps_its_own_unless_it_removed_the_member(
+    client: httpx.Client, list_id: int, is_removed: bool
+) -> None:
+    for key in ("city", "size", "pet"):
+        new_field(client, key)
+    target, email = new_list(client)["id"], new_address()
+    there = put(client, target, email, fields={"city": "Rome", "pet": "cat"}, tags=["press"])
+    put(client, list_id, email, fields={"city": "Paris", "size": "XL"}, tags=["VIP"])
+    base = f"/members/{there['user_id']}"
+    if is_removed:
+        data(client.delete(f"/subscriptions/{target}{base}"))
+    move = f"/subscriptions/{list_id}{base}/transfer"
+    assert data(client.post(move, params={"dst_list_id": target})) == 1
+    merged = known_member(client, target, email)
+    city = "Paris" if is_removed else "Rome"
+    assert merged["fields"] == {"city": city, "size": "XL", "pet": "cat"}
+    assert (merged["status"], merged["tags"]) == ("active", ["press", "VIP"])

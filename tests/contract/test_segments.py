@@ -1,0 +1,184 @@
+"""Filters that owners keep under a name."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from services.mailing.segments.saved import MAX_SEGMENTS_A_LIST
+from tests.contract.replies import data, problem
+from tests.contract.segments import (
+    VIP,
+    act,
+    new_field,
+    new_segment,
+    set_member,
+    some_members,
+)
+from tests.contract.subscribers import new_list
+from tests.stack import Stack
+
+
+def test_a_segment_is_kept_shown_counted_changed_and_deleted(
+    client: httpx.Client, list_id: int
+) -> None:
+    some_members(client, list_id, 3, vips=2)
+    made = new_segment(client, list_id, name="  VIPs ")
+    assert made.keys() == {"id", "list_id", "name", "filter", "created_at", "updated_at"}
+    assert (made["list_id"], made["name"], made["filter"]) == (list_id, "VIPs", VIP)
+    path = f"/lists/{list_id}/segments/{made['id']}"
+    counted = data(client.get(path))
+    assert counted == {**made, "count": 2, "count_is_exact": True}
+    others = {"not": VIP}
+    changed = data(client.patch(path, json={"filter": others}))
+    assert (changed["filter"], changed["name"]) == (others, "VIPs")
+    assert data(client.get(path))["count"] == 1
+    assert data(client.patch(path, json={"name": "Others"}))["filter"] == others
+    assert [each["name"] for each in segments(client, list_id)] == ["Others"]
+    assert data(client.delete(path)) == 1
+    assert data(client.delete(path)) == 0
+    problem(client.get(path), 404, "segment.not_found")
+    assert segments(client, list_id) == []
+
+
+def segments(client: httpx.Client, list_id: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = data(client.get(f"/lists/{list_id}/segments"))["items"]
+    return found
+
+
+def test_a_count_is_of_active_members_unless_the_filter_names_others(
+    client: httpx.Client, make_reader: Any, list_id: int
+) -> None:
+    some_members(client, list_id, 2)
+    make_reader().joins(list_id).leaves(list_id)
+    by_import = new_segment(client, list_id, {"field": "source", "is_not": "form"}, "Any source")
+    left = new_segment(client, list_id, {"field": "status", "is": "unsubscribed"}, "Left")
+    path = f"/lists/{list_id}/segments"
+    assert data(client.get(f"{path}/{by_import['id']}"))["count"] == 2
+    assert data(client.get(f"{path}/{left['id']}"))["count"] == 1
+
+
+def test_segments_come_in_pages_the_newest_first(client: httpx.Client, list_id: int) -> None:
+    for number in range(3):
+        new_segment(client, list_id, name=f"Segment {number}")
+    path = f"/lists/{list_id}/segments"
+    first = data(client.get(path, params={"limit": 2}))
+    assert [each["name"] for each in first["items"]] == ["Segment 2", "Segment 1"]
+    cursor = first["pagination"]["next_cursor"]
+    rest = data(client.get(path, params={"limit": 2, "cursor": cursor}))
+    assert [each["name"] for each in rest["items"]] == ["Segment 0"]
+
+
+def test_a_list_has_each_name_once_whatever_its_case(client: httpx.Client, list_id: int) -> None:
+    new_segment(client, list_id, name="Straße")
+    path = f"/lists/{list_id}/segments"
+    again = {"name": "STRASSE", "filter": VIP}
+    problem(client.post(path, json=again), 409, "segment.name_taken")
+    other = new_segment(client, list_id, name="Other")
+    renamed = client.patch(f"{path}/{other['id']}", json={"name": "strasse"})
+    problem(renamed, 409, "segment.name_taken")
+    # On another list it is free.
+    new_segment(client, new_list(client)["id"], name="Straße")
+
+
+@pytest.mark.parametrize("name", ["", "   ", "x" * 101, "two\nlines"])
+def test_a_name_that_is_none_is_422(client: httpx.Client, list_id: int, name: str) -> None:
+    reply = client.post(f"/lists/{list_id}/segments", json={"name": name, "filter": VIP})
+    body = problem(reply, 422, "segment.name")
+    assert [each["field"] for each in body["errors"]] == ["body.name"]
+
+
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [
+        ({"all": [VIP, {"field": "shoe_size", "is": 43}]}, "filter.all[1].field"),
+        ({"field": "fields.shoe_size", "is": 43}, "filter.field"),
+        ({}, "filter"),
+    ],
+)
+def test_a_filter_that_is_none_is_400_and_names_the_place(
+    client: httpx.Client, list_id: int, written: Any, place: str
+) -> None:
+    path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)
+    for reply in (
+        client.post(path, json={"name": "Another", "filter": written}),
+        client.patch(f"{path}/{made['id']}", json={"filter": written}),
+        act(client, list_id, "remove", filter=written),
+        client.post(f"/lists/{list_id}/exports", json={"kind": "members", "filter": written}),
+    ):
+        body = problem(reply, 400, "filter.invalid")
+        assert [each["field"] for each in body["errors"]] == [place]
+
+
+def test_a_field_with_another_key_is_the_same_field(client: httpx.Client, list_id: int) -> None:
+    [ada, ben] = some_members(client, list_id, 2)
+    field = new_field(client, "town")
+    set_member(client, list_id, ada, fields={"town": "Rome"})
+    in_rome = {"any": [{"not": {"not": {"field": "fields.town", "is": "rome"}}}]}
+    made = new_segment(client, list_id, in_rome)
+    assert made["filter"] == in_rome
+    data(client.patch(f"/fields/{field['id']}", json={"key": "city"}))
+    # Another field that has the old key now is none of it.
+    new_field(client, "town")
+    set_member(client, list_id, ben, fields={"town": "Rome"})
+    shown = data(client.get(f"/lists/{list_id}/segments/{made['id']}"))
+    in_city = {"any": [{"not": {"not": {"field": "fields.city", "is": "rome"}}}]}
+    assert (shown["filter"], shown["count"]) == (in_city, 1)
+
+
+def test_a_field_that_was_retired_is_refused_by_name_where_the_segment_is_used(
+    client: httpx.Client, list_id: int
+) -> None:
+    field = new_field(client, "town")
+    made = new_segment(client, list_id, {"field": "fields.town", "is": "Rome"})
+    assert data(client.delete(f"/fields/{field['id']}")) == 1
+    new_field(client, "town")
+    path = f"/lists/{list_id}/segments/{made['id']}"
+    for reply in (
+        client.get(path),
+        act(client, list_id, "remove", segment_id=made["id"]),
+        client.post(
+            f"/lists/{list_id}/exports", json={"kind": "members", "segment_id": made["id"]}
+        ),
+    ):
+        assert "'town'" in problem(reply, 409, "segment.field_retired")["message"]
+    # It is still shown, and can be mended.
+    [shown] = segments(client, list_id)
+    assert shown["filter"] == {"field": "fields.town", "is": "Rome"}
+    data(client.patch(path, json={"filter": VIP}))
+    assert data(client.get(path))["count"] == 0
+
+
+def test_a_list_has_so_many_segments_at_most(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    stack.query(
+        "INSERT INTO segments (list_id, name, folded, filter)"
+        " SELECT %s, n::text, n::text, '{}' FROM generate_series(2, %s) AS n",
+        *(list_id, MAX_SEGMENTS_A_LIST),
+    )
+    new_segment(client, list_id)
+    reply = client.post(f"/lists/{list_id}/segments", json={"name": "Beyond", "filter": VIP})
+    problem(reply, 409, "segment.too_many")
+
+
+def test_a_segment_is_of_its_list_and_of_its_owner_alone(
+    client: httpx.Client, neighbour: httpx.Client, list_id: int
+) -> None:
+    made, other = new_segment(client, list_id), new_list(client)["id"]
+    theirs = new_list(neighbour)["id"]
+    for at, caller in ((other, client), (theirs, neighbour)):
+        one = f"/lists/{at}/segments/{made['id']}"
+        problem(caller.get(one), 404, "segment.not_found")
+        problem(caller.patch(one, json={"name": "Mine"}), 404, "segment.not_found")
+        assert data(caller.delete(one)) == 0
+        problem(act(caller, at, "remove", segment_id=made["id"]), 404, "segment.not_found")
+        export = {"kind": "members", "segment_id": made["id"]}
+        problem(caller.post(f"/lists/{at}/exports", json=export), 404, "segment.not_found")
+    problem(neighbour.get(f"/lists/{list_id}/segments"), 403, "list.not_owner")
+    # A field of another owner's is no field.
+    new_field(client, "town")
+    filter_ = {"field": "fields.town", "is": "Rome"}
+    reply = neighbour.post(f"/lists/{theirs}/segments", json={"name": "Rome", "filter": filter_})
+    problem(reply, 400, "filter.invalid")
+    assert data(client.get(f"/lists/{list_id}/segments/{made['id']}"))["name"] == "VIPs"

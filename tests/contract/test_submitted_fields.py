@@ -1,0 +1,246 @@
+"""What people say of themselves when they subscribe, and when it counts."""
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from services.mailing.subscriptions import subscribe as joining
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.people import mailed_tokens
+from services.people.mailed_tokens import Purpose
+from tests.contract.attributes import new_field, put
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import (
+    Reader,
+    known_member,
+    member,
+    members,
+    new_address,
+    new_list,
+    subscribe,
+)
+from tests.stack import Stack, eventually
+
+READER = Actor(ActorKind.USER, Via.CONFIRMATION)
+
+
+@pytest.fixture(autouse=True)
+def _fields(client: httpx.Client) -> None:
+    """One that people may set, and one that the owner alone does."""
+    new_field(client, "city", public=True)
+    new_field(client, "visits", "number", public=True)
+    new_field(client, "note")
+
+
+def say(client: httpx.Client, list_id: int, email: str, **more: Any) -> None:
+    reply = client.post(f"/subscriptions/{list_id}", json={"email": email, **more})
+    assert data(reply) == 1
+
+
+def confirm(stack: Stack, email: str, count: int = 1) -> None:
+    """Confirm by the newest of so many mails, as its reader does."""
+
+    def arrived() -> list[str]:
+        texts = [mail["text"] for mail in stack.mails(to=email)]
+        found = [token for text in texts for token in re.findall(r"/confirm\?token=([\w-]+)", text)]
+        return found if len(found) >= count else []
+
+    tokens = eventually(arrived, what="the mail")
+    assert isinstance(tokens, list)
+    use(stack, tokens[0])
+
+
+def use(stack: Stack, token: str) -> None:
+    settings = stack.settings()
+    with stack.resources.unit_of_work() as uow:
+        joining.confirm(uow, settings.keyring, token, READER, settings=settings)
+
+
+def test_a_new_member_has_what_they_said(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    say(stranger, list_id, email, name="Ada", fields={"city": "Paris", "visits": 3})
+    found = known_member(client, list_id, email)
+    assert (found["name"], found["fields"]) == ("Ada", {"city": "Paris", "visits": 3})
+
+
+@pytest.mark.parametrize("fields", [{"note": "x"}, {"unknown": "x"}, {"visits": "many"}])
+def test_a_field_that_is_not_public_is_as_if_it_were_not_there(
+    client: httpx.Client, stranger: httpx.Client, list_id: int, fields: dict[str, Any]
+) -> None:
+    email = new_address()
+    reply = stranger.post(f"/subscriptions/{list_id}", json={"email": email, "fields": fields})
+    refused = problem(reply, 422, "field.value")
+    [place] = refused["errors"]
+    assert place["field"] == f"body.fields.{next(iter(fields))}"
+    if "visits" not in fields:
+        assert place["message"] == "is no field of this owner"
+    assert member(client, list_id, email) is None
+
+
+def test_a_stranger_changes_nothing_of_a_member(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    before = put(client, list_id, email, name="Ada", fields={"city": "Paris"})
+    say(stranger, list_id, email, name="Eve", fields={"city": "Rome", "visits": 1})
+    assert known_member(client, list_id, email) == before
+
+
+def test_of_a_member_who_is_known_it_waits_for_the_mailed_confirmation(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    made = put(client, list_id, email, name="Ada", fields={"city": "Paris", "note": "kept"})
+    data(client.delete(f"/subscriptions/{list_id}/members/{made['user_id']}"))
+    say(stranger, list_id, email, name="Adele", fields={"city": "Rome", "visits": 2})
+    waiting = known_member(client, list_id, email)
+    assert (waiting["status"], waiting["name"]) == ("pending", "Ada")
+    assert waiting["fields"] == {"city": "Paris", "note": "kept"}
+    confirm(stack, email)
+    found = known_member(client, list_id, email)
+    assert (found["status"], found["name"]) == ("active", "Adele")
+    assert found["fields"] == {"city": "Rome", "visits": 2, "note": "kept"}
+    path = f"/lists/{list_id}/members/{made['user_id']}/history"
+    newest = data(client.get(path))["items"][0]
+    assert newest["action"] == "confirmed"
+    assert newest["changed"] == ["name", "fields.city", "fields.visits"]
+    assert stack.query(
+        "SELECT submitted FROM subscriptions WHERE list_id = %s AND user_id = %s",
+        list_id,
+        made["user_id"],
+    ) == [(None,)]
+
+
+def test_a_token_sets_what_was_said_when_it_was_mailed_and_no_other(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    """A stranger who writes the same address later sets nothing by the reader's own mail."""
+    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
+    say(stranger, list_id, email, fields={"city": "Paris"})
+    # Within ten minutes no other mail goes out, so nothing else waits for one.
+    say(stranger, list_id, email, fields={"city": "Rome"})
+    confirm(stack, email)
+    assert known_member(client, list_id, email)["fields"] == {"city": "Paris"}
+
+
+def test_what_waits_goes_with_the_mail_that_it_asked_for(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
+    say(stranger, list_id, email, name="Ada", fields={"city": "Paris"})
+    eventually(lambda: stack.mails(to=email), what="the first mail")
+    stack.query(
+        "UPDATE subscriptions SET confirmation_asked_at = now() - interval '1 hour'"
+        " WHERE list_id = %s",
+        list_id,
+    )
+    say(stranger, list_id, email, fields={"city": "Oslo"})
+    eventually(lambda: len(stack.mails(to=email)) > 1, what="the second mail")
+    stack.query(
+        "UPDATE subscriptions SET submitted = jsonb_set(submitted, '{name}', '\"Eve\"')"
+        " WHERE list_id = %s",
+        list_id,
+    )
+    confirm(stack, email, count=2)
+    found = known_member(client, list_id, email)
+    assert (found["name"], found["fields"]) == ("Ada", {"city": "Oslo"})
+
+
+def test_a_field_that_was_closed_meanwhile_is_not_set_by_the_token(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    made = put(client, list_id, email, fields={"city": "Paris"})
+    stack.query(
+        "UPDATE subscriptions SET status = 'pending' WHERE list_id = %s AND user_id = %s",
+        list_id,
+        made["user_id"],
+    )
+    ids = {each["key"]: each["id"] for each in data(client.get("/fields"))}
+    with stack.resources.unit_of_work() as uow:
+        token = mailed_tokens.make(
+            uow,
+            stack.resources.keyring,
+            Purpose.CONFIRM_SUBSCRIPTION,
+            user_id=made["user_id"],
+            list_id=list_id,
+            submitted={"name": None, "fields": {str(ids["city"]): "Rome", str(ids["visits"]): 7}},
+        )
+    data(client.patch(f"/fields/{ids['city']}", json={"public": False}))
+    use(stack, token)
+    found = known_member(client, list_id, email)
+    assert (found["status"], found["fields"]) == ("active", {"city": "Paris", "visits": 7})
+
+
+def test_a_form_sets_fields_by_the_names_of_its_inputs(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    form = {"email": email, "name": "Ada", "fields.city": " Paris ", "fields.visits": "3"}
+    reply = stranger.post(f"/subscriptions/{list_id}", data={**form, "colour": "green"})
+    assert reply.status_code == 303, reply.text
+    found = known_member(client, list_id, email)
+    assert (found["name"], found["fields"]) == ("Ada", {"city": "Paris", "visits": 3})
+    empty = {"email": new_address(), "name": "", "fields.city": "", "fields.visits": ""}
+    assert stranger.post(f"/subscriptions/{list_id}", data=empty).status_code == 303
+    found = known_member(client, list_id, empty["email"])
+    assert (found["name"], found["fields"]) == (None, {})
+
+
+def test_a_form_that_is_wrong_comes_back_with_what_was_written(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    form = {"email": email, "fields.city": "<Paris>", "fields.visits": "many"}
+    reply = stranger.post(f"/subscriptions/{list_id}", data=form)
+    assert reply.status_code == 422
+    assert "can’t take one of the answers" in reply.text
+    for name, value in (("fields.city", "&lt;Paris&gt;"), ("fields.visits", "many")):
+        assert re.search(f'name="{re.escape(name)}"[^>]* value="{value}"', reply.text)
+    assert members(client, list_id, email=email) == []
+
+
+def test_who_is_logged_in_says_it_for_themselves(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    path = f"/subscriptions/{list_id}/no-challenge"
+    assert data(reader.client.post(path, json={"fields": {"city": "Paris"}})) == 1
+    found = known_member(client, list_id, reader.email)
+    assert (found["name"], found["fields"]) == (reader.name, {"city": "Paris"})
+    assert data(reader.client.post(path, json={"fields": {"city": "Rome", "visits": 1}})) == 1
+    assert data(reader.client.post(path, json={"fields": {"city": "Rome"}})) == 0
+    assert data(reader.client.post(path)) == 0
+    found = known_member(client, list_id, reader.email)
+    assert found["fields"] == {"city": "Rome", "visits": 1}
+    problem(reader.client.post(path, json={"fields": {"note": "x"}}), 422, "field.value")
+
+
+def test_what_waits_goes_with_a_transfer(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email, target = new_address(), new_list(client)["id"]
+    made = put(client, list_id, email, fields={"city": "Paris"})
+    base = f"/subscriptions/{list_id}/members/{made['user_id']}"
+    data(client.delete(base))
+    say(stranger, list_id, email, fields={"city": "Rome"})
+    eventually(lambda: stack.mails(to=email), what="the mail")
+    data(client.post(f"{base}/transfer", params={"dst_list_id": target}))
+    confirm(stack, email)
+    assert known_member(client, target, email)["fields"] == {"city": "Rome"}
+
+
+def test_everybody_gets_the_same_answer(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    known = new_address()
+    put(client, list_id, known)
+    for email in (known, new_address()):
+        reply = subscribe(stranger, list_id, email)
+        assert data(reply) == 1
+        body = {"email": email, "fields": {"note": "x"}}
+        refused = problem(stranger.post(f"/subscriptions/{list_id}", json=body), 422, "field.value")
+        assert email not in str(refused)

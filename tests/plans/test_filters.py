@@ -1,0 +1,120 @@
+"""How Postgres looks for whom a filter means: by which index, or among how many."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from benchmarks.scale.filling import fill
+from benchmarks.scale.volume import Volume
+from services.mailing import lists
+from services.mailing.filters import member_filter, searching
+from services.paging import PageRequest
+from tests.plans.plan_log import pretend_growth, whole_scans
+from tests.stack import Stack
+
+VOLUME = Volume(0.01)
+TIMES = 1_000
+Json = dict[str, Any]
+Node = dict[str, Any]
+# What an index finds of the largest list, and which one.
+BY_INDEX: list[tuple[Json, str]] = [
+    ({"field": "tag", "is": "rare"}, "ix_subscriptions_tag_ids"),
+    ({"field": "tag", "in": ["rare", "unheard of"]}, "ix_subscriptions_tag_ids"),
+    ({"field": "fields.city", "is": "UTQIAGVIK"}, "ix_subscriptions_fields"),
+    ({"field": "email", "is": "ada.adams8@example.com"}, "ix_subscriptions_active_email"),
+    ({"field": "email", "begins": "ada.adams8"}, "ix_subscriptions_active_email"),
+    ({"field": "email", "contains": "adams8@"}, "ix_subscriptions_words"),
+    ({"field": "name", "contains": "rson 7777"}, "ix_subscriptions_words"),
+    ({"field": "name", "is": "person 7777"}, "ix_subscriptions_words"),
+    ({"field": "joined_at", "before": "2001-01-01"}, "ix_subscriptions_created_at"),
+    ({"field": "created_at", "after": "2100-01-01"}, "ix_subscriptions_created_at"),
+    ({"field": "import_id", "is": 9_000_000}, "ix_subscriptions_import_id"),
+    (
+        {
+            "all": [
+                {"field": "tag", "is": "rare"},
+                {"not": {"field": "name", "contains": "xyz"}},
+                {"field": "fields.visits", "at_least": 0},
+            ]
+        },
+        "ix_subscriptions_tag_ids",
+    ),
+]
+# What none does, so that a bounded number of the newest members is read.
+BY_LOOKING: list[Json] = [
+    {"field": "fields.city", "contains": "xyz"},
+    {"field": "tag", "is_not": "vip"},
+    {"field": "email_enabled", "is": False},
+    {"field": "updated_at", "before": "2001-01-01"},
+    {"field": "status", "in": ["pending", "active", "removed"]},
+    {"any": [{"field": "tag", "is": "rare"}, {"field": "name", "exists": False}]},
+]
+
+
+@pytest.fixture(scope="module")
+def grown(make_stack: Callable[[str], Stack]) -> tuple[Stack, set[str]]:
+    stack = make_stack("filter-plans")
+    fill(stack.owner_url, VOLUME, stack.settings().keyring)
+    return stack, pretend_growth(stack, TIMES)
+
+
+def plans_of(stack: Stack, sent: Json) -> list[Node]:
+    """The plans of all statements of one page of the largest list."""
+    statements: list[str] = []
+
+    def note(_: Any, running: Any, text: str, values: Any, *__: Any) -> None:
+        statements.append(running.mogrify(text, values).decode())
+
+    engine = stack.resources.database.engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        with stack.resources.unit_of_work() as uow:
+            mailing_list = lists.find_by_slug(uow, "list-1")
+            assert mailing_list is not None
+            wanted = member_filter.read(uow, mailing_list, sent)
+            searching.search(uow, mailing_list.id, wanted, PageRequest(20))
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    found = [each for each in statements if each.startswith("SELECT")]
+    rows = [stack.query(f"EXPLAIN (FORMAT JSON) {each.replace('%', '%%')}") for each in found]
+    return [row[0][0][0]["Plan"] for row in rows]  # type: ignore[index]
+
+
+def nodes(plan: Node) -> Iterator[Node]:
+    yield plan
+    for each in plan.get("Plans", []):
+        yield from nodes(each)
+
+
+@pytest.fixture
+def few_are_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "MAX_NEAR_MEMBERS", 10)
+
+
+@pytest.mark.usefixtures("few_are_near")
+@pytest.mark.parametrize(("sent", "index"), BY_INDEX)
+def test_what_is_rare_is_found_by_its_index(
+    grown: tuple[Stack, set[str]], sent: Json, index: str
+) -> None:
+    stack, large = grown
+    plans = plans_of(stack, sent)
+    used = {node.get("Index Name") for plan in plans for node in nodes(plan)}
+    assert index in used
+    assert [scan for plan in plans for scan in whole_scans("", plan, large)] == []
+
+
+@pytest.mark.usefixtures("few_are_near")
+@pytest.mark.parametrize("sent", BY_LOOKING)
+def test_what_no_index_finds_is_looked_for_among_so_many_in_order(
+    grown: tuple[Stack, set[str]], sent: Json
+) -> None:
+    stack, large = grown
+    for plan in plans_of(stack, sent):
+        assert list(whole_scans("", plan, large)) == []
+        kinds = [node["Node Type"] for node in nodes(plan)]
+        on_members = [node for node in nodes(plan) if node.get("Relation Name") == "subscriptions"]
+        # In the order of an index: a sort would have to read all first.
+        if on_members and "Limit" in kinds:
+            assert {"Sort", "Incremental Sort"}.isdisjoint(kinds), sent

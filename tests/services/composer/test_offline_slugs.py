@@ -1,0 +1,115 @@
+"""Slugs of the offline writer: spelled as the language is, or not at all."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from services.composer import offline
+from services.composer.offline.japanese import morphemes_of, spell_japanese
+from services.composer.post import MetadataField, Post
+from services.composer.rules import fit_slug
+from services.composer.text.kana import hepburn
+from services.composer.text.markup import read
+
+HASH = "89abcdef" * 8
+
+
+def slug(title: str, content: str = "") -> str:
+    plain = read(Post(title, content))
+    return offline.metadata(plain, frozenset({MetadataField.SLUG}), HASH).slug or ""
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("Über die Brücke gehen wir heute", "ueber-die-bruecke-gehen-wir-heute"),
+        ("重庆音乐节", "chongqing-yinyuejie"),
+        ("Cómo perdimos el miedo en la redacción", "como-perdimos-el-miedo-en-la-redaccion"),
+        ("Почему мы плохо спим", "pochemu-my-plokho-spim"),
+        ("서울 여행", "seoul-yeohaeng"),
+        ("東京から電車で鎌倉へ", "tokyo-kara-densha-de-kamakura-e"),
+        ("ラーメンは、どこで食べますか", "ramen-wa-doko-de-tabemasu-ka"),
+        ("OpenAIの新しいモデル、2026年に公開", "openai-no-atarashii-moderu-2026-nen-ni-kokai"),
+    ],
+)
+def test_titles_are_spelled_as_the_language_would(title: str, expected: str) -> None:
+    assert slug(title) == expected
+
+
+@pytest.mark.parametrize(
+    ("title", "content", "expected"),
+    [
+        # Their sound depends on the language, and these are no words of this one.
+        ("Visiting 京都 in 2026", "We went there by train, and it was quiet.", "visiting-in-2026"),
+        # No dictionary has these two; the kana beside them say which language it is.
+        ("犇麤のカメラ", "", "no-kamera"),
+        ("犇麤", "犇麤、ヱヴァとカメラ。", "kamera-eva"),
+    ],
+)  # fmt: skip
+def test_what_has_no_reading_is_left_out(title: str, content: str, expected: str) -> None:
+    assert slug(title, content) == expected
+
+
+def test_chinese_characters_alone_are_named_by_the_hash() -> None:
+    assert fit_slug("東京", HASH) == "post-89abcdef"
+    assert fit_slug("東京 2026 タワー", HASH) == "2026-tawa"
+
+
+@pytest.mark.parametrize(
+    ("kana", "spelled"),
+    [
+        ("トウキョウ", "tokyo"),
+        ("オオサカ", "osaka"),
+        ("まっちゃ", "matcha"),
+        ("ガッコウ", "gakko"),
+        ("コンピューター", "konpyuta"),
+        ("しゅうまい", "shumai"),
+        ("ヴァイオリン", "vaiorin"),
+        ("パーティー", "pati"),
+        ("じゅく", "juku"),
+        ("かっ", "ka"),
+        ("ッ", ""),
+        ("abc", "abc"),
+    ],
+)
+def test_kana_are_spelled_by_hepburn(kana: str, spelled: str) -> None:
+    assert hepburn(kana) == spelled
+
+
+def test_the_end_of_a_verb_is_no_long_vowel() -> None:
+    assert spell_japanese("学校に通う").split() == ["gakko", "ni", "kayou"]
+
+
+def test_a_post_without_a_title_is_named_by_its_key_words() -> None:
+    content = (
+        "It was a grey morning when we left the house, and nobody had slept much. "
+        "The bakery on the corner bakes sourdough bread. The bakery sells its bread by noon. "
+        "A bakery needs flour, and good flour makes good sourdough bread."
+    )
+    words = slug("", content).split("-")
+    assert {"bakery", "bread", "flour"} <= set(words)
+    assert len(words) == len(set(words)) <= 8
+    assert set(words) <= set(content.lower().replace(".", "").replace(",", "").split())
+
+
+@pytest.mark.parametrize("word", ["incomprehensibilities", "x" * 200, "ข่าวสารบ้านเมือง", "新闻"])
+def test_key_words_are_at_most_eight_of_sixty_characters(word: str) -> None:
+    content = ". ".join(
+        f"{word}{number} {word}{letter}" for number, letter in enumerate("abcdefgh")
+    )
+    found = slug("", f"{content}. ")
+    assert 1 <= len(found) <= 60
+    assert len(found.split("-")) <= 8
+
+
+@pytest.mark.parametrize("character", ["紅", "㌔", "﷽", "ﷺ", "𠮷", "ア", "の"])
+def test_a_japanese_paragraph_longer_than_the_tokenizer_takes_is_read(character: str) -> None:
+    text = character * 20_000
+    assert "".join(word.surface for word in morphemes_of(text)) == text
+
+
+def test_threads_read_japanese_at_the_same_time() -> None:
+    text = "京都の紅葉は十一月に見頃を迎えます。" * 50
+    alone = morphemes_of(text)
+    with ThreadPoolExecutor(8) as threads:
+        assert all(found == alone for found in threads.map(morphemes_of, [text] * 64))

@@ -1,0 +1,132 @@
+"""Random members, and random filters about what they have and what no member has."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from models import FieldType
+
+Json = dict[str, Any]
+
+# Wildcards and quotes of SQL; letters that fold to several, to each other, or by their place.
+LETTERS = "aAbB zZ%_\\'\"{}ßẞ\u017fsSİi\u0131IΣ\u03c3ςéÉﬁÅå日0"
+TEXTS = (
+    "Berlin",
+    "BERLIN",
+    "Köln",
+    "köln",
+    "STRASSE",
+    "Straße",
+    "100%",
+    "a_b",
+    "a\\b",
+    "ΟΔΟΣ",
+    "οδος",
+)
+TAGS = ("vip", "Gold Club", "ÉTÉ", "straße", "100%", "old")
+CHOICES = ("S", "M", "xl")
+FIELDS = {
+    "city": FieldType.TEXT,
+    "visits": FieldType.NUMBER,
+    "born": FieldType.DATE,
+    "agreed": FieldType.BOOLEAN,
+    "size": FieldType.CHOICE,
+}
+NUMBERS = (-1.5, 0, 0.1, 1, 7, 7.25, 1e15)
+DAYS = ("1969-07-20", "2000-02-29", "2025-12-31", "2026-01-01")
+SOURCES = ("import", "login", "form")
+STATUSES = ("pending", "active", "active", "active", "unsubscribed", "removed")
+TIERS = ("free", "silver", "gold")
+# Moments at the edges of days.
+MOMENTS = tuple(
+    datetime(2026, 3, day, tzinfo=UTC) + offset
+    for day in (1, 2, 29)
+    for offset in (
+        timedelta(),
+        timedelta(hours=9, microseconds=7),
+        timedelta(days=1, microseconds=-1),
+    )
+)
+
+
+def random_text(dice: random.Random) -> str:
+    if dice.random() < 0.5:
+        return dice.choice(TEXTS)
+    return "".join(dice.choices(LETTERS, k=dice.randint(1, 6))).strip() or "x"
+
+
+def random_values(dice: random.Random) -> Json:
+    """Of some fields, by their keys."""
+    values: Json = {
+        "city": random_text(dice),
+        "visits": dice.choice(NUMBERS),
+        "born": dice.choice(DAYS),
+        "agreed": dice.random() < 0.5,
+        "size": dice.choice(CHOICES),
+    }
+    return {key: value for key, value in values.items() if dice.random() < 0.5}
+
+
+# -- filters ---------------------------------------------------------------------------------------
+
+_TEXT = st.sampled_from(TEXTS) | st.text(LETTERS, min_size=1, max_size=3)
+_ADDRESS = st.sampled_from(
+    ("ann@example.com", "ANN@Example.com", "ann", "@example.", "n%", "a_", "no address", "ZOË@")
+)
+_MOMENT = st.sampled_from(MOMENTS).map(datetime.isoformat) | st.sampled_from(
+    ("2026-03-01", "2026-03-02", "2026-03-28", "2026-03-29T23:59:59.999999+00:00")
+)
+_ORDERED = ("is", "is_not", "before", "after", "at_least", "at_most")
+
+
+def _one(name: str, operators: tuple[str, ...], operand: st.SearchStrategy[Any]) -> Any:
+    return st.sampled_from(operators).flatmap(
+        lambda operator: operand.map(lambda each: {"field": name, operator: each})
+    )
+
+
+def _equal(name: str, operand: st.SearchStrategy[Any], *more: str) -> Any:
+    several = st.lists(operand, min_size=1, max_size=3)
+    return _one(name, ("is", "is_not", *more), operand) | _one(name, ("in",), several)
+
+
+def _missing(name: str) -> Any:
+    return _one(name, ("exists",), st.booleans())
+
+
+def conditions(import_ids: list[int]) -> st.SearchStrategy[Json]:
+    parts = ("contains", "begins")
+    return st.one_of(
+        _equal("status", st.sampled_from(sorted(set(STATUSES)))),
+        _equal("type", st.sampled_from(TIERS)),
+        _equal("email", _ADDRESS, *parts),
+        _equal("name", _TEXT, *parts),
+        _equal("source", st.sampled_from((*SOURCES, "IMPORT", "none"))),
+        _equal("import_id", st.sampled_from((*import_ids, 9_999_999))),
+        _one("email_enabled", ("is", "is_not"), st.booleans()),
+        *(_one(name, _ORDERED, _MOMENT) for name in ("joined_at", "created_at", "updated_at")),
+        _equal("tag", st.sampled_from((*TAGS, "VIP", "STRASSE", "unheard of"))),
+        _equal("fields.city", _TEXT, *parts),
+        _equal("fields.visits", st.sampled_from(NUMBERS), "at_least", "at_most"),
+        _one("fields.born", _ORDERED, st.sampled_from(DAYS)),
+        _one("fields.agreed", ("is", "is_not"), st.booleans()),
+        _equal("fields.size", st.sampled_from((*CHOICES, "s", "gone"))),
+        *(_missing(name) for name in ("email", "name", "import_id", "tag")),
+        *(_missing(f"fields.{key}") for key in FIELDS),
+    )
+
+
+def filters(import_ids: list[int], depth: int = 3) -> st.SearchStrategy[Json]:
+    one = conditions(import_ids)
+    if depth == 0:
+        return one
+    inner = filters(import_ids, depth - 1)
+    several = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        one,
+        several.map(lambda parts: {"all": parts}),
+        several.map(lambda parts: {"any": parts}),
+        inner.map(lambda part: {"not": part}),
+    )
