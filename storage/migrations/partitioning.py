@@ -32,6 +32,10 @@ _KEYS = sa.text(
     "SELECT conname, contype, pg_get_constraintdef(oid) AS definition FROM pg_constraint"
     " WHERE conrelid = to_regclass(:table) AND contype IN ('p', 'f') ORDER BY contype DESC"
 )
+_REFERENCED = sa.text(
+    "SELECT DISTINCT confrelid::regclass::text AS name FROM pg_constraint"
+    " WHERE conrelid = to_regclass(:table) AND contype = 'f' ORDER BY name"
+)
 _TRIGGERS = sa.text(
     "SELECT tgname, pg_get_triggerdef(oid) AS definition FROM pg_trigger"
     " WHERE tgrelid = to_regclass(:table) AND NOT tgisinternal"
@@ -65,7 +69,10 @@ def partition(table: str, key: str) -> None:
     connection, of_table = op.get_bind(), {"table": table}
     first = f"{table}_p0"
     connection.exec_driver_sql(_WAIT)
-    connection.exec_driver_sql(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+    # ATTACH takes this lock on the tables of foreign keys. Callers use those tables first: one that
+    # did would wait here for this table, and this migration for that caller, each time anew.
+    for name in [*connection.scalars(_REFERENCED, of_table), table]:
+        connection.exec_driver_sql(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
     end = connection.scalar(_BOUND, {"table": table, "name": _rule(table)})
     found = {
         what: connection.execute(query, of_table).all()

@@ -207,7 +207,10 @@ def test_logins_that_fail_make_growing_pauses(stack: Stack, visitor: Visitor, em
     assert pause == 32
     stack.query("UPDATE login_attempts SET paused_until = now(), attempts = 10000")
     assert visitor.log_in(email, "not the password").status_code == 403
-    longest = stack.query("SELECT max(paused_until - tried_at) FROM login_attempts")
+    # Counts that other tests left were tried long ago.
+    longest = stack.query(
+        "SELECT max(paused_until - tried_at) FROM login_attempts WHERE attempts > 10000"
+    )
     assert longest == [(logins.CLIENT_THROTTLE.max_pause,)]
     stack.query("DELETE FROM login_attempts")
 

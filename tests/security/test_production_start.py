@@ -109,7 +109,7 @@ def test_a_free_account_has_what_is_free(live: Production) -> None:
         return left == [left[0], left[0] - 1, left[0] - 2]
 
     # Unless a minute ends between them.
-    eventually(count_together, within=5, what="one limit for three keys")
+    eventually(count_together, what="one limit for three keys")
 
 
 def calls_left(live: Production, key: str) -> int:

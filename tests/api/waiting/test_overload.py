@@ -64,4 +64,4 @@ def test_accepted_calls_are_answered_and_the_rest_refused_with_when_to_come_back
         with busy.client(keys[0]) as client:
             return client.post("/ask").status_code == 200
 
-    eventually(is_served, within=10, what="the recovery")
+    eventually(is_served, what="the recovery")

@@ -326,7 +326,7 @@ def answers(url: str) -> bool:
 def test_a_killed_stack_leaves_nothing_starts_again_and_ends_with_ctrl_c(stack: Stack) -> None:
     first = stack.run
     os.kill(first["pids"]["supervisor"], signal.SIGKILL)
-    until(lambda: users_of(stack.home) == [], timeout=8)
+    until(lambda: users_of(stack.home) == [])
     assert stack.command("status").returncode == 3
 
     process = stack.start()

@@ -60,7 +60,7 @@ def test_a_killed_supervisor_leaves_no_process_not_even_grandchildren(
     assert all(map(runs, pids))
     process.kill()
     process.wait()
-    until(lambda: not any(map(runs, pids)), timeout=6)
+    until(lambda: not any(map(runs, pids)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has death signals")
@@ -72,7 +72,7 @@ def test_children_end_even_when_the_watcher_was_killed_first(
         os.kill(watcher, signal.SIGKILL)
         process.kill()
         process.wait()
-        until(lambda: not runs(polite), timeout=6)
+        until(lambda: not runs(polite))
     finally:
         os.kill(deaf, signal.SIGKILL)
         os.kill(grandchild, signal.SIGKILL)

@@ -24,10 +24,11 @@ def users_of(directory: Path) -> list[str]:
     found = []
     for process in psutil.process_iter():
         try:
-            traces = [*process.cmdline(), process.cwd(), *process.environ().values()]
+            command = process.cmdline()
+            traces = [*command, process.cwd(), *process.environ().values()]
             alive = process.status() != psutil.STATUS_ZOMBIE
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
         if alive and any(str(directory) in trace for trace in traces):
-            found.append(f"{process.pid} {' '.join(process.cmdline())[:200]}")
+            found.append(f"{process.pid} {' '.join(command)[:200]}")
     return found

@@ -85,7 +85,7 @@ def test_an_undo_waits_for_the_erasure_of_one_of_its_people(
             args[0].session.flush()
             # The record is locked now, and the undo comes for it.
             undoing.append(thread.submit(quiet.work, job_id))
-            eventually(lambda: quiet.stack.query(waits), within=2, what="the undo's wait")
+            eventually(lambda: quiet.stack.query(waits), what="the undo's wait")
             return changed
 
         monkeypatch.setattr(changes, "change", change_while_undone)
