@@ -11,7 +11,12 @@ from core.logging import get_logger
 from core.settings import Settings
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
 from services.composer import offline, rules
-from services.composer.metadata_requests import MetadataCache, MetadataRequest, MetadataResult
+from services.composer.metadata_requests import (
+    OFFLINE,
+    MetadataCache,
+    MetadataRequest,
+    MetadataResult,
+)
 from services.composer.model import model_writer
 from services.composer.post import PlainPost, PostMetadata
 from services.composer.text import markup
@@ -19,7 +24,6 @@ from services.composer.worker_requests import SecondsLeft
 
 log = get_logger(__name__)
 
-OFFLINE = "offline"
 # A model that takes too long leaves this for the offline writer, and for telling its result.
 _MAX_SPARE_SECONDS = 5.0
 _SPARE_SHARE = 0.25
@@ -64,6 +68,9 @@ class MetadataWriter:
                 seconds_left()
                 return MetadataResult(_offline(request, plain), f"{OFFLINE}; fallback")
             result = MetadataResult(fields, self.llm.name)
+            if self.settings.composer_price is not None:
+                # The API caches it, once a caller has paid for it.
+                return result
         self.cache.keep(key, result)
         return result
 
