@@ -9,14 +9,9 @@ import pytest
 from tests.contract import credits
 from tests.contract.composing import METADATA
 from tests.contract.replies import data
-from tests.faults.test_erasures import held
+from tests.faults.held_rows import await_waiter, held
 from tests.modelling import SOURCE, Modelled, post
-from tests.stack import Stack, eventually
-
-WAITS = (
-    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
-    " AND wait_event_type = 'Lock' AND query LIKE '%credit_accounts%'"
-)
+from tests.stack import Stack
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +31,7 @@ def test_who_got_no_answer_is_not_charged_and_pays_once_for_the_next(priced: Mod
     with stack.client(owner.key) as client, ThreadPoolExecutor() as pool:
         with held(stack, "credit_accounts", account):
             asked = pool.submit(client.post, METADATA, json=body)
-            eventually(lambda: stack.query(WAITS), what="the charge")
+            await_waiter(stack, "credit_accounts")
             api.kill()
         with pytest.raises(httpx.TransportError):
             asked.result()
