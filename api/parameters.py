@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from fastapi import Depends, Path, Query, Request, Response
 from pydantic import BeforeValidator
 
+from api.request_ids import current_request_id
 from api.state import State, state_of
 from core import ids
 from core.errors import DomainError, FieldProblem
@@ -185,6 +186,16 @@ def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> Idem
         return None
     if not _IDEMPOTENCY_KEY.match(sent):
         raise IDEMPOTENCY_KEY_INVALID()
+    return _named(request, caller, body, sent)
+
+
+def named_call(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey:
+    """The call by its ``Idempotency-Key``, or else by its request id."""
+    sent = idempotency_key(request, caller, body)
+    return sent or _named(request, caller, body, current_request_id() or "")
+
+
+def _named(request: Request, caller: Caller, body: list[bytes], name: str) -> IdempotencyKey:
     path = request.scope["path"]
     query = urlencode(sorted(request.query_params.multi_items()))
     digest = hashlib.sha256()
@@ -192,4 +203,4 @@ def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> Idem
         # The length before each part keeps ("ab", "c") apart from ("a", "bc").
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
-    return IdempotencyKey(caller.user_id, f"{request.method} {path}", sent, digest.digest())
+    return IdempotencyKey(caller.user_id, f"{request.method} {path}", name, digest.digest())

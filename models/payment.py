@@ -123,7 +123,7 @@ class PaymentOrder(Model):
     refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     dispute: Mapped[str | None]
     disputed_minor: Mapped[int | None]
-    # How the first payment that did not match the order differs from it.
+    # Why the order needs an operator, such as how a payment differs from what was ordered.
     mismatch: Mapped[str | None]
     resolution: Mapped[str | None]
     # Why the order failed, in words for its owner.

@@ -16,7 +16,7 @@ SOURCE = "openai/steered"
 class Modelled:
     """An API process and one io worker at a time, by the fallback that a test wants."""
 
-    def __init__(self, make_stack: Callable[[str], Stack], name: str) -> None:
+    def __init__(self, make_stack: Callable[[str], Stack], name: str, **environment: str) -> None:
         self.stack = make_stack(name)
         self.stack.start_sandbox()
         self.stack.environment |= {
@@ -24,6 +24,7 @@ class Modelled:
             "PRESSROOM_LLM_BASE_URL": f"{self._run_url}/v1",
             "PRESSROOM_LLM_API_KEY": sandbox_settings.LLM_API_KEY,
             "PRESSROOM_LLM_MODEL": SOURCE.removeprefix("openai/"),
+            **environment,
         }
         self.stack.start_api()
         self._workers: dict[str, Running] = {}

@@ -24,6 +24,7 @@ from core.settings import MAY_BE_EMPTY, Settings
 from devstack import LOOPBACK
 from devstack.sandbox import sandbox_settings
 from devstack.supervisor.home.environment import cleaned
+from devstack.supervisor.processes.ports import listens
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import spawn
 from devstack.supervisor.processes.watcher_client import Watcher
@@ -149,16 +150,21 @@ class Stack:
         *words: str,
         module: str = "cli.main",
         ready: Callable[[], bool] | None = None,
+        port: int | None = None,
         environment: dict[str, str] | None = None,
         directory: Path | None = None,
         prefix: tuple[str, ...] = (),
     ) -> Running:
         """Run `python -m module words…` with this stack's settings and wait until it is ready.
 
-        `prefix` is a command that runs it elsewhere, such as in a namespace.
+        `port`: where it listens itself then, so that another stack's server that got the port
+        first is not taken for it. `prefix` is a command that runs it elsewhere, such as in a
+        namespace.
         """
         argv = (*prefix, sys.executable, "-m", module, *words)
-        return self.run(name, argv, ready=ready, environment=environment, directory=directory)
+        return self.run(
+            name, argv, ready=ready, port=port, environment=environment, directory=directory
+        )
 
     def run(
         self,
@@ -166,6 +172,7 @@ class Stack:
         argv: tuple[str, ...],
         *,
         ready: Callable[[], bool] | None = None,
+        port: int | None = None,
         environment: dict[str, str] | None = None,
         directory: Path | None = None,
     ) -> Running:
@@ -180,7 +187,7 @@ class Stack:
         running = Running(name, spawn(program, self.watcher), program.log)
         self.processes.append(running)
         if ready is not None:
-            self._await_ready(running, ready)
+            self._await_ready(running, ready, port)
         return running
 
     def start_api(self, port: int | None = None, **environment: str) -> Running:
@@ -192,6 +199,7 @@ class Stack:
             "--port",
             str(chosen),
             ready=lambda: answers(chosen, "/healthz"),
+            port=chosen,
             environment=environment,
         )
 
@@ -230,6 +238,7 @@ class Stack:
             f"{self.api_url}{sandbox_settings.WEBHOOK_PATH}",
             module="tests.sandbox",
             ready=lambda: answers(port, "/healthz"),
+            port=port,
         )
 
     def stop(self) -> None:
@@ -240,11 +249,11 @@ class Stack:
             running.stop()
         self.processes.clear()
 
-    def _await_ready(self, running: Running, ready: Callable[[], bool]) -> None:
+    def _await_ready(self, running: Running, ready: Callable[[], bool], port: int | None) -> None:
         def is_ready() -> bool:
             code = running.process.poll()
             assert code is None, f"{running.name} ended with {code}:\n{running.log.read_text()}"
-            return ready()
+            return ready() and (port is None or listens(running.pid, port))
 
         eventually(is_ready, within=_READY_WITHIN_SECONDS, what=f"{running.name}'s readiness")
 

@@ -50,7 +50,7 @@ def _say_ready(process: ProcessContext, **_: Any) -> None:
             _log.warning("converter.unfiltered", reason=str(refusal))
     if Lane.REQUEST in served:
         # Not at the first request, which would wait for the writers' libraries.
-        process.get().writer()
+        process.get().writer().load()
     ready_file = process.settings.ready_file
     if ready_file:
         ready_file.touch()

@@ -8,6 +8,7 @@ from api.health.drain import Drain
 from api.middleware.body_limits import BodyLimitMiddleware
 from api.middleware.cors import ApiCorsMiddleware
 from api.middleware.deadlines import DeadlineMiddleware
+from api.middleware.final_newline import FinalNewlineMiddleware
 from api.middleware.forwarding import ForwardingMiddleware
 from api.middleware.headers import HeadersMiddleware
 from api.middleware.paths import PathMiddleware
@@ -42,6 +43,7 @@ def request_layers(
     layers = [
         Middleware(ForwardingMiddleware, settings=settings),
         Middleware(HeadersMiddleware, settings=settings, drain=drain),
+        Middleware(FinalNewlineMiddleware),
         Middleware(RequestMiddleware),
         Middleware(ApiCorsMiddleware, pages=pages),
         Middleware(VersionMiddleware),

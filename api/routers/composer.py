@@ -7,10 +7,10 @@ from pydantic import AfterValidator
 
 from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
-from api.limits.bulkheads import RECORDS, REQUESTS
+from api.limits.bulkheads import MONEY, RECORDS, REQUESTS
 from api.middleware.body_limits import body_of
-from api.openapi import WAIT_PARAMETER, Responses, refuses
-from api.parameters import Preference, PreferenceOf, StateOf
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, refuses
+from api.parameters import Preference, PreferenceOf, StateOf, named_call
 from api.schemas import composer as schemas
 from api.schemas.envelope import Envelope, envelope
 from api.state import State
@@ -18,9 +18,13 @@ from api.waiting.disconnects import while_connected
 from core import ids
 from core.refusals import composer, requests
 from core.refusals.access import QUOTA_EXCEEDED
+from core.refusals.money import CHARGE_IN_PROGRESS, CREDITS_INSUFFICIENT
+from core.refusals.requests import IDEMPOTENCY_KEY_INVALID
 from core.scopes import Scope
 from services.access import quotas
 from services.access.caller import Caller
+from services.composer import call_charges
+from services.composer.call_charges import CallCharge
 from services.composer.metadata_requests import MetadataRequest, MetadataResult
 from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
 from services.composer.post import MetadataField
@@ -64,14 +68,24 @@ def _answers(source: str) -> Responses:
     }
 
 
-_WRITTEN = _answers("Who wrote it: `offline` or `openai/<model>`; with `; fallback` or `; cached`")
+_WRITTEN = {
+    **_answers("Who wrote it: `offline` or `openai/<model>`; with `; fallback` or `; cached`"),
+    **refuses(IDEMPOTENCY_KEY_INVALID, CREDITS_INSUFFICIENT, CHARGE_IN_PROGRESS),
+}
+_CHARGED_ONCE = "Calls with the same key and request within 24 hours are charged once."
+_WRITING = {
+    "parameters": [WAIT_PARAMETER, {**IDEMPOTENCY_KEY_PARAMETER, "description": _CHARGED_ONCE}]
+}
 
 
 @_routes.post(
     "/composer/metadata",
     response_model=Envelope[schemas.GeneratedMetadata],
-    openapi_extra=_PREFER,
-    responses={**_WRITTEN, **refuses(composer.COMPOSER_UNKNOWN_PART)},
+    openapi_extra=_WRITING,
+    responses={
+        **_WRITTEN,
+        **refuses(IDEMPOTENCY_KEY_INVALID, composer.COMPOSER_UNKNOWN_PART),
+    },
 )
 async def generate_metadata(
     request: Request,
@@ -83,7 +97,11 @@ async def generate_metadata(
         str, Query(description="Which of slug, summary and tags, separated by commas")
     ] = "slug,summary,tags",
 ) -> Response:
-    """Write a slug, a summary and tags for a post, in the post's own language."""
+    """Write a slug, a summary and tags for a post, in the post's own language.
+
+    Where the operator has set a price for calls that a language model answers, this needs the scope
+    `credit.full` too. An answer that is cached or written without the model costs nothing.
+    """
     del includes  # Documented as one text; a caller may also repeat it.
     named = ",".join(request.query_params.getlist("includes")).split(",")
     try:
@@ -97,7 +115,7 @@ async def generate_metadata(
 @_routes.post(
     "/composer/generate-tweets",
     response_model=Envelope[schemas.GeneratedTweets],
-    openapi_extra=_PREFER,
+    openapi_extra=_WRITING,
     responses=_WRITTEN,
 )
 async def generate_tweets(
@@ -107,7 +125,10 @@ async def generate_tweets(
     body: schemas.PostBody,
     preference: PreferenceOf,
 ) -> Response:
-    """Write tweets about a post, with no link or mention that the post doesn't have."""
+    """Write tweets about a post, with no link or mention that the post doesn't have.
+
+    Costs what metadata costs, and needs the same scopes.
+    """
     return await _written(request, state, caller, MetadataRequest(body.post()), preference)
 
 
@@ -118,13 +139,29 @@ async def _written(
     asked: MetadataRequest,
     preference: Preference,
 ) -> Response:
+    call_charges.require_spender(state.resources.settings, caller)
     await _count_call(state, caller)
     key, result = await REQUESTS.run(state.metadata_cache.look_up, asked)
     if result is None:
+        charge = await _charge(request, state, caller)
         answer = await _ask_worker(request, state, caller, asked, preference, same=key)
         result = MetadataResult.from_payload(answer)
+        if charge is not None and result.is_fresh_of_model:
+            await MONEY.run(charge.settle, asked, result)
+            await REQUESTS.run(state.metadata_cache.keep, key, result)
     body = envelope(result.fields).model_dump()
     return JSONResponse(body, headers={_SOURCE: result.source})
+
+
+async def _charge(request: Request, state: State, caller: Caller) -> CallCharge | None:
+    """What the call costs if a language model answers it; raises ``credits.insufficient``."""
+    price = call_charges.price_of_call(state.resources.settings)
+    if price is None:
+        return None
+    named = await REQUESTS.run(named_call, request, caller, [await request.body()])
+    charge = CallCharge.of_call(state.resources, price, named)
+    await MONEY.run(charge.require_balance)
+    return charge
 
 
 async def _count_call(state: State, caller: Caller) -> None:

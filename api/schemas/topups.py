@@ -8,6 +8,7 @@ from api.schemas.envelope import Body, Schema, Timestamp, Url
 from core import clock
 from core.settings import Settings
 from models import OrderStatus, PaymentOrder
+from services.composer.call_charges import price_of_call
 from services.money.topups.prices import CreditRate
 
 
@@ -62,6 +63,10 @@ class CreditPrices(Schema):
         description="Where an order can be paid; the first is the default", examples=[["stripe"]]
     )
     currencies: list[CurrencyPrice] = Field(description="The first is the default")
+    composer_call: float | None = Field(
+        description="Credits for a call of the composer that a language model answers; null: none",
+        examples=[2.0],
+    )
 
 
 class ClaimToken(Body):
@@ -82,7 +87,11 @@ def prices_of(settings: Settings, channels: Iterable[str]) -> dict[str, Any]:
                 "credits_per_unit": rate.credits(10**digits),
             }
         )
-    return {"channels": list(channels), "currencies": currencies}
+    return {
+        "channels": list(channels),
+        "currencies": currencies,
+        "composer_call": price_of_call(settings),
+    }
 
 
 def record_of(order: PaymentOrder) -> dict[str, Any]:

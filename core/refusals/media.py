@@ -33,7 +33,7 @@ ATTACHMENT_FILENAME_MISSING = malformed(
 )
 ATTACHMENT_EMPTY = invalid("attachment.empty", "The uploaded file is empty.")
 ATTACHMENT_TOO_LARGE = too_large(
-    "attachment.too_large", f"A file has at most {MAX_IMAGE_BYTES:,} bytes (5 MB)."
+    "attachment.too_large", f"A file has at most 5 MB ({MAX_IMAGE_BYTES:,} bytes)."
 )
 ATTACHMENT_UNSUPPORTED_NAME = unsupported_type(
     "attachment.unsupported_type",
@@ -56,7 +56,7 @@ SIGNED_LINK_INVALID = forbidden(
     "link.invalid", "The link is not valid, or not any more; ask for a new one."
 )
 SIGNED_LINK_EXPIRES_IN = invalid(
-    "link.expires_in", "A link lasts 1 to {longest:,} seconds (7 days).", longest=604_800
+    "link.expires_in", "A link lasts 1 second to 7 days ({longest:,} seconds).", longest=604_800
 )
 SIGNED_LINK_NOT_ENCRYPTED = conflict(
     "link.not_encrypted", "This file isn't encrypted: its view_url is open to everybody."
@@ -112,7 +112,7 @@ IMAGE_OUT_OF_MEMORY = invalid(
     "image.out_of_memory", "The image needs more memory than one may use."
 )
 IMAGE_TIMEOUT = invalid(
-    "image.timeout", "An image may take {seconds:g} s; this one took longer.", seconds=30
+    "image.timeout", "An image may take {seconds:g} seconds; this one took longer.", seconds=30
 )
 IMAGE_CRASHED = invalid("image.crashed", "The converter ended by {cause}.", cause="signal SIGSEGV")
 IMAGE_CRASHED_TWICE = invalid("image.crashed", "The converter left twice without an answer.")

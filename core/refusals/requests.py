@@ -56,7 +56,7 @@ REQUEST_INVALID = malformed(
 REQUEST_UNKNOWN = malformed(
     "request.unknown", "Not known here: {names}.", names="query.sort, body.members[0].tags"
 )
-REQUEST_TOO_SLOW = too_slow("request.too_slow", "No answer within {seconds:g} s.", seconds=45)
+REQUEST_TOO_SLOW = too_slow("request.too_slow", "No answer within {seconds:g} seconds.", seconds=45)
 REQUEST_FAILED = provider_failed("request.failed", "The work failed unexpectedly.")
 
 VERSION_UNKNOWN = malformed(

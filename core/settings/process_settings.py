@@ -67,6 +67,7 @@ _API = (
         "api_drain",
         "credits_per_usd",
         "currencies",
+        "composer_price",
         "redirect_origins",
         "metrics_token",
         "security_contacts",
@@ -77,7 +78,8 @@ _API = (
     }
 )
 _OF_LANES: dict[Lane, Names] = {
-    Lane.REQUEST: _MODEL,
+    # A worker leaves it to the API to cache what costs something.
+    Lane.REQUEST: _MODEL | {"composer_price"},
     Lane.PHOTOS: _PHOTOS,
     Lane.MONEY: _PAYMENTS,
     Lane.MAIL: _beginning("mail_"),

@@ -12,7 +12,12 @@ from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode
 
 from core.keyring import Keyring
-from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
+from core.settings.currencies import (
+    DEFAULT_CURRENCIES,
+    ComposerPrice,
+    CreditsPerUsd,
+    Currencies,
+)
 from core.settings.given_settings import PREFIX, SettingsError, read_settings
 from core.settings.notations import (
     ADDRESSES_AND_DOMAINS,
@@ -108,6 +113,10 @@ class Settings(
     currencies: Currencies = Field(default=DEFAULT_CURRENCIES, validate_default=True)
     """Currencies in which credits are sold, comma separated, each code:units per USD:smallest
     order; the first is the default"""
+
+    composer_price: ComposerPrice = None
+    """Credits for each call of the composer that a language model answers, at most four decimals;
+    without it such calls cost nothing"""
 
     redirect_origins: Origins = ()
     """Origins to which payers and people who signed up by a form may be sent back, such as

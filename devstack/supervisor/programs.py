@@ -72,6 +72,7 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     api = replace(
         program("api", settings_of("serve"), *_listening("serve", ports.api)),
         ready=lambda: answers(ports.api, "/readyz"),
+        port=ports.api,
         alive=lambda: answers(ports.api, "/healthz"),
     )
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
@@ -87,8 +88,18 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
         replace(api, needs=_NEEDS),
         *map(worker, WORKERS),
-        replace(flower, ready=lambda: answers(ports.flower, "/healthcheck"), needs=_NEEDS),
-        replace(sandbox, ready=lambda: answers(ports.sandbox, "/healthz"), grace=5.0),
+        replace(
+            flower,
+            ready=lambda: answers(ports.flower, "/healthcheck"),
+            port=ports.flower,
+            needs=_NEEDS,
+        ),
+        replace(
+            sandbox,
+            ready=lambda: answers(ports.sandbox, "/healthz"),
+            port=ports.sandbox,
+            grace=5.0,
+        ),
     ]
 
 

@@ -19,6 +19,9 @@ METADATA_CACHE_SECONDS = 24 * 3600
 # Part of each cache key: raise it when the writers' rules change, so that no older result is found.
 _EDITION = "2"
 
+OFFLINE = "offline"
+_CACHED = "; cached"
+
 
 @dataclass(frozen=True)
 class MetadataRequest:
@@ -51,6 +54,11 @@ class MetadataResult:
     # The header ``Pressroom-Source``: `offline` or `openai/<model>`, with `; fallback`, `; cached`.
     source: str
 
+    @property
+    def is_fresh_of_model(self) -> bool:
+        """Whether a language model was asked for it by the calls that wait for it now."""
+        return not self.source.startswith(OFFLINE) and not self.source.endswith(_CACHED)
+
     def to_payload(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -79,7 +87,7 @@ class MetadataCache:
         if text is None:
             return key, None
         found = MetadataResult.from_payload(orjson.loads(text))
-        return key, MetadataResult(found.fields, f"{found.source}; cached")
+        return key, MetadataResult(found.fields, f"{found.source}{_CACHED}")
 
     def keep(self, key: str, result: MetadataResult) -> None:
         text = orjson.dumps(result.to_payload()).decode()

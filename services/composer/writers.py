@@ -11,18 +11,27 @@ from core.logging import get_logger
 from core.settings import Settings
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
 from services.composer import offline, rules
-from services.composer.metadata_requests import MetadataCache, MetadataRequest, MetadataResult
+from services.composer.metadata_requests import (
+    OFFLINE,
+    MetadataCache,
+    MetadataRequest,
+    MetadataResult,
+)
 from services.composer.model import model_writer
-from services.composer.post import PlainPost, PostMetadata
+from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text import markup
 from services.composer.worker_requests import SecondsLeft
 
 log = get_logger(__name__)
 
-OFFLINE = "offline"
 # A model that takes too long leaves this for the offline writer, and for telling its result.
 _MAX_SPARE_SECONDS = 5.0
 _SPARE_SHARE = 0.25
+
+_SAMPLE = MetadataRequest(
+    Post("A sample", "A sentence that is long enough for its language to be told."),
+    frozenset(MetadataField),
+)
 
 # The kinds of a model's failure; any other is a fault of ours.
 _FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SLOW})
@@ -35,6 +44,16 @@ class MetadataWriter:
     settings: Settings
     cache: MetadataCache
     llm: LanguageModel | None
+
+    def load(self) -> None:
+        """Load what the offline writer's first post needs, where a model's failure asks for it.
+
+        That takes half a second, and several times as long on a busy machine: more than a model
+        that was too slow leaves of a short wait. Where the offline writer is the settings' choice,
+        its first post has all of the wait.
+        """
+        if self.llm is not None and self.settings.llm_fallback == OFFLINE:
+            _offline(_SAMPLE, markup.read(_SAMPLE.post))
 
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> MetadataResult:
         """Raises what the language model's port raises, where the settings want it told."""
@@ -64,6 +83,9 @@ class MetadataWriter:
                 seconds_left()
                 return MetadataResult(_offline(request, plain), f"{OFFLINE}; fallback")
             result = MetadataResult(fields, self.llm.name)
+            if self.settings.composer_price is not None:
+                # The API caches it, once a caller has paid for it.
+                return result
         self.cache.keep(key, result)
         return result
 

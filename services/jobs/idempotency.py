@@ -27,7 +27,7 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 KEY_EXPIRY = text("now() + interval '24 hours'")
-_LOCK_NOT_AVAILABLE = "55P03"
+LOCK_NOT_AVAILABLE = "55P03"
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def record(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
     try:
         recorded = uow.session.scalar(statement)
     except OperationalError as error:
-        if getattr(error.orig, "pgcode", None) != _LOCK_NOT_AVAILABLE:
+        if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
             raise
         raise IDEMPOTENCY_IN_PROGRESS() from None
     if recorded is None:

@@ -202,6 +202,16 @@ def test_head_answers_what_get_does_without_a_body(client: httpx.Client, path: s
         assert head.headers[header] == get.headers[header]
 
 
+@pytest.mark.parametrize(
+    "path", ["/users/me", "/auxilia/credits/balance", "/nowhere", "/healthz", "/openapi.json"]
+)
+def test_json_ends_its_last_line(client: httpx.Client, path: str) -> None:
+    reply = client.get(path)
+    assert reply.headers["content-type"].endswith("json")
+    assert reply.content.endswith(b"}\n")
+    assert int(reply.headers["content-length"]) == len(reply.content)
+
+
 def test_head_is_refused_as_get_is(client: httpx.Client, stranger: httpx.Client) -> None:
     assert client.head("/nowhere").status_code == 404
     assert client.head("/jobs/1").status_code == 404

@@ -1,9 +1,7 @@
 """Erasures whose worker is killed in the middle of a batch."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import psycopg2
 import pytest
 
 from core.ids import random_hash_id
@@ -11,6 +9,7 @@ from models import FINISHED
 from services.erasure import marking
 from services.people import accounts
 from tests.faults.conftest import kill_all
+from tests.faults.held_rows import await_waiter, held
 from tests.faults.size import FULL, sized
 from tests.importing import Importing
 from tests.services.erasure.lives import fill, left
@@ -26,25 +25,10 @@ def erasing(make_stack: Callable[[str], Stack]) -> Importing:
     return Importing(make_stack("killed-erasures"))
 
 
-@contextmanager
-def held(stack: Stack, table: str, row_id: object) -> Iterator[None]:
-    """Lock a row until the block ends."""
-    link = psycopg2.connect(stack.owner_url)
-    with link, link.cursor() as cursor:
-        cursor.execute(f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", (row_id,))
-        yield
-    link.close()
-
-
 def kill_in_the_middle_of(erasing: Importing, worker: Running, table: str, row_id: object) -> None:
     """Kill -9 while a batch that has written some of its rows waits for the next one."""
-    stack = erasing.stack
-    waits = (
-        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
-        " AND wait_event_type = 'Lock' AND query LIKE %s"
-    )
-    with held(stack, table, row_id):
-        eventually(lambda: stack.query(waits, f"%{table}%"), within=60, what=f"the lock in {table}")
+    with held(erasing.stack, table, row_id):
+        await_waiter(erasing.stack, table)
         kill_all(worker)
 
 

@@ -46,6 +46,9 @@ class Sold:
     terms: Terms
     account: Account | None
     paid: bool = False
+    # Its time ran out, or a promised payment fell through, before any payment came.
+    expired: bool = False
+    failed_first: bool = False
     # Of the money: all refunds that the test knows of, those that failed, and how it is in truth.
     refunded: int = 0
     failed: int = 0
@@ -59,6 +62,9 @@ class Sold:
 
     def hear(self, sent: Json) -> None:
         about = sent["data"]["object"]
+        is_open = not (self.paid or self.expired or self.failed_first or self.was_in_review)
+        self.expired |= is_open and about.get("status") == "expired"
+        self.failed_first |= is_open and sent["type"] == "checkout.session.async_payment_failed"
         if "amount_total" in about or "amount_refunded" in about:
             self._hear_of_money(about)
         elif about["object"] == "refund":
@@ -74,8 +80,11 @@ class Sold:
             self.in_review |= is_paid and not self.credited
             self.was_in_review |= self.in_review
             return
+        if is_paid and self.failed_first and not self.paid:
+            self.in_review = self.was_in_review = True
         self.paid |= is_paid
-        if self.failed and "amount_refunded" in about:
+        said_before = self.refunded not in (0, about.get("amount_refunded"))
+        if "amount_refunded" in about and (self.failed or said_before):
             self._hear_of_refunds()
         self.refunded = max(self.refunded, about.get("amount_refunded", 0))
 
@@ -119,6 +128,8 @@ class History:
     sold: list[Sold] = field(default_factory=list)
     letters: list[tuple[Sold, Json]] = field(default_factory=list)
     told: set[str] = field(default_factory=set)
+    # How often the process that settles is killed while it does.
+    deaths: int = sized(1, 4)
 
     def begin(self) -> None:
         for _ in range(3):
@@ -150,6 +161,8 @@ class History:
         events = [till.session(terms)] if likely() < 0.8 else []
         if likely() < 0.3:
             events.append(till.session(terms, "checkout.session.expired"))
+        if is_owned and likely() < 0.15:
+            events.append(till.fallen_through(terms))
         if events and likely() < 0.6:
             events += self._refunds(sold)
         if events and likely() < 0.4:
@@ -165,9 +178,12 @@ class History:
         return events
 
     def _refunds(self, sold: Sold) -> list[Json]:
-        """Refunds one after the other, of which some fail before the next one is made."""
+        """Refunds one after the other, of which some fail before the next one is made.
+
+        The news of a failure may be lost, but for that of the last.
+        """
         terms, back, events = sold.terms, 0, list[Json]()
-        for _ in range(3):
+        for is_last in (False, False, True):
             if back == terms.minor:
                 break
             amount = self.chance.randint(1, terms.minor - back)
@@ -175,9 +191,9 @@ class History:
             refund = till.refund_object(terms, amount, "failed" if fails else "succeeded")
             sold.truth.append(refund)
             events.append(till.refund(terms, back + amount))
-            if fails:
+            if fails and (is_last or self.chance.random() < 0.7):
                 events.append(till.failed_refund(refund))
-            else:
+            elif not fails:
                 back += amount
         return events
 
@@ -193,6 +209,10 @@ class History:
                 self._give(self.chance.choice(self.accounts))
 
     def _deliver(self, sold: Sold, sent: Json) -> None:
+        if self.deaths and self.chance.random() < 0.1:
+            self.deaths -= 1
+            # Before it began, in the middle, or when only its answer was lost.
+            till.die_while_settling(self.bank, self.poster, sent, self.chance.uniform(0, 0.03))
         reply = self.poster.post(sent)
         if reply.status_code == 503:
             # News of a payment before it; the provider sends them again, if there ever was one.

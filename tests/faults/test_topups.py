@@ -4,12 +4,13 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
+import httpx
 import pytest
 
 from models import Resolution
 from services.money.credits import ledger
 from services.money.topups import settlement
-from tests.faults import till
+from tests.faults import held_rows, till
 from tests.faults.size import sized
 from tests.faults.till import Json, Poster, Terms
 from tests.stack import Stack
@@ -99,7 +100,9 @@ def test_an_event_that_only_the_provider_can_place_is_asked_for_again(
     assert till.standing(bank, owner.user_id) == (0, 0)
 
 
-def test_a_late_payment_counts_and_what_failed_is_over(bank: Stack, poster: Poster) -> None:
+def test_a_late_payment_counts_and_that_of_a_failed_order_waits(
+    bank: Stack, poster: Poster
+) -> None:
     owner = bank.new_owner()
     late = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
     poster.post(till.session(late, "checkout.session.expired"))
@@ -107,10 +110,63 @@ def test_a_late_payment_counts_and_what_failed_is_over(bank: Stack, poster: Post
     poster.post(till.session(late))
     assert till.state(bank, late) == "paid"
     failed = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
-    kind = "checkout.session.async_payment_failed"
-    poster.post(till.session(failed, kind, payment_status="unpaid"))
+    poster.post(till.fallen_through(failed))
     assert till.state(bank, failed) == "failed"
-    assert till.standing(bank, owner.user_id) == (500, 0)
+    for _ in range(2):
+        poster.post(till.session(failed))
+        assert till.state(bank, failed) == "review"
+        assert till.standing(bank, owner.user_id) == (500, 0)
+    with bank.resources.unit_of_work() as uow:
+        settlement.resolve(uow, failed.order_id, Resolution.CREDIT)
+    poster.post(till.session(failed))
+    assert till.state(bank, failed) == "paid"
+    assert till.standing(bank, owner.user_id) == (1000, 0)
+    till.require_clean_books(bank)
+
+
+def test_a_sum_that_shrank_is_put_right_though_the_news_of_the_failure_was_lost(
+    bank: Stack, poster: Poster
+) -> None:
+    for seed in range(sized(3, 30)):
+        owner = bank.new_owner()
+        terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+        till.refund_object(terms, 500, "failed")
+        till.refund_object(terms, 100)
+        # All of it went back, none of it did, and then a fifth: the provider says 500, then 100.
+        events = [till.session(terms), till.refund(terms, 500), till.refund(terms, 100)]
+        random.Random(seed).shuffle(events)
+        for sent in events:
+            assert poster.post(sent).status_code == 200
+        assert till.standing(bank, owner.user_id) == (400, 0)
+        assert till.state(bank, terms) == "paid"
+    till.require_clean_books(bank)
+
+
+def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it(
+    bank: Stack, poster: Poster
+) -> None:
+    owner = bank.new_owner()
+    ledger.grant(bank.resources.database, owner.user_id, Decimal(1), source_id="x")
+    [(account,)] = bank.query("SELECT id FROM credit_accounts WHERE user_id = %s", owner.user_id)
+    terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+    settled = [till.session(terms), till.refund(terms, 200), till.dispute(terms, "lost", 100)]
+    expected = [("created", 1), ("paid", 501), ("paid", 301), ("paid", 201)]
+    for sent, (state, balance), after in zip(settled, expected, expected[1:], strict=False):
+        with ThreadPoolExecutor() as pool:
+            # The order is written, and its entries wait for the account.
+            with held_rows.held(bank, "credit_accounts", account):
+                posted = pool.submit(poster.post, sent)
+                held_rows.await_waiter(bank, "credit_")
+                till.kill_and_restart(bank)
+            with pytest.raises(httpx.TransportError):
+                posted.result()
+        assert till.state(bank, terms) == state
+        assert till.standing(bank, owner.user_id) == (balance, 0)
+        # The provider, which got no answer, sends it again.
+        assert poster.post(sent).status_code == 200
+        assert till.state(bank, terms) == after[0]
+        assert till.standing(bank, owner.user_id) == (after[1], 0)
+    till.require_clean_books(bank)
 
 
 def test_an_account_that_is_full_sends_the_order_to_review(bank: Stack, poster: Poster) -> None:

@@ -7,7 +7,8 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -104,6 +105,11 @@ def refund(terms: Terms, total: int) -> Json:
         "status": "succeeded",
     }
     return event("charge.refunded", about)
+
+
+def fallen_through(terms: Terms) -> Json:
+    """A promised payment that did not come."""
+    return session(terms, "checkout.session.async_payment_failed", payment_status="unpaid")
 
 
 def failed_refund(refund: Json) -> Json:
@@ -217,6 +223,24 @@ class Poster:
 
     def close(self) -> None:
         self.http.close()
+
+
+def kill_and_restart(bank: Stack) -> None:
+    """kill -9 of the API process."""
+    [api] = [each for each in bank.processes if each.name == "api"]
+    api.kill()
+    bank.processes.remove(api)
+    bank.start_api()
+
+
+def die_while_settling(bank: Stack, poster: Poster, sent: Json, seconds: float) -> None:
+    """Post an event to an API process that is killed so long after, wherever it is then."""
+    with ThreadPoolExecutor() as pool:
+        posted = pool.submit(poster.post, sent)
+        time.sleep(seconds)
+        kill_and_restart(bank)
+        with suppress(httpx.TransportError):
+            posted.result()
 
 
 def require_clean_books(bank: Stack) -> None:

@@ -18,7 +18,8 @@ ALLOWED = {
     "paid": {"refunded", "disputed"},
     "disputed": {"paid", "refunded"},
     "review": {"paid", "paid_unclaimed", "refunded"},
-    "failed": set[str](),
+    # A payment that came all the same.
+    "failed": {"review"},
     # A refund that failed.
     "refunded": {"paid", "paid_unclaimed"},
 }

@@ -1,6 +1,7 @@
-"""Demo data: an owner on the paid plan, their API key and a list."""
+"""Demo data: an owner on the paid plan with some credits, their API key and a list."""
 
 from contextlib import suppress
+from decimal import Decimal
 
 from core.errors import DomainError
 from devstack.supervisor.home.home_folder import Home
@@ -8,12 +9,15 @@ from devstack.supervisor.home.private_files import read_json_object, write_priva
 from models import Plan, User
 from services.access import api_keys
 from services.mailing import lists
+from services.money.credits import ledger
+from services.paging import PageRequest
 from services.people import accounts
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 EMAIL = "demo@pressroom.example"
 LIST_SLUG = "the-daily-demo"
+CREDITS = Decimal(100)
 
 
 def ensure(home: Home, resources: Resources, password: str) -> None:
@@ -34,6 +38,10 @@ def ensure(home: Home, resources: Resources, password: str) -> None:
             "list_id": own_list.id,
             "list_slug": own_list.slug,
         }
+        owner_id = owner.id
+    # Once: an account that was ever used has entries.
+    if not ledger.page(resources.database, owner_id, PageRequest(1)).rows:
+        ledger.grant(resources.database, owner_id, CREDITS, source_id="demo")
     # Kept in the home, since a key is shown only once.
     write_private_json(home.demo_file, demo)
 

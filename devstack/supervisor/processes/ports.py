@@ -30,6 +30,20 @@ def is_free(port: int) -> bool:
     return True
 
 
+def listens(pid: int, port: int) -> bool:
+    """Whether this process, or one that it began, listens on the port; also where the system does
+    not tell."""
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+        found = [each for member in family for each in member.net_connections("tcp")]
+    except psutil.AccessDenied:
+        return True
+    except psutil.Error:
+        return False
+    return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in found)
+
+
 class PortPicker:
     """Hands out free ports, each once, and the same ones as in the last run where they are free.
 

@@ -16,6 +16,8 @@ class Program:
     Attributes:
         ready: called until it says True, again after each restart. It must not raise, and not
             take longer than about a second: the supervisor waits meanwhile.
+        port: where it listens. A port that was free when it was picked may have gone to another
+            program meanwhile, which answers too: ready is who listens there itself.
         alive: asked every few seconds of a ready program: whether there was a sign of life since
             the last time. One without a sign for 30 seconds is killed and started again. It must
             not raise, and not take longer than about a second.
@@ -34,6 +36,7 @@ class Program:
     log: Path
     environment: Mapping[str, str]
     ready: Callable[[], bool] = lambda: True
+    port: int | None = None
     alive: Callable[[], bool] = lambda: True
     prepare: Callable[[], None] = lambda: None
     after_end: Callable[[], None] = lambda: None

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from devstack.supervisor.errors import StackError
+from devstack.supervisor.processes.ports import listens
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import spawn
 from devstack.supervisor.processes.watcher_client import Watcher
@@ -90,6 +91,8 @@ class Child:
     def notice_ready(self) -> bool:
         """Ask a starting child whether it is ready; True at the moment it becomes so."""
         if self.state is not ChildState.STARTING or self.program.once or not self.program.ready():
+            return False
+        if self.program.port and self.pid and not listens(self.pid, self.program.port):
             return False
         self.ready_at = self.asked_at = self.alive_at = time.monotonic()
         self.state = ChildState.READY

@@ -70,7 +70,7 @@ def consume(
         # Another request holds the account's lock: perhaps this one, sent twice.
         raise refusals.CHARGE_IN_PROGRESS() from None
     if outcome == "insufficient":
-        raise _insufficient(database, user_id, amount)
+        raise insufficient(database, user_id, amount)
     if outcome == "key_reused":
         raise IDEMPOTENCY_KEY_REUSED()
     return Charge(entry, is_replayed=outcome == "replayed")
@@ -157,12 +157,12 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
     except DataError:
         raise refusals.CREDITS_BALANCE_TOO_LARGE() from None
     if not written:
-        raise _insufficient(database, user_id, abs(delta))
+        raise insufficient(database, user_id, abs(delta))
     [(entry,)] = written
     return str(entry)
 
 
-def _insufficient(database: Database, user_id: int, needed: Decimal) -> DomainError:
+def insufficient(database: Database, user_id: int, needed: Decimal) -> DomainError:
     """The refusal, with the balance as it is by now; a caller without an account has nothing."""
     found = database.rows(_BALANCE_ALONE, user_id=user_id)
     balance = found[0][0] if found else 0

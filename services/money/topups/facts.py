@@ -18,7 +18,12 @@ from models import OrderStatus, PaymentOrder, Resolution
 log = get_logger(__name__)
 
 # In these no user has the credits yet, so an operator has time to review an odd payment.
-REVIEWABLE = (OrderStatus.PENDING, OrderStatus.EXPIRED, OrderStatus.PAID_UNCLAIMED)
+REVIEWABLE = (
+    OrderStatus.PENDING,
+    OrderStatus.EXPIRED,
+    OrderStatus.FAILED,
+    OrderStatus.PAID_UNCLAIMED,
+)
 # An order in one of these was paid, so its owner got the credits.
 CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
@@ -40,9 +45,8 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     # A payment counts only if its amount and currency could be compared.
     if evidence.paid and evidence.amount_minor is not None and evidence.currency is not None:
         order.paid_at = order.paid_at or clock.now()
-    if evidence.paid and order.status == OrderStatus.FAILED:
-        # No step leads out of that status: an operator decides what the payer gets.
-        log.error("order.paid_after_failure", order_id=order.id)
+    if evidence.paid and order.status == OrderStatus.FAILED and order.mismatch is None:
+        order.mismatch = "it was paid after it had failed"
     order.is_failed |= evidence.failed
     order.is_expired |= evidence.expired
     if evidence.closed:

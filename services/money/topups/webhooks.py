@@ -29,7 +29,7 @@ def receive(resources: Resources, channels: PaymentChannels, body: bytes, signat
         log.warning("webhook.of_no_order", channel=payments.channel, event_id=event.id)
         return
     if evidence.refunded_minor or evidence.refunds_failed_minor:
-        evidence = _with_failed_refunds(resources, payments, evidence, order_id)
+        evidence = _with_all_refunds(resources, payments, evidence, order_id)
     facts = asdict(evidence).items()
     record = insert(PaymentEvent).values(
         channel=payments.channel,
@@ -59,18 +59,21 @@ def _order_of(resources: Resources, payments: Payments, evidence: Evidence) -> i
         return find(uow, payments.channel, Evidence(order_id=named))
 
 
-def _with_failed_refunds(
+def _with_all_refunds(
     resources: Resources, payments: Payments, evidence: Evidence, order_id: int
 ) -> Evidence:
-    """Complete evidence about refunds of an order of which one has failed.
+    """Complete evidence about refunds of an order of which one has failed, or may have.
 
-    The provider's sum shrinks when a refund fails, so after that only all refunds together tell how
-    much went back.
+    The provider's sum shrinks when a refund fails. The news of that may be lost, and a smaller sum
+    may also be an older one. So where two sums differ, only all refunds together tell how much went
+    back; those and the ones that failed only grow.
     """
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)
     payment_id = evidence.payment_id or order.payment_id
-    if payment_id is None or not (evidence.refunds_failed_minor or order.refunds_failed_minor):
+    is_another_sum = order.refunded_minor not in (0, evidence.refunded_minor)
+    has_failed = evidence.refunds_failed_minor or order.refunds_failed_minor
+    if payment_id is None or not (is_another_sum or has_failed):
         return evidence
     whole = payments.refunds(payment_id)
     return replace(

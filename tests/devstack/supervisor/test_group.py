@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -61,6 +62,25 @@ def test_a_killed_child_comes_back_and_the_reason_is_said(tmp_path: Path, watche
     assert str(tmp_path / "clock.log") in said[0]
     assert "clock is back" in said[1]
     group.stop([["clock"]])
+
+
+def test_a_child_whose_port_another_program_has_is_not_ready(
+    tmp_path: Path, watcher: Watcher
+) -> None:
+    listen = "import socket; held = socket.create_server(('127.0.0.1', {port}))"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        child = program(tmp_path, "late", SLEEP, ready=lambda: True, port=port)
+        group = Group([child], watcher, say=lambda _: None)
+        until_ticked(group, lambda: "late" in group.pids)
+        for _ in range(20):
+            group.tick()
+            assert not group.is_ready
+        group.stop([["late"]])
+    code = f"{listen.format(port=port)}; {SLEEP}"
+    group = Group([program(tmp_path, "own", code, port=port)], watcher, say=lambda _: None)
+    await_ready(group)
+    group.stop([["own"]])
 
 
 def test_restarts_back_off_exponentially(tmp_path: Path, watcher: Watcher) -> None:

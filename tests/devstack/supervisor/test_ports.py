@@ -1,12 +1,14 @@
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from devstack.supervisor.errors import StackError
-from devstack.supervisor.processes.ports import PortPicker, is_free, port_from_setting
+from devstack.supervisor.processes.ports import PortPicker, is_free, listens, port_from_setting
 
 
 @pytest.fixture
@@ -55,3 +57,11 @@ def test_the_next_run_gets_the_same_ports_where_they_are_free(tmp_path: Path) ->
 def test_no_port_is_given_twice(tmp_path: Path) -> None:
     picker = PortPicker(tmp_path / "ports.json")
     assert len({picker.pick(str(n)) for n in range(50)}) == 50
+
+
+def test_only_who_listens_on_a_port_does(taken: int) -> None:
+    assert listens(os.getpid(), taken)
+    assert not listens(os.getppid(), taken + 1)
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as other:
+        assert not listens(other.pid, taken)
+    assert not listens(other.pid, taken)

@@ -237,6 +237,19 @@ def test_the_demo_owner_pays_and_has_the_list(stack: Stack) -> None:
         assert cursor.fetchall() == [("paid", "the-daily-demo")]
 
 
+def test_the_first_charge_of_the_demo_owner_works(stack: Stack) -> None:
+    with demo_client(stack) as client:
+        charge = {"amount_credit": 0.25, "source_id": "post-17"}
+        reply = client.post("/auxilia/credits/consume", json=charge)
+        assert reply.status_code == 200, reply.text
+        assert reply.json()["data"]["balance_after"] == 99.75
+
+
+def demo_client(stack: Stack) -> httpx.Client:
+    key = {"X-API-Key": stack.run["demo"]["api_key"]}
+    return httpx.Client(base_url=stack.run["api_url"], headers=key, timeout=60.0)
+
+
 def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Stack) -> None:
     listed = stack.command("users", "list", "--json")
     assert listed.returncode == 0, listed.stderr
@@ -331,8 +344,11 @@ def test_a_killed_stack_leaves_nothing_starts_again_and_ends_with_ctrl_c(stack: 
 
     process = stack.start()
     until(lambda: stack.is_ready_under(process.pid), timeout=60)
-    # Demo data and keys are those of the first time.
+    # Demo data and keys are those of the first time, and the credits were given once.
     assert stack.run["demo"] == first["demo"]
+    with demo_client(stack) as client:
+        entries = client.get("/auxilia/credits/ledger").json()["data"]["items"]
+        assert [each["action"] for each in entries] == ["consume", "grant"]
     assert stack.run["database_url"] == first["database_url"]
 
     process.send_signal(signal.SIGINT)

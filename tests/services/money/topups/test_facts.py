@@ -107,7 +107,7 @@ def test_news_before_we_know_of_the_page_is_not_lost() -> None:
         replace(PAID, session_id="cs_other"),
     ],
 )
-@pytest.mark.parametrize("status", ["created", "pending", "expired", "paid_unclaimed"])
+@pytest.mark.parametrize("status", ["created", "pending", "expired", "failed", "paid_unclaimed"])
 def test_a_payment_that_differs_goes_to_review(status: str, strange: Evidence) -> None:
     user_id = None if status == "paid_unclaimed" else 1
     subject = told(order(status=status, user_id=user_id), strange)
@@ -119,7 +119,7 @@ def test_a_payment_that_differs_goes_to_review(status: str, strange: Evidence) -
     assert walk(subject)[-1] == OrderStatus.PAID
 
 
-@pytest.mark.parametrize("status", ["paid", "disputed", "refunded", "failed"])
+@pytest.mark.parametrize("status", ["paid", "disputed", "refunded"])
 def test_a_payment_that_differs_changes_nothing_later(status: str) -> None:
     dispute = DisputeStatus.OPEN if status == "disputed" else None
     subject = order(status=status, paid_at=clock.now(), dispute=dispute)
@@ -207,6 +207,26 @@ def test_late_payment_of_an_expired_order_counts() -> None:
     assert told(late, PAID).status == "paid"
 
 
-def test_nothing_leads_out_of_failed_and_refunded() -> None:
-    for status in (OrderStatus.FAILED, OrderStatus.REFUNDED):
-        assert told(order(status=status, refunded_minor=1000), PAID).status == status
+@pytest.mark.parametrize(
+    ("resolution", "status"), [(Resolution.CREDIT, "paid"), (Resolution.REFUNDED, "refunded")]
+)
+def test_payment_of_a_failed_order_waits_for_an_operator(
+    resolution: Resolution, status: str
+) -> None:
+    failed = told(order(), Evidence(order_id=7, failed=True))
+    assert failed.status == OrderStatus.FAILED
+    told(failed, PAID, PAID, Evidence(order_id=7, failed=True))
+    assert (failed.status, failed.mismatch) == ("review", "it was paid after it had failed")
+    assert not facts.is_credited(failed)
+    failed.resolution = resolution
+    assert walk(failed)[-1] == status
+    assert facts.is_credited(failed) == (resolution is Resolution.CREDIT)
+
+
+def test_a_payment_that_came_before_its_failure_counts() -> None:
+    assert told(order(), PAID, Evidence(order_id=7, failed=True)).status == "paid"
+
+
+def test_nothing_leads_out_of_refunded() -> None:
+    refunded = order(status="refunded", refunded_minor=1000)
+    assert told(refunded, PAID).status == "refunded"

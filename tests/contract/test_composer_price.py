@@ -1,0 +1,239 @@
+"""The composer where calls that a language model answers have a price: who pays, when, and what."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from decimal import Decimal
+from secrets import token_hex
+
+import httpx
+import pytest
+
+from core.scopes import Scope
+from tests.contract import credits
+from tests.contract.composing import METADATA, TWEETS
+from tests.contract.replies import data, problem
+from tests.modelling import SOURCE, Modelled, post
+from tests.stack import Owner, Stack, eventually
+
+PRICE = Decimal("2.5")
+PLENTY = "100"
+
+
+@dataclass
+class Author:
+    """An owner with credits, who pays for what the model writes."""
+
+    owner: Owner
+    client: httpx.Client
+
+    def ask(
+        self, body: dict[str, str] | None = None, path: str = METADATA, **headers: str
+    ) -> httpx.Response:
+        sent = {"Prefer": "wait=40"} | {key.replace("_", "-"): headers[key] for key in headers}
+        return self.client.post(path, json=body or post(), headers=sent)
+
+    @property
+    def charges(self) -> list[dict[str, object]]:
+        found = credits.entries(self.client)
+        return [each for each in found if each["action"] == "consume"]
+
+
+@pytest.fixture(scope="module")
+def priced(make_stack: Callable[[str], Stack]) -> Modelled:
+    modelled = Modelled(make_stack, "priced", PRESSROOM_COMPOSER_PRICE=str(PRICE))
+    modelled.work("offline")
+    return modelled
+
+
+@pytest.fixture
+def model(priced: Modelled) -> Modelled:
+    """The model, which answers rightly until a test steers it."""
+    priced.steer(None)
+    return priced
+
+
+@pytest.fixture
+def new_author(model: Modelled) -> Iterator[Callable[[str], Author]]:
+    opened: list[httpx.Client] = []
+
+    def make(credit: str) -> Author:
+        owner = model.stack.new_owner()
+        if credit != "0":
+            credits.grant(model.stack, owner.user_id, credit)
+        opened.append(model.stack.client(owner.key))
+        return Author(owner, opened[-1])
+
+    yield make
+    for client in opened:
+        client.close()
+
+
+@pytest.fixture
+def author(new_author: Callable[[str], Author]) -> Author:
+    return new_author(PLENTY)
+
+
+def forget(model: Modelled) -> None:
+    """Lose what is cached, as Redis does when its memory is full."""
+    redis = model.stack.resources.redis
+    for name in redis.scan_iter("pressroom:cache:*"):
+        redis.delete(name)
+
+
+@pytest.mark.parametrize(("path", "wrote"), [(METADATA, "metadata"), (TWEETS, "tweets")])
+def test_an_answer_of_the_model_is_charged_by_an_entry_that_names_the_call(
+    author: Author, path: str, wrote: str
+) -> None:
+    name = token_hex(8)
+    reply = author.ask(path=path, X_Request_ID=name)
+    data(reply)
+    assert reply.headers["pressroom-source"] == SOURCE
+    [entry] = author.charges
+    assert (entry["source_type"], entry["source_id"]) == ("composer", name)
+    assert entry["meta"] == {"wrote": wrote, "writer": SOURCE}
+    assert Decimal(str(entry["delta_credit"])) == -PRICE
+    assert credits.balance(author.client) == Decimal(PLENTY) - PRICE
+
+
+def test_a_cached_answer_costs_nothing_whoever_paid_for_it(
+    author: Author, new_author: Callable[[str], Author]
+) -> None:
+    body, poor = post(), new_author("0")
+    first = author.ask(body)
+    for other in (author, poor):
+        again = other.ask(body)
+        assert data(again) == data(first)
+        assert again.headers["pressroom-source"] == f"{SOURCE}; cached"
+    assert (len(author.charges), len(poor.charges)) == (1, 0)
+
+
+def test_what_the_offline_writer_writes_in_place_of_the_model_costs_nothing(
+    model: Modelled, author: Author
+) -> None:
+    model.steer("refuses")
+    assert author.ask().headers["pressroom-source"] == "offline; fallback"
+    assert author.charges == []
+
+
+def test_a_caller_who_is_told_of_the_models_failure_pays_nothing(
+    model: Modelled, author: Author
+) -> None:
+    model.work("error")
+    try:
+        model.steer("refuses")
+        problem(author.ask(), 502, "llm.failed")
+    finally:
+        model.work("offline")
+    assert author.charges == []
+
+
+@pytest.mark.parametrize("credit", ["0", "2.4999"])
+def test_a_balance_below_the_price_is_402_before_the_model_is_asked(
+    model: Modelled, new_author: Callable[[str], Author], credit: str
+) -> None:
+    poor, calls = new_author(credit), model.calls()
+    said = problem(poor.ask(), 402, "credits.insufficient")
+    assert (said["balance_credit"], said["needed"]) == (float(credit), float(PRICE))
+    assert model.calls() == calls
+    assert poor.charges == []
+
+
+def test_a_balance_of_the_price_is_enough(new_author: Callable[[str], Author]) -> None:
+    author = new_author(str(PRICE))
+    data(author.ask())
+    assert credits.balance(author.client) == 0
+
+
+def test_a_key_that_may_not_spend_is_403_and_one_that_may_is_charged(
+    model: Modelled, author: Author
+) -> None:
+    keys = [(Scope.COMPOSER,), (Scope.COMPOSER, Scope.CREDIT_READ)]
+    for scopes in keys:
+        with model.stack.client(model.stack.new_key(author.owner.user_id, *scopes)) as client:
+            said = problem(client.post(METADATA, json=post()), 403, "auth.insufficient_scope")
+            assert "credit.full" in said["detail"]
+    assert author.charges == []
+    spender = model.stack.new_key(author.owner.user_id, Scope.COMPOSER, Scope.CREDIT_FULL)
+    with model.stack.client(spender) as client:
+        data(client.post(METADATA, json=post()))
+    assert len(author.charges) == 1
+
+
+@pytest.mark.parametrize("header", ["Idempotency_Key", "X_Request_ID"])
+def test_a_call_that_is_sent_again_is_charged_once(
+    model: Modelled, new_author: Callable[[str], Author], header: str
+) -> None:
+    author, body, name = new_author(str(PRICE)), post(), {header: token_hex(16)}
+    data(author.ask(body, **name))
+    forget(model)
+    again = author.ask(body, **name)
+    data(again)
+    assert again.headers["pressroom-source"] == SOURCE
+    assert len(author.charges) == 1
+
+
+@pytest.mark.parametrize("header", ["Idempotency_Key", "X_Request_ID"])
+def test_one_name_does_not_stand_for_two_posts(author: Author, header: str) -> None:
+    name = {header: token_hex(16)}
+    for _ in range(2):
+        data(author.ask(**name))
+    data(author.ask(path=TWEETS, **name))
+    assert len(author.charges) == 3
+    assert len({str(each["source_id"]) for each in author.charges}) == 1
+
+
+def test_a_key_that_is_too_short_is_refused(author: Author) -> None:
+    problem(author.ask(Idempotency_Key="short"), 400, "idempotency.key_invalid")
+
+
+def test_callers_of_one_run_pay_for_their_own_calls(
+    model: Modelled, new_author: Callable[[str], Author]
+) -> None:
+    model.steer("moment")
+    body, calls = post(), model.calls()
+    authors = [new_author(PLENTY) for _ in range(3)]
+    twice, name = authors[0], token_hex(16)
+    with ThreadPoolExecutor() as pool:
+        asked = [pool.submit(each.ask, body, Idempotency_Key=name) for each in (*authors, twice)]
+        replies = [each.result() for each in asked]
+    assert {reply.status_code for reply in replies} == {200}
+    assert model.calls() == calls + 1
+    assert [len(each.charges) for each in authors] == [1, 1, 1]
+
+
+def test_who_leaves_before_the_answer_neither_pays_nor_finds_it_for_nothing_later(
+    model: Modelled, author: Author
+) -> None:
+    model.steer("moment")
+    body, calls = post(), model.calls()
+    with pytest.raises(httpx.ReadTimeout):
+        author.client.post(METADATA, json=body, timeout=httpx.Timeout(20, read=0.5))
+    eventually(lambda: model.calls() > calls, what="the model's question")
+    redis = model.stack.resources.redis
+    eventually(lambda: not list(redis.scan_iter("pressroom:running:*")), what="the run's end")
+    assert author.charges == []
+    model.steer(None)
+    assert author.ask(body).headers["pressroom-source"] == SOURCE
+    assert len(author.charges) == 1
+
+
+def test_an_answer_that_nobody_could_pay_for_is_given_to_nobody(
+    model: Modelled, new_author: Callable[[str], Author]
+) -> None:
+    author = new_author(str(PRICE))
+    model.steer("moment")
+    bodies = [post() for _ in range(3)]
+    with ThreadPoolExecutor() as pool:
+        replies = list(pool.map(author.ask, bodies))
+    assert sorted(reply.status_code for reply in replies) == [200, 402, 402]
+    unpaid = [body for body, reply in zip(bodies, replies, strict=True) if reply.is_error]
+    for body in unpaid:
+        problem(author.ask(body), 402, "credits.insufficient")
+    assert len(author.charges) == 1
+
+
+def test_the_price_is_among_the_prices(author: Author) -> None:
+    reply = author.client.get("/auxilia/credits/prices")
+    data(reply)
+    assert credits.exactly(reply.text)["data"]["composer_call"] == PRICE

@@ -1,0 +1,29 @@
+"""Rows that a test locks, so that a process stops in the middle of what it writes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg2
+
+from tests.stack import Stack, eventually
+
+_WAITS = (
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+    " AND wait_event_type = 'Lock' AND query LIKE %s"
+)
+
+
+@contextmanager
+def held(stack: Stack, table: str, row_id: object) -> Iterator[None]:
+    """Lock a row until the block ends."""
+    link = psycopg2.connect(stack.owner_url)
+    with link, link.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", (row_id,))
+        yield
+    link.close()
+
+
+def await_waiter(stack: Stack, words: str) -> None:
+    """Until a statement with these words waits for a lock."""
+    found = f"%{words}%"
+    eventually(lambda: stack.query(_WAITS, found), within=60, what=f"the lock of {words}")
