@@ -1,19 +1,19 @@
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cli.connection import connected
 from cli.output import Json, fields, group, show, show_all
-from cli.progress import result_of, wait_for
+from cli.typed_passwords import PasswordOption, PasswordStdin, read_password
 from core.scopes import Scope
-from models import Plan
-from services.access import api_keys
-from services.erasure import marking
+from models import Plan, User
+from services.access import api_keys, required_factors
+from services.paging import WHOLE
 from services.people import accounts
-from services.people.factors import own_factors
+from storage.unit_of_work import UnitOfWork
 
 users = group("People who own or read lists.")
 keys = group("API keys.")
@@ -29,20 +29,58 @@ Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 @users.command("create")
 def create_user(
     email: Email,
+    *,
     name: Annotated[str, typer.Option(help="The person's name.")],
-    password: Annotated[
-        str,
-        typer.Option(
-            prompt=True,
-            hide_input=True,
-            help="8 characters or more; the command asks for it if left out.",
-        ),
-    ],
+    plan: Annotated[Plan, typer.Option(help="The plan that the user is on.")] = Plan.FREE,
+    password_stdin: PasswordStdin = False,
+    password: PasswordOption = None,
     as_json: Json = False,
 ) -> None:
-    """Create a user who can log in."""
+    """Create a user who can log in. The command asks for the password: 8 characters or more."""
+    chosen = read_password(from_stdin=password_stdin, given=password)
     with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.create_user(uow, email=email, name=name, password=password)
+        user = accounts.create_user(uow, email=email, name=name, password=chosen)
+        user.plan = plan
+        show(fields(user, _USER), as_json=as_json)
+
+
+@users.command("show")
+def show_user(
+    named: Annotated[str, typer.Argument(metavar="USER", help="Their address or id.")],
+    as_json: Json = False,
+) -> None:
+    """Show one user, with what they have."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = accounts.get(uow, int(named)) if named.isdigit() else None
+        show(_whole(uow, user or accounts.get_by_email(uow, named)), as_json=as_json)
+
+
+def _whole(uow: UnitOfWork, user: User) -> dict[str, Any]:
+    from services.mailing import lists
+
+    return {
+        **fields(user, _USER),
+        "has_password": user.password_hash is not None,
+        "has_second_factor": required_factors.is_asked(uow, user.id),
+        "lists": [each.slug for each in lists.list_of(uow, user.id, WHOLE).rows],
+        "live_keys": len(api_keys.live_of(uow, user.id)),
+        "erased_at": user.erased_at,
+    }
+
+
+@users.command("password")
+def set_password(
+    email: Email,
+    password_stdin: PasswordStdin = False,
+    as_json: Json = False,
+) -> None:
+    """Set a user's password, which the command asks for. Their sessions end, and a mail says so."""
+    # Imported here: it is not needed by the other commands, and takes a while.
+    from services.people import registration
+
+    chosen = read_password(from_stdin=password_stdin)
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = registration.set_password(uow, email=email, password=chosen)
         show(fields(user, _USER), as_json=as_json)
 
 
@@ -70,6 +108,8 @@ def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
 @users.command("reset-factors")
 def reset_factors(email: Email, as_json: Json = False) -> None:
     """Remove the second factors of a user who lost them. A mail tells the user."""
+    from services.people.factors import own_factors
+
     with connected() as resources, resources.unit_of_work() as uow:
         user = own_factors.reset(uow, email=email)
         show(fields(user, _USER), as_json=as_json)
@@ -86,6 +126,9 @@ def erase_user(
     The person is gone at once, and a worker erases what they leave behind. It goes on if you stop
     this command; run it again to wait for it.
     """
+    from cli.progress import result_of, wait_for
+    from services.erasure import marking
+
     # Only a person at a terminal can answer, so scripts are not asked.
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(f"Erase {email} for good?", abort=True)

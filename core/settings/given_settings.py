@@ -8,7 +8,7 @@ from pydantic import SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from core.errors import own_words
+from core.errors import SettingsError, own_words
 
 PREFIX = "PRESSROOM_"
 # The variable PRESSROOM_X_FILE names a file that holds the secret PRESSROOM_X.
@@ -27,10 +27,6 @@ MAY_BE_EMPTY = (
     "quota_free",
     "quota_paid",
 )
-
-
-class SettingsError(Exception):
-    """Raised for unusable settings; the message names each one, never its value."""
 
 
 class GivenSettings(BaseSettings):

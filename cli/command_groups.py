@@ -1,0 +1,84 @@
+"""The groups of commands, each imported when one of its commands runs.
+
+An import of a group takes most of a second, and `pressroom --help`, `pressroom up` or a worker
+needs none of them. So what help says of a group stands here too.
+"""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from core.errors import own_words
+
+
+class Group(NamedTuple):
+    source: str
+    """The module and the name in it."""
+    sentence: str
+
+
+GROUPS = {
+    "users": Group("cli.accounts:users", "People who own or read lists."),
+    "keys": Group("cli.accounts:keys", "API keys."),
+    "oauth-clients": Group("cli.oauth_clients:app", "Programs that people may give access to."),
+    "lists": Group("cli.lists:app", "Lists that people subscribe to."),
+    "import": Group("cli.imports:app", "Import members from a file, as the list's owner."),
+    "export": Group("cli.exports:app", "Write a list to a CSV.gz file, as it is at one moment."),
+    "credits": Group("cli.credits:app", "Credits and their ledger."),
+    "jobs": Group("cli.jobs:app", "Durable jobs, which the workers do."),
+    "upkeep": Group(
+        "cli.upkeep:app",
+        "Show the periodic work of the deployment, or run one kind of it in this process.",
+    ),
+    "events": Group("cli.events:app", "What happened to a user's account, and to what they own."),
+    "trace": Group(
+        "cli.trace:app",
+        "Make a trace id. It stands for the person on the list, so send it to that person alone.",
+    ),
+    "attachments": Group("cli.attachments:attachments", "Uploaded images."),
+    "encryption": Group("cli.attachments:encryption", "Encryption keys."),
+    "backup": Group("cli.backup:app", "Backups of the database and the bucket."),
+    "listen": Group(
+        "cli.listen:app",
+        "Post the account's events to a URL as webhooks, signed, until Ctrl+C ends it.",
+    ),
+}
+
+
+class UnloadedGroup(TyperCommand):
+    """What stands for a group until it is needed: its name and its sentence."""
+
+    def __init__(self, name: str, group: Group) -> None:
+        super().__init__(name, help=group.sentence)
+        self._source = group.source
+
+    def load(self) -> Any:
+        module, _, name = self._source.partition(":")
+        loaded = typer.main.get_command(getattr(import_module(module), name))
+        loaded.name = self.name
+        return loaded
+
+
+class LazyGroups(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, group in GROUPS.items():
+            self.add_command(UnloadedGroup(name, group))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, loaded(command), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = own_words(error.message)
+            raise
+
+
+def loaded(command: Any) -> Any:
+    """The command itself, imported if it was not yet."""
+    return command.load() if isinstance(command, UnloadedGroup) else command
