@@ -20,6 +20,10 @@ class Group(NamedTuple):
 
 
 GROUPS = {
+    "doctor": Group(
+        "cli.doctor.command:app",
+        "Check everything that this deployment needs. With faults, the exit code is 1.",
+    ),
     "users": Group("cli.accounts:users", "People who own or read lists."),
     "keys": Group("cli.accounts:keys", "API keys."),
     "oauth-clients": Group("cli.oauth_clients:app", "Programs that people may give access to."),

@@ -17,7 +17,7 @@ DATABASES = 64
 # in it, such as FLUSHALL, CONFIG, KEYS or SCRIPT KILL. The Compose file has the same words.
 PERMISSIONS = (
     "~* &* -@all +@read +@write +@pubsub +@transaction +@connection"
-    " -@admin -@dangerous -@scripting +time +eval +evalsha +script|load +script|exists"
+    " -@admin -@dangerous -@scripting +info +time +eval +evalsha +script|load +script|exists"
 )
 
 
