@@ -20,6 +20,10 @@ class Group(NamedTuple):
 
 
 GROUPS = {
+    "env": Group(
+        "cli.environment_file:app",
+        "Write a file of all settings for docker-compose.yml, with passwords and keys drawn anew.",
+    ),
     "doctor": Group(
         "cli.doctor.command:app",
         "Check everything that this deployment needs. With faults, the exit code is 1.",
