@@ -13,42 +13,48 @@ from typer.core import TyperCommand, TyperGroup
 from core.errors import own_words
 
 
-class Group(NamedTuple):
+class CommandGroup(NamedTuple):
     source: str
     """The module and the name in it."""
     sentence: str
 
 
 GROUPS = {
-    "env": Group(
+    "env": CommandGroup(
         "cli.environment_file:app",
         "Write a file of all settings for docker-compose.yml, with passwords and keys drawn anew.",
     ),
-    "doctor": Group(
+    "doctor": CommandGroup(
         "cli.doctor.command:app",
         "Check everything that this deployment needs. With faults, the exit code is 1.",
     ),
-    "users": Group("cli.accounts:users", "People who own or read lists."),
-    "keys": Group("cli.accounts:keys", "API keys."),
-    "oauth-clients": Group("cli.oauth_clients:app", "Programs that people may give access to."),
-    "lists": Group("cli.lists:app", "Lists that people subscribe to."),
-    "import": Group("cli.imports:app", "Import members from a file, as the list's owner."),
-    "export": Group("cli.exports:app", "Write a list to a CSV.gz file, as it is at one moment."),
-    "credits": Group("cli.credits:app", "Credits and their ledger."),
-    "jobs": Group("cli.jobs:app", "Durable jobs, which the workers do."),
-    "upkeep": Group(
+    "users": CommandGroup("cli.accounts:app", "People who own or read lists."),
+    "keys": CommandGroup("cli.api_keys:app", "API keys."),
+    "oauth-clients": CommandGroup(
+        "cli.oauth_clients:app", "Programs that people may give access to."
+    ),
+    "lists": CommandGroup("cli.lists:app", "Lists that people subscribe to."),
+    "import": CommandGroup("cli.imports:app", "Import members from a file, as the list's owner."),
+    "export": CommandGroup(
+        "cli.exports:app", "Write a list to a CSV.gz file, as it is at one moment."
+    ),
+    "credits": CommandGroup("cli.credits:app", "Credits and their ledger."),
+    "jobs": CommandGroup("cli.jobs:app", "Durable jobs, which the workers do."),
+    "upkeep": CommandGroup(
         "cli.upkeep:app",
         "Show the periodic work of the deployment, or run one kind of it in this process.",
     ),
-    "events": Group("cli.events:app", "What happened to a user's account, and to what they own."),
-    "trace": Group(
+    "events": CommandGroup(
+        "cli.events:app", "What happened to a user's account, and to what they own."
+    ),
+    "trace": CommandGroup(
         "cli.trace:app",
         "Make a trace id. It stands for the person on the list, so send it to that person alone.",
     ),
-    "attachments": Group("cli.attachments:attachments", "Uploaded images."),
-    "encryption": Group("cli.attachments:encryption", "Encryption keys."),
-    "backup": Group("cli.backup:app", "Backups of the database and the bucket."),
-    "listen": Group(
+    "attachments": CommandGroup("cli.attachments:attachments", "Uploaded images."),
+    "encryption": CommandGroup("cli.attachments:encryption", "Encryption keys."),
+    "backup": CommandGroup("cli.backup:app", "Backups of the database and the bucket."),
+    "listen": CommandGroup(
         "cli.listen:app",
         "Post the account's events to a URL as webhooks, signed, until Ctrl+C ends it.",
     ),
@@ -58,7 +64,7 @@ GROUPS = {
 class UnloadedGroup(TyperCommand):
     """What stands for a group until it is needed: its name and its sentence."""
 
-    def __init__(self, name: str, group: Group) -> None:
+    def __init__(self, name: str, group: CommandGroup) -> None:
         super().__init__(name, help=group.sentence)
         self._source = group.source
 

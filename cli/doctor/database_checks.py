@@ -7,7 +7,7 @@ import psycopg2
 from pydantic import SecretStr
 from sqlalchemy import Connection, text
 
-from cli.doctor.diagnoses import Answer, Part, fine, skipped, wrong
+from cli.doctor.diagnoses import CheckAnswer, Part, fine, skipped, wrong
 from core.settings import Settings
 from storage.database import NoTimeLimits, connector, open_database
 from storage.migrations import revisions
@@ -25,7 +25,7 @@ _USED = text(
 )
 
 
-def _ask(settings: Settings) -> Iterator[Answer]:
+def _ask(settings: Settings) -> Iterator[CheckAnswer]:
     # The application's own way in: it refuses sessions without time limits.
     database = open_database(settings, pool_size=1, application_name="pressroom-doctor")
     try:
@@ -47,20 +47,20 @@ def _ask(settings: Settings) -> Iterator[Answer]:
 DATABASE = Part("database", _ask)
 
 
-def _connected(connection: Connection, url: SecretStr) -> Answer:
+def _connected(connection: Connection, url: SecretStr) -> CheckAnswer:
     connection.execute(text("SELECT 1"))
     named = urlsplit(url.get_secret_value())
     return fine("connection", f"{named.hostname}:{named.port or 5432}{named.path}")
 
 
-def _version(connection: Connection) -> Answer:
+def _version(connection: Connection) -> CheckAnswer:
     version = int(connection.scalar(text("SHOW server_version_num")) or 0) // 10_000
     if version < _TESTED_VERSION:
         return wrong("version", f"Postgres {version}", f"Use Postgres {_TESTED_VERSION}.")
     return fine("version", f"Postgres {version}")
 
 
-def _clock(connection: Connection) -> Answer:
+def _clock(connection: Connection) -> CheckAnswer:
     before = time.time()
     theirs = connection.scalar(text("SELECT clock_timestamp()"))
     assert isinstance(theirs, datetime)
@@ -72,7 +72,7 @@ def _clock(connection: Connection) -> Answer:
     return fine("clock", f"{apart:.1f} s apart from this machine's")
 
 
-def _role(connection: Connection) -> Answer:
+def _role(connection: Connection) -> CheckAnswer:
     role = str(connection.scalar(text("SELECT current_user")))
     if may_do_more(connection, role):
         advice = "Give the application a role of its own: PRESSROOM_MIGRATION_DATABASE_URL."
@@ -80,7 +80,7 @@ def _role(connection: Connection) -> Answer:
     return fine("role", f"{role} reads and writes rows alone")
 
 
-def _revision(connection: Connection) -> Answer:
+def _revision(connection: Connection) -> CheckAnswer:
     needed = revisions.newest_revision()
     found = text("SELECT version_num FROM alembic_version")
     applied = str(connection.scalar(found)) if _has_tables(connection) else "none"
@@ -94,7 +94,7 @@ def _has_tables(connection: Connection) -> bool:
     return connection.scalar(text("SELECT to_regclass('alembic_version')")) is not None
 
 
-def _extension(connection: Connection) -> Answer:
+def _extension(connection: Connection) -> CheckAnswer:
     found = text("SELECT extversion FROM pg_extension WHERE extname = :name")
     version = connection.scalar(found, {"name": _EXTENSION})
     if version is None:
@@ -103,7 +103,7 @@ def _extension(connection: Connection) -> Answer:
     return fine("extension", f"{_EXTENSION} {version}")
 
 
-def _room(connection: Connection) -> Answer:
+def _room(connection: Connection) -> CheckAnswer:
     used, most = connection.execute(_USED).one()
     found = f"{used} of {most} connections are open"
     if used > most * _MAX_CONNECTIONS_SHARE:
@@ -111,7 +111,7 @@ def _room(connection: Connection) -> Answer:
     return fine("connections", found)
 
 
-def _replica(url: SecretStr | None) -> Answer:
+def _replica(url: SecretStr | None) -> CheckAnswer:
     if url is None:
         return skipped("replica", "PRESSROOM_READ_DATABASE_URL is not set")
     _, connect = connector(url, "pressroom-doctor")

@@ -34,11 +34,11 @@ class Part:
     """A part of the deployment, and what asks it: each answer is told as soon as it is there."""
 
     name: str
-    ask: Callable[[Settings], Iterator["Answer"]]
+    ask: Callable[[Settings], Iterator["CheckAnswer"]]
 
 
 @dataclass(frozen=True)
-class Answer:
+class CheckAnswer:
     """A diagnosis that doesn't name its part yet."""
 
     check: str
@@ -47,13 +47,13 @@ class Answer:
     advice: str = ""
 
 
-def fine(check: str, found: str, advice: str = "") -> Answer:
-    return Answer(check, CheckState.FINE, found, advice)
+def fine(check: str, found: str, advice: str = "") -> CheckAnswer:
+    return CheckAnswer(check, CheckState.FINE, found, advice)
 
 
-def wrong(check: str, found: str, advice: str) -> Answer:
-    return Answer(check, CheckState.WRONG, found, advice)
+def wrong(check: str, found: str, advice: str) -> CheckAnswer:
+    return CheckAnswer(check, CheckState.WRONG, found, advice)
 
 
-def skipped(check: str, found: str, advice: str = "") -> Answer:
-    return Answer(check, CheckState.SKIPPED, found, advice)
+def skipped(check: str, found: str, advice: str = "") -> CheckAnswer:
+    return CheckAnswer(check, CheckState.SKIPPED, found, advice)

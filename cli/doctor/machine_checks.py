@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from cli.doctor.diagnoses import Answer, Part, fine, wrong
+from cli.doctor.diagnoses import CheckAnswer, Part, fine, wrong
 from core.settings import Settings
 
 # What a busy API process opens at the same time; a file of some million addresses.
@@ -15,7 +15,7 @@ _MIN_MEMORY_BYTES = 256 * 2**20
 _MEMORY_BOUND = Path("/sys/fs/cgroup/memory.max")
 
 
-def _ask(_: Settings) -> Iterator[Answer]:
+def _ask(_: Settings) -> Iterator[CheckAnswer]:
     yield _temporary()
     yield _descriptors()
     yield _memory()
@@ -24,7 +24,7 @@ def _ask(_: Settings) -> Iterator[Answer]:
 MACHINE = Part("this machine", _ask)
 
 
-def _temporary() -> Answer:
+def _temporary() -> CheckAnswer:
     """Where a bulk worker keeps the addresses of a large file, and a backup what it sends."""
     folder = os.environ.get("SQLITE_TMPDIR") or tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
@@ -34,7 +34,7 @@ def _temporary() -> Answer:
     return fine("disk", found)
 
 
-def _descriptors() -> Answer:
+def _descriptors() -> CheckAnswer:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     shown = "unlimited" if most == resource.RLIM_INFINITY else str(most)
     if most != resource.RLIM_INFINITY and most < _MIN_DESCRIPTORS:
@@ -42,7 +42,7 @@ def _descriptors() -> Answer:
     return fine("open files", shown)
 
 
-def _memory() -> Answer:
+def _memory() -> CheckAnswer:
     bound = _MEMORY_BOUND.read_text().strip() if _MEMORY_BOUND.exists() else "max"
     if bound == "max":
         return fine("memory", "no bound of its own")

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterator
 
-from cli.doctor.diagnoses import Answer, Part, fine, skipped
+from cli.doctor.diagnoses import CheckAnswer, Part, fine, skipped
 from core.settings import Settings
 from core.settings.mail_server import MailSender, MailServer
 from integrations.mail.port import Mail
@@ -16,8 +16,8 @@ def mail_part(send_to: str | None) -> Part:
     return Part("mail", _asking(send_to))
 
 
-def _asking(send_to: str | None) -> Callable[[Settings], Iterator[Answer]]:
-    def ask(settings: Settings) -> Iterator[Answer]:
+def _asking(send_to: str | None) -> Callable[[Settings], Iterator[CheckAnswer]]:
+    def ask(settings: Settings) -> Iterator[CheckAnswer]:
         if settings.mail_url is None:
             advice = "Ask where mail is sent from: a worker of the lane mail."
             yield skipped("login", "PRESSROOM_MAIL_URL is not set for this process", advice)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from cli.doctor.diagnoses import Answer, Part, fine, skipped, wrong
+from cli.doctor.diagnoses import CheckAnswer, Part, fine, skipped, wrong
 from core.settings import Settings
 from core.settings.given_settings import variable_of
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure, reason_of
@@ -30,7 +30,7 @@ class _Call(NamedTuple):
     refusals: frozenset[int] = frozenset(_KEY_REFUSED)
 
 
-def _ask(settings: Settings) -> Iterator[Answer]:
+def _ask(settings: Settings) -> Iterator[CheckAnswer]:
     asked = False
     with closing(HttpClient(_BOUNDS)) as http:
         for call in _calls(settings):
@@ -73,7 +73,7 @@ def _below(base: object, path: str) -> str:
     return str(base).rstrip("/") + path
 
 
-def _keyed(http: HttpClient, call: _Call) -> Answer:
+def _keyed(http: HttpClient, call: _Call) -> CheckAnswer:
     key = call.key.get_secret_value() if call.key else ""
     try:
         reply = http.send("GET", call.url, headers={"Authorization": f"{call.scheme} {key}"})
@@ -86,7 +86,7 @@ def _keyed(http: HttpClient, call: _Call) -> Answer:
     return fine(call.check, "the key is accepted")
 
 
-def _challenge(http: HttpClient, name: str, url: str, secret: SecretStr) -> Answer:
+def _challenge(http: HttpClient, name: str, url: str, secret: SecretStr) -> CheckAnswer:
     """Providers name a wrong secret, whatever the token is."""
     sent = {"secret": secret.get_secret_value(), "response": "pressroom-doctor"}
     try:
@@ -100,7 +100,7 @@ def _challenge(http: HttpClient, name: str, url: str, secret: SecretStr) -> Answ
     return fine(name, "the secret is accepted")
 
 
-def _unreachable(check: str, failure: HttpFailure) -> Answer:
+def _unreachable(check: str, failure: HttpFailure) -> CheckAnswer:
     advice = "Let this process call the internet, without a proxy."
     return wrong(check, f"not reached: {reason_of(failure)}", advice)
 

@@ -4,7 +4,7 @@ from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
-from cli.doctor.diagnoses import Answer, Part, fine, skipped, wrong
+from cli.doctor.diagnoses import CheckAnswer, Part, fine, skipped, wrong
 from core import clock
 from core.settings import Settings
 from core.signed_urls import SEEN_CALLERS, SEEN_HEADER
@@ -17,7 +17,7 @@ _OK = 200
 _INVENTED_ADDRESS = "192.0.2.1"
 
 
-def _ask(settings: Settings) -> Iterator[Answer]:
+def _ask(settings: Settings) -> Iterator[CheckAnswer]:
     with closing(HttpClient(_BOUNDS)) as http:
         try:
             reply = _call(http, settings)
@@ -49,7 +49,7 @@ def _call(http: HttpClient, settings: Settings, **headers: str) -> HttpReply:
     return http.send("GET", url, headers=headers)
 
 
-def _seen(settings: Settings, seen: dict[str, Any]) -> Answer:
+def _seen(settings: Settings, seen: dict[str, Any]) -> CheckAnswer:
     found = f"{seen['address']} by {seen['scheme']}, from {seen['peer']}"
     if seen["is_forwarded"] and not seen["is_trusted"]:
         advice = f"Name the proxy {seen['peer']} in PRESSROOM_TRUSTED_PROXIES."
@@ -60,7 +60,7 @@ def _seen(settings: Settings, seen: dict[str, Any]) -> Answer:
     return fine("proxy headers", found)
 
 
-def _believed(seen: dict[str, Any]) -> Answer:
+def _believed(seen: dict[str, Any]) -> CheckAnswer:
     if seen.get("address") == _INVENTED_ADDRESS:
         advice = "Let the proxy set X-Forwarded-For anew, and trust no network that callers are in."
         return wrong("invented address", "the API believes what a caller says of itself", advice)

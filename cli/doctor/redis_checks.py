@@ -5,25 +5,25 @@ from typing import Any
 
 import redis
 
-from cli.doctor.diagnoses import Answer, Part, fine, skipped, wrong
+from cli.doctor.diagnoses import CheckAnswer, Part, fine, skipped, wrong
 from core.lanes import Lane
 from core.settings import Settings
 from core.settings.store_settings import AMQP_SCHEMES
 from storage.broker import Broker
 from storage.redis.client import open_redis
 
-_LEAST_VERSION = (6, 2)
+_MIN_VERSION = (6, 2)
 _MAX_MEMORY_SHARE = 0.9
 # Others evict queues, which don't expire.
 _POLICIES = ("volatile-lru", "volatile-lfu", "volatile-ttl", "volatile-random", "noeviction")
 
 
-def _ask_redis(settings: Settings) -> Iterator[Answer]:
+def _ask_redis(settings: Settings) -> Iterator[CheckAnswer]:
     with closing(open_redis(settings)) as client:
         yield from _answers(client)
 
 
-def _ask_broker(settings: Settings) -> Iterator[Answer]:
+def _ask_broker(settings: Settings) -> Iterator[CheckAnswer]:
     if settings.broker == settings.cache:
         yield skipped("connection", "it is the Redis above")
     elif settings.broker.partition("://")[0] in AMQP_SCHEMES:
@@ -38,7 +38,7 @@ REDIS = Part("redis", _ask_redis)
 BROKER = Part("broker", _ask_broker)
 
 
-def _rabbitmq(settings: Settings) -> Answer:
+def _rabbitmq(settings: Settings) -> CheckAnswer:
     broker = Broker(settings)
     try:
         waiting = broker.waiting(Lane.UPKEEP)
@@ -49,7 +49,7 @@ def _rabbitmq(settings: Settings) -> Answer:
     return fine("connection", "RabbitMQ takes messages")
 
 
-def _answers(client: redis.Redis) -> Iterator[Answer]:
+def _answers(client: redis.Redis) -> Iterator[CheckAnswer]:
     key, value = f"doctor:{secrets.token_hex(8)}", secrets.token_hex(8)
     client.set(key, value, ex=60)
     found: Any = client.getdel(key)
@@ -69,17 +69,17 @@ def _answers(client: redis.Redis) -> Iterator[Answer]:
     yield _persistence(info)
 
 
-def _version(info: dict[str, Any]) -> Answer:
+def _version(info: dict[str, Any]) -> CheckAnswer:
     name = "Valkey" if "valkey_version" in info else "Redis"
     shown = str(info.get("valkey_version") or info["redis_version"])
     protocol = tuple(int(each) for each in str(info["redis_version"]).split(".")[:2])
-    if protocol < _LEAST_VERSION:
-        least = ".".join(map(str, _LEAST_VERSION))
+    if protocol < _MIN_VERSION:
+        least = ".".join(map(str, _MIN_VERSION))
         return wrong("version", f"{name} {shown}", f"Use Redis {least} or later, or Valkey.")
     return fine("version", f"{name} {shown}")
 
 
-def _policy(info: dict[str, Any]) -> Answer:
+def _policy(info: dict[str, Any]) -> CheckAnswer:
     policy = str(info.get("maxmemory_policy", "unknown"))
     if policy not in _POLICIES:
         advice = "Set maxmemory-policy volatile-lru: this one drops queues when memory is short."
@@ -87,7 +87,7 @@ def _policy(info: dict[str, Any]) -> Answer:
     return fine("policy", policy)
 
 
-def _memory(info: dict[str, Any]) -> Answer:
+def _memory(info: dict[str, Any]) -> CheckAnswer:
     used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     megabytes = f"{used / 2**20:.0f} MB"
     if not most:
@@ -98,7 +98,7 @@ def _memory(info: dict[str, Any]) -> Answer:
     return fine("memory", found)
 
 
-def _persistence(info: dict[str, Any]) -> Answer:
+def _persistence(info: dict[str, Any]) -> CheckAnswer:
     if info.get("loading"):
         return wrong("persistence", "it is still loading its data", "Wait, and ask again.")
     if info.get("aof_last_write_status", "ok") != "ok":

@@ -2,7 +2,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import closing
 
-from cli.doctor.diagnoses import Answer, Part, fine, wrong
+from cli.doctor.diagnoses import CheckAnswer, Part, fine, wrong
 from core.settings import Settings
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure
 from storage.objects import NO_BUCKET, ObjectStore
@@ -12,7 +12,7 @@ _BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=6
 _SUCCESSES = range(200, 300)
 
 
-def _ask(settings: Settings) -> Iterator[Answer]:
+def _ask(settings: Settings) -> Iterator[CheckAnswer]:
     store = ObjectStore(settings, connections=1)
     if not store.ready():
         yield wrong("bucket", NO_BUCKET, "Run `pressroom bucket`.")
@@ -37,20 +37,20 @@ def _ask(settings: Settings) -> Iterator[Answer]:
 OBJECT_STORAGE = Part("object storage", _ask)
 
 
-def _read(store: ObjectStore, key: str, data: bytes) -> Answer:
+def _read(store: ObjectStore, key: str, data: bytes) -> CheckAnswer:
     if store.get(key) != data:
         return wrong("read", "other bytes than were written", "Use another storage.")
     return fine("read", "the same bytes")
 
 
-def _range(store: ObjectStore, key: str, data: bytes) -> Answer:
+def _range(store: ObjectStore, key: str, data: bytes) -> CheckAnswer:
     part = b"".join(store.stream(key, offset=_FROM, length=_LENGTH))
     if part != data[_FROM : _FROM + _LENGTH]:
         return wrong("range", "not the bytes that were asked for", "Use storage that knows Range.")
     return fine("range", f"{_LENGTH} bytes from {_FROM} on")
 
 
-def _policy(settings: Settings, key: str) -> Answer:
+def _policy(settings: Settings, key: str) -> CheckAnswer:
     """Files of imports and images that owners did not publish are in the bucket too."""
     url = f"{str(settings.s3_endpoint).rstrip('/')}/{settings.s3_bucket}/{key}"
     with closing(HttpClient(_BOUNDS)) as http:

@@ -8,7 +8,7 @@ it scrolls instead.
 from pathlib import Path
 
 import flower
-from tornado.web import RequestHandler
+from flower.views import BaseHandler
 
 _STATIC = Path(flower.__file__).parent / "static"
 _APART = "scrollX: true,"
@@ -28,7 +28,7 @@ def style() -> str:
     return (_STATIC / "css" / "flower.css").read_text() + _STYLE
 
 
-class _Served(RequestHandler):  # type: ignore[misc]
+class _Served(BaseHandler):  # type: ignore[misc]
     def initialize(self, content_type: str, text: str) -> None:
         self._content_type, self._text = content_type, text
 
