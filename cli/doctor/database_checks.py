@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import psycopg2
 from pydantic import SecretStr
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from cli.doctor.diagnoses import CheckAnswer, Part, fine, skipped, wrong
 from core.settings import Settings
@@ -37,8 +38,10 @@ def _ask(settings: Settings) -> Iterator[CheckAnswer]:
             yield _revision(connection)
             yield _extension(connection)
             yield _room(connection)
-    except NoTimeLimits as error:
-        yield wrong("role", str(error), "Run `pressroom migrate`.")
+    except OperationalError as error:
+        if not isinstance(error.orig, NoTimeLimits):
+            raise
+        yield wrong("role", str(error.orig), "Run `pressroom migrate`.")
     finally:
         database.close()
     yield _replica(settings.read_database_url)

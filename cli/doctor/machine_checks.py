@@ -8,9 +8,9 @@ from pathlib import Path
 from cli.doctor.diagnoses import CheckAnswer, Part, fine, wrong
 from core.settings import Settings
 
-# What a busy API process opens at the same time; a file of some million addresses.
+# What a busy API process opens at the same time; the addresses of a file of a million members.
 _MIN_DESCRIPTORS = 4096
-_MIN_FREE_BYTES = 256 * 2**20
+_MIN_FREE_BYTES = 64 * 2**20
 _MIN_MEMORY_BYTES = 256 * 2**20
 _MEMORY_BOUND = Path("/sys/fs/cgroup/memory.max")
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -208,6 +209,18 @@ def test_a_database_of_an_earlier_revision_is_found(
     assert "pressroom migrate" in found["database", "revision"]["advice"]
     old.query("UPDATE alembic_version SET version_num = '9999'")
     assert doctor(stack, **elsewhere)[0] == 0
+
+
+def test_a_role_without_time_limits_is_found(
+    make_stack: Callable[[str], Stack], stack: Stack
+) -> None:
+    other = make_stack("unlimited")
+    url = urlsplit(other.environment["PRESSROOM_DATABASE_URL"])
+    other.query(f"ALTER ROLE {url.username} IN DATABASE {url.path[1:]} RESET ALL")
+    code, found = doctor(stack, PRESSROOM_DATABASE_URL=url.geturl())
+    assert code == 1
+    assert set(faults(found)) == {("database", "role")}
+    assert "pressroom migrate" in found["database", "role"]["advice"]
 
 
 def test_keys_that_providers_refuse_are_named(stack: Stack) -> None:
