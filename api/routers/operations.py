@@ -9,11 +9,12 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
-from api.health import readiness
+from api.health import callers_view, readiness
 from api.openapi import refuses, text_of
 from api.parameters import StateOf
 from api.schemas.operations import DependenciesHealth, ProcessHealth
 from core.refusals.access import AUTH_METRICS_TOKEN
+from core.signed_urls import SEEN_HEADER
 
 _NOT_READY = "The database is missing, or outdated, or the process is about to end"
 
@@ -21,8 +22,11 @@ router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=Js
 
 
 @router.get("/healthz")
-async def check_health() -> ProcessHealth:
+async def check_health(request: Request, response: Response, state: StateOf) -> ProcessHealth:
     """The process is alive; its dependencies are not checked."""
+    seen = callers_view.seen(request, state.resources.settings)
+    if seen is not None:
+        response.headers[SEEN_HEADER] = seen
     return ProcessHealth(status="ok")
 
 

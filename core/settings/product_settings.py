@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode
 
+from core.errors import SettingsError
 from core.keyring import Keyring
 from core.settings.currencies import (
     DEFAULT_CURRENCIES,
@@ -18,7 +19,7 @@ from core.settings.currencies import (
     CreditsPerUsd,
     Currencies,
 )
-from core.settings.given_settings import PREFIX, SettingsError, read_settings
+from core.settings.given_settings import PREFIX, read_settings
 from core.settings.notations import (
     ADDRESSES_AND_DOMAINS,
     COMMA_SEPARATED,

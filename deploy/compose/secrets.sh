@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes the secrets of docker-compose.yml, each a file in secrets/, with passwords and keys of its
-# own choice. A value in .env counts instead, for the secrets of your providers and for those that
-# a deployment has already; take it out of .env afterwards. It changes no other file that is there,
-# so it may run again. It prints no secret.
+# own choice. A value in .env counts instead: what `pressroom env` drew, the secrets of your
+# providers, and those that a deployment has already. You may take it out of .env afterwards. It
+# changes no other file that is there, so it may run again. It prints no secret.
 set -eu
 cd "$(dirname "$0")/../.."
 

@@ -5,7 +5,8 @@ No error or log line repeats a server's words: its replies quote addresses.
 
 import smtplib
 import ssl
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from socket import socket
@@ -54,7 +55,23 @@ class SmtpMailer:
         with self.breaker.guarding(), time_limit(self.timeout):
             self._converse(message, address, options)
 
+    def log_in(self) -> None:
+        """Log in to the server and send nothing; raises ``TransientError``."""
+        with self.breaker.guarding(), time_limit(self.timeout), self._logged_in() as connection:
+            connection.quit()
+
     def _converse(self, message: bytes, address: str, options: list[str]) -> None:
+        with self._logged_in() as connection:
+            if options and not connection.has_extn("smtputf8"):
+                raise refusals.MAIL_RECIPIENT_NOT_ASCII()
+            connection.sendmail(self.sender.address, [address], message, options)
+            # The server has the mail now, whatever it answers to this.
+            with suppress(smtplib.SMTPException):
+                connection.quit()
+
+    @contextmanager
+    def _logged_in(self) -> Iterator[smtplib.SMTP]:
+        """A connection to the server; its errors, and those of what is done with it, are ours."""
         try:
             with closing(self._connect()) as connection:
                 if self.server.security is MailSecurity.STARTTLS:
@@ -62,12 +79,7 @@ class SmtpMailer:
                 if self.server.login is not None:
                     connection.login(self.server.login.user, self.server.login.password)
                 connection.ehlo_or_helo_if_needed()
-                if options and not connection.has_extn("smtputf8"):
-                    raise refusals.MAIL_RECIPIENT_NOT_ASCII()
-                connection.sendmail(self.sender.address, [address], message, options)
-                # The server has the mail now, whatever it answers to this.
-                with suppress(smtplib.SMTPException):
-                    connection.quit()
+                yield connection
         except smtplib.SMTPException as error:
             raise _verdict(error) from None
         # smtplib raises ValueError for a login's challenge that can't be decoded.

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, any_, bindparam, func, select
 
 from core import clock
 from core.errors import DomainError
-from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_RETRYABLE
+from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
 from models import FINISHED, Job, JobStatus
@@ -71,12 +71,24 @@ def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[J
     return list(uow.session.scalars(query))
 
 
+def get_any(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
+    """The job of any user, for the operator; raises ``job.not_found``."""
+    job = uow.session.get(Job, job_id, with_for_update=lock or None)
+    if job is None:
+        raise JOB_NOT_FOUND_BY_ID(job_id=job_id)
+    return job
+
+
 def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     """Cancel the job, or ask its worker to: 1, or 0 when it had ended already.
 
     What becomes of the subject of a job of another release, a worker of that release knows.
     """
-    job = get(uow, caller, job_id, lock=True)
+    return stop(uow, get(uow, caller, job_id, lock=True))
+
+
+def stop(uow: UnitOfWork, job: Job) -> int:
+    """As ``cancel``, for a job whose row is locked."""
     if job.status in FINISHED:
         return 0
     mine = Job.id == job.id

@@ -158,6 +158,18 @@ def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[Ma
     )
 
 
+def list_all(
+    uow: UnitOfWork, *, owner_id: int | None, archived: bool, limit: int
+) -> list[MailingList]:
+    """The lists of all users or of one, archived or not, newest first, for the operator."""
+    is_archived = MailingList.archived_at.is_not(None)
+    query = select(MailingList).where(is_archived if archived else ~is_archived)
+    if owner_id is not None:
+        query = query.where(MailingList.user_id == owner_id)
+    newest_first = query.order_by(MailingList.created_at.desc(), MailingList.id.desc())
+    return list(uow.session.scalars(newest_first.limit(limit)))
+
+
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
     for name, value in fields.items():
         setattr(mailing_list, name, value)

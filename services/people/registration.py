@@ -18,7 +18,7 @@ from services.access.caller import Caller
 from services.access.recent_logins import require_recent_login
 from services.events.catalogue import EventType
 from services.events.recording import record
-from services.people import account_mails, accounts, mailed_tokens
+from services.people import account_mails, accounts, mailed_tokens, passwords
 from services.people.account_mails import MailKind
 from services.people.mailed_tokens import Purpose
 from storage.moments import note_once
@@ -111,6 +111,20 @@ def change_password(
         raise refusals.PASSWORD_CHANGED()
     _set_password(uow, person, password_hash, request_id=request_id, but=caller.session_id)
     record(uow, person.id, EventType.PASSWORD_CHANGED)
+
+
+def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
+    """Set a person's password, end all their sessions, and mail a notice: for the operator.
+
+    Raises ``user.not_found`` and what ``passwords.require_allowed`` raises.
+    """
+    found = accounts.get_by_email(uow, email)
+    # Before the lock: it takes a while.
+    password_hash = passwords.make(password, found.email, found.name)
+    person = _lock_person(uow, found.id)
+    _set_password(uow, person, password_hash, request_id=None, but=None)
+    record(uow, person.id, EventType.PASSWORD_CHANGED)
+    return person
 
 
 def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> str:
