@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
@@ -15,11 +16,13 @@ class Prefetch(Generic[Result]):
     def __init__(self, step: Callable[[], Result]) -> None:
         self._step = step
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")
-        self._next = self._worker.submit(step)
+        # The spans of a step are those of the caller.
+        self._context = copy_context()
+        self._next = self._worker.submit(self._context.run, step)
 
     def take(self) -> Result:
         result = self._next.result()
-        self._next = self._worker.submit(self._step)
+        self._next = self._worker.submit(self._context.run, self._step)
         return result
 
     def close(self) -> None:
