@@ -27,13 +27,11 @@ def is_wanted() -> bool:
     return True
 
 
-def given_service() -> str | None:
-    """The name that the operator chose for this process."""
-    if name := os.environ.get("OTEL_SERVICE_NAME"):
-        return name
+def names_service() -> bool:
+    """Whether the operator chose a name for this process."""
     pairs = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")
-    named = dict(pair.strip().split("=", 1) for pair in pairs if "=" in pair)
-    return named.get("service.name")
+    in_pairs = any(pair.partition("=")[0].strip() == "service.name" for pair in pairs)
+    return in_pairs or "OTEL_SERVICE_NAME" in os.environ
 
 
 def _is_disabled() -> bool:

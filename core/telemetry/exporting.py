@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from core.logging import get_logger
-from core.telemetry.collector import given_service
+from core.telemetry.collector import names_service
 from core.telemetry.tracing import Tracing
 
 log = get_logger(__name__)
@@ -27,8 +27,8 @@ MAX_END_SECONDS = 2.0
 
 def open_tracing(process: str) -> Tracing | None:
     """``None`` when the variables are wrong: nothing fails for want of traces."""
-    attributes = {
-        "service.name": given_service() or process,
+    attributes = {} if names_service() else {"service.name": process}
+    attributes |= {
         "service.version": version("pressroom"),
         "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
         # Whatever the operator calls the service.

@@ -8,6 +8,8 @@ found, and no text of an error.
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal, TypedDict
 
+from core.telemetry import hidden_sdk
+
 if TYPE_CHECKING:
     from core.telemetry.tracing import Tracing
 
@@ -113,7 +115,7 @@ def begin(process: str) -> None:
     from core.telemetry.collector import is_wanted
 
     if is_wanted():
-        # The SDK takes a tenth of a second and some megabytes.
+        hidden_sdk.show()
         from core.telemetry.exporting import open_tracing
 
         set_tracing(open_tracing(process))

@@ -140,12 +140,23 @@ def test_checks_of_health_and_the_work_of_each_second_make_no_traces(
 ) -> None:
     for path in ("/healthz", "/readyz"):
         assert caller.get(path).status_code == 200
-    caller.get("/lists")
     after = len(collector.bodies)
-    collector.trace("GET /lists", has("GET /lists"), after=max(after - 1, 0))
+    caller.get("/lists")
+    collector.trace("GET /lists", has("GET /lists"), after=after)
     roots = {each.name for each in collector.spans() if not each.parent_id}
-    assert all(name.startswith(("GET /", "POST /", "PUT /", "job ")) for name in roots), roots
+    assert all(name.startswith(("GET ", "POST ", "PUT ", "job ")) for name in roots), roots
     assert not any("healthz" in name or "readyz" in name for name in roots)
+
+
+def test_name_that_the_operator_gave_a_process_counts(traced: Stack, collector: Collector) -> None:
+    port = free_port()
+    named = traced.start_api(port, OTEL_SERVICE_NAME="letters")
+    after = len(collector.bodies)
+    with plain_client(base_url=f"http://127.0.0.1:{port}") as client:
+        assert client.get("/nowhere").status_code == 404
+    [root] = collector.trace("GET unmatched", has("GET unmatched"), after=after)
+    assert (root.service, root.resource["pressroom.process"]) == ("letters", "pressroom-api")
+    assert named.stop() == 0
 
 
 def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(

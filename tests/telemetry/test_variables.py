@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from core.telemetry.collector import given_service, is_wanted
+from core.telemetry.collector import is_wanted, names_service
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -45,21 +45,18 @@ def test_an_empty_variable_is_as_if_it_were_not_there(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("variables", "name"),
+    ("variables", "named"),
     [
-        ({}, None),
-        ({"OTEL_SERVICE_NAME": "letters"}, "letters"),
-        ({"OTEL_RESOURCE_ATTRIBUTES": "team=a, service.name=news"}, "news"),
-        ({"OTEL_RESOURCE_ATTRIBUTES": "team=a"}, None),
-        (
-            {"OTEL_SERVICE_NAME": "letters", "OTEL_RESOURCE_ATTRIBUTES": "service.name=news"},
-            "letters",
-        ),
+        ({}, False),
+        ({"OTEL_SERVICE_NAME": "letters"}, True),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "team=a, service.name=news"}, True),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "team=a"}, False),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "team=service.name"}, False),
     ],
 )
 def test_the_operators_name_of_the_service_counts(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], name: str | None
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], *, named: bool
 ) -> None:
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
-    assert given_service() == name
+    assert names_service() == named
