@@ -52,9 +52,8 @@ async def check_readiness(state: StateOf) -> JSONResponse:
     response_class=Response,
     responses={
         200: {
-            "content": text_of("text/plain", "pressroom_waiting_requests 0.0\n")
-            | text_of("application/openmetrics-text", "pressroom_waiting_requests 0.0\n# EOF\n"),
-            "description": "Prometheus text format, or OpenMetrics where that is accepted",
+            "content": text_of("text/plain", "pressroom_waiting_requests 0.0\n"),
+            "description": "Prometheus text format",
         },
         **refuses(AUTH_METRICS_TOKEN),
     },
@@ -62,8 +61,8 @@ async def check_readiness(state: StateOf) -> JSONResponse:
 async def read_metrics(request: Request, state: StateOf) -> Response:
     """Prometheus metrics, for the bearer of PRESSROOM_METRICS_TOKEN.
 
-    Figures of a dependency that does not answer within a second are left out. OpenMetrics has the
-    trace of one request in each of its buckets as an exemplar, where traces are recorded.
+    Figures of a dependency that does not answer within a second are left out. A call that
+    accepts OpenMetrics gets that, with the trace of one request in each bucket as an exemplar.
     """
     token = state.resources.settings.metrics_token
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")
