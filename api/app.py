@@ -45,6 +45,7 @@ from core.errors import DomainError
 from core.lanes import RequestKind
 from core.logging import get_logger
 from core.settings import Settings
+from core.telemetry import spans
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from integrations.receivers.posting import ReceiverClient
@@ -94,6 +95,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 @asynccontextmanager
 async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncIterator[None]:
+    spans.begin("pressroom-api")
     waiter = secrets.token_urlsafe(9)
     resources = open_resources(
         settings,
@@ -130,6 +132,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
     await _close(state)
     await redis.aclose()
     resources.close()
+    spans.end()
 
 
 async def _close(state: State) -> None:

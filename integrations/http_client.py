@@ -9,14 +9,18 @@ import math
 import ssl
 import threading
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import httpx2
+
+from core.telemetry import spans
 
 # The library's errors by the names that adapters use: its timeouts are failures too.
 HttpFailure = httpx2.HTTPError
@@ -49,6 +53,8 @@ class HttpBounds:
     cuts_replies: bool = False
     # Whether the next call to a server may take the connection of the one before.
     keeps_connections: bool = True
+    # Whether spans say which host is called: one that the settings name, and not one of a caller's.
+    tells_host: bool = True
 
     @property
     def timeout(self) -> httpx2.Timeout:
@@ -76,14 +82,16 @@ class AsyncHttpClient:
         self, method: str, url: str, *, max_seconds: float | None = None, **content: Any
     ) -> HttpReply:
         """Raises ``HttpFailure``; ``max_seconds`` instead of the client's own."""
-        try:
-            async with (
-                asyncio.timeout(max_seconds or self._bounds.max_seconds),
-                self._client.stream(method, url, **content) as reply,
-            ):
-                body = b"".join([part async for part in reply.aiter_raw()])
-        except TimeoutError:
-            raise ReplyTooSlow("timeout") from None
+        with call_span(method, url if self._bounds.tells_host else ""):
+            try:
+                async with (
+                    asyncio.timeout(max_seconds or self._bounds.max_seconds),
+                    self._client.stream(method, url, **content) as reply,
+                ):
+                    body = b"".join([part async for part in reply.aiter_raw()])
+            except TimeoutError:
+                raise ReplyTooSlow("timeout") from None
+            spans.note({"http.response.status_code": reply.status_code})
         return HttpReply(reply.status_code, reply.headers, body)
 
     async def aclose(self) -> None:
@@ -116,6 +124,18 @@ class HttpClient:
             self._loop.run_forever()
         finally:
             self._loop.close()
+
+
+def call_span(method: str, url: str) -> AbstractContextManager[None]:
+    """Paths and queries have what people look for, and headers have keys: it tells none of them.
+
+    No provider is sent our trace either.
+    """
+    host = urlsplit(url).hostname
+    about: spans.Attributes = {"http.request.method": method}
+    if host:
+        about["server.address"] = host
+    return spans.span(f"{method} {host}" if host else method, "client", about)
 
 
 def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:

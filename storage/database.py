@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from core.settings.store_settings import DatabaseSettings
+from core.telemetry import statement_spans
 from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, answers, peer_closed
 from storage.long_reads import Replica
 
@@ -108,7 +109,7 @@ class Database:
 def _fetch(
     connection: psycopg2.extensions.connection, statement: Statement, values: Mapping[str, object]
 ) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
+    with statement_spans.statement_span(statement.text), connection.cursor() as cursor:
         cursor.execute(statement.text, {**statement.values, **values})
         return cursor.fetchall() if cursor.description else []
 
@@ -128,6 +129,7 @@ def open_database(
         url, creator=connect, pool_size=pool_size, max_overflow=0, pool_timeout=5, pool_recycle=1800
     )
     _check_before_use(engine)
+    statement_spans.watch(engine)
     alone = ConnectionPool(connect, single_statements)
     return Database(engine, sessionmaker(engine, expire_on_commit=False), alone)
 

@@ -8,6 +8,7 @@ from celery import signals
 
 from core.lanes import Lane
 from core.logging import configure_logging, get_logger
+from core.telemetry import spans
 from workers.context import ProcessContext
 
 _log = get_logger(__name__)
@@ -18,6 +19,9 @@ def connect(process: ProcessContext) -> None:
     signals.worker_before_create_process.connect(_keep_shared)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_say_ready, process), weak=False)
+    # Of a pool's process, and of the worker itself.
+    signals.worker_process_shutdown.connect(_end_spans)
+    signals.worker_shutdown.connect(_end_spans)
 
 
 def _keep_shared(**_: Any) -> None:
@@ -38,6 +42,10 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
     context = process.get()
     if context.serves.limits.keys() == {Lane.MEDIA}:
         context.converter.start()
+
+
+def _end_spans(**_: Any) -> None:
+    spans.end()
 
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:

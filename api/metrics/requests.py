@@ -2,6 +2,8 @@ from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from core.telemetry import spans
+
 REQUESTS = Counter("pressroom_requests", "Answered requests", ["method", "route", "status"])
 SECONDS = Histogram(
     "pressroom_request_seconds",
@@ -33,7 +35,7 @@ PHOTO_REMAINING = Gauge(
 
 def observe_request(method: str, route: str, status: int, seconds: float) -> None:
     _count_of(method, route, status).inc()
-    _seconds_of(method, route).observe(seconds)
+    _seconds_of(method, route).observe(seconds, spans.ids() or None)
 
 
 # Cached, because the library takes a lock and turns the labels into text at each lookup.

@@ -18,6 +18,7 @@ from core.calls.time_limits import limited, time_limit, tls_context
 from core.errors import ServerFailed, TransientError
 from core.refusals import mail as refusals
 from core.settings.mail_server import MailSecurity, MailSender, MailServer
+from core.telemetry import spans
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 
@@ -52,7 +53,12 @@ class SmtpMailer:
         address = f"{recipient.ascii_local_part or recipient.local_part}@{recipient.ascii_domain}"
         message = compose(mail, self.sender, address)
         options = [] if address.isascii() else ["SMTPUTF8", "BODY=8BITMIME"]
-        with self.breaker.guarding(), time_limit(self.timeout):
+        about: spans.Attributes = {"server.address": self.server.host}
+        with (
+            spans.span("mail", "client", about),
+            self.breaker.guarding(),
+            time_limit(self.timeout),
+        ):
             self._converse(message, address, options)
 
     def log_in(self) -> None:

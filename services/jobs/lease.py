@@ -52,6 +52,7 @@ class Lease:
     user_id: int | None
     subject_id: int | None
     request_id: str | None
+    traceparent: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def check_cancelled(self) -> None:
@@ -87,6 +88,7 @@ def _lease_of(job: Job) -> Lease:
         user_id=job.user_id,
         subject_id=job.subject_id,
         request_id=job.request_id,
+        traceparent=job.traceparent,
     )
     if job.cancel_requested:
         # The owner cancelled an earlier attempt, which handed the job back before it noticed.

@@ -5,7 +5,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import timedelta
 
 import structlog
@@ -17,6 +17,7 @@ from core.calls import time_limits
 from core.errors import DomainError, TransientError
 from core.logging import get_logger
 from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
+from core.telemetry import spans
 from services.jobs import lease as leases
 from services.jobs.heartbeat import heartbeat
 from services.jobs.kinds import kind_named
@@ -74,6 +75,7 @@ class JobAttempt:
         try:
             with (
                 structlog.contextvars.bound_contextvars(**bound),
+                self._span(),
                 self._context.held.holding(self._held),
                 _alarm(seconds if self._has_own_limits else 0),
             ):
@@ -87,6 +89,7 @@ class JobAttempt:
                 self.lease.check_cancelled()
                 stays = bool(self._work(self._context, self.lease))
             except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
+                spans.note_failure(error)
                 _end_for_sure(self._context.resources, self.lease, error)
                 stays = False
         except LeaseLost:
@@ -95,6 +98,16 @@ class JobAttempt:
         if not stays:
             log.info("job.ended")
         return stays
+
+    def _span(self) -> AbstractContextManager[None]:
+        """One for each turn, in the trace of the request that asked for the job."""
+        lease = self.lease
+        about: spans.Attributes = {
+            "pressroom.job.id": lease.job_id,
+            "pressroom.job.kind": lease.kind,
+            "pressroom.job.attempt": lease.attempt,
+        }
+        return spans.work_span(f"job {lease.kind}", lease.traceparent, about)
 
     def _renew(self) -> None:
         held = self._held
