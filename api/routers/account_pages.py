@@ -68,6 +68,7 @@ EVENTS_ON_ACCOUNT = 5
 _NOTES = {
     "password": "Your password is changed, and you are logged out everywhere else.",
     "address": "Your account has its new address.",
+    "merge": "Your account has its new address. In three days its subscriptions are yours too.",
     "sessions": "That is done.",
 }
 
@@ -153,7 +154,7 @@ def show_email(state: StateOf, member: RecentMember, sent: Note = None) -> Respo
 async def ask_for_address(
     request: Request, state: StateOf, member: RecentFormMember, form: FormOf
 ) -> Response:
-    """Mail a link to the new address, or word that it is taken; the answer is the same."""
+    """Mail a link to the new address, whoever has it by now: nobody learns that by asking."""
     current = await RECORDS.run(_email_of, state, member)
     typed = form.get("email", "").strip()
     try:
@@ -195,6 +196,8 @@ def change_address(
     request_id = current_request_id()
     with state.resources.unit_of_work() as uow:
         person = service.change_address(uow, keyring, secret, member.caller, request_id=request_id)
+        if person is None:
+            return page_sessions.redirect_to_path(state, f"{page_urls.MERGE_PATH}?sent=yes")
         known = known_browsers.known_browser_token(keyring, person)
     reply = _account(state, "address")
     state.cookies.keep_known(reply, known)

@@ -15,6 +15,7 @@ PASSWORD_PATH = "/account/password"  # noqa: S105 - a path
 EMAIL_PATH = "/account/email"
 UNDO_EMAIL_PATH = "/account/email/undo"
 CONFIRM_EMAIL_PATH = "/account/email/confirm"
+MERGE_PATH = "/account/email/merge"
 KEYS_PATH = "/account/keys"
 NEW_KEY_PATH = "/account/keys/new"
 GRANTS_PATH = "/account/grants"

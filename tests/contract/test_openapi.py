@@ -317,7 +317,7 @@ def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
         *("/login", "/logout", "/register", "/register/confirm"),
         *("/password/forgotten", "/password/new"),
         *("/account", "/account/password", "/account/email", "/account/email/confirm"),
-        *("/account/email/undo", "/account/keys", "/account/keys/new"),
+        *("/account/email/undo", "/account/email/merge", "/account/keys", "/account/keys/new"),
         *("/account/sessions", "/account/events", "/account/grants", "/oauth/authorize"),
         "/account/imports",
         *("/login/factor", "/login/passkey", "/account/factors", "/account/factors/app"),
