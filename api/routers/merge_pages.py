@@ -11,6 +11,7 @@ from api.access.requirements import PUBLIC
 from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf
 from api.request_ids import current_request_id
+from services.mailing.addresses import shown_addresses
 from services.people import accounts, known_browsers, page_urls, registration
 
 # No operations of the API, so not in its document. The pages are for people who are logged in.
@@ -53,3 +54,12 @@ def merge_records(
     reply = page_sessions.redirect_to_path(state, f"{page_urls.ACCOUNT_PATH}?done=merge")
     state.cookies.keep_known(reply, known)
     return reply
+
+
+@router.post(page_urls.SHOW_EMAIL_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
+def show_address(state: StateOf, member: RecentFormMember, _: FormOf) -> Response:
+    """Let the owners of the person's lists see the address that the account has now."""
+    with state.resources.unit_of_work() as uow:
+        shown_addresses.begin(uow, member.caller, request_id=current_request_id())
+    return page_sessions.redirect_to_path(state, f"{page_urls.ACCOUNT_PATH}?done=shown")

@@ -15,6 +15,11 @@ ADDRESS_HAS_ACCOUNT = conflict(
     "The new address belongs to an account of its own, with a login or with things such as lists, "
     "keys or credits. Two accounts don't become one: log in to that one, or have it erased first.",
 )
+ADDRESS_UNDOABLE = conflict(
+    "address.undoable",
+    "Your lists can be shown another address once its change can't be undone any more, three days "
+    "after it.",
+)
 USER_OWNS_LISTS = conflict(
     "user.owns_lists", "Archive or hand over their lists first: {slugs}.", slugs="weekly, monthly"
 )

@@ -16,6 +16,8 @@ from services.erasure import erasing
 from services.erasure.marking import ERASE_PERSON
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
+from services.mailing.addresses import shown_addresses
+from services.mailing.addresses.shown_addresses import SHOW_ADDRESS
 from services.mailing.bulk_acts import acting, undoing
 from services.mailing.bulk_acts.acting import CHANGE_MEMBERS
 from services.mailing.bulk_acts.undoing import UNDO_BULK_ACT
@@ -88,6 +90,7 @@ TASKS = TaskTable(
         FOLLOW_OPT_OUT: _alone(unsubscribe.follow),
         ERASE_PERSON: _alone(erasing.run),
         MERGE_RECORDS: _alone(merging.run),
+        SHOW_ADDRESS: _alone(shown_addresses.run),
         SEND_EVENTS: lambda worker, lease: sending.run(worker.resources, lease, worker.receivers),
         OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(
             worker.resources, worker.payments, lease
