@@ -9,7 +9,7 @@ import pytest
 from services.mailing import member_figures
 from services.people.accounts import find_by_email
 from tests.contract.bulk import add, export, exported, unpacked
-from tests.contract.replies import data
+from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
     count,
     known_member,
@@ -349,6 +349,8 @@ def test_no_owner_learns_the_other_address(
     merged(stack, agree(person, present, new))
     assert member(client, mine, new) is None
     assert member(neighbour, foreign, present) is None
+    tried = client.put(f"/lists/{mine}/members/{new}", json={"name": "Who is it?"})
+    assert present not in str(problem(tried, 409, "member.elsewhere"))
     for owner, list_id, known, unknown in (
         (client, mine, present, new),
         (neighbour, foreign, new, present),
