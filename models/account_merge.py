@@ -40,8 +40,9 @@ class AccountMerge(Model):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     # The record that is merged into the account; known once the person has agreed.
     merged_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    # The address that the person proved; gone at the end.
+    # The address that the person proved, and the one that the account had; gone at the end.
     email: Mapped[str | None]
+    former_email: Mapped[str | None]
     status: Mapped[str] = mapped_column(server_default=MergeStatus.ASKED)
     # When a request lapses to which the person has not agreed.
     expires_at: Mapped[datetime | None]

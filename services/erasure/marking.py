@@ -106,7 +106,8 @@ def _mark_other(uow: UnitOfWork, keyring: Keyring, merge: models.AccountMerge) -
         kept = opt_outs.keep_for_erasure(uow, keyring, other, merge.email or other.email)
         _delete_mails(uow, other)
         _blank(uow, other, {"counts": {"opt_outs_kept": kept}})
-    merge.email, merge.finished_at = None, func.now()
+    merge.email = merge.former_email = None
+    merge.finished_at = func.now()
 
 
 def look_again(uow: UnitOfWork, erasure: Erasure, *, after: timedelta) -> None:

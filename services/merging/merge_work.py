@@ -19,8 +19,8 @@ class MergeWork:
     # The account's person, and the record that becomes theirs.
     user_id: int
     merged_id: int
-    # That of the record; ``None`` when the stages look once more.
-    address: str | None
+    # That of the record, and the account's former one; none when the stages look once more.
+    addresses: tuple[str, ...]
 
 
 class MergedBatch(NamedTuple):

@@ -36,7 +36,7 @@ def merge_lists(uow: UnitOfWork, work: MergeWork, after: int | None) -> MergedBa
     for each in (*own.values(), *others.values()):
         opt_outs.settle(uow, each)
     opt_outs.hand_over(
-        uow, work.keyring, list_ids, of=work.merged_id, to=work.user_id, address=work.address
+        uow, work.keyring, list_ids, of=work.merged_id, to=work.user_id, addresses=work.addresses
     )
     actor = Actor(ActorKind.USER, Via.LOGIN, work.user_id)
     for list_id in own.keys() & others.keys():

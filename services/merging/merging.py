@@ -74,7 +74,8 @@ def _begin(uow: UnitOfWork, lease: Lease, merge: AccountMerge) -> bool:
     if found is None or found.finished_at is not None or found.status != MergeStatus.AGREED:
         return False
     if other.erased_at is not None:
-        found.email, found.finished_at = None, func.now()
+        found.email = found.former_email = None
+        found.finished_at = func.now()
         return False
     if _is_undone(uow, person, found):
         merge_requests.give_back(uow, found)
@@ -113,7 +114,8 @@ def _is_undone(uow: UnitOfWork, person: User, merge: AccountMerge) -> bool:
 
 def _merge_batch(uow: UnitOfWork, keyring: Keyring, lease: Lease, merge: AccountMerge) -> bool:
     assert merge.merged_id is not None
-    work = MergeWork(keyring, merge.id, merge.user_id, merge.merged_id, merge.email)
+    addresses = tuple(filter(None, (merge.email, merge.former_email)))
+    work = MergeWork(keyring, merge.id, merge.user_id, merge.merged_id, addresses)
     names = list(STAGES)
     # A stage that this release does not know: another release began, so begin anew.
     place = names.index(merge.stage) if merge.stage in names else 0
@@ -135,7 +137,7 @@ def _merge_batch(uow: UnitOfWork, keyring: Keyring, lease: Lease, merge: Account
 
 def _end(uow: UnitOfWork, lease: Lease, merge: AccountMerge) -> None:
     leases.succeed(uow, lease, {"merged": True})
-    merge.stage = merge.bookmark = merge.email = None
+    merge.stage = merge.bookmark = merge.email = merge.former_email = None
     if merge.finished_at is not None:
         return
     merge.status, merge.finished_at = MergeStatus.MERGED, func.now()

@@ -10,7 +10,7 @@ from tests.faults.size import FULL, sized
 from tests.faults.test_erasures import kill_in_the_middle_of
 from tests.importing import Importing
 from tests.merging import agree, job_of, make_due
-from tests.services.merging.lives import Had, found, live, new_people, rows_of
+from tests.services.merging.lives import Had, found, live, new_people, now, rows_of
 from tests.stack import Stack, eventually
 
 LISTS = sized(50, 2_000)
@@ -27,17 +27,17 @@ def test_a_merge_whose_worker_is_killed_goes_on_in_the_next_and_ends(merging: Im
     stack = merging.stack
     keeper = stack.new_owner()
     user_id, other_id, _, other_email = new_people(merging)
-    [(now,)] = stack.query("SELECT now()")
+    at = now(merging)
     list_ids = [merging.new_list(keeper) for _ in range(LISTS)]
     for number, each in enumerate(list_ids):
         # A third each: of the one record, of the other, of both, where one has left.
         if number % 3 != 0:
-            live(merging, each, user_id, Had("active", created_at=now))  # type: ignore[arg-type]
+            live(merging, each, user_id, Had("active", created_at=at))
         if number % 3 != 1:
             has_left = number % 3 == 2 and number % 2 == 0
             no = frozenset({"list"}) if has_left else frozenset[str]()
             status = "unsubscribed" if has_left else "active"
-            live(merging, each, other_id, Had(status, created_at=now, refused=no))  # type: ignore[arg-type]
+            live(merging, each, other_id, Had(status, created_at=at, refused=no))
     middle = "SELECT id FROM {} WHERE user_id = %s ORDER BY {} OFFSET {} LIMIT 1"
     waits_at = [
         ("subscriptions", stack.query(middle.format("subscriptions", "list_id", 8), other_id)),

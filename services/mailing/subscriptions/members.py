@@ -111,7 +111,8 @@ def upsert(
     """Change the member of this address, or make them one: an owner's act, without a confirmation.
 
     A pending member stays pending. Raises ``subscription.opted_out``, ``member.elsewhere`` for who
-    moved to this address since they joined, for a person who is no member ``member.denied``, ``plan.required`` and ``quota.exceeded``, and what ``update`` raises.
+    moved to this address since they joined, for a person who is no member ``member.denied``,
+    ``plan.required`` and ``quota.exceeded``, and what ``update`` raises.
     """
     locked = _lock_named(uow, mailing_list, named)
     record = locked.record

@@ -7,7 +7,7 @@ An opt-out counts from its commit, which needs no lock. While a bulk act holds t
 person's record stays behind it until it is settled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -160,14 +160,14 @@ def hand_over(
     *,
     of: int,
     to: int,
-    address: str | None,
+    addresses: Iterable[str],
 ) -> None:
     """Let the opt-outs of one record of a person hold for their other one; call it under locks.
 
-    The HMAC of the record's address stays, whatever address the person has now.
+    They hold for these addresses too, whatever address the person will have.
     """
     theirs = (OptOut.user_id == of, OptOut.list_id.in_(list_ids))
-    if address is not None:
+    for address in addresses:
         digest = literal(keyring.signer(_PURPOSE).digest(address.encode()))
         kept = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at)
         columns = ["list_id", "address_hmac", "kind", "source", "created_at"]

@@ -90,7 +90,7 @@ def agree(uow: UnitOfWork, person: User, asked: AccountMerge) -> str:
         return email
     accounts.take_address(uow, User.id == other.id)
     asked.status, asked.merged_id, asked.expires_at = MergeStatus.AGREED, other.id, None
-    asked.agreed_at = func.now()
+    asked.agreed_at, asked.former_email = func.now(), person.email
     merge_jobs.enqueue(uow, asked, after=TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS])
     uow.session.flush()
     return email

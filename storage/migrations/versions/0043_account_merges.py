@@ -20,12 +20,14 @@ HAND_OVER_ENTRIES = """
 CREATE FUNCTION hand_over_consent_entries(merge_id bigint, most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
+    gone bigint;
+    kept bigint;
     given bigint;
 BEGIN
-    UPDATE consent_entries AS e SET user_id = g.user_id
-    FROM account_merges AS g
-    WHERE g.id = merge_id AND g.status IN ('merging', 'merged') AND e.id = ANY(ARRAY(
-        SELECT id FROM consent_entries WHERE user_id = g.merged_id LIMIT most));
+    SELECT g.merged_id, g.user_id INTO gone, kept FROM account_merges AS g
+    WHERE g.id = merge_id AND g.status IN ('merging', 'merged');
+    UPDATE consent_entries SET user_id = kept WHERE id = ANY(ARRAY(
+        SELECT id FROM consent_entries WHERE user_id = gone LIMIT most));
     GET DIAGNOSTICS given = ROW_COUNT;
     RETURN given;
 END
@@ -81,6 +83,7 @@ def _make_merges() -> None:
         sa.Column("user_id", sa.BigInteger(), nullable=False),
         sa.Column("merged_id", sa.BigInteger(), nullable=True),
         sa.Column("email", sa.String(), nullable=True),
+        sa.Column("former_email", sa.String(), nullable=True),
         sa.Column("status", sa.String(), server_default=sa.text("'asked'"), nullable=False),
         _moment("expires_at"),
         _moment("agreed_at"),

@@ -84,7 +84,13 @@ def found(quiet: Importing, list_id: int) -> list[dict[str, Any]]:
         " FROM subscriptions WHERE list_id = %s",
         list_id,
     )
-    return [dict(row) for (row,) in rows]  # type: ignore[call-overload]  # JSON, as psycopg2 reads it
+    return [row for (row,) in rows if isinstance(row, dict)]
+
+
+def now(quiet: Importing) -> datetime:
+    [(moment,)] = quiet.stack.query("SELECT now()")
+    assert isinstance(moment, datetime)
+    return moment
 
 
 def refused(quiet: Importing, list_id: int, user_id: int) -> set[str]:
