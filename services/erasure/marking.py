@@ -101,8 +101,8 @@ def _mark_other(uow: UnitOfWork, keyring: Keyring, merge: models.AccountMerge) -
     if merge.status == models.MergeStatus.ASKED:
         uow.session.delete(merge)
         return
-    other = uow.session.get_one(User, merge.merged_id, with_for_update=True)
-    if other.erased_at is None:
+    other = merge_requests.lock_other(uow, User.id == merge.merged_id)
+    if other is not None and other.erased_at is None:
         kept = opt_outs.keep_for_erasure(uow, keyring, other, merge.email or other.email)
         _delete_mails(uow, other)
         _blank(uow, other, {"counts": {"opt_outs_kept": kept}})

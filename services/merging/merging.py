@@ -15,6 +15,7 @@ from services.events.catalogue import EventType
 from services.events.recording import record
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.mailing.subscriptions import locks
 from services.merging.merge_stages import STAGES
 from services.merging.merge_work import AccountGone, MergeWork
 from services.people import account_mails
@@ -67,9 +68,10 @@ def _begin(uow: UnitOfWork, lease: Lease, merge: AccountMerge) -> bool:
     """Mark the other record, once no transaction writes about it; whether that is for later."""
     # Fails if another worker has the job now.
     leases.progress(uow, lease, done=0)
-    # The account's person first, as everywhere.
-    person = uow.session.get_one(User, merge.user_id, with_for_update=True)
-    other = uow.session.get_one(User, merge.merged_id, with_for_update=True)
+    # The account's person first, as everywhere. An import may hold one of them for seconds.
+    with locks.waiting_briefly(uow):
+        person = uow.session.get_one(User, merge.user_id, with_for_update=True)
+        other = uow.session.get_one(User, merge.merged_id, with_for_update=True)
     found = uow.session.get(AccountMerge, merge.id, populate_existing=True, with_for_update=True)
     if found is None or found.finished_at is not None or found.status != MergeStatus.AGREED:
         return False

@@ -13,7 +13,7 @@ from core.keyring import Keyring
 from services.mailing.subscriptions import opt_outs
 
 _MOVED = text("""
-SELECT u.id, u.email FROM moved_accounts AS m JOIN users AS u ON u.id = m.user_id
+SELECT u.id, u.email, u.erased_at IS NOT NULL AS is_gone FROM moved_accounts AS m JOIN users AS u ON u.id = m.user_id
 WHERE m.user_id = ANY(:ids)
 """)
 _REFUSED = text("""
@@ -49,8 +49,9 @@ class RosterAddresses:
     ) -> Iterator[tuple[str, str | None, int]]:
         """Address, name and person of each row ``(email, name, user_id)`` that gets mail."""
         ids = [user_id for _, _, user_id in rows]
-        moved = {row.id: row.email for row in reading.execute(_MOVED, {"ids": ids})}
-        refused = self._refused(reading, moved)
+        found = reading.execute(_MOVED, {"ids": ids}).all()
+        moved = {row.id: row.email for row in found}
+        refused = self._refused(reading, moved) | {row.id for row in found if row.is_gone}
         about = {"ids": ids, "list_id": self._list_id}
         twins = {row.id: row.says_no for row in reading.execute(_PAIRS, about)}
         for email, name, user_id in rows:

@@ -1,7 +1,8 @@
 """What a person asks and agrees to, before the two records become one.
 
 Who locks both people locks the account's person first: no account is merged away, so no two
-transactions wait for each other.
+transactions wait for each other. An import may hold many people, in the order of its file. So the
+second lock is waited for so briefly that no such circle lasts.
 """
 
 from collections.abc import Sequence
@@ -35,14 +36,23 @@ _OF_READERS = frozenset(
 )
 
 
+_WAIT_BRIEFLY = text("SET LOCAL lock_timeout = '500ms'")
+
+
 def find_other(uow: UnitOfWork, person: User, email: str) -> User | None:
     """The person whose record has the address, locked; raises ``address.has_account``."""
-    query = select(User).where(User.email == email, User.id != person.id)
-    query = query.with_for_update().execution_options(populate_existing=True)
-    other = uow.session.scalar(query)
+    other = lock_other(uow, User.email == email, User.id != person.id)
     if other is not None:
         _require_no_account(uow, other)
     return other
+
+
+def lock_other(uow: UnitOfWork, *of: ColumnElement[bool]) -> User | None:
+    """A person whose record is to be merged; the account's person is locked already."""
+    uow.session.flush()
+    uow.session.execute(_WAIT_BRIEFLY)
+    query = select(User).where(*of).with_for_update()
+    return uow.session.scalar(query.execution_options(populate_existing=True))
 
 
 def ask(uow: UnitOfWork, person: User, email: str, *, request_id: str | None) -> None:
@@ -120,7 +130,7 @@ def undo(uow: UnitOfWork, person: User, *, since: datetime) -> None:
 
 def give_back(uow: UnitOfWork, merge: AccountMerge) -> None:
     """Forget the merge; the other record gets its address back, unless somebody has it by now."""
-    other = uow.session.get(User, merge.merged_id, with_for_update=True)
+    other = lock_other(uow, User.id == merge.merged_id)
     is_taken = select(exists().where(User.email == merge.email))
     if other is not None and other.erased_at is None and not uow.session.scalar(is_taken):
         assert merge.email is not None
