@@ -3,7 +3,7 @@
 from core.errors import TransientError
 from models import FINISHED, AccountMerge, Job, JobStatus, User
 from services.jobs import lease as leases
-from services.merging import merging
+from services.merging import merge_turns
 from services.people import accounts
 from services.people.account_merges import merge_requests
 from storage.resources import Resources
@@ -68,7 +68,7 @@ def take_turn(resources: Resources, job_id: int) -> None:
     if lease is None:
         return
     try:
-        merging.run(resources, lease)
+        merge_turns.run(resources, lease)
     except TransientError:
         with resources.unit_of_work() as uow:
             leases.hand_back(uow, lease)

@@ -35,7 +35,7 @@ from services.mailing.subscriptions.unsubscribe import FOLLOW_OPT_OUT
 from services.media.attachments import processing, strays
 from services.media.attachments.strays import SWEEP_UPLOADS
 from services.media.attachments.upload import PROCESS_ATTACHMENT
-from services.merging import merging
+from services.merging import merge_turns
 from services.money.credits import verify
 from services.money.credits.verify import VERIFY_LEDGER
 from services.money.topups import checkout, polling
@@ -89,7 +89,7 @@ TASKS = TaskTable(
         **dict.fromkeys((*EXPORT_JOBS.values(), *CHOICE_JOBS.values()), _alone(exports.run)),
         FOLLOW_OPT_OUT: _alone(unsubscribe.follow),
         ERASE_PERSON: _alone(erasing.run),
-        MERGE_RECORDS: _alone(merging.run),
+        MERGE_RECORDS: _alone(merge_turns.run),
         SHOW_ADDRESS: _alone(shown_addresses.run),
         SEND_EVENTS: lambda worker, lease: sending.run(worker.resources, lease, worker.receivers),
         OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(

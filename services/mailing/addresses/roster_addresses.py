@@ -13,7 +13,8 @@ from core.keyring import Keyring
 from services.mailing.subscriptions import opt_outs
 
 _MOVED = text("""
-SELECT u.id, u.email, u.erased_at IS NOT NULL AS is_gone FROM moved_accounts AS m JOIN users AS u ON u.id = m.user_id
+SELECT u.id, u.email, u.erased_at IS NOT NULL AS is_gone
+FROM moved_accounts AS m JOIN users AS u ON u.id = m.user_id
 WHERE m.user_id = ANY(:ids)
 """)
 _REFUSED = text("""

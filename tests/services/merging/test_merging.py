@@ -11,7 +11,7 @@ from services.mailing import lists, member_figures
 from services.mailing.imports import undo
 from services.mailing.subscriptions import subscribe, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
-from services.merging import merge_stages, merged_lists, merging
+from services.merging import merge_stages, merge_turns, merged_lists
 from services.people import accounts
 from tests.erasing import erase
 from tests.erasing import finish as finish_erasure
@@ -52,7 +52,7 @@ def test_a_merge_may_stop_after_any_batch_and_goes_on(
     monkeypatch.setattr(merged_lists, "MAX_LISTS", 2)
     monkeypatch.setattr(merge_stages, "MAX_MOVED_ROWS", 2)
     # Each turn is one step.
-    monkeypatch.setattr(merging, "MERGING_TURN_SECONDS", 0.001)
+    monkeypatch.setattr(merge_turns, "MERGING_TURN_SECONDS", 0.001)
     user_id, other_id, _, other_email = new_people(quiet)
     list_ids = [quiet.new_list(keeper) for _ in range(7)]
     for each in list_ids:
@@ -103,7 +103,7 @@ def test_a_person_who_leaves_while_their_record_is_marked_has_left(
     with quiet.resources.unit_of_work() as uow:
         # As a request has read them before the mark.
         reader, of = uow.session.get_one(User, other_id), lists.get(uow, list_id)
-    monkeypatch.setattr(merging, "MERGING_TURN_SECONDS", 0.001)
+    monkeypatch.setattr(merge_turns, "MERGING_TURN_SECONDS", 0.001)
     merge_id = agree(quiet.resources, user_id, other_email)
     make_due(quiet.stack, merge_id)
     job_id = job_of(quiet.resources, merge_id)
