@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete, func, select, text, union_all, update
+from sqlalchemy import ColumnElement, Select, delete, func, select, text, union_all, update
+from sqlalchemy.orm import InstrumentedAttribute
 
 from models import (
     BulkChange,
@@ -49,17 +50,19 @@ def merge_lists(uow: UnitOfWork, work: MergeWork, after: int | None) -> MergedBa
 
 def _next_lists(uow: UnitOfWork, user_id: int, after: int) -> list[int]:
     """The next lists that have a record or an opt-out of the person, in order."""
-    found = [
-        select(table.list_id)
-        .where(table.user_id == user_id, table.list_id > after)
-        .order_by(table.list_id)
-        .limit(MAX_LISTS)
-        .subquery()
-        for table in (Subscription, OptOut)
-    ]
-    either = union_all(*(select(each.c.list_id) for each in found)).subquery()
+    either = union_all(
+        _first_lists(Subscription.list_id, Subscription.user_id == user_id, after),
+        _first_lists(OptOut.list_id, OptOut.user_id == user_id, after),
+    ).subquery()
     query = select(either.c.list_id).distinct().order_by(either.c.list_id).limit(MAX_LISTS)
     return list(uow.session.scalars(query))
+
+
+def _first_lists(
+    list_id: InstrumentedAttribute[int], is_theirs: ColumnElement[bool], after: int
+) -> Select[int]:
+    query = select(list_id).where(is_theirs, list_id > after).order_by(list_id).limit(MAX_LISTS)
+    return select(query.subquery().c.list_id)
 
 
 def _records(uow: UnitOfWork, user_id: int, list_ids: Sequence[int]) -> dict[int, Subscription]:

@@ -28,7 +28,7 @@ def union(
     first = own if own in both else other
     status = _status({each.status for each in both}, refused)
     pending = next((each for each in both if each.status == SubscriptionStatus.PENDING), None)
-    waits = {}
+    waits: dict[str, Any] = {}
     if pending is not None and status == SubscriptionStatus.PENDING:
         waits = {name: getattr(pending, name) for name in ("confirmation_asked_at", "submitted")}
     has_mail = all(each.email_enabled for each in both)
