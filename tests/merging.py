@@ -7,6 +7,7 @@ from services.merging import merge_turns
 from services.people import accounts
 from services.people.account_merges import merge_requests
 from storage.resources import Resources
+from tests.faults.size import FULL
 from tests.stack import Stack, eventually
 
 
@@ -55,7 +56,7 @@ def finish(resources: Resources, job_id: int) -> Job:
             job = uow.session.get_one(Job, job_id)
         return job if job.status in FINISHED else None
 
-    job = eventually(ended, within=60, what="the end of the merge")
+    job = eventually(ended, within=3000 if FULL else 60, what="the end of the merge")
     assert isinstance(job, Job)
     assert job.status == JobStatus.SUCCEEDED, job.error
     return job

@@ -15,7 +15,7 @@ from services.merging import merge_stages, merge_turns, merged_lists
 from services.people import accounts
 from tests.erasing import erase
 from tests.erasing import finish as finish_erasure
-from tests.faults.size import sized
+from tests.faults.size import FULL, sized
 from tests.importing import Importing, csv_of
 from tests.merging import agree, finish, job_of, make_due, merge, take_turn
 from tests.services.mailing.subscriptions.racing import deadlocks
@@ -277,6 +277,7 @@ def test_nothing_waits_in_a_circle_and_nothing_comes_back(
     assert deadlocks(quiet.stack) == before
 
 
+@pytest.mark.timeout(3600 if FULL else 120)
 def test_a_person_with_many_lists(quiet: Importing, keeper: Owner) -> None:
     many = sized(300, 100_000)
     user_id, other_id, _, other_email = new_people(quiet)
