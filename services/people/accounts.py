@@ -9,6 +9,9 @@ from models import MovedAccount, Plan, User
 from services.people import email_addresses, passwords
 from storage.unit_of_work import UnitOfWork
 
+# No mail server has this domain (RFC 2606).
+_WITHOUT_ADDRESS = "@moved.invalid"
+
 
 def create_user(
     uow: UnitOfWork, *, email: str, name: str | None = None, password: str | None = None
@@ -55,9 +58,14 @@ def take_address(uow: UnitOfWork, *of: ColumnElement[bool]) -> None:
     Their records keep their subscriptions, which have the address themselves; opt-outs are found
     by it.
     """
-    placeholder = func.concat("moved-", cast(User.id, String), "@moved.invalid")
+    placeholder = func.concat("moved-", cast(User.id, String), _WITHOUT_ADDRESS)
     without_account = (*of, User.password_hash.is_(None))
     uow.session.execute(update(User).where(*without_account).values(email=placeholder))
+
+
+def has_address(person: User) -> bool:
+    """False for a person whose address an account took (``take_address``)."""
+    return not person.email.endswith(_WITHOUT_ADDRESS)
 
 
 def note_move(uow: UnitOfWork, person: User) -> None:
