@@ -7,7 +7,7 @@ begin anew at any time: it then finds less, or nothing. What is moved is erased 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import exists, select, text, update
+from sqlalchemy import delete, exists, select, text, update
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from models import AccountMail, ListReport, MailedLink, WebhookDelivery
@@ -48,12 +48,12 @@ def _move_entries(uow: UnitOfWork, work: MergeWork, _: int | None) -> MergedBatc
 
 
 def _move_reports(uow: UnitOfWork, work: MergeWork, _: int | None) -> MergedBatch:
-    """The person's reports of lists; of two about one list, one goes on to name nobody."""
+    """The person's reports of lists: each list has one of a person."""
     _require_account(uow, work)
     same = aliased(ListReport)
     has_same = exists().where(same.list_id == ListReport.list_id, same.user_id == work.user_id)
     theirs = ListReport.user_id == work.merged_id
-    twice = update(ListReport).where(theirs, has_same).values(user_id=None)
+    twice = delete(ListReport).where(theirs, has_same)
     uow.session.execute(twice.execution_options(synchronize_session=False))
     return _moving(ListReport.user_id)(uow, work, None)
 
