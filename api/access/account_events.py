@@ -17,6 +17,7 @@ _WORDS = {
     EventType.PASSWORD_RESET: "A new password was set by a mailed link",
     EventType.ADDRESS_CHANGED: "The e-mail address was changed",
     EventType.ADDRESS_UNDONE: "A change of the e-mail address was undone",
+    EventType.RECORDS_MERGED: "The subscriptions of your two addresses were put together",
     EventType.KEY_CREATED: "An API key was made",
     EventType.KEY_ENDED: "An API key was ended",
     EventType.GRANT_CREATED: "A program was given access",

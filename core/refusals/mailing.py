@@ -67,6 +67,10 @@ MEMBER_NOT_FOUND = not_found("member.not_found", "There is no such member on thi
 MEMBER_DENIED = conflict(
     "member.denied", "This list takes no new member with this address: a deny list has it."
 )
+MEMBER_ELSEWHERE = conflict(
+    "member.elsewhere",
+    "The list knows the person of this address by another one. Only they can show it this one.",
+)
 TRANSFER_SAME_LIST = malformed("transfer.same_list", "query.dst_list_id must name another list.")
 PLAN_REQUIRED = forbidden("plan.required", "Adding members needs the paid plan.")
 

@@ -9,6 +9,17 @@ USER_NOT_FOUND_BY_EMAIL = not_found(
 USER_EXISTS = conflict("user.exists", "There is a user {email} already.", email="ann@example.com")
 # To a person, who may not hear whose it is.
 USER_ADDRESS_TAKEN = conflict("user.exists", "This address is in use already.")
+# To a person who proved both addresses.
+ADDRESS_HAS_ACCOUNT = conflict(
+    "address.has_account",
+    "The new address belongs to an account of its own, with a login or with things such as lists, "
+    "keys or credits. Two accounts don't become one: log in to that one, or have it erased first.",
+)
+ADDRESS_UNDOABLE = conflict(
+    "address.undoable",
+    "Your lists can be shown another address once its change can't be undone any more, three days "
+    "after it.",
+)
 USER_OWNS_LISTS = conflict(
     "user.owns_lists", "Archive or hand over their lists first: {slugs}.", slugs="weekly, monthly"
 )

@@ -245,6 +245,7 @@ STAGES: Mapping[str, Stage] = {
     "recovery_codes": _deleting(models.RecoveryCode.user_id),
     # A grant's codes and tokens go with it.
     "grants": _deleting(models.OAuthGrant.user_id),
+    "moves": _deleting_few(models.MovedAccount.user_id),
     "mails": _deleting(models.AccountMail.user_id),
     "links": _deleting(models.MailedLink.user_id),
     "reports": _blank_reports,

@@ -14,6 +14,8 @@ class EventType(StrEnum):
     ADDRESS_CHANGED = "address.changed"
     # A change taken back by the link that the earlier address was mailed.
     ADDRESS_UNDONE = "address.undone"
+    # The subscriptions of an address that the account moved to are the account's now.
+    RECORDS_MERGED = "records.merged"
     KEY_CREATED = "key.created"
     KEY_ENDED = "key.ended"
     GRANT_CREATED = "grant.created"

@@ -27,6 +27,8 @@ class Purpose(StrEnum):
     RESET_PASSWORD = "account.reset_password"  # noqa: S105 - a name
     CHANGE_ADDRESS = "account.change_address"
     UNDO_ADDRESS = "account.undo_address"
+    # Mailed to the present address, when the new one has a record of its own.
+    MERGE_RECORDS = "account.merge_records"
 
 
 TOKEN_LIFETIMES = {
@@ -34,6 +36,7 @@ TOKEN_LIFETIMES = {
     Purpose.REGISTER: timedelta(hours=1),
     Purpose.RESET_PASSWORD: timedelta(hours=1),
     Purpose.CHANGE_ADDRESS: timedelta(hours=1),
+    Purpose.MERGE_RECORDS: timedelta(hours=1),
     # Long enough for a person who was away over a weekend.
     Purpose.UNDO_ADDRESS: timedelta(hours=72),
 }

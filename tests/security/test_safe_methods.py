@@ -50,6 +50,7 @@ PAGES = {
     "GET /password/new": Call(403, query={"token": "unknown"}),
     "GET /account/email/undo": Call(403, query={"token": "unknown"}),
     "GET /account/email/confirm": Call(403, query={"token": "unknown"}),
+    "GET /account/email/merge": Call(403, query={"token": "unknown"}),
     "GET /oauth/authorize": Call(
         200,
         query={

@@ -10,7 +10,7 @@ from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing.subscriptions import mail_urls, trace_ids
 from services.mailing.subscriptions.trace_ids import Trace
-from services.people import mailed_tokens
+from services.people import accounts, mailed_tokens
 from services.people.mail_templates import render
 from services.people.mailed_tokens import Purpose
 from services.people.unasked_mails import shown_words
@@ -38,7 +38,7 @@ def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> Non
             trace_id = trace_ids.make(resources.keyring, trace)
             mail = render(
                 "confirm_subscription",
-                to=person.email,
+                to=_address(record, person),
                 key=f"job-{lease.job_id}",
                 title=shown_words.quoted(mailing_list.title),
                 owner=shown_words.masked_address(owner.email),
@@ -54,12 +54,12 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         member = _member(uow, lease, SubscriptionStatus.ACTIVE)
     if member and member[0].email_enabled:
-        _, mailing_list, person = member
+        record, mailing_list, person = member
         trace = Trace(mailing_list.id, person.id, delivery=lease.job_id)
         trace_id = trace_ids.make(resources.keyring, trace)
         mail = render(
             "welcome",
-            to=person.email,
+            to=_address(record, person),
             key=f"job-{lease.job_id}",
             headers=mail_urls.list_headers(resources.settings, mailing_list, trace_id),
             title=shown_words.quoted(mailing_list.title),
@@ -80,6 +80,11 @@ def _member(
         return None
     person = uow.session.get_one(User, record.user_id)
     return None if person.erased_at is not None else (record, mailing_list, person)
+
+
+def _address(record: Subscription, person: User) -> str:
+    """That of the person's account or, while they are about to be merged, that of the record."""
+    return person.email if accounts.has_address(person) else record.email or person.email
 
 
 def _send(resources: Resources, lease: Lease, mailer: Mailer, mail: Mail | None) -> None:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0042"
-down_revision = "0040b"
+down_revision = "0040c"
 branch_labels = None
 depends_on = None
 
