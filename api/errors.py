@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.pages.problems import is_for_browser, problem_page
+from api.pages.readers import language_of_scope
 from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError, own_words
 from core.logging import get_logger
@@ -109,7 +110,8 @@ class _Problem(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if is_for_browser(scope):
-            await problem_page(*self._page)(scope, receive, send)
+            answer = problem_page(*self._page, language=language_of_scope(scope))
+            await answer(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
 

@@ -18,6 +18,7 @@ from api.routers import (
     imports,
     jobs,
     key_pages,
+    list_faces,
     lists,
     login,
     media,
@@ -51,6 +52,7 @@ RESOURCES = (
     attachments,
     media,
     lists,
+    list_faces,
     sign_up,
     subscriptions,
     member_searches,
@@ -104,3 +106,6 @@ PAGES = (
     own_factors,
     consent,
 )
+
+# Those of them that readers get, in their own language.
+READER_PAGES = (subscription_pages, sign_up_pages)

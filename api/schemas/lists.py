@@ -97,6 +97,23 @@ class ListChanges(ListFields):
     slug: str = Field(default="", description="1 to 80 of a-z, 0-9 and '-', never all digits")
 
 
+class EmbeddedForm(Schema):
+    """A list's sign-up form for a page of another site."""
+
+    html: str = Field(
+        description="To be pasted as it is: no frame, no style, and no script but a challenge's",
+        examples=['<form method="post" action="https://pressroom.example.com/subscriptions/4711">'],
+    )
+    action: str = Field(
+        description="Where the form is sent",
+        examples=["https://pressroom.example.com/subscriptions/4711"],
+    )
+    page_url: str = Field(
+        description="The list's own page with the same form",
+        examples=["https://pressroom.example.com/s/the-daily-demo"],
+    )
+
+
 class FiguresRow(Schema):
     key: str = Field(description="The day, the source or the tier", examples=["2026-11-20"])
     joined: int = Field(description="How often a person became an active member", examples=[31])

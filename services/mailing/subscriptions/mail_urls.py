@@ -13,6 +13,8 @@ UNSUBSCRIBE_PATH = "/unsubscribe"
 CONFIRM_PATH = "/confirm"
 REPORT_PATH = "/report"
 SUBSCRIBED_PATH = "/subscribed"
+SIGN_UP_PATH = "/s/{slug}"
+EMBED_PATH = "/s/{slug}/embed"
 
 
 def unsubscribe_url(settings: Settings, trace_id: str) -> str:
@@ -33,6 +35,21 @@ def report_url(settings: Settings, trace_id: str) -> str:
 def subscribed_url(settings: Settings, list_id: int) -> str:
     """The page that thanks for a sign-up; it acts for no person and is in no mail."""
     return _url(settings, SUBSCRIBED_PATH, list=str(list_id))
+
+
+def sign_up_url(settings: Settings, slug: str) -> str:
+    """The page on which strangers subscribe; for everybody."""
+    return settings.public_base + SIGN_UP_PATH.format(slug=slug)
+
+
+def submission_url(settings: Settings, list_id: int) -> str:
+    """Where a form on any site sends what a stranger wrote."""
+    return f"{settings.public_base}/subscriptions/{list_id}"
+
+
+def embed_url(settings: Settings, slug: str) -> str:
+    """The page that has the list's form as HTML for another site."""
+    return settings.public_base + EMBED_PATH.format(slug=slug)
 
 
 def one_click_url(settings: Settings, list_id: int, trace_id: str) -> str:

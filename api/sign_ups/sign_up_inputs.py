@@ -1,0 +1,98 @@
+"""The inputs of a list's sign-up form: its own page has them, and a form on another site."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.languages.reader_languages import marked, translated
+from models import FieldType, MemberField
+from services.mailing.attributes.field_values import MAX_VALUE_CHARACTERS
+from services.people.email_addresses import MAX_ADDRESS_BYTES
+
+MAX_NAME_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class ShownInput:
+    """One input, with what the person wrote and what is wrong with it.
+
+    Attributes:
+        kind: ``email``, or the type of a field.
+        choices: what can be chosen, as it is sent.
+    """
+
+    name: str
+    label: str
+    kind: str
+    value: str = ""
+    problem: str | None = None
+    autocomplete: str = "off"
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_required(self) -> bool:
+        return self.kind == "email"
+
+    @property
+    def input_type(self) -> str:
+        """Browsers show nothing of what is no date in an input for one."""
+        is_as_named = self.kind == "email" or (self.kind == FieldType.DATE and not self.problem)
+        return self.kind if is_as_named else "text"
+
+
+def shown_inputs(
+    language: str,
+    fields: Iterable[MemberField],
+    written: Mapping[str, Any],
+    problems: Mapping[str, str],
+) -> list[ShownInput]:
+    """The address, the name, and each field that the owner opened.
+
+    ``written`` and ``problems``: by the names of inputs.
+    """
+    email, name = translated(language, _EMAIL), translated(language, _NAME)
+    inputs = [
+        ShownInput("email", email, "email", autocomplete="email"),
+        ShownInput("name", name, FieldType.TEXT, autocomplete="name"),
+        *(_of_field(each) for each in fields),
+    ]
+    return [_filled(each, written, problems) for each in inputs]
+
+
+_EMAIL = marked("E-mail address")
+_NAME = marked("Name")
+
+
+def _of_field(field: MemberField) -> ShownInput:
+    return ShownInput(f"fields.{field.key}", field.label, field.type, choices=tuple(field.choices))
+
+
+def _filled(
+    shown: ShownInput, written: Mapping[str, Any], problems: Mapping[str, str]
+) -> ShownInput:
+    # Longer texts were no accident of a person's.
+    most = MAX_ADDRESS_BYTES if shown.kind == "email" else MAX_VALUE_CHARACTERS
+    return ShownInput(
+        shown.name,
+        shown.label,
+        shown.kind,
+        str(written.get(shown.name, ""))[:most],
+        problems.get(shown.name),
+        shown.autocomplete,
+        shown.choices,
+    )
+
+
+def problem_of_field(language: str, field: MemberField | None) -> str:
+    """What is wrong with an answer, in words for the person."""
+    return translated(language, _NOT_TAKEN if field is None else _BY_TYPE[FieldType(field.type)])
+
+
+_NOT_TAKEN = marked("We can’t take this answer as it is written.")
+_BY_TYPE = {
+    FieldType.TEXT: marked("This is too long."),
+    FieldType.NUMBER: marked("Please write a number."),
+    FieldType.DATE: marked("Please write a date as year, month and day, such as 2026-11-22."),
+    FieldType.BOOLEAN: marked("Please answer with yes or no."),
+    FieldType.CHOICE: marked("Please choose one of the answers."),
+}
