@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api.pages.audience import language_of_scope
 from api.pages.problems import is_for_browser, problem_page
-from api.pages.readers import language_of_scope
 from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError, own_words
 from core.logging import get_logger

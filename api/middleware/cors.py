@@ -8,8 +8,8 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.pages.audience import mark_as_reader_page
 from api.pages.problems import mark_as_page
-from api.pages.readers import mark_as_reader_page
 
 # The headers that scripts of other origins may read, beside those that browsers always let them
 # read. docs/api.md lists them.

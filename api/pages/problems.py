@@ -13,6 +13,7 @@ _OPEN_AGAIN = marked("Please open the link in your e-mail again, or copy all of 
 _SIGN_UP_AGAIN = marked(
     "If you would like to subscribe, please sign up once more: you get a new link."
 )
+_ASK_AGAIN = marked("At the end of any e-mail of the list is a page that mails you a new one.")
 _ASK_THE_PROGRAM = (
     "It wanted access to your account, and got none. The makers of the program can put it right."
 )
@@ -57,6 +58,25 @@ _BY_CODE: dict[str, tuple[str, ...]] = {
     ),
     "oauth.invalid_client": ("This program is not known here", _ASK_THE_PROGRAM),
     "oauth.invalid_request": ("This program asked in a wrong way", _ASK_THE_PROGRAM),
+    people.PREFERENCES_LINK_INVALID.code: (
+        _DOES_NOT_WORK,
+        marked("It may be too old, or have been cut off on its way."),
+        _ASK_AGAIN,
+    ),
+    people.PREFERENCES_LINK_USED.code: (
+        marked("This link has been used"),
+        marked("It works once."),
+        _ASK_AGAIN,
+    ),
+    people.VISIT_OVER.code: (
+        marked("Please ask for a new link"),
+        marked("This page opens for an hour after a link that was mailed to you."),
+        _ASK_AGAIN,
+    ),
+    mailing.LIST_BUSY.code: (
+        marked("Please try again in a minute"),
+        marked("We are changing this list just now."),
+    ),
     people.ACCOUNT_LINK_INVALID.code: (
         "This link doesn’t work",
         "It may be too old, or have been cut off on its way. Please ask for a new one.",
@@ -79,8 +99,9 @@ _BY_CODE: dict[str, tuple[str, ...]] = {
         "Recovery codes stand for one. Add an authenticator app or a passkey first.",
     ),
     access.AUTH_CSRF.code: (
-        "That didn’t go through",
-        "Your browser didn’t show that this came from a page of ours. Please open that again.",
+        marked("That didn’t go through"),
+        marked("Your browser didn’t show that this came from a page of ours."),
+        marked("Please open that again."),
     ),
     requests.RATE_LIMITED.code: (
         marked("Too many requests came from here"),

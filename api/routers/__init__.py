@@ -29,6 +29,8 @@ from api.routers import (
     operations,
     own_factors,
     payment_returns,
+    preference_links,
+    preference_pages,
     registration,
     second_steps,
     segments,
@@ -77,6 +79,8 @@ RESOURCES = (
     grants,
     subscription_pages,
     sign_up_pages,
+    preference_links,
+    preference_pages,
     login,
     second_steps,
     registration,
@@ -95,6 +99,8 @@ RESOURCES = (
 PAGES = (
     subscription_pages,
     sign_up_pages,
+    preference_links,
+    preference_pages,
     payment_returns,
     login,
     second_steps,
@@ -108,4 +114,4 @@ PAGES = (
 )
 
 # Those of them that readers get, in their own language.
-READER_PAGES = (subscription_pages, sign_up_pages)
+READER_PAGES = (subscription_pages, sign_up_pages, preference_links, preference_pages)

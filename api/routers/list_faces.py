@@ -9,10 +9,10 @@ from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.openapi import refuses
 from api.parameters import ListId, StateOf
+from api.readers.answering import SignUpPage
+from api.readers.embedding import embedded_form
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.lists import EmbeddedForm
-from api.sign_ups.answering import SignUpPage
-from api.sign_ups.embedding import embedded_form
 from core.languages import reader_languages
 from core.refusals import mailing as refusals
 from services.mailing import lists

@@ -20,13 +20,13 @@ from api.bodies.forms import body_fields, nested_inputs
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import FORM, MULTIPART, media_type
 from api.openapi import refuses
+from api.pages.audience import mark_as_reader_page
 from api.pages.problems import is_for_browser
-from api.pages.readers import mark_as_reader_page
 from api.parameters import PathId, StateOf
+from api.readers.answering import answer_form
+from api.readers.submitting import submit
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, SignUpForm
-from api.sign_ups.answering import answer_form
-from api.sign_ups.submitting import submit
 from core.languages.reader_languages import chosen
 from core.refusals import mailing, requests
 from core.refusals.attributes import FIELD_VALUE

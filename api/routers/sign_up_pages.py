@@ -9,11 +9,11 @@ from fastapi.responses import Response
 from api.access.requirements import PUBLIC
 from api.bodies.forms import body_fields, nested_inputs
 from api.limits.bulkheads import RECORDS
+from api.pages.audience import reader_language
 from api.pages.frame import page
-from api.pages.readers import reader_language
 from api.parameters import PathId, StateOf
-from api.sign_ups.answering import SignUpPage, answer_form, show_form
-from api.sign_ups.embedding import embedded_form
+from api.readers.answering import SignUpPage, answer_form, show_form
+from api.readers.embedding import embedded_form
 from core.errors import DomainError
 from core.languages.reader_languages import ENGLISH
 from core.refusals.mailing import LIST_NAME_INVALID, LIST_NOT_FOUND

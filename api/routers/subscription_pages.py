@@ -19,9 +19,9 @@ from api.access.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
 from api.limits.bulkheads import LEAVING, RECORDS
 from api.limits.shares import ACTS_BY_LIST
+from api.pages.audience import reader_language
 from api.pages.frame import page, see_other, short_answer
 from api.pages.leaving_reasons import REASONS, shown_reasons
-from api.pages.readers import reader_language
 from api.parameters import StateOf
 from api.state import State
 from core.keyring import Keyring
@@ -78,7 +78,7 @@ def show_subscription(request: Request, state: StateOf, submission: FormOrJsonBo
             address=_masked(subscription.email),
             trace_query=urlencode({"trace_id": submission.trace_id}),
             reasons=shown_reasons(language),
-            asks_more=False,
+            asks_more=person is not None and person.erased_at is None and not is_revoked,
         )
 
 

@@ -27,6 +27,9 @@ class Purpose(StrEnum):
     RESET_PASSWORD = "account.reset_password"  # noqa: S105 - a name
     CHANGE_ADDRESS = "account.change_address"
     UNDO_ADDRESS = "account.undo_address"
+    OPEN_PREFERENCES = "preferences.open"
+    # The one that is never mailed: a browser gets it for the mailed one.
+    VISIT_PREFERENCES = "preferences.visit"
 
 
 TOKEN_LIFETIMES = {
@@ -36,6 +39,8 @@ TOKEN_LIFETIMES = {
     Purpose.CHANGE_ADDRESS: timedelta(hours=1),
     # Long enough for a person who was away over a weekend.
     Purpose.UNDO_ADDRESS: timedelta(hours=72),
+    Purpose.OPEN_PREFERENCES: timedelta(hours=1),
+    Purpose.VISIT_PREFERENCES: timedelta(hours=1),
 }
 
 

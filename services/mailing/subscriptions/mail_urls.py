@@ -14,6 +14,14 @@ CONFIRM_PATH = "/confirm"
 REPORT_PATH = "/report"
 SUBSCRIBED_PATH = "/subscribed"
 SIGN_UP_PATH = "/s/{slug}"
+PREFERENCES_PATH = "/preferences"
+ASK_PREFERENCES_PATH = "/preferences/ask"
+OPEN_PREFERENCES_PATH = "/preferences/open"
+ANSWERS_PATH = "/preferences/answers"
+OWN_DATA_PATH = "/preferences/data"
+OWN_DATA_FILE_PATH = "/preferences/data.json"
+ERASE_PATH = "/preferences/erase"
+END_VISIT_PATH = "/preferences/end"
 EMBED_PATH = "/s/{slug}/embed"
 
 
@@ -25,6 +33,11 @@ def unsubscribe_url(settings: Settings, trace_id: str) -> str:
 def confirm_url(settings: Settings, secret: str) -> str:
     """The page that confirms a subscription; ``secret`` is a mailed token."""
     return _url(settings, CONFIRM_PATH, token=secret)
+
+
+def preferences_url(settings: Settings, secret: str) -> str:
+    """The page that opens a person's preferences; ``secret`` is a mailed token."""
+    return _url(settings, OPEN_PREFERENCES_PATH, token=secret)
 
 
 def report_url(settings: Settings, trace_id: str) -> str:
@@ -40,6 +53,11 @@ def subscribed_url(settings: Settings, list_id: int) -> str:
 def sign_up_url(settings: Settings, slug: str) -> str:
     """The page on which strangers subscribe; for everybody."""
     return settings.public_base + SIGN_UP_PATH.format(slug=slug)
+
+
+def ask_preferences_url(settings: Settings, slug: str) -> str:
+    """The page that has a link to a person's preferences mailed to their address."""
+    return _url(settings, ASK_PREFERENCES_PATH, list=slug)
 
 
 def submission_url(settings: Settings, list_id: int) -> str:

@@ -40,6 +40,7 @@ def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> Non
                 "confirm_subscription",
                 to=person.email,
                 key=f"job-{lease.job_id}",
+                language=(record.submitted or {}).get("language") or record.language,
                 title=shown_words.quoted(mailing_list.title),
                 owner=shown_words.masked_address(owner.email),
                 url=mail_urls.confirm_url(resources.settings, secret),
@@ -54,13 +55,14 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         member = _member(uow, lease, SubscriptionStatus.ACTIVE)
     if member and member[0].email_enabled:
-        _, mailing_list, person = member
+        record, mailing_list, person = member
         trace = Trace(mailing_list.id, person.id, delivery=lease.job_id)
         trace_id = trace_ids.make(resources.keyring, trace)
         mail = render(
             "welcome",
             to=person.email,
             key=f"job-{lease.job_id}",
+            language=record.language,
             headers=mail_urls.list_headers(resources.settings, mailing_list, trace_id),
             title=shown_words.quoted(mailing_list.title),
             unsubscribe_url=mail_urls.unsubscribe_url(resources.settings, trace_id),

@@ -1,9 +1,9 @@
 """The sign-up form of a list as HTML that its owner pastes into a page of another site."""
 
 from api.pages.frame import fragment
+from api.readers.answering import SignUpPage, shown_widget
+from api.readers.sign_up_inputs import shown_inputs
 from api.schemas.lists import EmbeddedForm
-from api.sign_ups.answering import SignUpPage, shown_widget
-from api.sign_ups.sign_up_inputs import shown_inputs
 from api.state import State
 from services.mailing.subscriptions.mail_urls import sign_up_url, submission_url
 

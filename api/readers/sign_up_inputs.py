@@ -1,9 +1,10 @@
 """The inputs of a list's sign-up form: its own page has them, and a form on another site."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from core.errors import DomainError
 from core.languages.reader_languages import marked, translated
 from models import FieldType, MemberField
 from services.mailing.attributes.field_values import MAX_VALUE_CHARACTERS
@@ -40,6 +41,25 @@ class ShownInput:
         return self.kind if is_as_named else "text"
 
 
+def email_input(language: str, written: str, problem: str | None) -> ShownInput:
+    """An address alone."""
+    problems = {"email": problem} if problem else {}
+    return shown_inputs(language, (), {"email": written}, problems)[0]
+
+
+def answered_inputs(
+    language: str,
+    fields: Iterable[MemberField],
+    written: Mapping[str, Any],
+    problems: Mapping[str, str],
+) -> list[ShownInput]:
+    """The name and the fields of a member, who may also take an answer back."""
+    _, *inputs = shown_inputs(language, fields, written, problems)
+    return [
+        replace(each, kind="yes_no") if each.kind == FieldType.BOOLEAN else each for each in inputs
+    ]
+
+
 def shown_inputs(
     language: str,
     fields: Iterable[MemberField],
@@ -72,20 +92,21 @@ def _filled(
 ) -> ShownInput:
     # Longer texts were no accident of a person's.
     most = MAX_ADDRESS_BYTES if shown.kind == "email" else MAX_VALUE_CHARACTERS
-    return ShownInput(
-        shown.name,
-        shown.label,
-        shown.kind,
-        str(written.get(shown.name, ""))[:most],
-        problems.get(shown.name),
-        shown.autocomplete,
-        shown.choices,
-    )
+    value = str(written.get(shown.name, ""))[:most]
+    return replace(shown, value=value, problem=problems.get(shown.name))
 
 
-def problem_of_field(language: str, field: MemberField | None) -> str:
-    """What is wrong with an answer, in words for the person."""
-    return translated(language, _NOT_TAKEN if field is None else _BY_TYPE[FieldType(field.type)])
+def problems_of_fields(
+    language: str, public: Mapping[str, MemberField], error: DomainError | None
+) -> dict[str, str]:
+    """What is wrong with answers, in words for the person, by the names of inputs."""
+    found = {}
+    for each in error.problems if error else ():
+        name = each.field.removeprefix("body.")
+        field = public.get(name.removeprefix("fields."))
+        text = _NOT_TAKEN if field is None else _BY_TYPE[FieldType(field.type)]
+        found[name] = translated(language, text)
+    return found
 
 
 _NOT_TAKEN = marked("We can’t take this answer as it is written.")

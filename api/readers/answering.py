@@ -10,11 +10,11 @@ from fastapi.responses import Response
 from pydantic import ValidationError
 
 from api.errors import STATUS_OF
+from api.pages.audience import reader_language
 from api.pages.frame import page, redirect
-from api.pages.readers import reader_language
+from api.readers.sign_up_inputs import problems_of_fields, shown_inputs
+from api.readers.submitting import submit
 from api.schemas.subscriptions import NewSubscription
-from api.sign_ups.sign_up_inputs import problem_of_field, shown_inputs
-from api.sign_ups.submitting import submit
 from api.state import State
 from core.errors import DomainError
 from core.languages.reader_languages import marked, translated
@@ -27,7 +27,7 @@ from integrations.challenges.widgets import WIDGETS
 from models import MailingList, MemberField
 from services.mailing.attributes import fields
 from services.mailing.consent import wordings
-from services.mailing.subscriptions.mail_urls import embed_url, subscribed_url
+from services.mailing.subscriptions.mail_urls import ask_preferences_url, embed_url, subscribed_url
 from storage.unit_of_work import UnitOfWork
 
 _NOT_PASSED = marked("The check that you are a person was not passed. Please do it once more.")
@@ -102,6 +102,7 @@ def show_form(
         list_title=mailing_list.title,
         tagline=mailing_list.tagline,
         embed_url=embed_url(settings, mailing_list.slug),
+        ask_url=ask_preferences_url(settings, mailing_list.slug),
         is_again=correction is not None,
         wording=shown.wording,
         inputs=shown_inputs(language, shown.public.values(), _flat(written), problems),
@@ -172,12 +173,8 @@ def _of_validation(language: str, error: ValidationError, inputs: Mapping[str, A
 
 
 def _of_refusal(language: str, error: DomainError, shown: SignUpPage) -> _Correction:
-    found = {}
-    if error.code == FIELD_VALUE.code:
-        for each in error.problems:
-            name = each.field.removeprefix("body.")
-            field = shown.public.get(name.removeprefix("fields."))
-            found[name] = problem_of_field(language, field)
+    is_of_fields = error.code == FIELD_VALUE.code
+    found = problems_of_fields(language, shown.public, error) if is_of_fields else {}
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
     problem = translated(language, _CORRECTABLE[error.code])
     return _Correction(STATUS_OF[error.kind], problem, found, headers)
