@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from api.errors import STATUS_OF
 from api.pages.audience import reader_language
-from api.pages.frame import page, redirect
+from api.pages.frame import redirect
+from api.pages.list_pages import list_page
 from api.readers.sign_up_inputs import problems_of_fields, shown_inputs
 from api.readers.submitting import submit
 from api.schemas.subscriptions import NewSubscription
@@ -20,13 +21,15 @@ from core.errors import DomainError
 from core.languages.reader_languages import marked, translated
 from core.refusals import mailing
 from core.refusals.attributes import FIELD_VALUE
-from core.settings import origins
+from core.settings import Settings, origins
 from core.settings.origins import PlainUrl
 from integrations.challenges.port import ChallengeAction, ChallengeProviderName
 from integrations.challenges.widgets import WIDGETS
 from models import MailingList, MemberField
+from services.mailing import looks
 from services.mailing.attributes import fields
 from services.mailing.consent import wordings
+from services.mailing.looks import Look
 from services.mailing.subscriptions.mail_urls import ask_preferences_url, embed_url, subscribed_url
 from storage.unit_of_work import UnitOfWork
 
@@ -61,12 +64,14 @@ class SignUpPage:
     # That the owner opened, by their keys.
     public: Mapping[str, MemberField]
     wording: str | None
+    look: Look
 
     @classmethod
-    def read(cls, uow: UnitOfWork, mailing_list: MailingList) -> "SignUpPage":
+    def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "SignUpPage":
         public = fields.own(uow, mailing_list.user_id).public().by_key
         wording = wordings.of_lists(uow, [mailing_list]).get(mailing_list.id)
-        return cls(mailing_list, public, wording)
+        look = looks.of(uow, settings, mailing_list)
+        return cls(mailing_list, public, wording, look)
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class _Correction:
 
 
 def show_form(
-    request: Request,
+    language: str,
     state: State,
     shown: SignUpPage,
     *,
@@ -89,18 +94,18 @@ def show_form(
 ) -> Response:
     """The page with the form, empty or with what was written and is to be corrected."""
     settings, mailing_list = state.resources.settings, shown.mailing_list
-    language = reader_language(request)
     url = _allowed_url(state, mailing_list, written)
     problems = correction.by_input if correction else {}
-    answer = page(
+    answer = list_page(
         "sign_up.html",
+        shown.look,
         language=language,
         status=correction.status if correction else 200,
         # Browsers hold all redirects that follow on the form to this, also those of the owner's own
         # site; so the scheme is named, and not the origin.
         form_targets=f"{url.origin.partition(':')[0]}:" if url else "",
         list_title=mailing_list.title,
-        tagline=mailing_list.tagline,
+        words=mailing_list.sign_up_text or mailing_list.tagline,
         embed_url=embed_url(settings, mailing_list.slug),
         ask_url=ask_preferences_url(settings, mailing_list.slug),
         is_again=correction is not None,
@@ -126,7 +131,9 @@ async def answer_form(
     settings = state.resources.settings
     url = _allowed_url(state, mailing_list, inputs)
     language = reader_language(request)
-    shown = await state.in_unit_of_work(partial(SignUpPage.read, mailing_list=mailing_list))
+    shown = await state.in_unit_of_work(
+        partial(SignUpPage.read, mailing_list=mailing_list, settings=settings)
+    )
     try:
         wanted = NewSubscription.model_validate(_with_widget_token(mailing_list, inputs))
         await submit(
@@ -147,7 +154,7 @@ async def answer_form(
     else:
         onwards = inputs["redirect_url"] if url else subscribed_url(settings, mailing_list.id)
         return redirect(onwards)
-    return show_form(request, state, shown, written=inputs, correction=correction)
+    return show_form(language, state, shown, written=inputs, correction=correction)
 
 
 def _allowed_url(

@@ -30,6 +30,10 @@ _RULES = (
     refusals.LIST_CHALLENGE_PROVIDER,
     refusals.LIST_REDIRECT_ORIGINS,
     refusals.LIST_CONSENT_WORDINGS,
+    refusals.LIST_COLOUR,
+    refusals.LIST_LOGO,
+    refusals.LIST_SENDER_NAME,
+    refusals.LIST_WORDS,
 )
 
 

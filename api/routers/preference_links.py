@@ -18,6 +18,7 @@ from api.access.requirements import LOGIN, PUBLIC
 from api.limits.bulkheads import RECORDS
 from api.pages.audience import reader_language
 from api.pages.frame import page, redirect
+from api.pages.list_pages import list_page
 from api.parameters import StateOf
 from api.readers.reader_visits import goodbye, redirect_to_preferences, require_visit_form
 from api.readers.sign_up_inputs import email_input
@@ -27,7 +28,8 @@ from core.errors import DomainError
 from core.languages.reader_languages import marked, translated
 from core.refusals.mailing import LIST_NAME_INVALID, LIST_NOT_FOUND, TRACE_INVALID
 from models import MailingList
-from services.mailing import lists
+from services.mailing import lists, looks
+from services.mailing.looks import Look
 from services.mailing.preferences import link_mails, visits
 from services.mailing.subscriptions import mail_urls, trace_ids
 from services.people import accounts, email_addresses
@@ -54,7 +56,8 @@ def show_asking(
         return page("asked_preferences.html", language=reader_language(request))
     with state.resources.unit_of_work() as uow:
         mailing_list = _named(uow, named)
-    return _asking_page(request, mailing_list)
+        look = looks.of(uow, state.resources.settings, mailing_list)
+    return _asking_page(request, look, mailing_list)
 
 
 @router.post(mail_urls.ASK_PREFERENCES_PATH, dependencies=[LOGIN])
@@ -79,7 +82,11 @@ async def ask_for_link(
             try:
                 email = email_addresses.normalise(form.get("email", ""))
             except DomainError:
-                return _asking_page(request, mailing_list, form.get("email", ""))
+                find_look = partial(
+                    looks.of, settings=state.resources.settings, mailing_list=mailing_list
+                )
+                look = await state.in_unit_of_work(find_look)
+                return _asking_page(request, look, mailing_list, form.get("email", ""))
         ask = partial(
             link_mails.ask,
             mailing_list=mailing_list,
@@ -111,12 +118,13 @@ def _named(uow: UnitOfWork, named: str) -> MailingList:
 
 
 def _asking_page(
-    request: Request, mailing_list: MailingList, written: str | None = None
+    request: Request, look: Look, mailing_list: MailingList, written: str | None = None
 ) -> Response:
     language = reader_language(request)
     problem = None if written is None else translated(language, _NO_ADDRESS)
-    return page(
+    return list_page(
         "ask_preferences.html",
+        look,
         language=language,
         status=200 if written is None else 422,
         list_title=mailing_list.title,

@@ -11,6 +11,7 @@ from api.bodies.forms import body_fields, nested_inputs
 from api.limits.bulkheads import RECORDS
 from api.pages.audience import reader_language
 from api.pages.frame import page
+from api.pages.list_pages import list_page
 from api.parameters import PathId, StateOf
 from api.readers.answering import SignUpPage, answer_form, show_form
 from api.readers.embedding import embedded_form
@@ -19,7 +20,7 @@ from core.languages.reader_languages import ENGLISH
 from core.refusals.mailing import LIST_NAME_INVALID, LIST_NOT_FOUND
 from core.refusals.requests import BODY_NO_FORM_TYPE
 from models import MailingList
-from services.mailing import lists
+from services.mailing import lists, looks
 from services.mailing.subscriptions.mail_urls import (
     EMBED_PATH,
     SIGN_UP_PATH,
@@ -41,9 +42,9 @@ def show_sign_up(
 ) -> Response:
     """The page on which a stranger subscribes."""
     with state.resources.unit_of_work() as uow:
-        shown = SignUpPage.read(uow, _find(uow, slug))
+        shown = SignUpPage.read(uow, _find(uow, slug), state.resources.settings)
     written = {"redirect_url": redirect_url} if redirect_url else {}
-    return show_form(request, state, shown, written=written)
+    return show_form(reader_language(request), state, shown, written=written)
 
 
 @router.post(SIGN_UP_PATH)
@@ -63,7 +64,7 @@ async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
 def show_embedding(state: StateOf, slug: str) -> Response:
     """How to put the same form on another site: a page for owners."""
     with state.resources.unit_of_work() as uow:
-        shown = SignUpPage.read(uow, _find(uow, slug))
+        shown = SignUpPage.read(uow, _find(uow, slug), state.resources.settings)
     made = embedded_form(state, shown, language=ENGLISH)
     origins = shown.mailing_list.redirect_origins or ["https://www.example.com"]
     return page(
@@ -84,11 +85,13 @@ def show_subscribed(
     """What happened to a sign-up by a form; the same for each address, as it names none."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
-        return page(
+        return list_page(
             "subscribed.html",
+            looks.of(uow, state.resources.settings, mailing_list),
             language=reader_language(request),
             list_title=mailing_list.title,
             must_confirm=mailing_list.confirm_required,
+            words=mailing_list.thanks_text,
         )
 
 

@@ -20,8 +20,9 @@ from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
 from api.limits.bulkheads import LEAVING, RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.pages.audience import reader_language
-from api.pages.frame import page, see_other, short_answer
+from api.pages.frame import see_other, short_answer
 from api.pages.leaving_reasons import REASONS, shown_reasons
+from api.pages.list_pages import list_page
 from api.parameters import StateOf
 from api.state import State
 from core.keyring import Keyring
@@ -30,7 +31,7 @@ from core.refusals.mailing import TRACE_MISSING
 from core.refusals.people import LINK_AMBIGUOUS, LINK_MISSING
 from core.refusals.requests import BODY_INVALID
 from models import MailingList, OptOutKind, User
-from services.mailing import list_reports, lists
+from services.mailing import list_reports, lists, looks
 from services.mailing.consent import wordings
 from services.mailing.subscriptions import own, subscribe, trace_ids, unsubscribe
 from services.mailing.subscriptions.changes import Actor, Via
@@ -67,8 +68,9 @@ def show_subscription(request: Request, state: StateOf, submission: FormOrJsonBo
         if is_revoked:
             subscription = own.without_what_identifies(subscription)
         is_open = mailing_list.archived_at is None
-        return page(
+        return list_page(
             "unsubscribe.html",
+            looks.of(uow, state.resources.settings, mailing_list),
             language=language,
             list_title=mailing_list.title,
             is_open=is_open,
@@ -117,8 +119,9 @@ def show_report(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
         mailing_list = lists.get(uow, trace.list_id, archived=True)
         person = accounts.get(uow, trace.user_id)
         subscription = own.read(uow, state.resources.keyring, mailing_list, person)
-        return page(
+        return list_page(
             "report.html",
+            looks.of(uow, state.resources.settings, mailing_list),
             language=reader_language(request),
             list_title=mailing_list.title,
             is_reported=list_reports.is_reported(uow, mailing_list, person),
@@ -192,13 +195,15 @@ def show_confirmation(
     with state.resources.unit_of_work() as uow:
         found = subscribe.read_confirmation(uow, state.resources.keyring, _secret(token))
         mailing_list = found.mailing_list
-        return page(
+        return list_page(
             "confirm.html",
+            looks.of(uow, state.resources.settings, mailing_list),
             language=reader_language(request),
             list_title=mailing_list.title,
             wording=wordings.of_lists(uow, [mailing_list]).get(mailing_list.id),
             is_confirmed=found.is_confirmed,
             wants_mail=found.record.email_enabled,
+            words=mailing_list.thanks_text,
             address=_masked(found.record.email),
         )
 

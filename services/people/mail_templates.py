@@ -29,8 +29,9 @@ def render(
     to: str,
     key: str,
     language: str | None = None,
+    sender_name: str | None = None,
     headers: dict[str, str] | None = None,
-    **values: str,
+    **values: str | None,
 ) -> Mail:
     """The mail of ``templates/<template>.txt``, whose first line is the subject, and ``.html``.
 
@@ -47,6 +48,7 @@ def render(
         subject=subject.strip(),
         text=text.strip() + "\n",
         html=fill(f"{template}.html"),
+        sender_name=sender_name,
         headers=headers or {},
         key=key,
     )

@@ -36,6 +36,7 @@ OPERATIONS = {
     "DELETE /lists/{list_id}": "subscription.full",
     "GET /lists/{list_id}/stats": "subscription.read",
     "GET /lists/{list_id}/embed": "subscription.read",
+    "GET /lists/{list_id}/previews/{part}": "subscription.read",
     "GET /lists/{list_id}/subscriptions": "subscription.read",
     "POST /lists/{list_id}/members/search": "subscription.read",
     "GET /lists/{list_id}/members/{user_id}": "subscription.read",

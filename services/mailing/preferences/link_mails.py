@@ -80,6 +80,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
                 language=language or asked.language,
                 to=person.email,
                 key=f"job-{lease.job_id}",
+                sender_name=mailing_list.sender_name,
                 title=shown_words.quoted(mailing_list.title),
                 url=mail_urls.preferences_url(resources.settings, secret),
             )
