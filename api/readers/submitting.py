@@ -1,6 +1,7 @@
 """The submission of a sign-up, whatever brought it: the challenge first, then the list."""
 
 from dataclasses import replace
+from functools import partial
 
 from fastapi import Request
 
@@ -12,6 +13,7 @@ from api.schemas.subscriptions import NewSubscription
 from api.state import State
 from core.errors import FieldProblem
 from core.refusals import mailing
+from core.settings import Settings
 from integrations.challenges.port import (
     Challenge,
     ChallengeAction,
@@ -22,7 +24,7 @@ from models import MailingList
 from services.mailing import lists
 from services.mailing.attributes import submissions
 from services.mailing.subscriptions import subscribe as joining
-from services.mailing.subscriptions.changes import Via
+from services.mailing.subscriptions.changes import Actor, Via
 from storage.unit_of_work import UnitOfWork
 
 
@@ -42,7 +44,6 @@ async def submit(
         page_url: our own page that has the form.
         language: that of the page which a person saw; mails to them keep it.
     """
-    list_id = mailing_list.id
     via = Via.FORM
     if mailing_list.challenge_enabled:
         challenge, answer = _challenge(request, state, mailing_list, wanted)
@@ -51,25 +52,42 @@ async def submit(
     actor = actors.stranger_actor(request, via)
     if page_url is not None:
         actor = replace(actor, page_url=page_url)
-    resources = state.resources
-
-    def request_subscription(uow: UnitOfWork) -> None:
-        mailing_list = lists.get(uow, list_id)
-        given = submissions.read(
-            uow, mailing_list.user_id, name=wanted.name, values=wanted.fields, is_text=is_form
-        )
-        joining.request(
-            uow,
-            resources.keyring,
-            mailing_list,
-            wanted.email,
-            actor,
-            settings=resources.settings,
-            submission=replace(given, language=language),
-        )
-
+    subscribe = partial(
+        _subscribe,
+        settings=state.resources.settings,
+        list_id=mailing_list.id,
+        wanted=wanted,
+        actor=actor,
+        is_form=is_form,
+        language=language,
+    )
     async with padded_duration():
-        await ACTS_BY_LIST.run(list_id, state.transact, request_subscription)
+        await ACTS_BY_LIST.run(mailing_list.id, state.transact, subscribe)
+
+
+def _subscribe(
+    uow: UnitOfWork,
+    settings: Settings,
+    list_id: int,
+    wanted: NewSubscription,
+    actor: Actor,
+    *,
+    is_form: bool,
+    language: str | None,
+) -> None:
+    mailing_list = lists.get(uow, list_id)
+    given = submissions.read(
+        uow, mailing_list.user_id, name=wanted.name, values=wanted.fields, is_text=is_form
+    )
+    joining.request(
+        uow,
+        settings.keyring,
+        mailing_list,
+        wanted.email,
+        actor,
+        settings=settings,
+        submission=replace(given, language=language),
+    )
 
 
 def _challenge(
