@@ -6,16 +6,18 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from api.access.requirements import ListReader
+from api.access.requirements import ListEditor, ListReader
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
+from api.limits.shares import ACTS_BY_LIST
+from api.list_answers import LIST_RULES
 from api.openapi import refuses
 from api.pages.list_pages import list_page
 from api.parameters import ListId, StateOf
 from api.readers.answering import SignUpPage, show_form
 from api.readers.embedding import embedded_form
 from api.schemas.envelope import Envelope, envelope
-from api.schemas.lists import EmbeddedForm, ListPreview, PreviewPart
+from api.schemas.lists import EmbeddedForm, ListChanges, ListPreview, PreviewPart
 from api.state import State
 from core.languages import reader_languages
 from core.refusals import mailing as refusals
@@ -67,6 +69,32 @@ def preview_list(
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         return envelope(_PREVIEWS[part](uow, state, mailing_list, chosen))
+
+
+@router.post(
+    "/lists/{list_id}/previews/{part}",
+    responses=refuses(
+        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, *LIST_RULES
+    ),
+)
+@ACTS_BY_LIST.threaded("list_id")
+def preview_changed_list(
+    state: StateOf,
+    caller: ListEditor,
+    list_id: ListId,
+    part: PreviewPart,
+    body: ListChanges,
+    language: Language = None,
+) -> Envelope[ListPreview]:
+    """The same as if the list had been changed like this. Nothing is changed."""
+    chosen = reader_languages.chosen(language or "")
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        trial = uow.session.begin_nested()
+        lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
+        shown = _PREVIEWS[part](uow, state, mailing_list, chosen)
+        trial.rollback()
+    return envelope(shown)
 
 
 def _sign_up(

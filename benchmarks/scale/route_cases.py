@@ -117,6 +117,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     ),
     "GET /lists/{list_id}/embed": (_read(),),
     "GET /lists/{list_id}/previews/{part}": (_read(),),
+    "POST /lists/{list_id}/previews/{part}": (_write(times=3),),
     "POST /subscriptions/{list_id}": (
         _write(Call(200, json={"email": "{fresh}@example.com"}), times=3),
     ),

@@ -254,6 +254,24 @@ def test_owner_sees_pages_and_mail_beforehand_in_each_language(
     assert client.get(f"{path}/nothing").status_code == 400
 
 
+def test_owner_sees_a_change_before_it_is_made(client: httpx.Client) -> None:
+    made = new_list(client, title="Tea", consent_wording="Old.")
+    path, before = f"/lists/{made['id']}", data(client.get(f"/lists/{made['id']}"))
+    change_to = {"title": "Coffee", "colour": BLUE, "consent_wording": "New.", "sender_name": "B"}
+    shown = data(client.post(f"{path}/previews/sign_up", json=change_to))["html"]
+    for text in ("Coffee", BLUE, "New."):
+        assert text in shown
+    mail = data(client.post(f"{path}/previews/confirmation_mail", json=change_to))
+    assert ("“Coffee”" in mail["text"], mail["sender_name"]) == (True, "B")
+    assert data(client.get(path)) == before
+    # The next wording gets the number that the trial did not keep.
+    assert (
+        data(change(client, made["id"], consent_wording="Other."))["consent_wording_version"] == 2
+    )
+    pale = client.post(f"{path}/previews/thanks", json={"colour": "#ffff00"})
+    problem(pale, 422, "list.colour")
+
+
 def test_preview_is_the_owners(client: httpx.Client, neighbour: httpx.Client) -> None:
     made = new_list(client)
     problem(neighbour.get(f"/lists/{made['id']}/previews/thanks"), 403, "list.not_owner")

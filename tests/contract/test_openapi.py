@@ -37,6 +37,7 @@ OPERATIONS = {
     "GET /lists/{list_id}/stats": "subscription.read",
     "GET /lists/{list_id}/embed": "subscription.read",
     "GET /lists/{list_id}/previews/{part}": "subscription.read",
+    "POST /lists/{list_id}/previews/{part}": "subscription.full",
     "GET /lists/{list_id}/subscriptions": "subscription.read",
     "POST /lists/{list_id}/members/search": "subscription.read",
     "GET /lists/{list_id}/members/{user_id}": "subscription.read",

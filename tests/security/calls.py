@@ -115,6 +115,7 @@ CALLS: dict[str, Call] = {
     "GET /lists/{list_id}/stats": Call(403),
     "GET /lists/{list_id}/embed": Call(403),
     "GET /lists/{list_id}/previews/{part}": Call(403),
+    "POST /lists/{list_id}/previews/{part}": Call(403, json={"colour": "#1d4ed8"}),
     "POST /subscriptions/{list_id}": Call(200, json={"email": "{as_whom}@example.com"}),
     "POST /subscriptions/{list_id}/no-challenge": Call(200),
     "GET /subscriptions/{list_id}/rel": Call(200),
