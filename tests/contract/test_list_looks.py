@@ -274,4 +274,6 @@ def test_owner_sees_a_change_before_it_is_made(client: httpx.Client) -> None:
 
 def test_preview_is_the_owners(client: httpx.Client, neighbour: httpx.Client) -> None:
     made = new_list(client)
-    problem(neighbour.get(f"/lists/{made['id']}/previews/thanks"), 403, "list.not_owner")
+    path = f"/lists/{made['id']}/previews/thanks"
+    problem(neighbour.get(path), 403, "list.not_owner")
+    problem(neighbour.post(path, json={"title": "Mine"}), 403, "list.not_owner")
