@@ -99,8 +99,8 @@ async def change_subscription(
         return short_answer(translated(reader_language(request), text))
     action = submission.fields.get("action")
     if isinstance(action, str) and action in _LEAVING:
-        reason = submission.fields.get("reason")
-        reason = reason if reason in REASONS else None
+        sent = submission.fields.get("reason")
+        reason = sent if isinstance(sent, str) and sent in REASONS else None
         await LEAVING.run(_leave, request, state, trace, _LEAVING[action], Via.PAGE, reason)
     elif isinstance(action, str) and action in _RETURNING:
         await ACTS_BY_LIST.run(trace.list_id, _return, request, state, trace, _RETURNING[action])

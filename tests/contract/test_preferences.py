@@ -431,6 +431,13 @@ def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
 # -- why a reader left ----------------------------------------------------------------------------
 
 
+def test_a_reason_that_is_no_text_is_none(stranger: httpx.Client, reader: Subscriber) -> None:
+    params = {"trace_id": reader.trace_id}
+    body = {"action": "leave", "reason": ["too_many"]}
+    assert stranger.post("/unsubscribe", params=params, json=body).status_code == 303
+    assert reader.stands() == ("unsubscribed", True)
+
+
 @pytest.mark.parametrize(
     ("sent", "kept"), [({"reason": "too_many"}, "too_many"), ({"reason": "<b>"}, None), ({}, None)]
 )
