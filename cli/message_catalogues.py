@@ -8,6 +8,7 @@ counts as missing until a person has looked at it and taken the mark away.
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
@@ -90,16 +91,20 @@ def read(path: Path) -> Catalog:
 def main() -> None:
     for path in sorted(CATALOGUES.glob("*.po")):
         catalogue = read(path)
-        catalogue.update(template(), update_header_comment=False)
+        catalogue.update(template())
         catalogue.obsolete.clear()
-        with path.open("wb") as file:
-            write_po(
-                file,
-                catalogue,
-                width=_MAX_LINE_CHARACTERS,
-                include_lineno=False,
-                ignore_obsolete=True,
-            )
+        entries = BytesIO()
+        write_po(
+            entries,
+            catalogue,
+            width=_MAX_LINE_CHARACTERS,
+            omit_header=True,
+            include_lineno=False,
+            ignore_obsolete=True,
+        )
+        # The header stays as it is written: Babel would put the time of each run into it.
+        header = path.read_text().partition("\n\n")[0]
+        path.write_text(f"{header}\n\n{entries.getvalue().decode().strip()}\n")
 
 
 if __name__ == "__main__":

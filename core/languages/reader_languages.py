@@ -10,6 +10,9 @@ from gettext import GNUTranslations, NullTranslations
 from importlib.resources import files
 from io import BytesIO
 
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
+
 ENGLISH = "en"
 # No browser sends a longer list of languages.
 MAX_HEADER_CHARACTERS = 500
@@ -61,9 +64,6 @@ def translations(language: str) -> NullTranslations:
     """The texts of a language, compiled from its catalogue once a process."""
     if language == ENGLISH:
         return NullTranslations()
-    from babel.messages.mofile import write_mo
-    from babel.messages.pofile import read_po
-
     source = _CATALOGUES.joinpath(f"{language.replace('-', '_')}.po").read_bytes()
     compiled = BytesIO()
     write_mo(compiled, read_po(BytesIO(source)))
