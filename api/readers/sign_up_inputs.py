@@ -10,8 +10,6 @@ from models import FieldType, MemberField
 from services.mailing.attributes.field_values import MAX_VALUE_CHARACTERS
 from services.people.email_addresses import MAX_ADDRESS_BYTES
 
-MAX_NAME_CHARACTERS = 200
-
 
 @dataclass(frozen=True)
 class ShownInput:
@@ -20,6 +18,7 @@ class ShownInput:
     Attributes:
         kind: ``email``, or the type of a field.
         choices: what can be chosen, as it is sent.
+        input_type: the type of the ``<input>``, where it is one.
     """
 
     name: str
@@ -29,16 +28,11 @@ class ShownInput:
     problem: str | None = None
     autocomplete: str = "off"
     choices: tuple[str, ...] = ()
+    input_type: str = "text"
 
     @property
     def is_required(self) -> bool:
         return self.kind == "email"
-
-    @property
-    def input_type(self) -> str:
-        """Browsers show nothing of what is no date in an input for one."""
-        is_as_named = self.kind == "email" or (self.kind == FieldType.DATE and not self.problem)
-        return self.kind if is_as_named else "text"
 
 
 def email_input(language: str, written: str, problem: str | None) -> ShownInput:
@@ -92,8 +86,11 @@ def _filled(
 ) -> ShownInput:
     # Longer texts were no accident of a person's.
     most = MAX_ADDRESS_BYTES if shown.kind == "email" else MAX_VALUE_CHARACTERS
-    value = str(written.get(shown.name, ""))[:most]
-    return replace(shown, value=value, problem=problems.get(shown.name))
+    value, problem = str(written.get(shown.name, ""))[:most], problems.get(shown.name)
+    # Browsers show nothing of what is no date in an input for one.
+    is_as_named = shown.kind == "email" or (shown.kind == FieldType.DATE and not problem)
+    input_type = shown.kind if is_as_named else "text"
+    return replace(shown, value=value, problem=problem, input_type=input_type)
 
 
 def problems_of_fields(

@@ -123,7 +123,7 @@ async def change_answers(
         visit = visit_of(uow, request, state)
         name, values = inputs.get("name", ""), inputs["fields"]
         actor = _actor(request, visit)
-        own_lists.answer(uow, visit, list_id, actor, name=name[:200], values=values)
+        own_lists.answer(uow, visit, list_id, actor, name=name, values=values)
 
     try:
         await ACTS_BY_LIST.run(list_id, state.transact, answer)

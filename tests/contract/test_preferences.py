@@ -325,6 +325,9 @@ def test_reader_changes_name_and_open_fields_alone(
     found = known_member(client, reader.list_id, reader.email)
     assert found["name"] == "Ada"
     assert found["fields"] == {"city": "Rome", "news": False, "note": "kept"}
+    long = browser.post(path, data={"name": "x" * 201, "csrf_token": csrf(page)})
+    assert heading(long, 422) == "Your name and answers"
+    assert 'id="name-problem"' in long.text
     closed = browser.post(path, data={"fields.note": "x", "csrf_token": csrf(page)})
     assert closed.status_code == 422
     assert known_member(client, reader.list_id, reader.email)["fields"]["note"] == "kept"

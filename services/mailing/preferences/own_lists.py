@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
+from core.errors import FieldProblem
 from core.keyring import Keyring
+from core.refusals.attributes import FIELD_VALUE
 from core.refusals.mailing import LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND
 from models import MailingList, Subscription, SubscriptionStatus
 from services.mailing.attributes import fields
@@ -18,6 +20,7 @@ from storage.unit_of_work import UnitOfWork
 
 # A page shows no more; the file of what is known has all.
 MAX_SHOWN_LISTS = 100
+MAX_NAME_CHARACTERS = 200
 # A person who left says nothing more to the list.
 ANSWERING = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
@@ -66,13 +69,18 @@ def answer(
 ) -> None:
     """Set the name and the public fields that are given; an empty text removes a value.
 
-    Raises ``list.not_found``, ``subscription.not_found``, ``field.value``, ``list.busy``.
+    Raises ``list.not_found``, ``subscription.not_found``, ``list.busy``, and ``field.value`` for
+    the name too.
     """
     mailing_list, _ = one(uow, visit, list_id)
     locked = lock_subscription(uow, mailing_list, visit.person)
     record = None if locked is None else locked.record
     if record is None or record.status not in ANSWERING:
         raise SUBSCRIPTION_NOT_FOUND()
+    if len(name) > MAX_NAME_CHARACTERS:
+        rule = f"has at most {MAX_NAME_CHARACTERS} characters"
+        problem = FieldProblem("body.name", FIELD_VALUE.code, rule)
+        raise FIELD_VALUE(rules=f"body.name: {rule}", problems=(problem,))
     public = fields.own(uow, mailing_list.user_id).public()
     after = fields.merged(record.fields, public.read(values, is_text=True))
     changes.change(uow, record, "edited", actor, name=name.strip() or None, fields=after)
