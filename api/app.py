@@ -33,7 +33,7 @@ from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.middleware.layers import request_layers
 from api.pages.api_docs import DOCUMENT_PATH, add_docs
-from api.routers import PAGES, RESOURCES
+from api.routers import PAGES, READER_PAGES, RESOURCES
 from api.state import State
 from api.waiting import finished_jobs
 from api.waiting.event_streams import StreamCounter
@@ -68,7 +68,12 @@ def create_app(settings: Settings) -> FastAPI:
         title="Pressroom",
         version=version("pressroom"),
         lifespan=partial(_serving, settings, drain),
-        middleware=request_layers(settings, drain, pages=[each.router for each in PAGES]),
+        middleware=request_layers(
+            settings,
+            drain,
+            pages=[each.router for each in PAGES],
+            reader_pages=[each.router for each in READER_PAGES],
+        ),
         redirect_slashes=False,
         # A contract: generated clients call their functions so.
         generate_unique_id_function=lambda route: route.name,

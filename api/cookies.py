@@ -5,6 +5,7 @@ from fastapi.responses import Response
 
 from core.settings import Settings
 from services.access import sessions
+from services.people import mailed_tokens
 from services.people.factors import proofs
 
 _KNOWN_SECONDS = 365 * 24 * 3600
@@ -36,6 +37,18 @@ class Cookies:
         """Proves that the password was right, where the login needs a second factor too
         (``services.people.factors.second_steps``)."""
         return f"{self.prefix}pressroom_first_step"
+
+    @property
+    def visit(self) -> str:
+        """A reader's visit to their preferences (``services.mailing.preferences.visits``)."""
+        return f"{self.prefix}pressroom_visit"
+
+    def keep_visit(self, reply: Response, value: str) -> None:
+        lifetime = mailed_tokens.TOKEN_LIFETIMES[mailed_tokens.Purpose.VISIT_PREFERENCES]
+        self._set(reply, self.visit, value, int(lifetime.total_seconds()))
+
+    def drop_visit(self, reply: Response) -> None:
+        self._set(reply, self.visit, "", 0)
 
     def keep_session(self, reply: Response, value: str) -> None:
         self._set(reply, self.session, value, int(sessions.SESSION_LIFETIME.total_seconds()))

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api.pages.audience import language_of_scope
 from api.pages.problems import is_for_browser, problem_page
 from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError, own_words
@@ -109,7 +110,8 @@ class _Problem(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if is_for_browser(scope):
-            await problem_page(*self._page)(scope, receive, send)
+            answer = problem_page(*self._page, language=language_of_scope(scope))
+            await answer(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
 

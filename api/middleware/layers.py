@@ -33,19 +33,24 @@ class RequestLayers:
 
 
 def request_layers(
-    settings: Settings, drain: Drain, *, pages: Sequence[APIRouter]
+    settings: Settings,
+    drain: Drain,
+    *,
+    pages: Sequence[APIRouter],
+    reader_pages: Sequence[APIRouter],
 ) -> list[Middleware]:
     """What each request passes, the outermost first.
 
     Args:
         pages: the routers of HTML pages, which scripts of other origins can't read.
+        reader_pages: those among them that readers get, in their language.
     """
     layers = [
         Middleware(ForwardingMiddleware, settings=settings),
         Middleware(HeadersMiddleware, settings=settings, drain=drain),
         Middleware(FinalNewlineMiddleware),
         Middleware(RequestMiddleware),
-        Middleware(ApiCorsMiddleware, pages=pages),
+        Middleware(ApiCorsMiddleware, pages=pages, reader_pages=reader_pages),
         Middleware(VersionMiddleware),
         Middleware(InternalErrorMiddleware),
         Middleware(PathMiddleware),

@@ -6,37 +6,51 @@ from fastapi.responses import Response
 from starlette.types import Scope
 
 from api.pages.frame import page
+from core.languages.reader_languages import ENGLISH, marked, translated
 from core.refusals import access, mailing, money, people, requests
 
-_OPEN_AGAIN = "Please open the link in your e-mail again, or copy all of it."
-_SIGN_UP_AGAIN = "If you would like to subscribe, please sign up once more: you get a new link."
+_OPEN_AGAIN = marked("Please open the link in your e-mail again, or copy all of it.")
+_SIGN_UP_AGAIN = marked(
+    "If you would like to subscribe, please sign up once more: you get a new link."
+)
+_ASK_AGAIN = marked("At the end of any e-mail of the list is a page that mails you a new one.")
 _ASK_THE_PROGRAM = (
     "It wanted access to your account, and got none. The makers of the program can put it right."
 )
-_INCOMPLETE = ("This link is incomplete", f"Its last part is missing. {_OPEN_AGAIN}")
-_MIXED_UP = ("This link doesn’t work", f"It got mixed up on its way. {_OPEN_AGAIN}")
+_DOES_NOT_WORK = marked("This link doesn’t work")
+_INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missing."), _OPEN_AGAIN)
+_MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
-_BY_CODE = {
+# Of each the heading, and the sentences below it. Those that readers may see are marked.
+_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
     mailing.TRACE_INVALID.code: (
-        "This link doesn’t work",
-        f"It may have been cut off or changed on its way. {_OPEN_AGAIN}",
+        _DOES_NOT_WORK,
+        marked("It may have been cut off or changed on its way."),
+        _OPEN_AGAIN,
     ),
     people.LINK_MISSING.code: _INCOMPLETE,
     people.LINK_AMBIGUOUS.code: _MIXED_UP,
     people.LINK_INVALID.code: (
-        "This link doesn’t work",
-        "It may be too old, or have been cut off on its way. " + _SIGN_UP_AGAIN,
+        _DOES_NOT_WORK,
+        marked("It may be too old, or have been cut off on its way."),
+        _SIGN_UP_AGAIN,
     ),
-    people.LINK_USED.code: ("This link has been used", f"It works once. {_SIGN_UP_AGAIN}"),
+    people.LINK_USED.code: (
+        marked("This link has been used"),
+        marked("It works once."),
+        _SIGN_UP_AGAIN,
+    ),
     mailing.SUBSCRIPTION_NOT_PENDING.code: (
-        "There is nothing to confirm",
-        f"This subscription doesn’t wait for it any more. {_SIGN_UP_AGAIN}",
+        marked("There is nothing to confirm"),
+        marked("This subscription doesn’t wait for it any more."),
+        _SIGN_UP_AGAIN,
     ),
     mailing.SUBSCRIPTION_CHANGED.code: (
-        "That didn’t go through",
-        "Your subscription changed at the same moment. Please open the link in your e-mail again.",
+        marked("That didn’t go through"),
+        marked("Your subscription changed at the same moment."),
+        _OPEN_AGAIN,
     ),
     money.PAYMENT_LINK_INVALID.code: (
         "This link doesn’t work",
@@ -44,6 +58,25 @@ _BY_CODE = {
     ),
     "oauth.invalid_client": ("This program is not known here", _ASK_THE_PROGRAM),
     "oauth.invalid_request": ("This program asked in a wrong way", _ASK_THE_PROGRAM),
+    people.PREFERENCES_LINK_INVALID.code: (
+        _DOES_NOT_WORK,
+        marked("It may be too old, or have been cut off on its way."),
+        _ASK_AGAIN,
+    ),
+    people.PREFERENCES_LINK_USED.code: (
+        marked("This link has been used"),
+        marked("It works once."),
+        _ASK_AGAIN,
+    ),
+    people.VISIT_OVER.code: (
+        marked("Please ask for a new link"),
+        marked("This page opens for an hour after a link that was mailed to you."),
+        _ASK_AGAIN,
+    ),
+    mailing.LIST_BUSY.code: (
+        marked("Please try again in a minute"),
+        marked("We are changing this list just now."),
+    ),
     people.ACCOUNT_LINK_INVALID.code: (
         "This link doesn’t work",
         "It may be too old, or have been cut off on its way. Please ask for a new one.",
@@ -66,12 +99,14 @@ _BY_CODE = {
         "Recovery codes stand for one. Add an authenticator app or a passkey first.",
     ),
     access.AUTH_CSRF.code: (
-        "That didn’t go through",
-        "Your browser didn’t show that this came from a page of ours. Please open that again.",
+        marked("That didn’t go through"),
+        marked("Your browser didn’t show that this came from a page of ours."),
+        marked("Please open that again."),
     ),
     requests.RATE_LIMITED.code: (
-        "Too many requests came from here",
-        "From your network we got too many in a short time. Please wait a while, and try again.",
+        marked("Too many requests came from here"),
+        marked("From your network we got too many in a short time."),
+        marked("Please wait a while, and try again."),
     ),
     access.LOGIN_BUSY.code: (
         "Too many people log in at this moment",
@@ -94,21 +129,37 @@ _BY_CODE = {
         "It was never yours. The page of your keys lists all that open something.",
     ),
     mailing.LIST_NOT_FOUND.code: (
-        "This list is closed",
-        "Nothing is sent from it any more, so there is nothing left to do.",
+        marked("This list is closed"),
+        marked("Nothing is sent from it any more, so there is nothing left to do."),
     ),
 }
-_ASKED_WRONGLY = ("That didn’t work", _OPEN_AGAIN)
-_OUR_FAULT = ("Something went wrong here", "We’re sorry. Please try again in a few minutes.")
+_ASKED_WRONGLY = (marked("That didn’t work"), _OPEN_AGAIN)
+_OUR_FAULT = (
+    marked("Something went wrong here"),
+    marked("We’re sorry."),
+    marked("Please try again in a few minutes."),
+)
 
 
 def problem_page(
-    status: int, code: str, headers: dict[str, str], request_id: str | None
+    status: int,
+    code: str,
+    headers: dict[str, str],
+    request_id: str | None,
+    *,
+    language: str = ENGLISH,
 ) -> Response:
     is_our_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    heading, text = _BY_CODE.get(code, _OUR_FAULT if is_our_fault else _ASKED_WRONGLY)
-    number = request_id if is_our_fault else None
-    reply = page("problem.html", status=status, heading=heading, text=text, number=number)
+    words = _BY_CODE.get(code, _OUR_FAULT if is_our_fault else _ASKED_WRONGLY)
+    heading, *sentences = (translated(language, each) for each in words)
+    reply = page(
+        "problem.html",
+        language=language,
+        status=status,
+        heading=heading,
+        text=" ".join(sentences),
+        number=request_id if is_our_fault else None,
+    )
     reply.headers.update(headers)
     return reply
 

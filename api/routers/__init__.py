@@ -18,6 +18,7 @@ from api.routers import (
     imports,
     jobs,
     key_pages,
+    list_faces,
     lists,
     login,
     media,
@@ -29,6 +30,8 @@ from api.routers import (
     operations,
     own_factors,
     payment_returns,
+    preference_links,
+    preference_pages,
     registration,
     second_steps,
     segments,
@@ -52,6 +55,7 @@ RESOURCES = (
     attachments,
     media,
     lists,
+    list_faces,
     sign_up,
     subscriptions,
     member_searches,
@@ -76,6 +80,8 @@ RESOURCES = (
     grants,
     subscription_pages,
     sign_up_pages,
+    preference_links,
+    preference_pages,
     login,
     second_steps,
     registration,
@@ -95,6 +101,8 @@ RESOURCES = (
 PAGES = (
     subscription_pages,
     sign_up_pages,
+    preference_links,
+    preference_pages,
     payment_returns,
     login,
     second_steps,
@@ -107,3 +115,6 @@ PAGES = (
     own_factors,
     consent,
 )
+
+# Those of them that readers get, in their own language.
+READER_PAGES = (subscription_pages, sign_up_pages, preference_links, preference_pages)

@@ -115,6 +115,9 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _page(),
         _page("by source, a year", by="source", **{"from": "2026-01-01", "to": "2026-12-31"}),
     ),
+    "GET /lists/{list_id}/embed": (_read(),),
+    "GET /lists/{list_id}/previews/{part}": (_read(),),
+    "POST /lists/{list_id}/previews/{part}": (_write(times=3),),
     "POST /subscriptions/{list_id}": (
         _write(Call(200, json={"email": "{fresh}@example.com"}), times=3),
     ),

@@ -51,5 +51,13 @@ LINK_MISSING = malformed("link.missing", "A token is required.")
 LINK_AMBIGUOUS = malformed("link.ambiguous", "The request carries tokens that differ.")
 LINK_INVALID = forbidden("link.invalid", "This link is not valid, or not any more.")
 LINK_USED = forbidden("link.used", "This link has been used.")
+PREFERENCES_LINK_INVALID = forbidden(
+    "preferences_link.invalid", "This link is not valid, or not any more."
+)
+PREFERENCES_LINK_USED = forbidden("preferences_link.used", "This link has been used.")
+USER_HAS_ACCOUNT = forbidden(
+    "user.has_account", "This person has an account, which no mailed link erases."
+)
+VISIT_OVER = forbidden("visit.over", "This needs a link that was mailed within the last hour.")
 ACCOUNT_LINK_INVALID = forbidden("account_link.invalid", "This link is not valid, or not any more.")
 ACCOUNT_LINK_USED = forbidden("account_link.used", "This link has been used.")

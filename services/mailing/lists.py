@@ -16,6 +16,7 @@ from models import MailingList
 from services import paging
 from services.access import quotas, recent_logins
 from services.access.caller import Caller
+from services.mailing import looks
 from services.mailing.consent import wordings
 from services.mailing.subscriptions.locks import waiting_briefly
 from services.paging import PageOfRows, PageRequest
@@ -84,10 +85,12 @@ def change(
 
     Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
     ``list.challenge_provider``, ``list.redirect_origins``, ``list.consent_wordings``,
-    ``list.busy``.
+    ``list.colour``, ``list.logo``, ``list.sender_name``, ``list.words``, ``list.busy``.
     """
     columns = {name: value for name, value in fields.items() if name != _WORDING}
     _set(mailing_list, columns, providers)
+    with uow.session.no_autoflush:
+        looks.settle(uow, mailing_list, columns)
     _flush(uow, mailing_list.slug)
     if _WORDING in fields:
         with waiting_briefly(uow):

@@ -40,6 +40,8 @@ class MailKind(StrEnum):
     WEBHOOK_STOPPED = "webhook_stopped"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
+    # To readers, by a job of its own (`services/mailing/preferences/link_mails.py`).
+    PREFERENCES = "preferences"
 
 
 # Anybody can have these sent to any address.
@@ -71,16 +73,20 @@ def request_mail(
     ``detail`` stands in the mail, so it holds no word that a stranger may choose. ``source`` is the
     digest of the network that the request came from (``mail_bounds``).
     """
+    if not got_enough(uow, kind, email):
+        enqueue_mail(
+            uow, kind, email, user_id=user_id, detail=detail, source=source, request_id=request_id
+        )
+
+
+def got_enough(uow: UnitOfWork, kind: MailKind, email: str) -> bool:
+    """Whether as many mails of this kind as the limit allows were asked for of late."""
     lately = select(func.count()).where(
         AccountMail.email == email,
         AccountMail.kind == kind,
         AccountMail.created_at > func.now() - MAIL_LIMIT_WINDOW,
     )
-    if (uow.session.scalar(lately) or 0) >= MAX_MAILS_PER_ADDRESS:
-        return
-    enqueue_mail(
-        uow, kind, email, user_id=user_id, detail=detail, source=source, request_id=request_id
-    )
+    return (uow.session.scalar(lately) or 0) >= MAX_MAILS_PER_ADDRESS
 
 
 def enqueue_mail(

@@ -29,6 +29,9 @@ class Purpose(StrEnum):
     UNDO_ADDRESS = "account.undo_address"
     # Mailed to the present address, when the new one has a record of its own.
     MERGE_RECORDS = "account.merge_records"
+    OPEN_PREFERENCES = "preferences.open"
+    # The one that is never mailed: a browser gets it for the mailed one.
+    VISIT_PREFERENCES = "preferences.visit"
 
 
 TOKEN_LIFETIMES = {
@@ -39,6 +42,8 @@ TOKEN_LIFETIMES = {
     Purpose.MERGE_RECORDS: timedelta(hours=1),
     # Long enough for a person who was away over a weekend.
     Purpose.UNDO_ADDRESS: timedelta(hours=72),
+    Purpose.OPEN_PREFERENCES: timedelta(hours=1),
+    Purpose.VISIT_PREFERENCES: timedelta(hours=1),
 }
 
 

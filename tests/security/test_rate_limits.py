@@ -59,7 +59,11 @@ PASSWORDS = {
         "/account/factors/passkey",
     )
 }
-LIKE_LOGIN = PASSWORDS | {"POST /account/email/undo", "POST /auxilia/credits/topup"}
+LIKE_LOGIN = PASSWORDS | {
+    "POST /account/email/undo",
+    "POST /auxilia/credits/topup",
+    "POST /preferences/ask",
+}
 
 
 @pytest.fixture(scope="module")

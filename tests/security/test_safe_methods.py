@@ -21,6 +21,15 @@ PAGES = {
     "GET /report": Call(200, query={"trace_id": "{trace_id}"}),
     "GET /confirm": Call(404, query={"token": "unknown"}),
     "GET /subscribed": Call(200, query={"list": "{list_id}"}),
+    "GET /s/{slug}": Call(200),
+    "GET /preferences/ask": Call(200, query={"list": "{list_id}"}),
+    "GET /preferences/open": Call(403, query={"token": "unknown"}),
+    "GET /preferences": Call(403),
+    "GET /preferences/answers": Call(403, query={"list": "{list_id}"}),
+    "GET /preferences/data": Call(403),
+    "GET /preferences/data.json": Call(403),
+    "GET /preferences/erase": Call(403),
+    "GET /s/{slug}/embed": Call(200),
     # Who comes back with a signed link of an order that waits has the provider asked at once; that
     # is what the link is for, and what it does would come by itself a little later.
     "GET /topups/return": Call(403, query={"order": "{order_id}"}),
@@ -74,7 +83,8 @@ READS = {name: call for name, call in CALLS.items() if name.startswith("GET")} |
 @pytest.fixture(scope="module")
 def world(stack: Stack) -> Iterator[World]:
     made = worlds.build(stack)
-    made.values |= {"provider": "stockphoto"}
+    # A page of a list is found by its id too.
+    made.values |= {"provider": "stockphoto", "slug": made.values["list_id"]}
     settled(stack)
     with resting_upkeep(stack):
         yield made

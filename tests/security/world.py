@@ -42,6 +42,7 @@ def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = Non
     for name in ("list_id", "dst_list_id", "closing_list_id"):
         values[name] = new_list(world.client, title=f"{world.mark} {name}")["id"]
     values["list_id"] = list_id or values["list_id"]
+    values["part"] = "thanks"
     _add_files(world)
     _add_members(world)
     _add_segment(world)

@@ -28,6 +28,8 @@ from services.mailing.imports.applying import helpers
 from services.mailing.imports.applying.helpers import APPLY_CHUNKS
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.mailing.imports.undo import UNDO_IMPORT
+from services.mailing.preferences import link_mails
+from services.mailing.preferences.link_mails import MAIL_PREFERENCES
 from services.mailing.subscriber_counts import FOLD_COUNTS
 from services.mailing.subscriptions import mails, unsubscribe
 from services.mailing.subscriptions.subscribe import MAIL_CONFIRMATION, MAIL_WELCOME
@@ -79,6 +81,7 @@ TASKS = TaskTable(
         **dict.fromkeys((SEND_ACCOUNT_MAIL, SEND_MERGE_MAIL), _mailing(account_mails.send)),
         MAIL_CONFIRMATION: _mailing(mails.send_confirmation),
         MAIL_WELCOME: _mailing(mails.send_welcome),
+        MAIL_PREFERENCES: _mailing(link_mails.send),
         ADD_MEMBERS: _alone(import_jobs.run),
         IMPORT_FILE: _alone(import_jobs.run),
         IMPORT_SUPPRESSIONS: _alone(import_jobs.run),

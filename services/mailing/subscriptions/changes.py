@@ -26,6 +26,7 @@ from services.mailing.consent import consent_entries
 from storage.unit_of_work import UnitOfWork
 
 ERASED = "erased"
+_WITH_REASON = ("unsubscribed", "email_disabled")
 # A transfer changes two records, and announces both with the other list.
 TRANSFERRED_IN, TRANSFERRED_AWAY = "transferred_in", "transferred_away"
 # Two records of one person became one.
@@ -67,6 +68,8 @@ class Actor:
     # The page from which the act came, without its query, and the name of the browser.
     page_url: str | None = None
     browser: str | None = None
+    # Why the person leaves or stops the mail, if they say.
+    reason: str | None = None
 
 
 def find(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
@@ -194,6 +197,7 @@ def note(
             email_enabled_before=email_enabled,
             email_enabled_after=subscription.email_enabled,
             changed=changed,
+            reason=actor.reason if action in _WITH_REASON else None,
             ip=actor.ip,
             request_id=actor.request_id,
         )

@@ -36,16 +36,44 @@ def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> Non
             owner = uow.session.get_one(User, mailing_list.user_id)
             trace = Trace(mailing_list.id, person.id, delivery=lease.job_id)
             trace_id = trace_ids.make(resources.keyring, trace)
-            mail = render(
-                "confirm_subscription",
+            mail = confirmation_mail(
+                mailing_list,
+                owner,
                 to=_address(record, person),
                 key=f"job-{lease.job_id}",
-                title=shown_words.quoted(mailing_list.title),
-                owner=shown_words.masked_address(owner.email),
+                language=(record.submitted or {}).get("language") or record.language,
                 url=mail_urls.confirm_url(resources.settings, secret),
                 report_url=mail_urls.report_url(resources.settings, trace_id),
             )
     _send(resources, lease, mailer, mail)
+
+
+def confirmation_mail(
+    mailing_list: MailingList,
+    owner: User,
+    *,
+    to: str,
+    key: str,
+    language: str | None,
+    url: str,
+    report_url: str,
+) -> Mail:
+    """The mail as the owner of the list sees it beforehand, and a subscriber gets it."""
+    # A stranger may have it sent, so the owner's words are marked as such.
+    words = mailing_list.confirmation_text
+    return render(
+        "confirm_subscription",
+        to=to,
+        key=key,
+        sender_name=mailing_list.sender_name,
+        language=language,
+        colour=mailing_list.colour,
+        words=None if words is None else f"“{words}”",
+        title=shown_words.quoted(mailing_list.title),
+        owner=shown_words.masked_address(owner.email),
+        url=url,
+        report_url=report_url,
+    )
 
 
 def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
@@ -61,6 +89,8 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
             "welcome",
             to=_address(record, person),
             key=f"job-{lease.job_id}",
+            sender_name=mailing_list.sender_name,
+            language=record.language,
             headers=mail_urls.list_headers(resources.settings, mailing_list, trace_id),
             title=shown_words.quoted(mailing_list.title),
             unsubscribe_url=mail_urls.unsubscribe_url(resources.settings, trace_id),

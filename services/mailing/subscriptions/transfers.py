@@ -16,7 +16,7 @@ from services.mailing.subscriptions.changes import Actor
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
-_COPIED = ("user_id", "name", "email", "confirmation_asked_at", "submitted")
+_COPIED = ("user_id", "name", "email", "confirmation_asked_at", "submitted", "language")
 
 
 def transfer(
