@@ -12,6 +12,7 @@ from urllib3.exceptions import HTTPError
 from core.calls.breaker import Breaker
 from core.calls.time_limits import time_limit
 from core.errors import ServerFailed, TransientError
+from core.metrics.store_metrics import observed_s3
 from core.settings.store_settings import ObjectStorageSettings
 from storage.s3_access.misconfigurations import explained, with_advice
 from storage.s3_access.s3_client import encryption_of, open_client
@@ -155,7 +156,12 @@ class ObjectStore:
 
     @contextmanager
     def _call(self, key: str) -> Iterator[None]:
-        with self._breaker.guarding(), _translated(key), time_limit(MAX_CALL_SECONDS):
+        with (
+            self._breaker.guarding(),
+            observed_s3(TransientError),
+            _translated(key),
+            time_limit(MAX_CALL_SECONDS),
+        ):
             yield
 
 

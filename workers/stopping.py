@@ -17,6 +17,7 @@ from celery import signals
 from celery.worker import state
 
 from core.logging import get_logger
+from core.metrics.shared_counts import forget_counts
 from workers.context import ProcessContext
 
 log = get_logger(__name__)
@@ -80,6 +81,7 @@ class _Stopping:
             os.kill(os.getpid(), signal.SIGQUIT)
             time.sleep(MAX_END_SECONDS)
         log.warning("worker.ended_at_once")
+        forget_counts()
         os._exit(exit_code)
 
     def _take_no_more(self) -> None:

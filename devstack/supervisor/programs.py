@@ -43,6 +43,8 @@ class Ports:
     flower: int
     sandbox: int
     smtp: int
+    # Of each worker's metrics.
+    workers: Mapping[str, int]
 
 
 def mail_settings(ports: Ports) -> dict[str, str]:
@@ -60,7 +62,9 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     def worker(name: str) -> Program:
         lanes = [word for lane in WORKERS[name] for word in ("--lane", lane)]
         settings = settings_of("worker", WORKERS[name])
-        return _worker(program(name, settings, "worker", *lanes), home.work)
+        address = f"{LOOPBACK}:{ports.workers[name]}"
+        plain = program(name, settings, "worker", *lanes, PRESSROOM_WORKER_METRICS_ADDRESS=address)
+        return _worker(plain, home.work)
 
     prepare = program(
         "prepare",

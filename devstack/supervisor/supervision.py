@@ -66,7 +66,13 @@ class _Supervisor:
         own, secrets = environment.own_settings(), load_or_create(home)
         picker = PortPicker(home.ports_file)
         services, service_settings = embed(home, secrets, picker, lock, own)
-        self._ports = programs.Ports(api, flower, picker.pick("sandbox"), picker.pick("smtp"))
+        self._ports = programs.Ports(
+            api,
+            flower,
+            picker.pick("sandbox"),
+            picker.pick("smtp"),
+            {name: picker.pick(name) for name in programs.WORKERS},
+        )
         picker.keep()
         self._sandbox_url = f"http://{LOOPBACK}:{self._ports.sandbox}"
         chosen = {

@@ -18,6 +18,7 @@ import redis.asyncio
 from core.errors import DomainError
 from core.lanes import RequestKind
 from core.logging import get_logger
+from core.metrics.store_metrics import observed_redis
 from core.refusals.requests import (
     QUEUE_OVERLOADED,
     QUEUE_TOO_MANY_OF_YOURS,
@@ -168,7 +169,8 @@ class RequestCalls:
             async with self._client.pipeline(transaction=False) as pipeline:
                 for step in steps:
                     pipeline.eval(step.script, len(step.keys), *step.keys, *step.arguments)
-                return await pipeline.execute(raise_on_error=False)
+                with observed_redis(redis.RedisError):
+                    return await pipeline.execute(raise_on_error=False)
         except Exception as error:  # noqa: BLE001 - every step must learn that it failed
             return [error] * len(steps)
 

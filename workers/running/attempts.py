@@ -16,6 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from core.calls import time_limits
 from core.errors import DomainError, TransientError
 from core.logging import get_logger
+from core.metrics import job_metrics
 from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
 from services.jobs import lease as leases
 from services.jobs.heartbeat import heartbeat
@@ -67,7 +68,8 @@ class JobAttempt:
 
     def take_turn(self) -> bool:
         """Whether the job stays with this process."""
-        seconds = kind_named(self.lease.kind).deadline_seconds
+        kind, began = kind_named(self.lease.kind), time.monotonic()
+        seconds = kind.deadline_seconds
         self._held = Held(time.monotonic() + seconds, self.hand_back)
         bound = {"job_id": self.lease.job_id, "kind": self.lease.kind}
         bound |= {"attempt": self.lease.attempt, "request_id": self.lease.request_id}
@@ -80,6 +82,7 @@ class JobAttempt:
                 return self._do()
         finally:
             self._held = None
+            job_metrics.observe_turn(kind.lane, kind.name, time.monotonic() - began)
 
     def _do(self) -> bool:
         try:
