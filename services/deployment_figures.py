@@ -109,16 +109,18 @@ _UNFINISHED = Statement(
     " UNION ALL"
     " SELECT lane, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY lane"
 )
-# A lane's oldest job is among those that were sent first, or is the next one to be sent.
+# A lane's oldest job is among those that were sent first, or is the next one to be sent. One that
+# waits for its next turn does not count as old, though it was due when its first one came.
 _DUE = Statement(
     """
-    SELECT looked.lane, kind, count(*), CAST(extract(epoch FROM now() - min(run_at)) AS float)
+    SELECT looked.lane, kind, count(*), CAST(coalesce(extract(epoch FROM now()
+        - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)
     FROM unnest(CAST(:lanes AS text[])) AS looked(lane) CROSS JOIN LATERAL (
-        (SELECT kind, run_at FROM jobs
+        (SELECT kind, run_at, attempt, retries FROM jobs
          WHERE status = 'queued' AND jobs.lane = looked.lane AND sends > 0
          ORDER BY send_after LIMIT :most)
         UNION ALL
-        (SELECT kind, run_at FROM jobs
+        (SELECT kind, run_at, attempt, retries FROM jobs
          WHERE status = 'queued' AND jobs.lane = looked.lane AND sends = 0
          ORDER BY send_after LIMIT :most)
     ) AS waiting

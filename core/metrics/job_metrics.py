@@ -33,6 +33,21 @@ _running_of = cache(_RUNNING.labels)
 _ended_of = cache(_ENDED.labels)
 
 
+# Errors that tell of our own trouble and not of the work: alerts ask for them.
+_OF_OURS = ("job.broke", "job.given_up", "job.worker_lost", "job.too_slow")
+
+
+def begin(lane: str, kind: str) -> None:
+    """Begin the counts of a kind at 0.
+
+    A series that begins with its first event at 1 has not risen, and so no rate shows that event.
+    """
+    for counter in (_ATTEMPTS, _RETRIES, _LEASES_LOST):
+        counter.labels(lane, kind)
+    for code in _OF_OURS:
+        _FAILURES.labels(lane, kind, code)
+
+
 def count_claim(lane: str, kind: str, *, waited: float | None) -> None:
     """``waited``: the seconds since the job was due, at its first claim."""
     _attempts_of(lane, kind).inc()

@@ -65,6 +65,13 @@ class MoneyDirection(StrEnum):
     OUT = "out"
 
 
+# From 0 on, so that a rate shows the first one of each too.
+for _outcome in MailOutcome:
+    _MAILS.labels(_outcome)
+for _cause in Kill:
+    _KILLS.labels(_cause)
+
+
 def count_kill(cause: Kill) -> None:
     _KILLS.labels(cause).inc()
 

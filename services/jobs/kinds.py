@@ -3,6 +3,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from core.lanes import Lane
+from core.metrics import job_metrics
 from core.refusals.refusal import Refusal
 from core.scopes import Scope
 from models import Job
@@ -43,6 +44,7 @@ def register(kind: JobKind) -> JobKind:
     if kind.name in _kinds:
         raise ValueError(f"job kind {kind.name} is registered twice")
     _kinds[kind.name] = kind
+    job_metrics.begin(kind.lane, kind.name)
     return kind
 
 
