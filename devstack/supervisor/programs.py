@@ -82,9 +82,14 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower), *names)
     sandbox = program(
         "sandbox",
-        STRIPE_KEYS,
+        STRIPE_KEYS | {"metrics_token"},
         *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
         *("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}"),
+        *(
+            word
+            for port in (ports.api, *ports.workers.values())
+            for word in ("--metrics-url", f"http://{LOOPBACK}:{port}/metrics")
+        ),
         module="devstack.sandbox",
     )
     return [

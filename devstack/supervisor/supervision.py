@@ -134,6 +134,7 @@ class _Supervisor:
             flower_password=settings["PRESSROOM_FLOWER_PASSWORD"],
             sandbox_url=self._sandbox_url,
             mailbox_url=f"{self._sandbox_url}/mail",
+            status_url=f"{self._sandbox_url}/status",
             database_url=settings["PRESSROOM_DATABASE_URL"],
             migration_database_url=settings.get(
                 "PRESSROOM_MIGRATION_DATABASE_URL", settings["PRESSROOM_DATABASE_URL"]
