@@ -74,7 +74,7 @@ def worker(
     """Run a worker for one lane or several."""
     # SIGTERM begins a soft shutdown. Celery reads this variable when it is imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
-    from core.metrics.shared_counts import share_counts
+    from core.counters.shared_counts import share_counts
 
     share_counts()
     from cli.connection import database_errors, use_running_stack

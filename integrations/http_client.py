@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import httpx2
 
-from core.metrics.work_metrics import ProviderOutcome, count_provider_call
+from core.counters.work_metrics import ProviderOutcome, count_provider_call
 
 # The library's errors by the names that adapters use: its timeouts are failures too.
 HttpFailure = httpx2.HTTPError

@@ -14,7 +14,7 @@ from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
-from core.metrics.store_metrics import CONNECTION_LIMIT, CONNECTIONS_IN_USE, note_statement
+from core.counters.store_metrics import CONNECTION_LIMIT, CONNECTIONS_IN_USE, note_statement
 from core.settings.store_settings import DatabaseSettings
 from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, answers, peer_closed
 from storage.long_reads import Replica

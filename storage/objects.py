@@ -11,8 +11,8 @@ from urllib3.exceptions import HTTPError
 
 from core.calls.breaker import Breaker
 from core.calls.time_limits import time_limit
+from core.counters.store_metrics import observed_s3
 from core.errors import ServerFailed, TransientError
-from core.metrics.store_metrics import observed_s3
 from core.settings.store_settings import ObjectStorageSettings
 from storage.s3_access.misconfigurations import explained, with_advice
 from storage.s3_access.s3_client import encryption_of, open_client

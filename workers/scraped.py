@@ -7,8 +7,8 @@ from typing import Any
 from celery import signals
 from prometheus_client import start_http_server
 
+from core.counters.shared_counts import shared_registry
 from core.logging import get_logger
-from core.metrics.shared_counts import shared_registry
 from core.settings import Settings
 
 log = get_logger(__name__)

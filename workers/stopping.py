@@ -16,8 +16,8 @@ from typing import Any
 from celery import signals
 from celery.worker import state
 
+from core.counters.shared_counts import forget_counts
 from core.logging import get_logger
-from core.metrics.shared_counts import forget_counts
 from workers.context import ProcessContext
 
 log = get_logger(__name__)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from core.counters.work_metrics import show_circuit
 from core.errors import ServerFailed
 from core.logging import get_logger
-from core.metrics.work_metrics import show_circuit
 
 log = get_logger(__name__)
 

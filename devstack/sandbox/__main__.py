@@ -7,7 +7,7 @@ from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.sandbox.providers import PROVIDERS, STRIPE, SandboxProvider
 from devstack.sandbox.sandbox_settings import set_stripe_keys
-from devstack.sandbox.status_figures import Source
+from devstack.sandbox.status_figures import MetricsSource
 
 
 def main(providers: tuple[SandboxProvider, ...] = PROVIDERS) -> None:
@@ -20,7 +20,7 @@ def main(providers: tuple[SandboxProvider, ...] = PROVIDERS) -> None:
     # The API asks for it, and the workers don't look at it.
     token = os.environ.get("PRESSROOM_METRICS_TOKEN")
     set_stripe_keys(STRIPE.keys, os.environ, given.webhook_url)
-    sources = tuple(Source(url, token) for url in given.metrics_url)
+    sources = tuple(MetricsSource(url, token) for url in given.metrics_url)
     app = create_app(providers, smtp_port=given.smtp_port, sources=sources)
     uvicorn.run(app, host=LOOPBACK, port=given.port, timeout_graceful_shutdown=2)
 

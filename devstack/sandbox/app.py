@@ -12,7 +12,7 @@ from devstack import LOOPBACK_HOSTS
 from devstack.sandbox import status_page
 from devstack.sandbox.providers import MAILBOX, PROVIDERS, STRIPE, SandboxProvider
 from devstack.sandbox.smtp_server import smtp_server
-from devstack.sandbox.status_figures import Source, StatusFigures
+from devstack.sandbox.status_figures import MetricsSource, StatusFigures
 from devstack.sandbox.templates import render
 
 _STYLE = Path(__file__).with_name("style.css")
@@ -21,7 +21,7 @@ _STYLE = Path(__file__).with_name("style.css")
 def create_app(
     providers: tuple[SandboxProvider, ...] = PROVIDERS,
     smtp_port: int | None = None,
-    sources: tuple[Source, ...] = (),
+    sources: tuple[MetricsSource, ...] = (),
 ) -> FastAPI:
     """The sandbox. With a port for SMTP it takes mail, too, while it runs.
 

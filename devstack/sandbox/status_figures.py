@@ -71,7 +71,7 @@ Series = Sequence[tuple[str, Mapping[str, str], float]]
 
 
 @dataclass(frozen=True)
-class Source:
+class MetricsSource:
     """Where a process tells its metrics, and what it asks for."""
 
     url: str
@@ -85,7 +85,7 @@ class _Look:
 
 
 class StatusFigures:
-    def __init__(self, sources: Iterable[Source]) -> None:
+    def __init__(self, sources: Iterable[MetricsSource]) -> None:
         self.sources = tuple(sources)
         self._looks: deque[_Look] = deque(maxlen=_KEPT_LOOKS)
         self._looked_at = 0.0
@@ -146,7 +146,7 @@ class StatusFigures:
         self._looks.append(_Look(time.monotonic(), series))
 
 
-async def _text(client: "httpx2.AsyncClient", source: Source) -> str:
+async def _text(client: "httpx2.AsyncClient", source: MetricsSource) -> str:
     import httpx2
 
     headers = {"Authorization": f"Bearer {source.token}"} if source.token else {}

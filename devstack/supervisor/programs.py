@@ -80,25 +80,26 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     )
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
     flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower), *names)
-    sandbox = program(
-        "sandbox",
-        STRIPE_KEYS | {"metrics_token"},
-        *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
-        *("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}"),
-        *(
-            word
-            for port in (ports.api, *ports.workers.values())
-            for word in ("--metrics-url", f"http://{LOOPBACK}:{port}/metrics")
-        ),
-        module="devstack.sandbox",
-    )
     return [
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
         replace(api, needs=_NEEDS),
         *map(worker, WORKERS),
         replace(flower, ready=lambda: answers(ports.flower, "/healthcheck"), needs=_NEEDS),
-        replace(sandbox, ready=lambda: answers(ports.sandbox, "/healthz"), grace=5.0),
+        _sandbox(program, ports),
     ]
+
+
+def _sandbox(program: Callable[..., Program], ports: Ports) -> Program:
+    told = [f"http://{LOOPBACK}:{port}/metrics" for port in (ports.api, *ports.workers.values())]
+    plain = program(
+        "sandbox",
+        STRIPE_KEYS | {"metrics_token"},
+        *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
+        *("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}"),
+        *(word for url in told for word in ("--metrics-url", url)),
+        module="devstack.sandbox",
+    )
+    return replace(plain, ready=lambda: answers(ports.sandbox, "/healthz"), grace=5.0)
 
 
 def _program(

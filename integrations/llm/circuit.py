@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from core.metrics.work_metrics import show_circuit
+from core.counters.work_metrics import show_circuit
 
 _SERVER = "language model"
 

@@ -14,8 +14,8 @@ from email_validator import EmailNotValidError, validate_email
 
 from core.calls.breaker import Breaker
 from core.calls.time_limits import limited, time_limit, tls_context
+from core.counters.work_metrics import MailOutcome, count_mail
 from core.errors import DomainError, ServerFailed, TransientError
-from core.metrics.work_metrics import MailOutcome, count_mail
 from core.refusals import mail as refusals
 from core.settings.mail_server import MailSecurity, MailSender, MailServer
 from integrations.mail.message import compose

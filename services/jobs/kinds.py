@@ -2,8 +2,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from core.counters import job_metrics
 from core.lanes import Lane
-from core.metrics import job_metrics
 from core.refusals.refusal import Refusal
 from core.scopes import Scope
 from models import Job

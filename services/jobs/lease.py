@@ -19,8 +19,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, select, update
 
+from core.counters import job_metrics
 from core.errors import DomainError
-from core.metrics import job_metrics
 from core.refusals.jobs import JOB_CANCELLED
 from models import Job, JobStatus
 from services.events.plan_refusals import is_plan_refusal, record_refusal

@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, TextClause, func, select, text, update
 from sqlalchemy.exc import OperationalError
 
+from core.counters import job_metrics
 from core.lanes import Lane
 from core.logging import get_logger
-from core.metrics import job_metrics
 from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from models import Job, JobStatus
 from services.jobs.lease import MAX_CRASHES

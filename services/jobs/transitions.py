@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, update
 
+from core.counters import job_metrics
 from core.errors import DomainError
-from core.metrics import job_metrics
 from models import FINISHED, IdempotencyRecord, Job, JobStatus
 from services.jobs.kinds import kind_named
 from services.jobs.outbox import in_turn, send_in_turn

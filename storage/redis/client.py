@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from core.calls.sentinels import SENTINEL_SCHEMES, Sentinels
-from core.metrics.store_metrics import observed_redis
+from core.counters.store_metrics import observed_redis
 from core.settings.store_settings import CacheSettings
 
 # Commands fail fast and idle connections are pinged, so that a dead connection is noticed.

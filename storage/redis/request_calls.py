@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 import redis.asyncio
 
+from core.counters.store_metrics import observed_redis
 from core.errors import DomainError
 from core.lanes import RequestKind
 from core.logging import get_logger
-from core.metrics.store_metrics import observed_redis
 from core.refusals.requests import (
     QUEUE_OVERLOADED,
     QUEUE_TOO_MANY_OF_YOURS,

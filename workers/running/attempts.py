@@ -14,9 +14,9 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlch
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from core.calls import time_limits
+from core.counters import job_metrics
 from core.errors import DomainError, TransientError
 from core.logging import get_logger
-from core.metrics import job_metrics
 from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
 from services.jobs import lease as leases
 from services.jobs.heartbeat import heartbeat

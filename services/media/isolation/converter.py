@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
+from core.counters.work_metrics import CONVERSION_SECONDS, Kill, count_kill
 from core.logging import get_logger
-from core.metrics.work_metrics import CONVERSION_SECONDS, Kill, count_kill
 from core.refusals.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
 from services.media.images.outcome import ConvertedImage, UnreadableImage, refused
 from services.media.isolation.child_messages import ANSWER, REQUEST, outcome

@@ -16,8 +16,8 @@ from psycopg2 import DataError
 from psycopg2.errors import LockNotAvailable
 
 from core import ids
+from core.counters.work_metrics import count_credits
 from core.errors import DomainError
-from core.metrics.work_metrics import count_credits
 from core.money import MAX_AMOUNT, is_storable
 from core.refusals import money as refusals
 from core.refusals.requests import IDEMPOTENCY_KEY_REUSED

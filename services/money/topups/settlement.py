@@ -13,8 +13,8 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DataError
 
 from core import clock
+from core.counters.work_metrics import MoneyDirection, count_credits, count_money, count_order
 from core.logging import get_logger
-from core.metrics.work_metrics import MoneyDirection, count_credits, count_money, count_order
 from core.refusals.money import ORDER_NOT_FOUND, ORDER_NOT_IN_REVIEW
 from integrations.payments.port import DisputeStatus, Evidence, PaymentChannel
 from models import CreditAction, OrderStatus, OrderVia, PaymentOrder, Resolution

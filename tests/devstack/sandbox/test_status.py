@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from devstack.sandbox.status_figures import FIGURES, Figure, Reading, Source, StatusFigures
+from devstack.sandbox.status_figures import FIGURES, Figure, MetricsSource, Reading, StatusFigures
 from tests.devstack.sandbox.test_sandbox import fetch
 from tests.observability.alert_rules import series
 
@@ -50,7 +50,7 @@ def telling() -> Iterator[Teller]:
 
 def values(tellers: list[Teller], looks: list[list[list[str]]], figure: Figure) -> list[float]:
     """The figure after each of these tellers has told these lines, one look after the other."""
-    figures = StatusFigures(Source(each.url, TOKEN) for each in tellers)
+    figures = StatusFigures(MetricsSource(each.url, TOKEN) for each in tellers)
 
     async def look() -> None:
         for told in looks:
@@ -104,7 +104,7 @@ def test_what_does_not_answer_is_left_out() -> None:
 def test_the_figures_are_there_while_somebody_looks() -> None:
     with telling() as api:
         api.lines = ["pressroom_database_up 1", "pressroom_redis_up 0"]
-        figures = StatusFigures([Source(api.url, TOKEN)])
+        figures = StatusFigures([MetricsSource(api.url, TOKEN)])
         asyncio.run(figures.look())
     assert figures.up() == {"database": True, "redis": False}
 

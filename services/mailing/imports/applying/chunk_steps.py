@@ -5,8 +5,8 @@ from functools import partial
 
 from sqlalchemy.exc import IntegrityError
 
+from core.counters.work_metrics import IMPORTED_ROWS
 from core.errors import DomainError, Kind, TransientError
-from core.metrics.work_metrics import IMPORTED_ROWS
 from models import ImportChunk, MemberImport
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
