@@ -7,7 +7,8 @@ from typing import Any
 from celery import signals
 from prometheus_client import start_http_server
 
-from core.counters.shared_counts import shared_registry
+from core.counters.pool_counts import pool_registry
+from core.counters.shared_counts import shared_folder
 from core.logging import get_logger
 from core.settings import Settings
 
@@ -23,7 +24,7 @@ def connect(settings: Settings) -> None:
 def _serve(address: str, **_: Any) -> None:
     host, _, port = address.rpartition(":")
     try:
-        server, _thread = start_http_server(int(port), host, shared_registry())
+        server, _thread = start_http_server(int(port), host, pool_registry(shared_folder()))
     except (OSError, OverflowError) as error:
         # The work matters more than its figures.
         log.warning("metrics.not_served", address=address, reason=str(error))
