@@ -228,15 +228,20 @@ def _count(engine: Engine) -> None:
         if began is not None:
             note_statement(time.perf_counter() - began)
 
+    def counted(record: ConnectionPoolEntry) -> dict[Any, Any]:
+        # Unlike `info`, it outlives the connection that is given back because it broke.
+        assert record.record_info is not None
+        return record.record_info
+
     @event.listens_for(engine, "checkout")
     def take(_: object, record: ConnectionPoolEntry, __: object) -> None:
-        record.record_info[_COUNTED] = True
+        counted(record)[_COUNTED] = True
         CONNECTIONS_IN_USE.inc()
 
     @event.listens_for(engine, "checkin")
     def give_back(_: object, record: ConnectionPoolEntry) -> None:
         # A connection that was found dead is given back too, and nobody had it.
-        if record.record_info.pop(_COUNTED, False):
+        if counted(record).pop(_COUNTED, False):
             CONNECTIONS_IN_USE.dec()
 
 

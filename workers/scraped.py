@@ -22,7 +22,7 @@ def connect(settings: Settings) -> None:
 
 
 def _serve(address: str, **_: Any) -> None:
-    host, _, port = address.rpartition(":")
+    host, port = address.rsplit(":", 1)
     try:
         server, _thread = start_http_server(int(port), host, pool_registry(shared_folder()))
     except (OSError, OverflowError) as error:

@@ -39,8 +39,7 @@ class _PoolCounts(Collector):
         # One scrape at a time: no file is read while it is folded.
         with self._lock:
             _fold_ended(self._folder)
-            found: Iterable[Metric] = MultiProcessCollector.merge(_names(self._folder.glob("*.db")))
-        return found
+            return _merged(self._folder.glob("*.db"), accumulate=True)
 
 
 def _fold_ended(folder: Path) -> None:
@@ -56,22 +55,25 @@ def _fold_ended(folder: Path) -> None:
 
 def _fold(files: list[Path], into: Path) -> None:
     sums = list(_sums([*files, into] if into.exists() else files))
-    written: Any = MmapedDict(str(into))
+    written: Any = MmapedDict(str(into))  # type: ignore[no-untyped-call]
     for key, value in sums:
         written.write_value(key, value, 0.0)
     written.close()
 
 
 def _sums(files: list[Path]) -> Iterator[tuple[str, float]]:
-    for metric in MultiProcessCollector.merge(_names(files), accumulate=False):
+    for metric in _merged(files, accumulate=False):
         for sample in metric.samples:
             labels = list(sample.labels), list(sample.labels.values())
             key: str = mmap_key(metric.name, sample.name, *labels, metric.documentation)
             yield key, sample.value
 
 
-def _names(files: Iterable[Path]) -> list[str]:
-    return list(map(str, files))
+def _merged(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric]:
+    """``accumulate``: as they are told; else as they are written to a file."""
+    names = list(map(str, files))
+    found: Iterable[Metric] = MultiProcessCollector.merge(names, accumulate)  # type: ignore[no-untyped-call]
+    return found
 
 
 def _is_written(file: Path) -> bool:

@@ -104,8 +104,9 @@ def test_what_a_killed_worker_leaves_goes_with_the_next_start(scraped: Stack, fo
 
 def test_a_port_that_is_taken_stops_no_worker(scraped: Stack, folder: Path) -> None:
     taken = f"127.0.0.1:{scraped.api_port}"
-    more = {"PRESSROOM_WORKER_METRICS_ADDRESS": taken, "TMPDIR": str(folder)}
-    worker = scraped.start_worker("mail", **more)
+    worker = scraped.start_worker(
+        "mail", PRESSROOM_WORKER_METRICS_ADDRESS=taken, TMPDIR=str(folder)
+    )
     assert "metrics.not_served" in worker.log.read_text()
     assert worker.stop() == 0
 

@@ -4,13 +4,13 @@ from contextlib import ExitStack
 import pytest
 
 from devstack.sandbox import sandbox_settings
-from tests.contract.subscribers import new_list
 from tests.faults.alerts.troubles import Site, Worker
 from tests.faults.alerts.watching import start_watch
 from tests.faults.proxy import proxied
 from tests.ports import free_port
 from tests.services.backup.conftest import BACKUP_KEYS
 from tests.stack import Stack
+from tests.subscribers import new_list
 
 _LANES = (("media",), ("mail",), ("request", "photos", "money", "webhooks", "upkeep"))
 
@@ -52,7 +52,7 @@ def site(
             "PRESSROOM_BACKUP_HOURS": "0",
         }
         stack.start_api(None, **through)
-        workers = {}
+        workers: dict[str, Worker] = {}
         for lanes in _LANES:
             workers[lanes[0]] = worker = Worker(stack, lanes, free_port(), through)
             worker.start()
