@@ -166,6 +166,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
     # A script puts a message on a queue that is beside it; a broker elsewhere is sent to.
     is_beside = settings.broker == settings.cache
     calls = RequestCalls(redis, resources.waiter, None if is_beside else _sender(resources))
+    readiness = Readiness(resources)
     return State(
         resources=resources,
         last_uses=LastUseBuffer(),
@@ -182,9 +183,9 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         streams=StreamCounter(),
         cookies=cookies_of(settings),
         hashing_pool=HashingPool(),
-        readiness=Readiness(resources),
+        readiness=readiness,
         drain=drain,
-        figures=Figures(resources),
+        figures=Figures(resources, readiness),
         rate_limiter=RateLimiter(settings),
     )
 

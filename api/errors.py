@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api.metrics.requests import REFUSALS
 from api.pages.audience import language_of_scope
 from api.pages.problems import is_for_browser, problem_page
 from api.request_ids import current_request_id
@@ -52,6 +53,7 @@ _ROUTING = {404: refusals.ROUTE_NOT_FOUND, 405: refusals.ROUTE_METHOD_NOT_ALLOWE
 
 def problem_response(error: DomainError) -> Response:
     """The answer of a refusal; it needs no request, so that middleware can use it too."""
+    REFUSALS.labels(error.code).inc()
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)

@@ -74,6 +74,9 @@ def worker(
     """Run a worker for one lane or several."""
     # SIGTERM begins a soft shutdown. Celery reads this variable when it is imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+    from core.counters.shared_counts import share_counts
+
+    share_counts()
     from cli.connection import database_errors, use_running_stack
     from core.settings import load_settings
     from storage.database import require_time_limits

@@ -236,6 +236,8 @@ class Stack:
             str(smtp),
             "--webhook-url",
             f"{self.api_url}{sandbox_settings.WEBHOOK_PATH}",
+            "--metrics-url",
+            f"{self.api_url}/metrics",
             module="tests.sandbox",
             ready=lambda: answers(port, "/healthz"),
             port=port,

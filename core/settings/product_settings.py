@@ -191,6 +191,10 @@ class Settings(
     alive_file: Path | None = None
     """File that a worker touches each second while its loop turns and its broker answers"""
 
+    worker_metrics_address: str | None = Field(default=None, pattern=r"^[0-9A-Za-z.-]+:[0-9]{1,5}$")
+    """Address and port at which a worker answers /metrics to whoever asks, such as 0.0.0.0:9464;
+    without it none does"""
+
     worker_grace: float = Field(default=10.0, ge=0)
     """Seconds that a stopping worker gives its running jobs"""
 

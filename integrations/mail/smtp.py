@@ -15,7 +15,8 @@ from email_validator import EmailNotValidError, validate_email
 
 from core.calls.breaker import Breaker
 from core.calls.time_limits import limited, time_limit, tls_context
-from core.errors import ServerFailed, TransientError
+from core.counters.work_metrics import MailOutcome, count_mail
+from core.errors import DomainError, ServerFailed, TransientError
 from core.refusals import mail as refusals
 from core.settings.mail_server import MailSecurity, MailSender, MailServer
 from core.telemetry import spans
@@ -46,6 +47,15 @@ class SmtpMailer:
     breaker: Breaker = field(default_factory=lambda: Breaker(_SERVER))
 
     def send(self, mail: Mail) -> None:
+        try:
+            self._send(mail)
+        except (DomainError, TransientError) as error:
+            is_refused = isinstance(error, DomainError)
+            count_mail(MailOutcome.REFUSED if is_refused else MailOutcome.DEFERRED)
+            raise
+        count_mail(MailOutcome.SENT)
+
+    def _send(self, mail: Mail) -> None:
         try:
             recipient = validate_email(mail.to, check_deliverability=False)
         except EmailNotValidError:

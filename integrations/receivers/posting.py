@@ -61,6 +61,7 @@ class ReceiverClient:
                 # certificate was checked, is never the other's.
                 keeps_connections=False,
                 tells_host=False,
+                provider="webhook receiver",
             )
         )
 

@@ -161,18 +161,6 @@ def next_try_at(job: Job) -> datetime | None:
     return job.run_at if job.status == JobStatus.QUEUED and job.failing_since else None
 
 
-def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:
-    """The number of jobs that wait or run, by lane and status."""
-    # Apart, since queued jobs and running ones have indexes of their own.
-    return {
-        (lane, status): count
-        for status in (JobStatus.QUEUED, JobStatus.RUNNING)
-        for lane, count in uow.session.execute(
-            select(Job.lane, func.count()).where(Job.status == status).group_by(Job.lane)
-        )
-    }
-
-
 def finished_among(database: Database, job_ids: Collection[int]) -> set[int]:
     return {job_id for (job_id,) in database.rows(_FINISHED_AMONG, job_ids=list(job_ids))}
 

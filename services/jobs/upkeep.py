@@ -123,12 +123,6 @@ def records(uow: UnitOfWork) -> list[Upkeep]:
     return list(uow.session.scalars(query))
 
 
-def last_result(uow: UnitOfWork, kind: UpkeepKind) -> int | None:
-    """How much the last run that ended did."""
-    found = uow.session.scalar(select(Upkeep.last_result).where(Upkeep.name == kind.name))
-    return found and found["done"]
-
-
 def bookmark(uow: UnitOfWork, kind: UpkeepKind) -> int | None:
     """Where the work goes on, which goes through a large table in several runs."""
     return uow.session.scalar(select(Upkeep.bookmark).where(Upkeep.name == kind.name))

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import redis.asyncio
 
+from core.counters.store_metrics import observed_redis
 from core.errors import DomainError
 from core.lanes import RequestKind
 from core.logging import get_logger
@@ -171,7 +172,8 @@ class RequestCalls:
             async with self._client.pipeline(transaction=False) as pipeline:
                 for step in steps:
                     pipeline.eval(step.script, len(step.keys), *step.keys, *step.arguments)
-                return await pipeline.execute(raise_on_error=False)
+                with observed_redis(redis.RedisError):
+                    return await pipeline.execute(raise_on_error=False)
         except Exception as error:  # noqa: BLE001 - every step must learn that it failed
             return [error] * len(steps)
 

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlch
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from core.calls import time_limits
+from core.counters import job_metrics
 from core.errors import DomainError, TransientError
 from core.logging import get_logger
 from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
@@ -68,7 +69,8 @@ class JobAttempt:
 
     def take_turn(self) -> bool:
         """Whether the job stays with this process."""
-        seconds = kind_named(self.lease.kind).deadline_seconds
+        kind, began = kind_named(self.lease.kind), time.monotonic()
+        seconds = kind.deadline_seconds
         self._held = Held(time.monotonic() + seconds, self.hand_back)
         bound = {"job_id": self.lease.job_id, "kind": self.lease.kind}
         bound |= {"attempt": self.lease.attempt, "request_id": self.lease.request_id}
@@ -82,6 +84,7 @@ class JobAttempt:
                 return self._do()
         finally:
             self._held = None
+            job_metrics.observe_turn(kind.lane, kind.name, time.monotonic() - began)
 
     def _do(self) -> bool:
         try:

@@ -16,10 +16,12 @@ from psycopg2 import DataError
 from psycopg2.errors import LockNotAvailable
 
 from core import ids
+from core.counters.work_metrics import count_credits
 from core.errors import DomainError
 from core.money import MAX_AMOUNT, is_storable
 from core.refusals import money as refusals
 from core.refusals.requests import IDEMPOTENCY_KEY_REUSED
+from models import CreditAction
 from services import paging
 from services.jobs.idempotency import IdempotencyKey
 from services.paging import PageOfRows, PageRequest
@@ -73,7 +75,10 @@ def consume(
         raise insufficient(database, user_id, amount)
     if outcome == "key_reused":
         raise IDEMPOTENCY_KEY_REUSED()
-    return Charge(entry, is_replayed=outcome == "replayed")
+    is_replayed = outcome == "replayed"
+    if not is_replayed:
+        count_credits(CreditAction.CONSUME, amount)
+    return Charge(entry, is_replayed=is_replayed)
 
 
 def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
@@ -158,6 +163,7 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
         raise refusals.CREDITS_BALANCE_TOO_LARGE() from None
     if not written:
         raise insufficient(database, user_id, abs(delta))
+    count_credits(action, abs(delta))
     [(entry,)] = written
     return str(entry)
 
