@@ -1,13 +1,13 @@
 """Cross-origin requests: scripts of any origin may call the API, and none may read the pages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.pages.problems import mark_as_page
+from api.pages.problems import ProblemPage, mark_as_page
 
 # The headers that scripts of other origins may read, beside those that browsers always let them
 # read. docs/api.md lists them.
@@ -33,9 +33,14 @@ EXPOSED_HEADERS = (
 
 
 class ApiCorsMiddleware:
-    """Allows scripts of any origin to call the API, without credentials, but not the pages."""
+    """Allows scripts of any origin to call the API, without credentials, but not the pages.
 
-    def __init__(self, app: ASGIApp, *, pages: Iterable[APIRouter]) -> None:
+    ``folders``: paths below which all are pages, and what shows their refusals.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, pages: Iterable[APIRouter], folders: Mapping[str, ProblemPage]
+    ) -> None:
         self._app = app
         self._api = CORSMiddleware(
             app,
@@ -47,9 +52,15 @@ class ApiCorsMiddleware:
         self._paths = {
             route.path for each in pages for route in each.routes if isinstance(route, APIRoute)
         }
+        self._folders = folders
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"].rstrip("/") in self._paths:
+        path = scope["path"]
+        folder = self._folders.get("/" + path[1:].partition("/")[0])
+        if folder is not None:
+            mark_as_page(scope, folder)
+            await self._app(scope, receive, send)
+        elif path.rstrip("/") in self._paths:
             mark_as_page(scope)
             await self._app(scope, receive, send)
         elif all(name != b"origin" for name, _ in scope["headers"]):

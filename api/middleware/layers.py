@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fastapi import APIRouter
 from starlette.middleware import Middleware
@@ -13,6 +13,7 @@ from api.middleware.headers import HeadersMiddleware
 from api.middleware.paths import PathMiddleware
 from api.middleware.request_log import InternalErrorMiddleware, RequestMiddleware
 from api.middleware.versions import VersionMiddleware
+from api.pages.problems import ProblemPage
 from core.settings import Settings
 
 
@@ -32,18 +33,24 @@ class RequestLayers:
 
 
 def request_layers(
-    settings: Settings, drain: Drain, *, pages: Sequence[APIRouter]
+    settings: Settings,
+    drain: Drain,
+    *,
+    pages: Sequence[APIRouter],
+    folders: Mapping[str, ProblemPage],
 ) -> list[Middleware]:
     """What each request passes, the outermost first.
 
     Args:
         pages: the routers of HTML pages, which scripts of other origins can't read.
+        folders: the first segments of paths below which there are pages alone, and what shows
+            their refusals.
     """
     layers = [
         Middleware(ForwardingMiddleware, settings=settings),
         Middleware(HeadersMiddleware, settings=settings, drain=drain),
         Middleware(RequestMiddleware),
-        Middleware(ApiCorsMiddleware, pages=pages),
+        Middleware(ApiCorsMiddleware, pages=pages, folders=folders),
         Middleware(VersionMiddleware),
         Middleware(InternalErrorMiddleware),
         Middleware(PathMiddleware),

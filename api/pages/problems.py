@@ -1,5 +1,7 @@
 """The pages that people get where programs get problem+json: what happened, and what to do."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from fastapi.responses import Response
@@ -102,25 +104,44 @@ _ASKED_WRONGLY = ("That didn’t work", _OPEN_AGAIN)
 _OUR_FAULT = ("Something went wrong here", "We’re sorry. Please try again in a few minutes.")
 
 
-def problem_page(
-    status: int, code: str, headers: dict[str, str], request_id: str | None
-) -> Response:
-    is_our_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    heading, text = _BY_CODE.get(code, _OUR_FAULT if is_our_fault else _ASKED_WRONGLY)
-    number = request_id if is_our_fault else None
-    reply = page("problem.html", status=status, heading=heading, text=text, number=number)
-    reply.headers.update(headers)
-    return reply
+@dataclass(frozen=True)
+class ShownProblem:
+    """A refusal or a failure, as a page tells of it."""
+
+    status: int
+    code: str
+    message: str
+    request_id: str | None
+
+    @property
+    def is_our_fault(self) -> bool:
+        return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def mark_as_page(scope: Scope) -> None:
-    """Note that this request's answer is for a browser, a refusal too."""
-    scope[_IS_PAGE] = True
+ProblemPage = Callable[[ShownProblem], Response]
+
+
+def problem_page(problem: ShownProblem) -> Response:
+    other = _OUR_FAULT if problem.is_our_fault else _ASKED_WRONGLY
+    heading, text = _BY_CODE.get(problem.code, other)
+    number = problem.request_id if problem.is_our_fault else None
+    return page("problem.html", status=problem.status, heading=heading, text=text, number=number)
+
+
+def mark_as_page(scope: Scope, shown_by: ProblemPage = problem_page) -> None:
+    """Note that this request's answer is for a browser; ``shown_by`` shows a refusal."""
+    scope[_PROBLEM_PAGE] = shown_by
+
+
+def problem_page_of(scope: Scope) -> ProblemPage | None:
+    """What shows a refusal of this request; ``None`` where the answer is for a program."""
+    shown_by: ProblemPage | None = scope.get(_PROBLEM_PAGE)
+    return shown_by
 
 
 def is_for_browser(scope: Scope) -> bool:
     """Whether the answer is for a browser, and so a page."""
-    return _IS_PAGE in scope
+    return _PROBLEM_PAGE in scope
 
 
-_IS_PAGE = "pressroom.is_page"
+_PROBLEM_PAGE = "pressroom.problem_page"

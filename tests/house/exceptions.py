@@ -12,7 +12,15 @@ FOLDERS_OF_ANY_SIZE = {
 
 # A resource has one name at every door: `lists` in these folders is `lists` of the services.
 FOLDERS_BY_RESOURCE = frozenset(
-    {"api/routers", "api/schemas", "models", "cli", "core/refusals", "workers/tasks"}
+    {
+        "api/routers",
+        "api/routers/console",
+        "api/schemas",
+        "models",
+        "cli",
+        "core/refusals",
+        "workers/tasks",
+    }
 )
 
 # A module with one of these names has the same part to play in its folder as in every other.

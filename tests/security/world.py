@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from api.console.assets import ASSETS_BY_SERVED_NAME
 from tests.contract.bulk import finished, imported, of_addresses
 from tests.contract.replies import data, send
 from tests.contract.subscribers import new_list, trace_for
@@ -51,6 +52,7 @@ def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = Non
     _add_endpoint(world)
     key = data(world.client.post("/apikeys", json={"name": world.mark}))
     values["key_id"], values["secret"] = key["id"], key["key"]
+    values["asset"] = next(iter(ASSETS_BY_SERVED_NAME))
     return world
 
 

@@ -1,0 +1,75 @@
+"""The frame of the console's pages: their templates, and headers that allow our own files alone."""
+
+from collections.abc import Mapping
+
+from fastapi.responses import HTMLResponse, Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from api.console import display
+from api.console.assets import asset_path
+from api.console.navigation import NAVIGATION, of_list
+
+_ALLOWED = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "connect-src": "'self'",
+    # The empty icon is a data: URL, so that browsers don't ask for one.
+    "img-src": "'self' data:",
+    "frame-ancestors": "'none'",
+    "base-uri": "'none'",
+    "form-action": "'self'",
+}
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    # Our own server is told, so that a form's request has its origin.
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "X-Robots-Tag": "noindex",
+}
+_NOTHING: Mapping[str, str] = {}
+
+_TEMPLATES = Environment(
+    loader=PackageLoader(__package__),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.globals |= {
+    "asset": asset_path,
+    "navigation": NAVIGATION,
+    "of_list": of_list,
+    "curl_call": display.curl_call,
+    "counted": display.counted,
+    # Each page gives its own.
+    "notice": None,
+    "path": "",
+    "base": "",
+}
+_TEMPLATES.filters |= {
+    "number": display.number,
+    "signed": display.signed,
+    "moment": display.moment,
+    "day": display.day,
+}
+
+
+def console_page(
+    template: str,
+    values: Mapping[str, object],
+    *,
+    status: int = 200,
+    foreign: Mapping[str, str] = _NOTHING,
+) -> Response:
+    """A page of the console; each value is escaped.
+
+    Args:
+        foreign: what the page shows of other origins, by the directive that allows it.
+    """
+    names = dict.fromkeys((*_ALLOWED, *foreign))
+    policy = "; ".join(
+        f"{name} {_ALLOWED.get(name, '')} {foreign.get(name, '')}".strip() for name in names
+    )
+    headers = {**_HEADERS, "Content-Security-Policy": policy}
+    return HTMLResponse(_TEMPLATES.get_template(template).render(values), status, headers=headers)

@@ -1,0 +1,11 @@
+"""The pages of the owner's console, one module for each part of it."""
+
+from api.routers.console import console_assets, list_settings, lists, overview
+
+# The router tries these in order.
+RESOURCES = (
+    overview,
+    lists,
+    list_settings,
+    console_assets,
+)

@@ -1,0 +1,26 @@
+"""One call of each page and form of the console, about things that are an owner's.
+
+A new page or form is one line here: the tests of isolation and of safe methods take it from here.
+"""
+
+from tests.security.calls import Call
+
+_LIST = "/console/lists/{list_id}"
+_CLOSING = {"list_id": "closing_list_id"}
+_NEW_LIST = {"title": "By a form", "slug": "form-{order_id}-{as_whom}"}
+
+# `others` is what another owner gets who is logged in: 404 for what is not theirs. `own` is what
+# the owner gets: a form redirects, and is answered 422 where it is sent empty.
+CONSOLE_CALLS: dict[str, Call] = {
+    "GET /console": Call(200),
+    "GET /console/assets/{name}": Call(200, values={"name": "asset"}),
+    "GET /console/lists": Call(200),
+    "GET /console/lists/new": Call(200),
+    "POST /console/lists/new": Call(303, own=303, form=_NEW_LIST),
+    f"GET {_LIST}": Call(404),
+    f"GET {_LIST}/settings": Call(404),
+    f"POST {_LIST}/settings": Call(404, own=422, form={"title": ""}),
+    f"GET {_LIST}/archive": Call(404),
+    # What ends things comes last.
+    f"POST {_LIST}/archive": Call(404, own=303, values=_CLOSING),
+}
