@@ -55,6 +55,11 @@ _TEMPLATES.filters |= {
 }
 
 
+def console_part(template: str, values: Mapping[str, object]) -> str:
+    """A part of a page, as markup; each value is escaped."""
+    return _TEMPLATES.get_template(template).render(values)
+
+
 def console_page(
     template: str,
     values: Mapping[str, object],
@@ -72,4 +77,4 @@ def console_page(
         f"{name} {_ALLOWED.get(name, '')} {foreign.get(name, '')}".strip() for name in names
     )
     headers = {**_HEADERS, "Content-Security-Policy": policy}
-    return HTMLResponse(_TEMPLATES.get_template(template).render(values), status, headers=headers)
+    return HTMLResponse(console_part(template, values), status, headers=headers)

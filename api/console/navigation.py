@@ -18,6 +18,7 @@ class NavigationEntry:
 NAVIGATION = (
     NavigationEntry("Overview", CONSOLE_PATH),
     NavigationEntry("Lists", f"{CONSOLE_PATH}/lists"),
+    NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
 )
 
 # The pages of one list, by what follows its own path.

@@ -19,7 +19,7 @@ from api.access.page_sessions import (
     RecentMember,
     redirect_to_path,
 )
-from api.console.console_frame import console_page
+from api.console.console_frame import console_page, console_part
 from api.console.typed_forms import TypedForm
 from api.parameters import StateOf
 from api.state import State
@@ -70,19 +70,26 @@ class ConsoleVisit:
         Args:
             foreign: what the page shows of other origins, by the directive that allows it.
         """
-        keyring, settings = self.state.resources.keyring, self.state.resources.settings
         cookies = self.state.cookies
         kept = self.request.cookies.get(cookies.notice)
-        frame = {
-            "base": settings.public_base,
-            "csrf_token": sessions.csrf_token(keyring, self.member.cookie),
-            "path": self.request.scope["path"],
-            "notice": unquote(kept)[:MAX_NOTICE_CHARACTERS] if kept else None,
-        }
-        reply = console_page(template, {**frame, **values}, status=status, foreign=foreign)
+        notice = unquote(kept)[:MAX_NOTICE_CHARACTERS] if kept else None
+        shown = {**self._frame(), "notice": notice, **values}
+        reply = console_page(template, shown, status=status, foreign=foreign)
         if kept:
             cookies.drop_notice(reply)
         return reply
+
+    def part(self, template: str, **values: Any) -> str:
+        """A part of a page, as markup that a script puts into the page."""
+        return console_part(template, {**self._frame(), **values})
+
+    def _frame(self) -> dict[str, str]:
+        keyring, settings = self.state.resources.keyring, self.state.resources.settings
+        return {
+            "base": settings.public_base,
+            "csrf_token": sessions.csrf_token(keyring, self.member.cookie),
+            "path": self.request.scope["path"],
+        }
 
     def form_page(self, template: str, form: TypedForm, **values: Any) -> Response:
         """A page with a form, which answers with the status of what was wrong in it."""

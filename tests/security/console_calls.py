@@ -6,6 +6,8 @@ A new page or form is one line here: the tests of isolation and of safe methods 
 from tests.security.calls import Call
 
 _LIST = "/console/lists/{list_id}"
+_IMPORT = "/console/imports/{import_id}"
+_FILE = {"file": ("members.csv", b"email\r\nada@example.com\r\n")}
 _CLOSING = {"list_id": "closing_list_id"}
 _NEW_LIST = {"title": "By a form", "slug": "form-{order_id}-{as_whom}"}
 
@@ -21,6 +23,18 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_LIST}/settings": Call(404),
     f"POST {_LIST}/settings": Call(404, own=422, form={"title": ""}),
     f"GET {_LIST}/archive": Call(404),
+    "GET /console/imports": Call(200),
+    "GET /console/imports/new": Call(200),
+    "POST /console/imports/new": Call(422, own=422, form={"kind": "members"}, files=_FILE),
+    f"GET {_IMPORT}": Call(404),
+    # It is no dry run, whose file would be kept.
+    f"POST {_IMPORT}": Call(404, own=409, form={"act": "look"}),
+    f"GET {_IMPORT}/events": Call(404),
+    f"GET {_IMPORT}/not-added": Call(404, own=303),
+    f"POST {_IMPORT}/cancel": Call(404, own=303, form={}),
+    f"POST {_IMPORT}/retry": Call(404, own=409, form={}),
+    f"GET {_IMPORT}/undo": Call(404),
+    f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
     # What ends things comes last.
     f"POST {_LIST}/archive": Call(404, own=303, values=_CLOSING),
 }

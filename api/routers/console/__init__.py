@@ -1,11 +1,20 @@
 """The pages of the owner's console, one module for each part of it."""
 
-from api.routers.console import console_assets, list_settings, lists, overview
+from api.routers.console import (
+    console_assets,
+    import_uploads,
+    imports,
+    list_settings,
+    lists,
+    overview,
+)
 
 # The router tries these in order.
 RESOURCES = (
     overview,
     lists,
     list_settings,
+    import_uploads,
+    imports,
     console_assets,
 )
