@@ -17,6 +17,7 @@ _SOURCES = {
     # The console looks as the other pages do, and adds to their style.
     "console.css": (("api.pages", "style.css"), ("api.console", "console.css")),
     "uploads.js": (("api.console", "uploads.js"),),
+    "images.js": (("api.console", "images.js"),),
     "htmx.js": (("api.console", "vendored/htmx.js"),),
     "htmx-sse.js": (("api.console", "vendored/htmx-sse.js"),),
 }

@@ -19,6 +19,8 @@ NAVIGATION = (
     NavigationEntry("Overview", CONSOLE_PATH),
     NavigationEntry("Lists", f"{CONSOLE_PATH}/lists"),
     NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
+    NavigationEntry("Exports", f"{CONSOLE_PATH}/exports"),
+    NavigationEntry("Images", f"{CONSOLE_PATH}/images"),
 )
 
 # The pages of one list, by what follows its own path.

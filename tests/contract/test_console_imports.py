@@ -101,7 +101,7 @@ def events(owner: OwnerAtConsole, path: str) -> list[tuple[str, str]]:
 def test_an_owner_without_imports_is_led_to_the_first(owner: OwnerAtConsole) -> None:
     assert "You have imported nothing yet" in owner.see("/console/imports")
     assert "Make your first list" in owner.see(NEW)
-    title = new_list(owner.api, "The Daily Demo")["title"]
+    title = new_list(owner.api, title="The Daily Demo")["title"]
     assert title in owner.see(NEW)
 
 
@@ -410,7 +410,7 @@ def test_an_import_that_broke_goes_on_when_its_owner_asks(quiet: Stack) -> None:
 
 
 def test_imports_lead_on_page_by_page(owner: OwnerAtConsole) -> None:
-    list_id = new_list(owner.api, "The Daily Demo")["id"]
+    list_id = new_list(owner.api, title="The Daily Demo")["id"]
     for number in range(51):
         upload(owner.api, list_id, b"email\nx\n", f"file{number}.csv", prefer="wait=30")
     text = owner.see("/console/imports")

@@ -7,6 +7,8 @@ from tests.security.calls import Call
 
 _LIST = "/console/lists/{list_id}"
 _IMPORT = "/console/imports/{import_id}"
+_EXPORT = "/console/exports/{export_id}"
+_IMAGE = "/console/images/{hash_id}"
 _FILE = {"file": ("members.csv", b"email\r\nada@example.com\r\n")}
 _CLOSING = {"list_id": "closing_list_id"}
 _NEW_LIST = {"title": "By a form", "slug": "form-{order_id}-{as_whom}"}
@@ -35,6 +37,20 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_IMPORT}/retry": Call(404, own=409, form={}),
     f"GET {_IMPORT}/undo": Call(404),
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
+    "GET /console/exports": Call(200),
+    f"GET {_LIST}/export": Call(404),
+    f"POST {_LIST}/export": Call(404, own=422, form={"format": "pdf"}),
+    f"GET {_EXPORT}": Call(404),
+    f"GET {_EXPORT}/events": Call(404),
+    f"POST {_EXPORT}/cancel": Call(404, own=303, form={}),
+    f"GET {_EXPORT}/file": Call(404, own=303),
+    "GET /console/images": Call(200),
+    # Its type is none that is taken.
+    "POST /console/images": Call(415, own=415, form={"encrypted": "on"}, files=_FILE),
+    f"GET {_IMAGE}": Call(404),
+    f"POST {_IMAGE}": Call(404, own=422, form={"title": "x" * 256}),
+    f"GET {_IMAGE}/delete": Call(404),
     # What ends things comes last.
+    f"POST {_IMAGE}/delete": Call(404, own=303, form={}),
     f"POST {_LIST}/archive": Call(404, own=303, values=_CLOSING),
 }

@@ -2,6 +2,9 @@
 
 from api.routers.console import (
     console_assets,
+    exports,
+    image_uploads,
+    images,
     import_uploads,
     imports,
     list_settings,
@@ -16,5 +19,8 @@ RESOURCES = (
     list_settings,
     import_uploads,
     imports,
+    exports,
+    image_uploads,
+    images,
     console_assets,
 )

@@ -51,8 +51,7 @@ async def upload_import(request: Request, visit: Visit) -> Response:
     try:
         import_id = await _accept(request, visit, typed)
     except DomainError as error:
-        form = replace(visit, form=typed).refused(error, PLACES)
-        return await RECORDS.run(_page, visit, form)
+        return await RECORDS.run(_refused, replace(visit, form=typed), error)
     return redirect_to_path(visit.state, f"{CONSOLE_PATH}/imports/{import_id}")
 
 
@@ -92,6 +91,10 @@ def _check(visit: ConsoleVisit, list_id: int, uow: UnitOfWork) -> None:
     caller: Caller = visit.caller
     own_list(uow, caller, list_id)
     accept.check_upload(uow, visit.state.resources.settings, caller, list_id, dry_run=True)
+
+
+def _refused(visit: ConsoleVisit, error: DomainError) -> Response:
+    return _page(visit, visit.refused(error, PLACES))
 
 
 def _page(visit: ConsoleVisit, form: TypedForm) -> Response:
