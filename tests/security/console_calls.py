@@ -6,7 +6,11 @@ A new page or form is one line here: the tests of isolation and of safe methods 
 from tests.security.calls import Call
 
 _LIST = "/console/lists/{list_id}"
+_MEMBER = f"{_LIST}/members/{{user_id}}"
 _CLOSING = {"list_id": "closing_list_id"}
+_LEAVING = {"user_id": "leaving_user_id"}
+_MOVING = {"user_id": "moving_user_id"}
+_FILTER = '{{"field": "tag", "is": "{mark}"}}'
 _NEW_LIST = {"title": "By a form", "slug": "form-{order_id}-{as_whom}"}
 
 # `others` is what another owner gets who is logged in: 404 for what is not theirs. `own` is what
@@ -21,6 +25,41 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_LIST}/settings": Call(404),
     f"POST {_LIST}/settings": Call(404, own=422, form={"title": ""}),
     f"GET {_LIST}/archive": Call(404),
+    f"GET {_LIST}/members": Call(404),
+    f"GET {_LIST}/members/new": Call(404),
+    f"POST {_LIST}/members/new": Call(404, own=303, form={"email": "added.{as_whom}@example.com"}),
+    f"GET {_MEMBER}": Call(404),
+    f"POST {_MEMBER}": Call(404, own=303, form={"name": "By a form", "type": "gold"}),
+    f"POST {_MEMBER}/email": Call(404, own=303, form={"enabled": "no"}),
+    f"GET {_MEMBER}/remove": Call(404),
+    f"POST {_MEMBER}/remove": Call(404, own=303, values=_LEAVING),
+    f"POST {_MEMBER}/move": Call(404, own=303, form={"list": "{dst_list_id}"}, values=_MOVING),
+    f"GET {_LIST}/segments": Call(404),
+    f"GET {_LIST}/segments/new": Call(404),
+    f"POST {_LIST}/segments/new": Call(404, own=422, form={"filter": _FILTER}),
+    f"GET {_LIST}/segments/{{segment_id}}": Call(404),
+    f"POST {_LIST}/segments/{{segment_id}}": Call(404, own=422, form={"filter": _FILTER}),
+    f"GET {_LIST}/tags": Call(404),
+    f"GET {_LIST}/tags/{{tag_id}}": Call(404),
+    f"POST {_LIST}/tags/{{tag_id}}": Call(404, own=303, form={"name": "{mark}"}),
+    f"GET {_LIST}/acts": Call(404),
+    f"GET {_LIST}/acts/new": Call(404),
+    f"POST {_LIST}/acts/new": Call(
+        404, own=303, form={"action": "tag", "tag_name": "{mark}", "filter": _FILTER}
+    ),
+    f"GET {_LIST}/acts/{{bulk_id}}": Call(404),
+    f"POST {_LIST}/acts/{{bulk_id}}/cancel": Call(404, own=303),
+    "GET /console/fields": Call(200),
+    "GET /console/fields/new": Call(200),
+    "POST /console/fields/new": Call(
+        303, own=303, form={"key": "f{order_id}", "label": "By a form", "type": "text"}
+    ),
+    "GET /console/fields/{field_id}": Call(404),
+    "POST /console/fields/{field_id}": Call(404, own=422),
     # What ends things comes last.
+    f"POST {_LIST}/acts/{{bulk_id}}/undo": Call(404, own=303),
+    f"POST {_LIST}/tags/{{tag_id}}/delete": Call(404, own=303),
+    f"POST {_LIST}/segments/{{segment_id}}/delete": Call(404, own=303),
+    "POST /console/fields/{field_id}/retire": Call(404, own=303),
     f"POST {_LIST}/archive": Call(404, own=303, values=_CLOSING),
 }

@@ -1,11 +1,28 @@
 """The pages of the owner's console, one module for each part of it."""
 
-from api.routers.console import console_assets, list_settings, lists, overview
+from api.routers.console import (
+    bulk_acts,
+    console_assets,
+    fields,
+    list_settings,
+    lists,
+    members,
+    one_member,
+    overview,
+    segments,
+    tags,
+)
 
 # The router tries these in order.
 RESOURCES = (
     overview,
     lists,
     list_settings,
+    members,
+    one_member,
+    segments,
+    tags,
+    bulk_acts,
+    fields,
     console_assets,
 )
