@@ -16,6 +16,7 @@ _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; char
 _SOURCES = {
     # The console looks as the other pages do, and adds to their style.
     "console.css": (("api.pages", "style.css"), ("api.console", "console.css")),
+    "finder.js": (("api.console", "finder.js"),),
     "htmx.js": (("api.console", "vendored/htmx.js"),),
     "htmx-sse.js": (("api.console", "vendored/htmx-sse.js"),),
 }

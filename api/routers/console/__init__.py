@@ -4,6 +4,7 @@ from api.routers.console import (
     bulk_acts,
     console_assets,
     fields,
+    finder,
     list_settings,
     lists,
     members,
@@ -16,6 +17,7 @@ from api.routers.console import (
 # The router tries these in order.
 RESOURCES = (
     overview,
+    finder,
     lists,
     list_settings,
     members,
