@@ -18,7 +18,7 @@ _NEW_LIST = {"title": "By a form", "slug": "form-{order_id}-{as_whom}"}
 CONSOLE_CALLS: dict[str, Call] = {
     "GET /console": Call(200),
     "GET /console/assets/{name}": Call(200, values={"name": "asset"}),
-    "GET /console/find": Call(200, query={"q": "{mark}"}),
+    "GET /console/find": Call(200, query={"q": "member0"}),
     "GET /console/lists": Call(200),
     "GET /console/lists/new": Call(200),
     "POST /console/lists/new": Call(303, own=303, form=_NEW_LIST),

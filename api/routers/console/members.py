@@ -29,12 +29,11 @@ from core.errors import DomainError
 from core.refusals.mailing import MEMBER_DENIED, SUBSCRIPTION_OPTED_OUT
 from core.refusals.people import EMAIL_INVALID
 from models import MailingList, SubscriptionStatus
-from services.mailing.attributes import tags
 from services.mailing.filters import searching
 from services.mailing.segments import saved
 from services.mailing.subscriptions import member_pages, members
 from services.mailing.subscriptions.member_pages import MemberFilters
-from services.paging import WHOLE, PageOfRows, PageRequest
+from services.paging import PageOfRows, PageRequest
 from services.people import email_addresses
 from storage.unit_of_work import UnitOfWork
 
@@ -46,7 +45,7 @@ router = APIRouter(
 )
 
 MEMBERS_ON_PAGE = 50
-TAGS_TO_CHOOSE = 200
+SEGMENTS_TO_CHOOSE = 100
 _OF_ADDRESS = {
     EMAIL_INVALID.code: "email",
     SUBSCRIPTION_OPTED_OUT.code: "email",
@@ -81,8 +80,7 @@ def _members_page(
             form = form.refused(error, PLACES)
         values = {
             "list": list_response(uow, visit.state, mailing_list),
-            "segments": saved.list_of(uow, mailing_list, WHOLE).rows,
-            "tags": tags.page(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
+            "segments": _segments(uow, mailing_list, selection),
         }
     return visit.form_page(
         "members.html",
@@ -98,6 +96,17 @@ def _members_page(
         tiers=TIERS,
         **values,
     )
+
+
+def _segments(
+    uow: UnitOfWork, mailing_list: MailingList, selection: MemberSelection
+) -> list[tuple[str, str]]:
+    """The newest segments as choices of the form, and the one that is chosen."""
+    newest = saved.list_of(uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)).rows
+    chosen = selection.segment_id
+    if chosen is not None and chosen not in {each.id for each in newest}:
+        newest.append(saved.get(uow, mailing_list.id, chosen))
+    return [(str(each.id), each.name) for each in newest]
 
 
 def _found(

@@ -31,7 +31,7 @@ from services.mailing import lists
 from services.mailing.attributes import fields, member_attributes
 from services.mailing.consent import member_consent
 from services.mailing.subscriptions import members, transfers
-from services.paging import WHOLE, PageRequest
+from services.paging import PageRequest
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
@@ -43,6 +43,7 @@ router = APIRouter(
 )
 
 ENTRIES_ON_PAGE = 20
+LISTS_TO_CHOOSE = 100
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ def _member_page(
         wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
         history = members.history(uow, held.mailing_list, user_id, wanted)
         consent = member_consent.page(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
-        others = lists.list_of(uow, visit.user_id, WHOLE).rows
+        others = lists.list_of(uow, visit.user_id, PageRequest(LISTS_TO_CHOOSE)).rows
         form = form or TypedForm(member_form(held.shown).typed, problem=problem, status=status)
         return visit.form_page(
             "member.html",

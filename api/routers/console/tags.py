@@ -23,7 +23,7 @@ router = APIRouter(
     prefix=f"{CONSOLE_PATH}/lists/{{list_id}}/tags", dependencies=[PUBLIC], include_in_schema=False
 )
 
-TAGS_ON_PAGE = 100
+TAGS_ON_PAGE = 50
 _PLACES = {TAG_NAME_TAKEN.code: "name"}
 
 
