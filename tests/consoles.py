@@ -121,7 +121,8 @@ def calls_of(text: str) -> list[ShownCall]:
 
 
 def _call(line: str) -> ShownCall:
-    words = shlex.split(line)
+    # The shell joins lines that end so.
+    words = shlex.split(line.replace("\\\n", " "))
     assert words.pop(0) == "curl"
     found: dict[str, Any] = {"method": "GET", "body": None}
     while words:

@@ -18,6 +18,7 @@ _SOURCES = {
     "console.css": (("api.pages", "style.css"), ("api.console", "console.css")),
     "uploads.js": (("api.console", "uploads.js"),),
     "images.js": (("api.console", "images.js"),),
+    "finder.js": (("api.console", "finder.js"),),
     "htmx.js": (("api.console", "vendored/htmx.js"),),
     "htmx-sse.js": (("api.console", "vendored/htmx-sse.js"),),
 }

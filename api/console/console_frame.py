@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from api.console import display
+from api.console import console_display
 from api.console.assets import asset_path
 from api.console.navigation import NAVIGATION, of_list
 
@@ -40,18 +40,18 @@ _TEMPLATES.globals |= {
     "asset": asset_path,
     "navigation": NAVIGATION,
     "of_list": of_list,
-    "curl_call": display.curl_call,
-    "counted": display.counted,
+    "curl_call": console_display.curl_call,
+    "counted": console_display.counted,
     # Each page gives its own.
     "notice": None,
     "path": "",
     "base": "",
 }
 _TEMPLATES.filters |= {
-    "number": display.number,
-    "signed": display.signed,
-    "moment": display.moment,
-    "day": display.day,
+    "number": console_display.number,
+    "signed": console_display.signed,
+    "moment": console_display.moment,
+    "day": console_display.day,
 }
 
 

@@ -26,6 +26,10 @@ NAVIGATION = (
 # The pages of one list, by what follows its own path.
 OF_A_LIST = (
     NavigationEntry("Overview", ""),
+    NavigationEntry("Members", "/members"),
+    NavigationEntry("Segments", "/segments"),
+    NavigationEntry("Tags", "/tags"),
+    NavigationEntry("Acts", "/acts"),
     NavigationEntry("Settings", "/settings"),
 )
 

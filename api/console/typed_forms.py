@@ -56,7 +56,7 @@ class TypedForm:
             raise error
         status = STATUS_OF[error.kind]
         if error.code in places:
-            return self._wrong({places[error.code]: error.message}, status)
+            return self._wrong({places[error.code]: _own_rule(error)}, status)
         found = {_field_of(each): _rule_of(each) for each in error.problems}
         if not found or not all(found):
             return replace(self, problem=_sentence(error.message), status=status)
@@ -92,8 +92,19 @@ def lines_of(typed: Mapping[str, str], name: str) -> list[str]:
 
 
 def _field_of(problem: FieldProblem) -> str:
-    """The form's field that a place such as ``body.choices[1]`` names."""
-    return problem.field.removeprefix("body.").partition("[")[0].partition(".")[0]
+    """The form's field that a place such as ``body.choices[1]`` or ``body.fields.city`` names."""
+    place = problem.field.removeprefix("body.").partition("[")[0]
+    first, _, rest = place.partition(".")
+    # What pydantic numbers is one field of the form; what has a key is a field for each key.
+    return first if not rest or rest.isdigit() else f"{first}.{rest.partition('.')[0]}"
+
+
+def _own_rule(error: DomainError) -> str:
+    """The sentence of a refusal without the place of a program's body, which no person knows."""
+    for each in error.problems:
+        if each.field.startswith("body.") and error.message.startswith(f"{each.field}: "):
+            return _rule_of(each)
+    return error.message
 
 
 def _rule_of(problem: FieldProblem) -> str:

@@ -3,6 +3,7 @@
 # Folders of one module for each resource, command or format: they grow with what the product has.
 FOLDERS_OF_ANY_SIZE = {
     "api/routers": "one module for each resource",
+    "api/routers/console": "one module for each part of the console",
     "api/schemas": "one module for each resource",
     "api/pages": "one module for each kind of page",
     "models": "one module for each aggregate",

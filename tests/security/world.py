@@ -40,6 +40,7 @@ def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = Non
     # The first look at credits opens their account.
     data(world.client.get("/auxilia/credits/balance"))
     values = world.values
+    values["mark"] = world.mark
     for name in ("list_id", "dst_list_id", "closing_list_id"):
         values[name] = new_list(world.client, title=f"{world.mark} {name}")["id"]
     values["list_id"] = list_id or values["list_id"]

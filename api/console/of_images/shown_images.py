@@ -4,7 +4,7 @@ import html
 from dataclasses import dataclass
 from datetime import datetime
 
-from api.console.display import counted
+from api.console.console_display import counted
 from api.schemas.attachments import AttachmentRecord
 from api.state import State
 from core import clock

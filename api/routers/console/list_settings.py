@@ -5,8 +5,8 @@ from fastapi.responses import Response
 
 from api.access.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
-from api.console.list_forms import PLACES, PROVIDERS, list_changes, settings_form
 from api.console.navigation import list_path
+from api.console.of_lists.list_forms import PLACES, PROVIDERS, list_changes, settings_form
 from api.console.own_lists import own_list
 from api.console.typed_forms import TypedForm
 from api.console.visits import ConsoleVisit, FormVisit, Visit

@@ -7,9 +7,10 @@ from fastapi.responses import Response
 
 from api.access.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
-from api.console.growth_plots import growth_plot
-from api.console.list_forms import PLACES, new_list_body
 from api.console.navigation import list_path
+from api.console.of_lists.growth_plots import growth_plot
+from api.console.of_lists.list_forms import PLACES, new_list_body
+from api.console.of_members.member_words import SOURCES
 from api.console.own_lists import own_list
 from api.console.typed_forms import TypedForm
 from api.console.visits import FormVisit, Visit
@@ -28,14 +29,6 @@ router = APIRouter(prefix=f"{CONSOLE_PATH}/lists", dependencies=[PUBLIC], includ
 LISTS_ON_PAGE = 50
 _PERIODS = {"30": "30 days", "90": "90 days", "365": "A year", "1095": "Three years"}
 _USUAL_PERIOD = "30"
-_SOURCES = {
-    "challenge": "By a sign-up form with a challenge",
-    "form": "By a sign-up form",
-    "login": "Subscribed while logged in",
-    "import": "Imported",
-    "transfer": "Moved from another list",
-    "owner": "Added one by one",
-}
 
 
 @router.get("")
@@ -92,7 +85,7 @@ def show_list(visit: Visit, list_id: ListId, days: str = _USUAL_PERIOD) -> Respo
     return visit.page(
         "list.html",
         list=shown,
-        by_source=[(_SOURCES.get(key, key), count) for key, count in by_source.items()],
+        by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=list(by_tier.items()),
         plot=growth_plot(growth),
         period=period,

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from api.console.growth_plots import HEIGHT, WIDTH, GrowthPlot, growth_plot
+from api.console.of_lists.growth_plots import HEIGHT, WIDTH, GrowthPlot, growth_plot
 from services.mailing.member_figures import MemberFigures
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from api.console import display
+from api.console.console_display import counted, curl_call, moment, number, relative, signed
 
 NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
 
@@ -28,11 +28,11 @@ NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
     ],
 )
 def test_a_moment_is_told_by_its_distance(ago: timedelta, words: str) -> None:
-    assert display.relative(NOW - ago, NOW) == words
+    assert relative(NOW - ago, NOW) == words
 
 
 def test_the_exact_moment_shows_at_hover() -> None:
-    text = str(display.moment(datetime(2020, 2, 29, 23, 59, 58, tzinfo=UTC)))
+    text = moment(datetime(2020, 2, 29, 23, 59, 58, tzinfo=UTC)).__html__()
     assert text == (
         '<time datetime="2020-02-29T23:59:58.000000Z" title="29 Feb 2020, 23:59:58 UTC">'
         "29 Feb 2020</time>"
@@ -40,9 +40,13 @@ def test_the_exact_moment_shows_at_hover() -> None:
 
 
 def test_numbers_have_their_thousands_and_things_their_plural() -> None:
-    assert display.number(1_234_567) == "1,234,567"
-    assert [display.signed(each) for each in (1_234, 0, -5)] == ["+1,234", "0", "\N{MINUS SIGN}5"]
-    assert [display.counted(each, "member") for each in (0, 1, 2_000)] == [
+    assert number(1_234_567) == "1,234,567"
+    assert [signed(each) for each in (1_234, 0, -5)] == [
+        "+1,234",
+        "0",
+        "\N{MINUS SIGN}5",
+    ]
+    assert [counted(each, "member") for each in (0, 1, 2_000)] == [
         "0 members",
         "1 member",
         "2,000 members",
@@ -50,7 +54,7 @@ def test_numbers_have_their_thousands_and_things_their_plural() -> None:
 
 
 def test_what_a_person_typed_is_one_word_of_the_call() -> None:
-    call = display.curl_call("https://x.example", "POST", "/lists", {"title": "it's; rm -rf $HOME"})
+    call = curl_call("https://x.example", "POST", "/lists", {"title": "it's; rm -rf $HOME"})
     assert call == (
         "curl --request POST https://x.example/lists \\\n"
         '  --header "Authorization: Bearer $PRESSROOM_KEY" \\\n'
