@@ -141,6 +141,13 @@ class _Parts:
     def on_end(self) -> None:
         self.ended = True
 
+    def texts(self) -> dict[str, str]:
+        # No keyboard types a NUL character, and the database stores no text with one.
+        return {
+            name: value.decode(errors="replace").replace("\0", "")
+            for name, value in self.fields.items()
+        }
+
 
 async def _part(
     body: AsyncIterator[bytes], boundary: bytes, arrived: ReceivedFile, check: Check
@@ -155,18 +162,15 @@ async def _part(
                 raise refusals.IMPORT_SEVERAL_FILES()
             if parts.files and not is_checked:
                 is_checked = True
-                await check({name: _text(value) for name, value in parts.fields.items()})
+                await check(parts.texts())
             yield bytes(parts.data)
             parts.data.clear()
     except MultipartParseError as error:
         raise BODY_MALFORMED_UPLOAD() from error
     if not parts.ended:
         raise BODY_CUT_SHORT()
+    if not is_checked:
+        await check(parts.texts())
     if not parts.files:
         raise refusals.IMPORT_FILE_MISSING()
     arrived.filename = parts.filename or arrived.filename
-
-
-def _text(value: bytearray) -> str:
-    # No keyboard types a NUL character, and the database stores no text with one.
-    return value.decode(errors="replace").replace("\0", "")

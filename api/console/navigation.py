@@ -30,6 +30,7 @@ OF_A_LIST = (
     NavigationEntry("Segments", "/segments"),
     NavigationEntry("Tags", "/tags"),
     NavigationEntry("Acts", "/acts"),
+    NavigationEntry("Export", "/export"),
     NavigationEntry("Settings", "/settings"),
 )
 

@@ -8,6 +8,8 @@ import pytest
 
 from core.refusals.jobs import JOB_GIVEN_UP
 from services.jobs import lease as leases
+from services.mailing.export_sheets import ExportKind
+from services.mailing.exports import EXPORT_JOBS
 from tests.consoles import OwnerAtConsole, at_console, heading, rows_of, shown
 from tests.contract.bulk import export, imported, of_addresses, sheet, unpacked
 from tests.contract.replies import data
@@ -143,6 +145,7 @@ def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(quiet: St
         assert "There is no file" in ended(owner, path)
         data(export(owner.api, list_id, "members", Prefer="respond-async"), 202)
         [job] = data(owner.api.get("/jobs", params={"limit": 1}))["items"]
+        assert job["kind"] == EXPORT_JOBS[ExportKind.MEMBERS].name
         with quiet.resources.unit_of_work() as uow:
             lease = leases.claim(uow, job["id"])
         assert lease is not None
