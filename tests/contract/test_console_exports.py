@@ -87,7 +87,7 @@ def test_a_segment_and_a_status_choose_the_members(owner: OwnerAtConsole) -> Non
     path = ordered(owner, list_id, segment_id=str(segment["id"]))
     ended(owner, path)
     assert [row["email"] for row in downloaded(owner, path)] == ["ada@x.example"]
-    path = ordered(owner, list_id, **{"status-unsubscribed": "on"})
+    path = ordered(owner, list_id, status_unsubscribed="on")
     assert "<b>0</b> rows" in ended(owner, path)
 
 
@@ -101,10 +101,10 @@ def test_a_file_of_json_lines_is_told_as_such(owner: OwnerAtConsole) -> None:
 
 def test_what_is_wrong_stands_beside_its_field(owner: OwnerAtConsole) -> None:
     list_id = new_list(owner.api)["id"]
-    reply = owner.send(path_of(list_id), format="pdf", **{"status-active": "on"})
+    reply = owner.send(path_of(list_id), format="pdf", status_active="on")
     text = shown(reply, 422)
     assert "told beside its field" in text
-    assert 'name="status-active" value="on" checked' in text
+    assert 'name="status_active" value="on" checked' in text
 
 
 def test_an_old_login_leads_to_the_login_and_back(owner: OwnerAtConsole, stack: Stack) -> None:

@@ -116,7 +116,7 @@ def test_a_file_is_looked_at_then_imported_and_then_undone(owner: OwnerAtConsole
     assert ["Town", "Rome, Oslo"] in [row[:2] for row in rows_of(text)]
     assert everybody(owner.api, list_id) == {}
 
-    reply = owner.send(path, **{"column-2": "new", "act": "look"})
+    reply = owner.send(path, column_2="new", act="look")
     assert reply.status_code == 303, reply.text
     text = ended(owner, path)
     assert "A new field of type text" in text
@@ -166,7 +166,7 @@ def test_a_file_in_which_no_column_has_addresses_is_read_once_its_owner_says_whi
     text = owner.see(path)
     assert "No column is known to hold e-mail addresses" in text
     assert "Import it" not in text
-    owner.send(path, **{"column-0": "email", "column-1": "name", "act": "look"})
+    owner.send(path, column_0="email", column_1="name", act="look")
     text = ended(owner, path)
     assert numbers(text)["would be added"] == "1"
     owner.send(path, act="start")
@@ -178,7 +178,7 @@ def test_a_choice_that_nobody_looked_at_is_not_imported(owner: OwnerAtConsole) -
     list_id = new_list(owner.api)["id"]
     content = sheet(["Email", "Notes"], [people(1)[0], "A word"])
     path = looked_at(owner, list_id, content)
-    text = owner.do(path, **{"column-1": "tags", "act": "start"})
+    text = owner.do(path, column_1="tags", act="start")
     assert "You chose something else" in text
     text = ended(owner, path)
     assert everybody(owner.api, list_id) == {}
@@ -195,9 +195,9 @@ def test_two_columns_that_are_the_same_are_told_beside_the_second(owner: OwnerAt
     list_id = new_list(owner.api)["id"]
     content = sheet(["Email", "A", "B"], [people(1)[0], "x", "y"])
     path = looked_at(owner, list_id, content)
-    reply = owner.send(path, **{"column-1": "name", "column-2": "name", "act": "look"})
+    reply = owner.send(path, column_1="name", column_2="name", act="look")
     text = shown(reply, 422)
-    assert wrong_beside(text, "column-2") == "Another column is this already."
+    assert wrong_beside(text, "column_2") == "Another column is this already."
     assert import_of(owner, path)["status"] == "succeeded"
 
 
@@ -206,10 +206,10 @@ def test_columns_of_a_wide_file_are_chosen_page_by_page(owner: OwnerAtConsole) -
     names = ["Email", *(f"Column {number}" for number in range(1, 30))]
     content = sheet(names, [people(1)[0], *(f"v{number}" for number in range(1, 30))])
     path = looked_at(owner, list_id, content)
-    owner.send(path, **{"column-1": "new", "act": "look"})
+    owner.send(path, column_1="new", act="look")
     text = ended(owner, path)
-    assert 'name="column-25"' not in text
-    reply = owner.send(f"{path}?columns=20", **{"column-25": "new", "act": "look"})
+    assert 'name="column_25"' not in text
+    reply = owner.send(f"{path}?columns=20", column_25="new", act="look")
     assert reply.headers["location"].endswith(f"{path}?columns=20")
     ended(owner, path)
     owner.send(path, act="start")

@@ -24,7 +24,7 @@ _STATUS_WORDS = {
     SubscriptionStatus.UNSUBSCRIBED: "People who left",
     SubscriptionStatus.REMOVED: "People who were removed",
 }
-_BOX = "status-"
+_BOX = "status_"
 
 
 def status_boxes() -> Sequence[tuple[str, str]]:

@@ -56,7 +56,7 @@ class ColumnChoice:
 
     @property
     def box(self) -> str:
-        return f"column-{self.index}"
+        return f"column_{self.index}"
 
     @property
     def label(self) -> str:

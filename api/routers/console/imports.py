@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -168,7 +168,7 @@ def _import_page(visit: ConsoleVisit, shown: ShownImport, form: TypedForm, first
     return visit.form_page("import.html", **_state_values(shown, form, first))
 
 
-def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, object]:
+def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, Any]:
     first = first if first < len(shown.choices) else 0
     return {
         "shown": shown,
