@@ -18,6 +18,8 @@ from api.access.page_sessions import (
     redirect_to_login,
 )
 from api.access.refused_plans import answer_refusal
+from api.console.assets import CONSOLE_PATH
+from api.console.console_problems import console_problem
 from api.cookies import cookies_of
 from api.errors import HANDLERS
 from api.health.drain import Drain
@@ -73,6 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
             drain,
             pages=[each.router for each in PAGES],
             reader_pages=[each.router for each in READER_PAGES],
+            folders={CONSOLE_PATH: partial(console_problem, settings)},
         ),
         redirect_slashes=False,
         # A contract: generated clients call their functions so.

@@ -1,5 +1,6 @@
 from dataclasses import dataclass
 from ipaddress import ip_address
+from urllib.parse import quote
 
 from fastapi.responses import Response
 
@@ -9,6 +10,7 @@ from services.people import mailed_tokens
 from services.people.factors import proofs
 
 _KNOWN_SECONDS = 365 * 24 * 3600
+_NOTICE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class Cookies:
     def drop_visit(self, reply: Response) -> None:
         self._set(reply, self.visit, "", 0)
 
+    @property
+    def notice(self) -> str:
+        """What the next page says of what was done (``api.console.visits``)."""
+        return f"{self.prefix}pressroom_notice"
+
     def keep_session(self, reply: Response, value: str) -> None:
         self._set(reply, self.session, value, int(sessions.SESSION_LIFETIME.total_seconds()))
 
@@ -67,6 +74,13 @@ class Cookies:
 
     def keep_known(self, reply: Response, value: str) -> None:
         self._set(reply, self.known, value, _KNOWN_SECONDS)
+
+    def keep_notice(self, reply: Response, text: str) -> None:
+        # A cookie holds no spaces and no letters beyond ASCII.
+        self._set(reply, self.notice, quote(text), _NOTICE_SECONDS)
+
+    def drop_notice(self, reply: Response) -> None:
+        self._set(reply, self.notice, "", 0)
 
     def _set(self, reply: Response, name: str, value: str, seconds: int | None) -> None:
         reply.set_cookie(

@@ -18,8 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.metrics.requests import REFUSALS
-from api.pages.audience import language_of_scope
-from api.pages.problems import is_for_browser, problem_page
+from api.pages.problems import ShownProblem, problem_page_of
 from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError, own_words
 from core.logging import get_logger
@@ -94,7 +93,8 @@ class _Problem(Response):
         problems: tuple[FieldProblem, ...] = (),
         facts: Mapping[str, str | int | float] = MappingProxyType({}),
     ) -> None:
-        self._page = (status, code, headers, current_request_id())
+        self._shown = ShownProblem(status, code, message, current_request_id())
+        self._added = headers
         body: dict[str, Any] = {
             "type": "about:blank",
             "title": HTTPStatus(status).phrase,
@@ -111,11 +111,13 @@ class _Problem(Response):
         super().__init__(orjson.dumps(body), status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if is_for_browser(scope):
-            answer = problem_page(*self._page, language=language_of_scope(scope))
-            await answer(scope, receive, send)
-        else:
+        shown_by = problem_page_of(scope)
+        if shown_by is None:
             await super().__call__(scope, receive, send)
+            return
+        page = shown_by(self._shown)
+        page.headers.update(self._added)
+        await page(scope, receive, send)
 
 
 async def _http_exception(request: Request, error: HTTPException) -> Response:

@@ -1,7 +1,7 @@
 """Cross-origin requests: scripts of any origin may call the API, and none may read the pages."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.pages.audience import mark_as_reader_page
-from api.pages.problems import mark_as_page
+from api.pages.problems import ProblemPage, mark_as_page
 
 # The headers that scripts of other origins may read, beside those that browsers always let them
 # read. docs/api.md lists them.
@@ -35,10 +35,19 @@ EXPOSED_HEADERS = (
 
 
 class ApiCorsMiddleware:
-    """Allows scripts of any origin to call the API, without credentials, but not the pages."""
+    """Allows scripts of any origin to call the API, without credentials, but not the pages.
+
+    ``reader_pages``: those that readers get, in their language. ``folders``: paths below which all
+    are pages, and what shows their refusals.
+    """
 
     def __init__(
-        self, app: ASGIApp, *, pages: Iterable[APIRouter], reader_pages: Iterable[APIRouter]
+        self,
+        app: ASGIApp,
+        *,
+        pages: Iterable[APIRouter],
+        reader_pages: Iterable[APIRouter],
+        folders: Mapping[str, ProblemPage],
     ) -> None:
         self._app = app
         self._api = CORSMiddleware(
@@ -50,10 +59,15 @@ class ApiCorsMiddleware:
         )
         self._pages = _paths_of(pages)
         self._reader_pages = _paths_of(reader_pages)
+        self._folders = folders
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].rstrip("/")
-        if self._reader_pages.fullmatch(path):
+        folder = self._folders.get("/" + path[1:].partition("/")[0])
+        if folder is not None:
+            mark_as_page(scope, folder)
+            await self._app(scope, receive, send)
+        elif self._reader_pages.fullmatch(path):
             mark_as_reader_page(scope)
             await self._app(scope, receive, send)
         elif self._pages.fullmatch(path):

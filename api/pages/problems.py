@@ -1,5 +1,7 @@
 """The pages that people get where programs get problem+json: what happened, and what to do."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from fastapi.responses import Response
@@ -141,37 +143,51 @@ _OUR_FAULT = (
 )
 
 
-def problem_page(
-    status: int,
-    code: str,
-    headers: dict[str, str],
-    request_id: str | None,
-    *,
-    language: str = ENGLISH,
-) -> Response:
-    is_our_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    words = _BY_CODE.get(code, _OUR_FAULT if is_our_fault else _ASKED_WRONGLY)
+@dataclass(frozen=True)
+class ShownProblem:
+    """A refusal or a failure, as a page tells of it."""
+
+    status: int
+    code: str
+    message: str
+    request_id: str | None
+
+    @property
+    def is_our_fault(self) -> bool:
+        return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+ProblemPage = Callable[[ShownProblem], Response]
+
+
+def problem_page(problem: ShownProblem, *, language: str = ENGLISH) -> Response:
+    other = _OUR_FAULT if problem.is_our_fault else _ASKED_WRONGLY
+    words = _BY_CODE.get(problem.code, other)
     heading, *sentences = (translated(language, each) for each in words)
-    reply = page(
+    return page(
         "problem.html",
         language=language,
-        status=status,
+        status=problem.status,
         heading=heading,
         text=" ".join(sentences),
-        number=request_id if is_our_fault else None,
+        number=problem.request_id if problem.is_our_fault else None,
     )
-    reply.headers.update(headers)
-    return reply
 
 
-def mark_as_page(scope: Scope) -> None:
-    """Note that this request's answer is for a browser, a refusal too."""
-    scope[_IS_PAGE] = True
+def mark_as_page(scope: Scope, shown_by: ProblemPage = problem_page) -> None:
+    """Note that this request's answer is for a browser; ``shown_by`` shows a refusal."""
+    scope[_PROBLEM_PAGE] = shown_by
+
+
+def problem_page_of(scope: Scope) -> ProblemPage | None:
+    """What shows a refusal of this request; ``None`` where the answer is for a program."""
+    shown_by: ProblemPage | None = scope.get(_PROBLEM_PAGE)
+    return shown_by
 
 
 def is_for_browser(scope: Scope) -> bool:
     """Whether the answer is for a browser, and so a page."""
-    return _IS_PAGE in scope
+    return _PROBLEM_PAGE in scope
 
 
-_IS_PAGE = "pressroom.is_page"
+_PROBLEM_PAGE = "pressroom.problem_page"

@@ -7,6 +7,7 @@ from api.routers import (
     charges,
     composer,
     consent,
+    console,
     credits,
     deny_list,
     event_pages,
@@ -95,9 +96,10 @@ RESOURCES = (
     operations,
     service,
     well_known,
+    *console.RESOURCES,
 )
 
-# HTML pages for browsers.
+# HTML pages for browsers, beside those of the console.
 PAGES = (
     subscription_pages,
     sign_up_pages,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, any_, bindparam, func, select
+from sqlalchemy import ColumnElement, and_, any_, bindparam, func, or_, select
 
 from core import clock
 from core.errors import DomainError
@@ -18,6 +18,7 @@ from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.recent_logins import require_recent_login
 from services.jobs import kinds
+from services.jobs.kinds import JobKind
 from services.jobs.lease import LEFT_TO_HELPERS, WORKS
 from services.jobs.transitions import requeue, transition
 from services.paging import PageOfRows, PageRequest
@@ -26,6 +27,7 @@ from storage.unit_of_work import UnitOfWork
 
 # The input of a job that failed by no fault of the input stays for a retry.
 KEPT_FOR_RETRY = timedelta(days=7)
+_MAX_LATE_JOBS = 1_000
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,34 @@ def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[
     query = select(Job).where(Job.id.in_(page)).order_by(Job.id.desc())
     found = uow.session.scalars(query).all()
     return paging.cut(found, wanted.limit, lambda job: str(job.id))
+
+
+def find_unfinished(
+    uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
+) -> Job | None:
+    """The job of one of these kinds that works on this subject of the user's, if one does."""
+    lanes = {kind.lane for kind in of_kinds}
+    # By the indexes of queued and of running jobs, and not by that of all that the user ever had.
+    queued = and_(Job.status == JobStatus.QUEUED, Job.lane.in_(lanes), Job.on_behalf_of == user_id)
+    query = select(Job).where(
+        or_(queued, Job.status == JobStatus.RUNNING),
+        Job.kind.in_([kind.name for kind in of_kinds]),
+        Job.subject_id == subject_id,
+    )
+    return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
+
+
+def find_late(
+    uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
+) -> Job | None:
+    """The same also of a job that has ended, if it is one of the user's last ones."""
+    last = paging.newest_first(select(Job.id), Job.user_id, user_id, Job.id)
+    query = select(Job).where(
+        Job.id.in_(last.limit(_MAX_LATE_JOBS)),
+        Job.kind.in_([kind.name for kind in of_kinds]),
+        Job.subject_id == subject_id,
+    )
+    return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
 
 
 def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[Job]:

@@ -173,6 +173,12 @@ def list_all(
     return list(uow.session.scalars(newest_first.limit(limit)))
 
 
+def titles_of(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
+    """The titles of these lists, archived ones among them, for one to whom they are no secret."""
+    query = select(MailingList.id, MailingList.title).where(MailingList.id.in_(set(list_ids)))
+    return {row.id: row.title for row in uow.session.execute(query)}
+
+
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
     for name, value in fields.items():
         setattr(mailing_list, name, value)

@@ -170,7 +170,7 @@ def test_pages_work_without_scripts_and_by_keyboard_alone(stack: Stack, page: Pa
     expect(plain.get_by_role("heading", level=1)).to_have_text("Your account")
     plain.keyboard.press("Tab")
     focused = plain.locator(":focus")
-    expect(focused).to_have_text("Change your password")
+    expect(focused).to_have_text("Your console: lists, members and all else")
     context.close()
 
 

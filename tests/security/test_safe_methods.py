@@ -11,6 +11,7 @@ from core.settings import Settings
 from tests.oauth import REDIRECT, challenge_of, log_in
 from tests.security import world as worlds
 from tests.security.calls import CALLS, Call
+from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, everything, settled
 from tests.stack import Stack
 from tests.upkeep import resting_upkeep
@@ -77,7 +78,8 @@ COUNTED = {
     "GET /composer/{provider}/photos/search": {"composer_uses"},
     "GET /auxilia/composer/{provider}/photos/search": {"composer_uses"},
 }
-READS = {name: call for name, call in CALLS.items() if name.startswith("GET")} | PAGES
+EVERY_CALL = {**CALLS, **CONSOLE_CALLS}
+READS = {name: call for name, call in EVERY_CALL.items() if name.startswith("GET")} | PAGES
 
 
 @pytest.fixture(scope="module")

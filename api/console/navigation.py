@@ -1,0 +1,44 @@
+"""The pages to which every page of the console links; a new part of it is one line here."""
+
+from dataclasses import dataclass
+
+from api.console.assets import CONSOLE_PATH
+
+
+@dataclass(frozen=True)
+class NavigationEntry:
+    label: str
+    path: str
+
+    def leads_to(self, path: str) -> bool:
+        """Whether the page at this path is the entry's, or stands below it."""
+        return path == self.path or (self.path != CONSOLE_PATH and path.startswith(f"{self.path}/"))
+
+
+NAVIGATION = (
+    NavigationEntry("Overview", CONSOLE_PATH),
+    NavigationEntry("Lists", f"{CONSOLE_PATH}/lists"),
+    NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
+    NavigationEntry("Exports", f"{CONSOLE_PATH}/exports"),
+    NavigationEntry("Images", f"{CONSOLE_PATH}/images"),
+)
+
+# The pages of one list, by what follows its own path.
+OF_A_LIST = (
+    NavigationEntry("Overview", ""),
+    NavigationEntry("Members", "/members"),
+    NavigationEntry("Segments", "/segments"),
+    NavigationEntry("Tags", "/tags"),
+    NavigationEntry("Acts", "/acts"),
+    NavigationEntry("Export", "/export"),
+    NavigationEntry("Settings", "/settings"),
+)
+
+
+def list_path(list_id: int) -> str:
+    return f"{CONSOLE_PATH}/lists/{list_id}"
+
+
+def of_list(list_id: int) -> tuple[NavigationEntry, ...]:
+    own = list_path(list_id)
+    return tuple(NavigationEntry(each.label, f"{own}{each.path}") for each in OF_A_LIST)
