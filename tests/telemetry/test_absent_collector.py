@@ -80,7 +80,7 @@ def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
 
 def test_a_wrong_variable_is_told_and_stops_no_process(plain: Stack) -> None:
     port = free_port()
-    wrong = {"OTEL_EXPORTER_OTLP_TIMEOUT": "soon", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1]:9"}
+    wrong = {"OTEL_BSP_MAX_QUEUE_SIZE": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1]:9"}
     api = plain.start_api(port, **wrong)
     with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
         assert client.get("/healthz").status_code == 200

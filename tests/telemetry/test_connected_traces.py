@@ -86,12 +86,12 @@ def test_composer_call_is_one_trace_to_the_language_model(
     collector: Collector, caller: httpx.Client
 ) -> None:
     assert caller.post("/composer/metadata", json=post()).headers["pressroom-source"] == SOURCE
-    whole = has("send composer.metadata", "request composer.metadata", "POST 127.0.0.1")
+    whole = has("send composer.write", "request composer.write", "POST 127.0.0.1")
     trace = collector.trace(COMPOSE, whole)
     asked = one(trace, "POST 127.0.0.1")
     assert (asked.kind, asked.service) == ("CLIENT", "pressroom-worker-request-mail")
     assert asked.attributes["gen_ai.request.model"] == "steered"
-    assert asked.parent_id == one(trace, "request composer.metadata").span_id
+    assert asked.parent_id == one(trace, "request composer.write").span_id
 
 
 def test_failed_call_of_a_provider_is_marked_in_the_trace(
@@ -104,7 +104,7 @@ def test_failed_call_of_a_provider_is_marked_in_the_trace(
     finally:
         httpx.put(run, json={"model": None}).raise_for_status()
     assert reply.headers["pressroom-source"].startswith("offline")
-    whole = has("request composer.metadata", "POST 127.0.0.1")
+    whole = has("request composer.write", "POST 127.0.0.1")
     trace = collector.trace(COMPOSE, lambda found: whole(found) and any(e.failed for e in found))
     assert one(trace, "POST 127.0.0.1").attributes["error.type"]
     # The composer answered all the same.
