@@ -50,7 +50,7 @@ def show_sign_up(
 @router.post(SIGN_UP_PATH)
 async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
     pairs, is_form = await body_fields(request)
-    if not is_form:
+    if pairs and not is_form:
         raise BODY_NO_FORM_TYPE()
     inputs = nested_inputs(pairs, "fields")
     mailing_list = await state.in_unit_of_work(partial(_find, slug=slug))

@@ -1,13 +1,11 @@
 """How a list looks to readers: its colour, logo and words, and who its mails are from."""
 
 import html
-import io
 import re
 from importlib.resources import files
 
 import httpx
 import pytest
-from PIL import Image
 
 from services.mailing import looks
 from services.mailing.looks import (
@@ -18,7 +16,7 @@ from services.mailing.looks import (
     contrast,
     for_dark_windows,
 )
-from tests.contract.replies import data, problem
+from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import new_address, new_list
 from tests.contract.test_pages import follow, heading
 from tests.contract.test_sign_up_forms import BROWSER
@@ -30,10 +28,7 @@ WORDS = "One letter each morning.\nIn two minutes."
 
 def picture(client: httpx.Client, **options: str) -> str:
     """A new attachment, by its hash id."""
-    content = io.BytesIO()
-    Image.new("RGB", (40, 20), "navy").save(content, "PNG")
-    file = {"file": ("logo.png", content.getvalue(), "image/png")}
-    made: str = data(client.post("/attachments", files=file, data=options))["hash_id"]
+    made: str = data(send(client, **options))["hash_id"]
     return made
 
 
