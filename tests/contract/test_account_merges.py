@@ -149,7 +149,7 @@ def test_two_records_of_a_person_become_one(
     assert [roster(sender, each) for each in (both, theirs, own)] == [[new], [new], [new]]
     [left] = members(client, both)
     assert (left["user_id"], left["email"]) == (user_id, present)
-    assert left["name"] == "Known to the list"
+    assert left["name"] == "Vi"
     [moved] = members(client, theirs)
     assert (moved["user_id"], moved["email"], moved["name"]) == (user_id, new, "Other")
     assert [row["email"] for row in exported(client, both)] == [present]
