@@ -124,13 +124,18 @@ _BY_CODE: dict[str, tuple[str, ...]] = {
     ),
     people.ADDRESS_HAS_ACCOUNT.code: (
         "This address has an account",
-        "It belongs to an account of its own, with a login, lists, keys or credits. Two accounts "
-        "don’t become one. Log in to that one, or have it erased first. Nothing was changed.",
+        (
+            "It belongs to an account of its own, with a login, lists, keys or credits. Two"
+            " accounts don’t become one. Log in to that one, or have it erased first. Nothing was"
+            " changed."
+        ),
     ),
     people.ADDRESS_UNDOABLE.code: (
         "That is too early",
-        "Your lists can be shown your new address once its change can’t be undone any more, three "
-        "days after it.",
+        (
+            "Your lists can be shown your new address once its change can’t be undone any more,"
+            " three days after it."
+        ),
     ),
     access.SESSION_NOT_FOUND.code: (
         "There is no such session",
