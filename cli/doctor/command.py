@@ -1,5 +1,6 @@
 """`pressroom doctor`: does everything work that this deployment needs?"""
 
+import logging
 import os
 import sys
 from dataclasses import asdict
@@ -63,8 +64,9 @@ def _examined(send: str | None, seconds: float) -> list[Diagnosis]:
             Diagnosis("settings", name, CheckState.WRONG, rule, advice)
             for name, _, rule in (line.partition(": ") for line in str(error).splitlines())
         ]
-    # What is wrong is told once, by us.
     configure_logging(settings.model_copy(update={"log_level": "error"}))
+    # What is wrong is told once, by us, and not by each library's second try.
+    logging.disable(logging.WARNING)
     parts = [DATABASE, REDIS, BROKER, OBJECT_STORAGE, mail_part(send), PUBLIC_URL, PROVIDERS]
     return examine([*parts, MACHINE], settings, seconds=seconds)
 

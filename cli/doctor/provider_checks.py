@@ -63,10 +63,8 @@ def _calls(settings: Settings) -> Iterator[_Call]:
         url = _below(settings.llm_base_url, "/models")
         yield _Call("language model", url, settings.llm_api_key, "llm_api_key")
     if settings.unsplash_access_key is not None:
-        url = _below(settings.unsplash_base_url, "/topics?per_page=1")
-        yield _Call(
-            "unsplash", url, settings.unsplash_access_key, "unsplash_access_key", "Client-ID"
-        )
+        url, key = _below(settings.unsplash_base_url, _ONE_PHOTO), settings.unsplash_access_key
+        yield _Call("unsplash", url, key, "unsplash_access_key", "Client-ID")
 
 
 def _below(base: object, path: str) -> str:

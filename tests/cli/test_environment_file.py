@@ -96,7 +96,7 @@ def test_no_two_files_have_a_secret_in_common(tmp_path: Path) -> None:
 
 def test_what_its_environment_sets_is_written(tmp_path: Path) -> None:
     given = {
-        "PRESSROOM_MAIL_URL": "smtp://me:p%24ss#word@mail.example.com",
+        "PRESSROOM_MAIL_URL": "smtp://me:p%24ss%23word@mail.example.com",
         "PRESSROOM_MAIL_FROM": "The $ News <news@example.com>",
         "HTTPS_PORT": "8443",
     }

@@ -13,7 +13,7 @@ from cli.command_groups import GROUPS, loaded
 from cli.main import app
 from tests.docs.markdown import ROOT
 
-HEAVY = {"sqlalchemy", "celery", "kombu", "fastapi", "minio", "pydantic", "redis", "structlog"}
+HEAVY = {"sqlalchemy", "celery", "kombu", "fastapi", "minio", "redis", "structlog"}
 
 
 def pressroom(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
