@@ -56,7 +56,8 @@ def texts() -> dict[str, set[str]]:
 def _of_template(path: Path) -> Iterator[str]:
     templates = Environment(extensions=["jinja2.ext.i18n"], autoescape=True)
     templates.policies["ext.i18n.trimmed"] = True
-    for _, _, found in templates.extract_translations(path.read_text()):
+    source = path.read_text()
+    for _, _, found in templates.extract_translations(source):  # type: ignore[attr-defined] # the extension adds it
         yield from (each for each in (found if isinstance(found, tuple) else (found,)) if each)
 
 

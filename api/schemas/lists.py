@@ -48,27 +48,22 @@ class Channel(Schema):
     consent_wording_version: int | None = Field(
         description="Which of its wordings that is", examples=[1]
     )
-    colour: str | None = Field(
-        default=None, description="Of its pages and mails", examples=["#1d4ed8"]
-    )
+    colour: str | None = Field(description="Of its pages and mails", examples=["#1d4ed8"])
     logo_hash_id: str | None = Field(
-        default=None, description="The image on its pages", examples=["k3v09xq2m7ta"]
+        description="The image on its pages", examples=["k3v09xq2m7ta"]
     )
     sender_name: str | None = Field(
-        default=None, description="Who its mails say that they are from", examples=["The Demo team"]
+        description="Who its mails say that they are from", examples=["The Demo team"]
     )
     sign_up_text: str | None = Field(
-        default=None,
         description="On the page on which people subscribe",
         examples=["One letter each morning, in two minutes."],
     )
     thanks_text: str | None = Field(
-        default=None,
         description="On the page after that, and after the confirmation",
         examples=["The next letter comes tomorrow at six."],
     )
     confirmation_text: str | None = Field(
-        default=None,
         description="In the mail that asks for a confirmation, as the owner's words",
         examples=["Welcome to The Daily Demo!"],
     )

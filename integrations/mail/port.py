@@ -11,13 +11,13 @@ class Mail:
     subject: str
     text: str
     html: str
-    # Whom the mail is from, beside the installation, whose address it keeps.
-    sender_name: str | None = None
     # Such as List-Unsubscribe; From, To, Subject, Date and Message-ID are the adapter's.
     headers: Mapping[str, str] = field(default_factory=dict)
     # The same at every attempt, so that a recipient who gets the mail twice can tell. Letters,
     # digits and "-".
     key: str | None = None
+    # Whom the mail is from, beside the installation, whose address it keeps.
+    sender_name: str | None = None
 
 
 class Mailer(Protocol):

@@ -50,25 +50,27 @@ def test_every_text_is_translated_and_looked_at(path: Path) -> None:
     assert not catalogue.obsolete
 
 
+def pairs(path: Path) -> list[tuple[str, str]]:
+    """Each text and its translation."""
+    return [(str(each.id), str(each.string)) for each in read(path) if each.id]
+
+
 @each_catalogue
 def test_translations_have_what_is_filled_in_and_no_markup(path: Path) -> None:
-    for message in read(path):
-        if not message.id:
-            continue
-        wanted = sorted(PLACEHOLDER.findall(message.id))
-        assert sorted(PLACEHOLDER.findall(message.string)) == wanted, message.id
-        assert message.string.replace("%%", "").count("%") == len(wanted), message.id
+    for text, translation in pairs(path):
+        wanted = sorted(PLACEHOLDER.findall(text))
+        assert sorted(PLACEHOLDER.findall(translation)) == wanted, text
+        assert translation.replace("%%", "").count("%") == len(wanted), text
         # A text stands in pages as it is.
-        assert not re.search(r"[<>&]", message.string), message.id
-        assert message.string == message.string.strip(), message.id
+        assert not re.search(r"[<>&]", translation), text
+        assert translation == translation.strip(), text
 
 
 @each_catalogue
 def test_a_process_reads_what_the_catalogue_has(path: Path) -> None:
     compiled = translations(path.stem.replace("_", "-"))
-    for message in read(path):
-        if message.id:
-            assert compiled.gettext(message.id) == message.string
+    for text, translation in pairs(path):
+        assert compiled.gettext(text) == translation
 
 
 class Words(HTMLParser):
@@ -151,10 +153,10 @@ def test_no_text_of_a_module_is_shown_unmarked(module: Path) -> None:
     # What the document and programs get stands in these calls, and is English.
     for node in ast.walk(tree):
         is_for_programs = isinstance(node, ast.keyword) and node.arg in {"responses", "rule"}
-        is_refusal = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if is_for_programs or (is_refusal and node.func.attr.isupper()):
-            docs |= {id(each) for each in ast.walk(node)}
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FieldProblem":
+        called = getattr(node, "func", None)
+        is_refusal = isinstance(called, ast.Attribute) and called.attr.isupper()
+        is_problem = isinstance(called, ast.Name) and called.id == "FieldProblem"
+        if is_for_programs or is_refusal or is_problem:
             docs |= {id(each) for each in ast.walk(node)}
     sentences = [
         node.value
