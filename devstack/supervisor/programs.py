@@ -71,8 +71,6 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     )
     api = replace(
         program("api", settings_of("serve"), *_listening("serve", ports.api)),
-        ready=lambda: answers(ports.api, "/readyz"),
-        port=ports.api,
         alive=lambda: answers(ports.api, "/healthz"),
     )
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
@@ -86,20 +84,10 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     )
     return [
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
-        replace(api, needs=_NEEDS),
+        replace(_server(api, ports.api, "/readyz"), needs=_NEEDS),
         *map(worker, WORKERS),
-        replace(
-            flower,
-            ready=lambda: answers(ports.flower, "/healthcheck"),
-            port=ports.flower,
-            needs=_NEEDS,
-        ),
-        replace(
-            sandbox,
-            ready=lambda: answers(ports.sandbox, "/healthz"),
-            port=ports.sandbox,
-            grace=5.0,
-        ),
+        replace(_server(flower, ports.flower, "/healthcheck"), needs=_NEEDS),
+        replace(_server(sandbox, ports.sandbox, "/healthz"), grace=5.0),
     ]
 
 
@@ -116,6 +104,10 @@ def _program(
     argv = (sys.executable, "-P", "-m", module, *words)
     own = {**restricted(environment, settings), **more}
     return Program(name, argv, log=home.log(name), environment=own)
+
+
+def _server(plain: Program, port: int, path: str) -> Program:
+    return replace(plain, ready=lambda: answers(port, path), port=port)
 
 
 def _listening(command: str, port: int) -> tuple[str, ...]:
