@@ -75,22 +75,15 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     )
     api = replace(
         program("api", settings_of("serve"), *_listening("serve", ports.api)),
-        ready=lambda: answers(ports.api, "/readyz"),
-        port=ports.api,
         alive=lambda: answers(ports.api, "/healthz"),
     )
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
     flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower), *names)
     return [
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
-        replace(api, needs=_NEEDS),
+        replace(_server(api, ports.api, "/readyz"), needs=_NEEDS),
         *map(worker, WORKERS),
-        replace(
-            flower,
-            ready=lambda: answers(ports.flower, "/healthcheck"),
-            port=ports.flower,
-            needs=_NEEDS,
-        ),
+        replace(_server(flower, ports.flower, "/healthcheck"), needs=_NEEDS),
         _sandbox(program, ports),
     ]
 
@@ -105,12 +98,7 @@ def _sandbox(program: Callable[..., Program], ports: Ports) -> Program:
         *(word for url in told for word in ("--metrics-url", url)),
         module="devstack.sandbox",
     )
-    return replace(
-        plain,
-        ready=lambda: answers(ports.sandbox, "/healthz"),
-        port=ports.sandbox,
-        grace=5.0,
-    )
+    return replace(_server(plain, ports.sandbox, "/healthz"), grace=5.0)
 
 
 def _program(
@@ -126,6 +114,10 @@ def _program(
     argv = (sys.executable, "-P", "-m", module, *words)
     own = {**restricted(environment, settings), **more}
     return Program(name, argv, log=home.log(name), environment=own)
+
+
+def _server(plain: Program, port: int, path: str) -> Program:
+    return replace(plain, ready=lambda: answers(port, path), port=port)
 
 
 def _listening(command: str, port: int) -> tuple[str, ...]:

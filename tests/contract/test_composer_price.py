@@ -28,10 +28,14 @@ class Author:
     client: httpx.Client
 
     def ask(
-        self, body: dict[str, str] | None = None, path: str = METADATA, **headers: str
+        self,
+        body: dict[str, str] | None = None,
+        path: str = METADATA,
+        named: dict[str, str] | None = None,
     ) -> httpx.Response:
-        sent = {"Prefer": "wait=40"} | {key.replace("_", "-"): headers[key] for key in headers}
-        return self.client.post(path, json=body or post(), headers=sent)
+        """``named``: the header that names the call."""
+        headers = {"Prefer": "wait=40"} | (named or {})
+        return self.client.post(path, json=body or post(), headers=headers)
 
     @property
     def charges(self) -> list[dict[str, object]]:
@@ -86,7 +90,7 @@ def test_an_answer_of_the_model_is_charged_by_an_entry_that_names_the_call(
     author: Author, path: str, wrote: str
 ) -> None:
     name = token_hex(8)
-    reply = author.ask(path=path, X_Request_ID=name)
+    reply = author.ask(path=path, named={"X-Request-ID": name})
     data(reply)
     assert reply.headers["pressroom-source"] == SOURCE
     [entry] = author.charges
@@ -160,31 +164,31 @@ def test_a_key_that_may_not_spend_is_403_and_one_that_may_is_charged(
     assert len(author.charges) == 1
 
 
-@pytest.mark.parametrize("header", ["Idempotency_Key", "X_Request_ID"])
+@pytest.mark.parametrize("header", ["Idempotency-Key", "X-Request-ID"])
 def test_a_call_that_is_sent_again_is_charged_once(
     model: Modelled, new_author: Callable[[str], Author], header: str
 ) -> None:
     author, body, name = new_author(str(PRICE)), post(), {header: token_hex(16)}
-    data(author.ask(body, **name))
+    data(author.ask(body, named=name))
     forget(model)
-    again = author.ask(body, **name)
+    again = author.ask(body, named=name)
     data(again)
     assert again.headers["pressroom-source"] == SOURCE
     assert len(author.charges) == 1
 
 
-@pytest.mark.parametrize("header", ["Idempotency_Key", "X_Request_ID"])
+@pytest.mark.parametrize("header", ["Idempotency-Key", "X-Request-ID"])
 def test_one_name_does_not_stand_for_two_posts(author: Author, header: str) -> None:
     name = {header: token_hex(16)}
     for _ in range(2):
-        data(author.ask(**name))
-    data(author.ask(path=TWEETS, **name))
+        data(author.ask(named=name))
+    data(author.ask(path=TWEETS, named=name))
     assert len(author.charges) == 3
     assert len({str(each["source_id"]) for each in author.charges}) == 1
 
 
 def test_a_key_that_is_too_short_is_refused(author: Author) -> None:
-    problem(author.ask(Idempotency_Key="short"), 400, "idempotency.key_invalid")
+    problem(author.ask(named={"Idempotency-Key": "short"}), 400, "idempotency.key_invalid")
 
 
 def test_callers_of_one_run_pay_for_their_own_calls(
@@ -193,9 +197,9 @@ def test_callers_of_one_run_pay_for_their_own_calls(
     model.steer("moment")
     body, calls = post(), model.calls()
     authors = [new_author(PLENTY) for _ in range(3)]
-    twice, name = authors[0], token_hex(16)
+    twice, name = authors[0], {"Idempotency-Key": token_hex(16)}
     with ThreadPoolExecutor() as pool:
-        asked = [pool.submit(each.ask, body, Idempotency_Key=name) for each in (*authors, twice)]
+        asked = [pool.submit(each.ask, body, named=name) for each in (*authors, twice)]
         replies = [each.result() for each in asked]
     assert {reply.status_code for reply in replies} == {200}
     assert model.calls() == calls + 1
