@@ -42,7 +42,7 @@ class Cookies:
 
     @property
     def visit(self) -> str:
-        """A reader's visit to their preferences (``services.mailing.preferences.visits``)."""
+        """A reader's visit to their preferences (``preference_visits``)."""
         return f"{self.prefix}pressroom_visit"
 
     def keep_visit(self, reply: Response, value: str) -> None:

@@ -29,6 +29,23 @@ _OF_COMPOSE = {
     "HTTPS_PORT": ("443", "Port where the proxy takes calls"),
     "API_PORT": ("8000", "Port on this machine where the API is published"),
     "FLOWER_PORT": ("5555", "Port on this machine where Flower is published"),
+    "PROMETHEUS_PORT": ("9090", "Port on this machine where Prometheus is published"),
+    "GRAFANA_PORT": ("3000", "Port on this machine where Grafana is published"),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ("", "URL of the collector of traces; none are kept without it"),
+    "OTEL_EXPORTER_OTLP_TIMEOUT": (
+        "",
+        "Seconds that the collector has to take what it is sent; 10 without it",
+    ),
+    "OTEL_EXPORTER_OTLP_COMPRESSION": (
+        "",
+        "How what is sent to the collector is compressed: gzip, or none",
+    ),
+    "OTEL_TRACES_SAMPLER": ("", "Which traces are recorded, such as parentbased_traceidratio"),
+    "OTEL_TRACES_SAMPLER_ARG": ("", "Argument of that, such as 0.1 for each tenth"),
+    "OTEL_RESOURCE_ATTRIBUTES": (
+        "",
+        "What the collector is told of each process beside its name",
+    ),
 }
 _PASSWORDS = {
     "POSTGRES_PASSWORD": "Password of the owner of the database's tables",

@@ -12,8 +12,8 @@ from api.pages.frame import page, redirect
 from api.state import State
 from core.refusals.access import AUTH_CSRF
 from services.access import sessions
-from services.mailing.preferences import visits
-from services.mailing.preferences.visits import Visit
+from services.mailing.preferences import preference_visits
+from services.mailing.preferences.preference_visits import Visit
 from services.mailing.subscriptions.mail_urls import PREFERENCES_PATH
 from storage.unit_of_work import UnitOfWork
 
@@ -24,7 +24,7 @@ def visit_secret(request: Request, state: State) -> str | None:
 
 def visit_of(uow: UnitOfWork, request: Request, state: State) -> Visit:
     """Raises ``visit.over``, also for a browser that never began one."""
-    return visits.read(uow, state.resources.keyring, visit_secret(request, state))
+    return preference_visits.read(uow, state.resources.keyring, visit_secret(request, state))
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:

@@ -30,7 +30,7 @@ from core.refusals.mailing import LIST_NAME_INVALID, LIST_NOT_FOUND, TRACE_INVAL
 from models import MailingList
 from services.mailing import lists, looks
 from services.mailing.looks import Look
-from services.mailing.preferences import link_mails, visits
+from services.mailing.preferences import link_mails, preference_visits
 from services.mailing.subscriptions import mail_urls, trace_ids
 from services.people import accounts, email_addresses
 from storage.unit_of_work import UnitOfWork
@@ -139,7 +139,7 @@ def _asking_page(
 @RECORDS.threaded
 def show_link(request: Request, state: StateOf, token: Annotated[str, Query()] = "") -> Response:
     with state.resources.unit_of_work() as uow:
-        visits.read_link(uow, state.resources.keyring, token)
+        preference_visits.read_link(uow, state.resources.keyring, token)
     return page("open_preferences.html", language=reader_language(request))
 
 
@@ -148,7 +148,9 @@ async def begin_visit(
     request: Request, state: StateOf, token: Annotated[str, Query()] = ""
 ) -> Response:
     keyring = state.resources.keyring
-    secret = await state.in_unit_of_work(partial(visits.begin, keyring=keyring, secret=token))
+    secret = await state.in_unit_of_work(
+        partial(preference_visits.begin, keyring=keyring, secret=token)
+    )
     answer = redirect_to_preferences(state)
     state.cookies.keep_visit(answer, secret)
     return answer
@@ -158,5 +160,5 @@ async def begin_visit(
 async def end_visit(request: Request, state: StateOf, form: FormOf) -> Response:
     secret = require_visit_form(request, state, form)
     keyring = state.resources.keyring
-    await state.in_unit_of_work(partial(visits.end, keyring=keyring, secret=secret))
+    await state.in_unit_of_work(partial(preference_visits.end, keyring=keyring, secret=secret))
     return goodbye(request, state, is_erased=False)

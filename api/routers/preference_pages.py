@@ -39,8 +39,8 @@ from models import OptOutKind
 from services.erasure import own_erasure
 from services.mailing import lists
 from services.mailing.attributes import field_values, fields
-from services.mailing.preferences import own_data, own_lists
-from services.mailing.preferences.visits import Visit
+from services.mailing.preferences import lists_of_reader, own_data
+from services.mailing.preferences.preference_visits import Visit
 from services.mailing.subscriptions import mail_urls, unsubscribe
 from services.mailing.subscriptions.changes import Actor, Via
 from storage.unit_of_work import UnitOfWork
@@ -64,7 +64,7 @@ _RETURNING: dict[str, Callable[..., None]] = {
 def show_preferences(request: Request, state: StateOf) -> Response:
     with state.resources.unit_of_work() as uow:
         visit = visit_of(uow, request, state)
-        found = own_lists.of_visit(uow, state.resources.keyring, visit)
+        found = lists_of_reader.of_visit(uow, state.resources.keyring, visit)
         email = visit.person.email
         return visit_page(request, state, "preferences.html", lists=found, email=email)
 
@@ -92,14 +92,14 @@ def _actor(request: Request, visit: Visit) -> Actor:
 def _leave(request: Request, state: State, list_id: int, kind: OptOutKind) -> None:
     with state.resources.unit_of_work() as uow:
         visit = visit_of(uow, request, state)
-        mailing_list, _ = own_lists.one(uow, visit, list_id)
+        mailing_list, _ = lists_of_reader.one(uow, visit, list_id)
     actor = _actor(request, visit)
     unsubscribe.opt_out(state.resources, mailing_list, visit.person, kind, actor)
 
 
 def _return(uow: UnitOfWork, request: Request, state: State, list_id: int, action: str) -> None:
     visit = visit_of(uow, request, state)
-    own_lists.one(uow, visit, list_id)
+    lists_of_reader.one(uow, visit, list_id)
     # A person can leave an archived list, but not join it.
     mailing_list = lists.get(uow, list_id)
     keyring, actor = state.resources.keyring, _actor(request, visit)
@@ -123,7 +123,7 @@ async def change_answers(
         visit = visit_of(uow, request, state)
         name, values = inputs.get("name", ""), inputs["fields"]
         actor = _actor(request, visit)
-        own_lists.answer(uow, visit, list_id, actor, name=name, values=values)
+        lists_of_reader.answer(uow, visit, list_id, actor, name=name, values=values)
 
     try:
         await ACTS_BY_LIST.run(list_id, state.transact, answer)
@@ -144,7 +144,7 @@ def _answers_page(
     """What the list has, or what was written and is to be corrected."""
     language = reader_language(request)
     with state.resources.unit_of_work() as uow:
-        mailing_list, record = own_lists.one(uow, visit_of(uow, request, state), list_id)
+        mailing_list, record = lists_of_reader.one(uow, visit_of(uow, request, state), list_id)
         public = fields.own(uow, mailing_list.user_id).public()
     shown = {f"fields.{key}": _written(value) for key, value in public.shown(record.fields).items()}
     written = {"name": record.name or "", **shown} if form is None else form

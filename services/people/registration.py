@@ -207,7 +207,7 @@ def _move(
 ) -> None:
     sessions.end_all(uow, person.id, but=caller.session_id)
     old = person.email
-    _use_up_links(uow, person)
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     person.email = email
     accounts.flush_address(uow, refusals.USER_ADDRESS_TAKEN())
     accounts.note_move(uow, person)
@@ -252,7 +252,7 @@ def undo_address(
     merge_requests.undo(uow, person, since=opened.created_at)
     person.password_hash = password_hash
     sessions.end_all(uow, person.id)
-    _use_up_links(uow, person)
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     later = MailedLink.created_at > opened.created_at
     undoing = MailedLink.purpose == Purpose.UNDO_ADDRESS
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, undoing, later)
@@ -285,14 +285,10 @@ def _set_password(
 ) -> None:
     person.password_hash = password_hash
     sessions.end_all(uow, person.id, but=but)
-    _use_up_links(uow, person)
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     account_mails.enqueue_mail(
         uow, MailKind.PASSWORD_CHANGED, person.email, user_id=person.id, request_id=request_id
     )
-
-
-def _use_up_links(uow: UnitOfWork, person: User) -> None:
-    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
 
 
 def _use(uow: UnitOfWork, opened: MailedLink) -> None:

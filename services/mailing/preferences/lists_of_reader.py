@@ -11,7 +11,7 @@ from core.refusals.attributes import FIELD_VALUE
 from core.refusals.mailing import LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND
 from models import MailingList, Subscription, SubscriptionStatus
 from services.mailing.attributes import fields
-from services.mailing.preferences.visits import Visit
+from services.mailing.preferences.preference_visits import Visit
 from services.mailing.subscriptions import changes, own
 from services.mailing.subscriptions.changes import Actor
 from services.mailing.subscriptions.locks import lock_subscription

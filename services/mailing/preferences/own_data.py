@@ -18,7 +18,7 @@ from models import (
 from services.mailing.attributes import member_attributes
 from services.mailing.attributes.member_attributes import ShownAttributes
 from services.mailing.consent import member_consent
-from services.mailing.preferences.visits import Visit
+from services.mailing.preferences.preference_visits import Visit
 from services.mailing.subscriptions import opt_outs
 from services.paging import PageRequest
 from storage.unit_of_work import UnitOfWork
