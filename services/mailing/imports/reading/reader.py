@@ -95,7 +95,14 @@ def open_rows(
         rows = _json_rows(everything, layout, email, partial(_grown, dialect, mapping, find_fields))
     else:
         rows = _delimited_rows(everything, text, dialect, RowMapper(layout, email))
-    description = FileDescription(
+    description = _described(container, text, dialect, layout)
+    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
+
+
+def _described(
+    container: str, text: DecodedText, dialect: Dialect, layout: ColumnLayout
+) -> FileDescription:
+    return FileDescription(
         container=container,
         format="csv" if dialect.delimiter else "jsonl",
         encoding=text.encoding,
@@ -104,7 +111,6 @@ def open_rows(
         product=layout.product,
         columns=layout.described(),
     )
-    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
 
 
 def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
