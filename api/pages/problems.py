@@ -87,13 +87,17 @@ _BY_CODE = {
     ),
     people.ADDRESS_HAS_ACCOUNT.code: (
         "This address has an account",
-        "It belongs to an account of its own, with a login, lists, keys or credits. Two accounts "
-        "don’t become one. Log in to that one, or have it erased first. Nothing was changed.",
+        (
+            "It belongs to an account of its own, with a login, lists, keys or credits. Two accounts "
+            "don’t become one. Log in to that one, or have it erased first. Nothing was changed."
+        ),
     ),
     people.ADDRESS_UNDOABLE.code: (
         "That is too early",
-        "Your lists can be shown your new address once its change can’t be undone any more, three "
-        "days after it.",
+        (
+            "Your lists can be shown your new address once its change can’t be undone any more, three "
+            "days after it."
+        ),
     ),
     access.SESSION_NOT_FOUND.code: (
         "There is no such session",
