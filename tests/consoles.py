@@ -18,6 +18,7 @@ from tests.stack import Owner, Stack
 from tests.visiting import SESSION, Visitor, a_visitor
 
 _CALL = re.compile(r"<code>(curl .*?)</code>", re.DOTALL)
+_INLINE = re.compile(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=|(?:href|src)=.javascript:")
 _DATA = {"--data": "body", "--request": "method"}
 
 
@@ -29,7 +30,7 @@ class OwnerAtConsole:
     visitor: Visitor
     api: httpx.Client
 
-    def see(self, path: str, status: int = 200, **query: str) -> str:
+    def see(self, path: str, status: int = 200, /, **query: str) -> str:
         """The page as text, after a look at what every page of the console has."""
         return shown(self.visitor.get(path, **query), status)
 
@@ -76,7 +77,10 @@ def shown(reply: httpx.Response, status: int = 200) -> str:
     assert "unsafe" not in policy
     text = reply.text
     # No script and no style stands in the page: the policy would keep them from working.
-    assert re.findall(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=|javascript:", text) == []
+    assert (
+        re.findall(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=|(?:href|src)=.javascript:", text)
+        == []
+    )
     assert len(re.findall("<h1>", text)) == 1
     assert "{{" not in text
     ids = re.findall(r'\sid="([^"]*)"', text)

@@ -125,7 +125,7 @@ def test_the_finder_opens_by_its_keys_and_leads_on(
 ) -> None:
     owner = stack.new_owner()
     with console_in(browser, stack, owner) as page, stack.client(owner.key) as api:
-        list_id = new_list(api, "Letters to find")["id"]
+        list_id = new_list(api, title="Letters to find")["id"]
         imported(api, list_id, of_addresses("letty@example.com"))
         page.goto(f"{stack.api_url}/console")
         for keys in ("Control+k", "Meta+k"):
@@ -157,7 +157,7 @@ def test_the_finder_is_a_page_without_scripts(stack: Stack, browser: Browser) ->
         console_in(browser, stack, owner, scripts=False) as page,
         stack.client(owner.key) as api,
     ):
-        new_list(api, "Letters to find")
+        new_list(api, title="Letters to find")
         page.goto(f"{stack.api_url}/console")
         page.get_by_role("link", name="Find").click()
         page.get_by_role("searchbox").fill("letters")
@@ -186,7 +186,7 @@ def test_a_list_is_made_by_keyboard_alone(stack: Stack, browser: Browser) -> Non
 def test_who_was_logged_out_is_led_back_after_the_login(stack: Stack, browser: Browser) -> None:
     owner = stack.new_owner()
     with console_in(browser, stack, owner) as page, stack.client(owner.key) as api:
-        list_id = new_list(api, "Letters")["id"]
+        list_id = new_list(api, title="Letters")["id"]
         page.goto(f"{stack.api_url}/console/lists/{list_id}/members")
         page.context.clear_cookies()
         page.get_by_label("Address or name").press_sequentially("x")

@@ -25,8 +25,8 @@ def found(owner: OwnerAtConsole, words: str) -> list[str]:
 
 
 def test_a_list_is_found_by_any_part_of_its_title_or_slug(owner: OwnerAtConsole) -> None:
-    made = new_list(owner.api, "The Daily Demo")
-    new_list(owner.api, "Another thing")
+    made = new_list(owner.api, title="The Daily Demo")
+    new_list(owner.api, title="Another thing")
     assert found(owner, "DAILY") == ["The Daily Demo"]
     assert found(owner, made["slug"][2:]) == ["The Daily Demo"]
     assert found(owner, "100%") == found(owner, "T") == found(owner, "") == []
@@ -35,7 +35,7 @@ def test_a_list_is_found_by_any_part_of_its_title_or_slug(owner: OwnerAtConsole)
 def test_a_member_is_found_on_each_list_by_the_beginning_of_the_address(
     owner: OwnerAtConsole,
 ) -> None:
-    first, second = new_list(owner.api, "First"), new_list(owner.api, "Second")
+    first, second = new_list(owner.api, title="First"), new_list(owner.api, title="Second")
     imported(owner.api, first["id"], of_addresses("ada@example.com", "ada_b@example.com"))
     imported(owner.api, second["id"], of_addresses("ada@example.com", "bob@example.com"))
     assert found(owner, "Ada@") == ["ada@example.com"] * 2
@@ -49,11 +49,11 @@ def test_a_member_is_found_on_each_list_by_the_beginning_of_the_address(
 def test_nothing_of_other_owners_and_of_archived_lists_is_found(
     owner: OwnerAtConsole, stack: Stack
 ) -> None:
-    ended = new_list(owner.api, "Ended tale")
+    ended = new_list(owner.api, title="Ended tale")
     imported(owner.api, ended["id"], of_addresses("tale@example.com"))
     data(owner.api.delete(f"/lists/{ended['id']}"))
     with at_console(stack) as other:
-        theirs = new_list(other.api, "Tale of others")
+        theirs = new_list(other.api, title="Tale of others")
         imported(other.api, theirs["id"], of_addresses("tale@example.com"))
         assert found(other, "tale") == ["Tale of others", "tale@example.com"]
     assert found(owner, "tale") == []

@@ -48,7 +48,7 @@ def test_an_owner_of_nothing_is_told_what_to_do_next(owner: OwnerAtConsole) -> N
 def test_the_overview_leads_on_from_list_to_members_to_nothing_more(
     owner: OwnerAtConsole,
 ) -> None:
-    list_id = new_list(owner.api, "The <i>Daily</i> Demo")["id"]
+    list_id = new_list(owner.api, title="The <i>Daily</i> Demo")["id"]
     text = owner.see("/console")
     assert "has no members yet" in text
     assert "<i>Daily" not in text
@@ -145,7 +145,7 @@ def test_settings_that_break_a_rule_change_nothing(
 
 
 def test_a_list_is_archived_after_a_question(owner: OwnerAtConsole) -> None:
-    made = new_list(owner.api, "To be ended")
+    made = new_list(owner.api, title="To be ended")
     path = f"/console/lists/{made['id']}/archive"
     assert heading(owner.see(path)) == "Archive To be ended?"
     assert lists_of(owner) == ["To be ended"]
@@ -178,7 +178,7 @@ def test_a_list_shows_who_came_who_left_and_who_they_are(owner: OwnerAtConsole) 
 
 def test_lists_lead_on_page_by_page(owner: OwnerAtConsole, stack: Stack) -> None:
     for number in range(51):
-        new_list(owner.api, f"List number {number}")
+        new_list(owner.api, title=f"List number {number}")
     text = owner.see("/console/lists")
     assert "List number 1<" in text
     assert "List number 0<" not in text

@@ -1,6 +1,8 @@
 """The segments of a list: filters that it keeps under a name."""
 
+from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -102,8 +104,9 @@ def _segment_page(visit: ConsoleVisit, list_id: int, segment_id: int) -> Respons
         try:
             wanted = member_filter.read(uow, mailing_list, written)
         except DomainError as error:
-            # Of a field that was retired, or a choice that its field has lost.
-            return _form_page(visit, list_id, form.refused(error, PLACES), segment_id)
+            # Of a field that was retired, or a choice that its field has lost: the page says so.
+            stale = replace(form.refused(error, PLACES), status=HTTPStatus.OK)
+            return _form_page(visit, list_id, stale, segment_id)
     counted = counting.count(visit.state.resources, mailing_list, wanted)
     return _form_page(visit, list_id, form, segment_id, counted)
 
