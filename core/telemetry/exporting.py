@@ -5,6 +5,7 @@ variable of the environment, that counts: ``OTEL_BSP_…`` for the queue, ``OTEL
 how many traces are recorded, ``OTEL_EXPORTER_OTLP_…`` for the collector.
 """
 
+import logging
 import os
 import socket
 from importlib.metadata import version
@@ -34,6 +35,8 @@ def open_tracing(process: str) -> Tracing | None:
         # Whatever the operator calls the service.
         "pressroom.process": process,
     }
+    # It tells of each try, and of each failure.
+    logging.getLogger("opentelemetry.exporter").setLevel("ERROR")
     try:
         # At exit the SDK would wait for half a minute.
         provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
