@@ -98,7 +98,7 @@ def test_headers_stand_above_their_columns(
 
 def _apart(head: Locator, body: Locator) -> float:
     """By how many pixels the edges of headers and of the cells below them differ at most."""
-    edges = [
+    edges: list[list[tuple[float, float]]] = [
         [(box["x"], box["x"] + box["width"]) for box in map(_box, cells.all())]
         for cells in (head, body)
     ]
