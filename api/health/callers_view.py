@@ -20,14 +20,15 @@ def seen(request: Request, settings: Settings) -> str | None:
     path = request.url.path
     if not SEEN_CALLERS.opens(settings.keyring, path, **asked, now=clock.now()):
         return None
-    peer = request.scope.get(PEER)
+    peer: tuple[str, int] | None = request.scope.get(PEER)
+    address = peer[0] if peer else None
     return json.dumps(
         {
             "address": request.client.host if request.client else None,
             "scheme": request.url.scheme,
-            "peer": peer[0] if peer else None,
+            "peer": address,
             "is_forwarded": "x-forwarded-for" in request.headers,
-            "is_trusted": bool(peer) and _is_trusted(peer[0], settings),
+            "is_trusted": address is not None and _is_trusted(address, settings),
         }
     )
 

@@ -56,9 +56,9 @@ def _calls(settings: Settings) -> Iterator[_Call]:
         key = settings.stripe_secret_key
         yield _Call("stripe", url, key, "stripe_secret_key", refusals=accepting)
     if settings.payments_sandbox_url is not None:
-        url = _below(settings.payments_sandbox_url, _NO_PAYMENT)
-        key = settings.payments_sandbox_secret_key
-        yield _Call("payments sandbox", url, key, "payments_sandbox_secret_key", refusals=accepting)
+        url, own = _below(settings.payments_sandbox_url, _NO_PAYMENT), "payments_sandbox_secret_key"
+        key_of_sandbox = settings.payments_sandbox_secret_key
+        yield _Call("payments sandbox", url, key_of_sandbox, own, refusals=accepting)
     if settings.llm_provider == "openai" and settings.llm_api_key is not None:
         url = _below(settings.llm_base_url, "/models")
         yield _Call("language model", url, settings.llm_api_key, "llm_api_key")

@@ -58,7 +58,7 @@ def _answers(client: redis.Redis) -> Iterator[CheckAnswer]:
         return
     yield fine("connection", "it keeps a key and gives it back")
     try:
-        info: dict[str, Any] = client.info()  # type: ignore[assignment]
+        info: dict[str, Any] = client.info()
     except redis.ResponseError:
         advice = "Let the user ask: ACL SETUSER … +info."
         yield skipped("version, policy, persistence", "its user may not ask (INFO)", advice)

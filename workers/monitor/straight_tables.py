@@ -14,9 +14,6 @@ _STATIC = Path(flower.__file__).parent / "static"
 _APART = "scrollX: true,"
 _STYLE = """
 .workers-table-card, .tasks-table-card { overflow-x: auto; }
-.workers-table-card .dataTables_wrapper, .tasks-table-card .dataTables_wrapper {
-  min-width: max-content;
-}
 """
 
 
