@@ -36,6 +36,7 @@ UNCOUNTED = {
     "GET /readyz",
     "GET /metrics",
     "GET /media/{filename}",
+    "GET /console/assets/{name}",
     "GET /imports/{import_id}/errors.csv",
     "GET /exports/{export_id}/file.csv.gz",
     "GET /exports/{export_id}/file.jsonl.gz",
