@@ -13,6 +13,10 @@ _SIGN_UP_AGAIN = "If you would like to subscribe, please sign up once more: you 
 _ASK_THE_PROGRAM = (
     "It wanted access to your account, and got none. The makers of the program can put it right."
 )
+_TWO_ACCOUNTS = (
+    "It belongs to an account of its own, with a login, lists, keys or credits. Two accounts don’t "
+    "become one. Log in to that one, or have it erased first. Nothing was changed."
+)
 _INCOMPLETE = ("This link is incomplete", f"Its last part is missing. {_OPEN_AGAIN}")
 _MIXED_UP = ("This link doesn’t work", f"It got mixed up on its way. {_OPEN_AGAIN}")
 
@@ -85,19 +89,10 @@ _BY_CODE = {
         "This address is in use already",
         "Another account, or a subscription of its own, has it by now. Nothing was changed.",
     ),
-    people.ADDRESS_HAS_ACCOUNT.code: (
-        "This address has an account",
-        (
-            "It belongs to an account of its own, with a login, lists, keys or credits. Two accounts "
-            "don’t become one. Log in to that one, or have it erased first. Nothing was changed."
-        ),
-    ),
+    people.ADDRESS_HAS_ACCOUNT.code: ("This address has an account", _TWO_ACCOUNTS),
     people.ADDRESS_UNDOABLE.code: (
         "That is too early",
-        (
-            "Your lists can be shown your new address once its change can’t be undone any more, three "
-            "days after it."
-        ),
+        "Come back when your change of address can’t be undone any more, three days after it.",
     ),
     access.SESSION_NOT_FOUND.code: (
         "There is no such session",
