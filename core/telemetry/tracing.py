@@ -101,9 +101,9 @@ class Tracing:
 
 def _fail(span: Span, error: BaseException) -> None:
     # A refusal is an answer, and so is a caller's leaving.
-    is_refusal = isinstance(error, DomainError)
-    span.set_attribute("error.type", error.code if is_refusal else type(error).__name__)
-    if isinstance(error, Exception) and not is_refusal:
+    kind = error.code if isinstance(error, DomainError) else type(error).__name__
+    span.set_attribute("error.type", kind)
+    if isinstance(error, Exception) and not isinstance(error, DomainError):
         span.set_status(StatusCode.ERROR)
 
 

@@ -101,7 +101,8 @@ def _undo_left(uow: UnitOfWork, merge: AccountMerge) -> timedelta | None:
         MailedLink.used_at.is_(None),
         MailedLink.expires_at > func.now(),
     )
-    return uow.session.scalar(query)
+    left: timedelta | None = uow.session.scalar(query)
+    return left
 
 
 def _is_undone(uow: UnitOfWork, person: User, merge: AccountMerge) -> bool:

@@ -116,6 +116,6 @@ def _move(
     )
     moved = uow.session.scalars(statement).all()
     for each in moved:
-        before = {"status": each.status, "email_enabled": each.email_enabled}
-        changes.note(uow, each, changes.MERGED, actor, **before)
+        before, was_enabled = each.status, each.email_enabled
+        changes.note(uow, each, changes.MERGED, actor, status=before, email_enabled=was_enabled)
     return moved

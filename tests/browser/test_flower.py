@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from devstack import LOOPBACK
 from devstack.supervisor.programs import answers
@@ -113,7 +113,7 @@ def _apart(head: Locator, body: Locator) -> float:
     )
 
 
-def _box(cell: Locator) -> Any:
+def _box(cell: Locator) -> FloatRect:
     box = cell.bounding_box()
     assert box is not None
     return box

@@ -102,8 +102,10 @@ def refused(quiet: Importing, list_id: int, user_id: int) -> set[str]:
 
 def rows_of(quiet: Importing, user_id: int) -> dict[str, int]:
     """How many rows tell of a person, by table."""
-    tables = ("subscriptions", "opt_outs", "subscription_events", "consent_entries")
-    tables += ("mailed_links", "list_reports", "account_mails")
+    tables = (
+        *("subscriptions", "opt_outs", "subscription_events", "consent_entries"),
+        *("mailed_links", "list_reports", "account_mails"),
+    )
     counts = {
         table: quiet.stack.query(f"SELECT count(*) FROM {table} WHERE user_id = %s", user_id)
         for table in tables

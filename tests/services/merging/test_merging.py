@@ -121,9 +121,9 @@ def test_each_report_of_a_list_counts_once(quiet: Importing, keeper: Owner) -> N
         for list_id, whose in ((twice, user_id), (twice, other_id), (once, other_id)):
             uow.session.add(ListReport(list_id=list_id, user_id=whose))
     merge(quiet.stack, agree(quiet.resources, user_id, other_email))
-    whose = "SELECT user_id FROM list_reports WHERE list_id = %s ORDER BY user_id"
-    assert quiet.stack.query(whose, twice) == [(user_id,)]
-    assert quiet.stack.query(whose, once) == [(user_id,)]
+    reporters = "SELECT user_id FROM list_reports WHERE list_id = %s ORDER BY user_id"
+    assert quiet.stack.query(reporters, twice) == [(user_id,)]
+    assert quiet.stack.query(reporters, once) == [(user_id,)]
 
 
 # -- consent ---------------------------------------------------------------------------------------
