@@ -128,7 +128,7 @@ def _of(bodies: list[bytes]) -> list[Exported]:
 def _plain(pairs: Any) -> dict[str, str | int]:
     def value(pair: KeyValue) -> str | int:
         which = pair.value.WhichOneof("value")
-        found: str | int = getattr(pair.value, which)
+        found: str | int = getattr(pair.value, str(which))
         return found
 
     return {pair.key: value(pair) for pair in pairs}
