@@ -6,7 +6,7 @@ A worker that dies leaves whole batches. The next one goes on at the bookmark.
 import time
 from datetime import timedelta
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import Interval, exists, func, select, type_coerce
 
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
@@ -94,15 +94,14 @@ def _begin(uow: UnitOfWork, lease: Lease, merge: AccountMerge) -> bool:
 
 def _undo_left(uow: UnitOfWork, merge: AccountMerge) -> timedelta | None:
     """For how long the change may still be undone: its link may have been mailed late."""
-    query = select(func.max(MailedLink.expires_at) - func.now()).where(
+    query = select(type_coerce(func.max(MailedLink.expires_at) - func.now(), Interval)).where(
         MailedLink.user_id == merge.user_id,
         MailedLink.purpose == Purpose.UNDO_ADDRESS,
         MailedLink.created_at <= merge.agreed_at,
         MailedLink.used_at.is_(None),
         MailedLink.expires_at > func.now(),
     )
-    left: timedelta | None = uow.session.scalar(query)
-    return left
+    return uow.session.scalar(query)
 
 
 def _is_undone(uow: UnitOfWork, person: User, merge: AccountMerge) -> bool:
