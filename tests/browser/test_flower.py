@@ -106,11 +106,12 @@ def _apart(head: Locator, body: Locator) -> float:
         for cells in (head, body)
     ]
     assert len(edges[0]) == len(edges[1]) > 5
-    return max(
+    apart: float = max(
         abs(above - below)
         for header, cell in zip(*edges, strict=True)
         for above, below in zip(header, cell, strict=True)
     )
+    return apart
 
 
 def _box(cell: Locator) -> FloatRect:
