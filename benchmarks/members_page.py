@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -55,6 +56,12 @@ class Page:
     filters: MemberFilters = MemberFilters()  # noqa: RUF009 - it is frozen
     # Of a search.
     filter: dict[str, Any] | None = None
+
+    @property
+    def paging(self) -> dict[str, Any]:
+        """What of the query says where the page is."""
+        names = {each.name for each in dataclass_fields(PageRequest)}
+        return {name: value for name, value in self.query.items() if name in names}
 
     def path(self, list_id: int) -> str:
         searched = {} if self.filter is None else {"filter": json.dumps(self.filter)}
@@ -198,7 +205,7 @@ class _Bench:
         event.listen(engine, "before_cursor_execute", note)
         try:
             with self.stack.resources.unit_of_work() as uow:
-                asked = PageRequest(**{"limit": 50, **page.query})
+                asked = PageRequest(**{"limit": 50} | page.paging)
                 if page.filter is None:
                     member_pages.page(uow, self.list_id, page.filters, asked)
                 else:
