@@ -35,7 +35,7 @@ class OwnerAtConsole:
         return shown(self.visitor.get(path, **query), status)
 
     def send(
-        self, path: str, form: int = 0, /, *, without: tuple[str, ...] = (), **typed: str
+        self, path: str, form: int = 0, without: tuple[str, ...] = (), /, **typed: str
     ) -> httpx.Response:
         """Open a page and send one of its forms as a browser does, with this typed into it.
 
@@ -47,11 +47,9 @@ class OwnerAtConsole:
         sent = {name: value for name, value in values.items() if name not in without}
         return self.visitor.client.post(action or path, data={**sent, **typed})
 
-    def do(
-        self, path: str, form: int = 0, /, *, without: tuple[str, ...] = (), **typed: str
-    ) -> str:
+    def do(self, path: str, form: int = 0, without: tuple[str, ...] = (), /, **typed: str) -> str:
         """The same, and the page to which it leads."""
-        reply = self.send(path, form, without=without, **typed)
+        reply = self.send(path, form, without, **typed)
         assert reply.status_code == 303, reply.text
         return shown(self.visitor.client.get(reply.headers["location"]))
 

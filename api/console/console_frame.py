@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from api.console import console_display
 from api.console.assets import asset_path
-from api.console.navigation import NAVIGATION, of_list
+from api.console.navigation import NAVIGATION, current_mark, of_list
 
 _ALLOWED = {
     "default-src": "'none'",
@@ -39,6 +39,7 @@ _TEMPLATES = Environment(
 _TEMPLATES.globals |= {
     "asset": asset_path,
     "navigation": NAVIGATION,
+    "current_mark": current_mark,
     "of_list": of_list,
     "curl_call": console_display.curl_call,
     "counted": console_display.counted,

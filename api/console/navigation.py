@@ -10,10 +10,6 @@ class NavigationEntry:
     label: str
     path: str
 
-    def leads_to(self, path: str) -> bool:
-        """Whether the page at this path is the entry's, or stands below it."""
-        return path == self.path or (self.path != CONSOLE_PATH and path.startswith(f"{self.path}/"))
-
 
 NAVIGATION = (
     NavigationEntry("Overview", CONSOLE_PATH),
@@ -42,3 +38,13 @@ def list_path(list_id: int) -> str:
 def of_list(list_id: int) -> tuple[NavigationEntry, ...]:
     own = list_path(list_id)
     return tuple(NavigationEntry(each.label, f"{own}{each.path}") for each in OF_A_LIST)
+
+
+def current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
+    """The value of ``aria-current`` for an entry on the page at this path; ``None``: it has none.
+
+    ``is_first``: the other entries stand below its path, so that only its own page is the entry's.
+    """
+    if path == entry.path:
+        return "page"
+    return "true" if not is_first and path.startswith(f"{entry.path}/") else None

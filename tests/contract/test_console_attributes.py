@@ -36,7 +36,7 @@ def test_a_field_is_made_changed_and_retired(owner: OwnerAtConsole) -> None:
     [made] = data(owner.api.get("/fields"))
     assert made["choices"] == ["S", "M"]
     path = f"{FIELDS}/{made['id']}"
-    text = owner.do(path, without=("public",), label="Shirt", key="shirt", choices="S\nM\nL")
+    text = owner.do(path, 0, ("public",), label="Shirt", key="shirt", choices="S\nM\nL")
     assert "The field “Shirt” is changed." in text
     [changed] = data(owner.api.get("/fields"))
     expected = {"label": "Shirt", "key": "shirt", "choices": ["S", "M", "L"], "public": False}

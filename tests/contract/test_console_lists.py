@@ -107,7 +107,8 @@ def test_a_person_changes_what_they_typed_and_nothing_else(owner: OwnerAtConsole
     path = f"/console/lists/{before['id']}/settings"
     text = owner.do(
         path,
-        without=("confirm_required",),
+        0,
+        ("confirm_required",),
         title="Another title",
         redirect_origins="https://www.example.com\r\n\r\n https://example.org ",
     )

@@ -68,7 +68,7 @@ def test_every_page_and_form_of_the_console_is_called_here() -> None:
         f"{method} {route.path_format}"
         for route in api_routes(app)
         for method in route.methods or ()
-        if route.path_format.startswith("/console")
+        if (route.path_format or "").startswith("/console")
     }
     assert set(CONSOLE_CALLS) == there
 

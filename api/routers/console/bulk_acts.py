@@ -12,7 +12,7 @@ from api.access.page_sessions import FormFields
 from api.access.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.navigation import list_path
-from api.console.of_members.bulk_words import ACTIONS, act_words
+from api.console.of_members.bulk_words import ACTIONS, ActState, act_state, act_words
 from api.console.of_members.member_selections import (
     ALL_ACTIVE,
     PLACES,
@@ -33,7 +33,7 @@ from core.errors import DomainError
 from core.lanes import Lane
 from core.refusals.requests import invalid_field
 from core.refusals.segments import BULK_NOT_FOUND, BULK_VALUE
-from models import BulkAct, BulkAction, Job, JobStatus
+from models import BulkAct, BulkAction, Job
 from services.jobs import records
 from services.mailing.attributes import tags
 from services.mailing.bulk_acts import accepting, bulk_records
@@ -67,23 +67,7 @@ class _Shown:
     words: str
     # Until when its undo is offered; ``None``: it is not.
     undo_until: datetime | None
-    undo_job: Job | None
-
-    @property
-    def is_running(self) -> bool:
-        return self.act.status == JobStatus.RUNNING
-
-    @property
-    def is_being_undone(self) -> bool:
-        return self.undo_job is not None and self.undo_job.finished_at is None
-
-    @property
-    def has_failed_undo(self) -> bool:
-        return (
-            self.undo_job is not None
-            and self.undo_job.finished_at is not None
-            and self.act.undone_at is None
-        )
+    state: ActState
 
 
 @router.get("")
@@ -234,7 +218,7 @@ def _shown(uow: UnitOfWork, acts: list[BulkAct]) -> list[_Shown]:
             act,
             act_words(act, names.get(act.tag_id or 0)),
             bulk_records.undo_until(act),
-            uow.session.get(Job, act.undo_job_id) if act.undo_job_id else None,
+            act_state(act, uow.session.get(Job, act.undo_job_id) if act.undo_job_id else None),
         )
         for act in acts
     ]

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Row, func, literal, or_, select, true
+from sqlalchemy import func, literal, or_, select, true
 from sqlalchemy.orm import aliased
 
 from models import MailingList, Subscription, SubscriptionStatus
@@ -84,8 +84,7 @@ def _members(uow: UnitOfWork, caller: Caller, pattern: str) -> Sequence[FoundMem
         .order_by(of_list.c.email, MailingList.id)
         .limit(MAX_FOUND_OF_EACH)
     )
-    return [_found(row) for row in uow.session.execute(query)]
-
-
-def _found(row: Row[tuple[int, str, int, str, str | None]]) -> FoundMember:
-    return FoundMember(*row)
+    return [
+        FoundMember(list_id, title, user_id, email or "", name)
+        for list_id, title, user_id, email, name in uow.session.execute(query).tuples()
+    ]
