@@ -31,7 +31,7 @@ def path_of(list_id: Any) -> str:
 
 def ordered(owner: OwnerAtConsole, list_id: Any, **typed: str) -> str:
     """The path of an export that was asked for."""
-    reply = owner.send(path_of(list_id), 0, (), **typed)
+    reply = owner.send(path_of(list_id), **typed)
     assert reply.status_code == 303, reply.text
     return urlsplit(reply.headers["location"]).path
 
