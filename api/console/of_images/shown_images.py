@@ -54,10 +54,6 @@ class ShownImage:
         return self.record.status == AttachmentStatus.READY
 
     @property
-    def has_failed(self) -> bool:
-        return self.record.status == AttachmentStatus.FAILED
-
-    @property
     def reason(self) -> str | None:
         error = self.record.error
         return None if error is None else str(error["message"])

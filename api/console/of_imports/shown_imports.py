@@ -108,10 +108,6 @@ class ShownImport:
         return until if is_kept and until > clock.now() else None
 
     @property
-    def is_of_members(self) -> bool:
-        return self.task.kind == "members"
-
-    @property
     def verdicts(self) -> list[tuple[int, str]]:
         """How many rows were not added, by why."""
         return [(count, words) for name, words in VERDICTS.items() if (count := self._count(name))]

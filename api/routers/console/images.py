@@ -89,6 +89,7 @@ def _page(
         foreign=media_sources(visit.state),
         form=form,
         image=image,
+        files=image.labelled,
         link=signed_link(visit.state, attachment, link) if link else None,
         lifetimes=LINK_LIFETIMES,
     )

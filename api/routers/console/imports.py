@@ -172,6 +172,10 @@ def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, 
     first = first if first < len(shown.choices) else 0
     return {
         "shown": shown,
+        "kept_until": shown.file_kept_until,
+        "can_be_undone": shown.can_be_undone,
+        "undo_stopped": shown.undo_stopped,
+        "time_left": shown.time_left,
         "form": form,
         "roles": roles_to_choose(shown.fields),
         "choices": shown.choices[first : first + COLUMNS_ON_PAGE],
