@@ -141,6 +141,9 @@ def shown_import(state: State, caller: Caller, import_id: int) -> ShownImport:
         title = lists.titles_of(uow, [task.list_id])[task.list_id]
         job = records.job_of(uow, task) if task.status == "running" else None
         undo = records.undo_job_of(uow, task)
+        # A job and what it did end in one transaction: who has seen the job's end, and reads the
+        # record after it, sees all of it.
+        uow.session.refresh(task)
         own = fields.list_of(uow, caller.user_id) if task.dry_run else []
     shown = ShownImport(task, title, job, undo, fields=own)
     if shown.is_live:

@@ -213,12 +213,13 @@ def _act(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, bulk_id: int) -> Bu
 
 def _shown(uow: UnitOfWork, acts: list[BulkAct]) -> list[_Shown]:
     names = tags.names_of(uow, (each.tag_id for each in acts if each.tag_id))
-    return [
-        _Shown(
-            act,
-            act_words(act, names.get(act.tag_id or 0)),
-            bulk_records.undo_until(act),
-            act_state(act, uow.session.get(Job, act.undo_job_id) if act.undo_job_id else None),
-        )
-        for act in acts
-    ]
+    return [_shown_act(uow, each, names.get(each.tag_id or 0)) for each in acts]
+
+
+def _shown_act(uow: UnitOfWork, act: BulkAct, tag: str | None) -> _Shown:
+    undo_job = uow.session.get(Job, act.undo_job_id) if act.undo_job_id else None
+    # A job and what it did end in one transaction: who has seen the job's end, and reads the
+    # record after it, sees all of it.
+    uow.session.refresh(act)
+    undo_until = bulk_records.undo_until(act)
+    return _Shown(act, act_words(act, tag), undo_until, act_state(act, undo_job))
