@@ -346,14 +346,16 @@ def open_stack(
     port: int,
     *,
     migrated: bool = True,
+    like: str = "template1",
     redis_url: str | None = None,
 ) -> Iterator[Stack]:
     """A stack in the running services: database and bucket `name`, Redis database `number`.
 
     Args:
+        like: the database that a new one begins as a copy of.
         redis_url: of a Redis that is not among the services.
     """
-    environment = _own_namespace(services.environment, name, number)
+    environment = _own_namespace(services.environment, name, number, like)
     owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
     environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
     # Replies are compared with each other, and all callers and mailboxes have one network and one
@@ -401,7 +403,9 @@ def _as_administrator(services: Services, environment: dict[str, str]) -> str:
     return f"redis://:{services.secrets.valkey_admin_password}@{server}"
 
 
-def _own_namespace(environment: dict[str, str], name: str, number: int) -> dict[str, str]:
+def _own_namespace(
+    environment: dict[str, str], name: str, number: int, like: str
+) -> dict[str, str]:
     owner = environment["PRESSROOM_MIGRATION_DATABASE_URL"]
     link = psycopg2.connect(owner)
     link.autocommit = True
@@ -409,7 +413,8 @@ def _own_namespace(environment: dict[str, str], name: str, number: int) -> dict[
         cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
         # A benchmark goes on with the database that its last run filled.
         if cursor.fetchone() is None:
-            cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            names = sql.Identifier(name), sql.Identifier(like)
+            cursor.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
     link.close()
     retired = base64.urlsafe_b64encode(RETIRED.secret).decode()
     return {

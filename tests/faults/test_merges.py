@@ -18,7 +18,7 @@ LISTS = sized(50, 2_000)
 pytestmark = pytest.mark.timeout(3600 if FULL else 180)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def merging(make_stack: Callable[[str], Stack]) -> Importing:
     return Importing(make_stack("killed-merges"))
 

@@ -107,7 +107,7 @@ def test_a_port_that_is_taken_stops_no_worker(scraped: Stack, folder: Path) -> N
     worker = scraped.start_worker(
         "mail", PRESSROOM_WORKER_METRICS_ADDRESS=taken, TMPDIR=str(folder)
     )
-    assert "metrics.not_served" in worker.log.read_text()
+    eventually(lambda: "metrics.not_served" in worker.log.read_text(), what="a word of the port")
     assert worker.stop() == 0
 
 

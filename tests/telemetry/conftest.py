@@ -17,9 +17,9 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture(scope="package")
-def traced(make_stack: Callable[[str], Stack], collector: Collector) -> Stack:
+def traced(make_lasting_stack: Callable[[str], Stack], collector: Collector) -> Stack:
     """A stack whose API and workers tell the collector of what they do."""
-    traced = make_stack("traced")
+    traced = make_lasting_stack("traced")
     traced.start_sandbox()
     traced.environment |= {
         **collector.environment,
