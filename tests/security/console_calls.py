@@ -85,6 +85,14 @@ CONSOLE_CALLS: dict[str, Call] = {
     ),
     "GET /console/fields/{field_id}": Call(404),
     "POST /console/fields/{field_id}": Call(404, own=422),
+    "GET /console/credits": Call(200),
+    "GET /console/credits/buy": Call(200),
+    "POST /console/credits/buy": Call(422, own=422, form={}),
+    "GET /console/credits/orders": Call(200),
+    "GET /console/credits/orders/{order_id}": Call(404),
+    # Nobody has paid it.
+    "GET /console/credits/orders/{order_id}/receipt": Call(404, own=404),
+    "GET /console/credits/returned": Call(303, own=303, query={"order_id": "{order_id}"}),
     # What ends things comes last.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
     f"POST {_IMAGE}/delete": Call(404, own=303, form={}),

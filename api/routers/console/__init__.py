@@ -3,6 +3,8 @@
 from api.routers.console import (
     bulk_acts,
     console_assets,
+    credit_orders,
+    credits,
     exports,
     fields,
     finder,
@@ -36,5 +38,7 @@ RESOURCES = (
     exports,
     image_uploads,
     images,
+    credits,
+    credit_orders,
     console_assets,
 )
