@@ -93,6 +93,13 @@ CONSOLE_CALLS: dict[str, Call] = {
     # Nobody has paid it.
     "GET /console/credits/orders/{order_id}/receipt": Call(404, own=404),
     "GET /console/credits/returned": Call(303, own=303, query={"order_id": "{order_id}"}),
+    "GET /console/programs": Call(200),
+    "GET /console/programs/keys": Call(200),
+    "GET /console/programs/keys/new": Call(200),
+    "POST /console/programs/keys/new": Call(422, own=422, form={"reach": "chosen"}),
+    "GET /console/programs/keys/{key_id}/end": Call(404),
+    "GET /console/programs/access": Call(200),
+    "GET /console/programs/access/{grant_id}/end": Call(404),
     # What ends things comes last.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
     f"POST {_IMAGE}/delete": Call(404, own=303, form={}),
@@ -101,4 +108,6 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_LIST}/segments/{{segment_id}}/delete": Call(404, own=303),
     "POST /console/fields/{field_id}/retire": Call(404, own=303),
     f"POST {_LIST}/archive": Call(404, own=303, values=_CLOSING),
+    "POST /console/programs/keys/{key_id}/end": Call(404, own=303),
+    "POST /console/programs/access/{grant_id}/end": Call(404, own=303),
 }

@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-from core.errors import DomainError, FieldProblem
+from api.console.typed_forms import wrong_field
 from core.money import minor_digits
-from core.refusals.requests import BODY_INVALID
 
 # Digits, or digits in groups of three as the console writes them.
 _TYPED = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
@@ -35,8 +34,3 @@ def typed_amount(form: Mapping[str, str], name: str) -> Decimal | None:
     if not _TYPED.fullmatch(typed):
         raise wrong_field(name, "must be a number, such as 500 or 12.5")
     return Decimal(typed.replace(",", ""))
-
-
-def wrong_field(name: str, rule: str) -> DomainError:
-    problem = FieldProblem(f"body.{name}", "value", rule)
-    return BODY_INVALID(place=problem.field, rule=rule, problems=(problem,))

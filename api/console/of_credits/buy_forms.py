@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from api.console.of_credits.amounts import credits_text, money_text, typed_amount, wrong_field
-from api.console.typed_forms import text_or_none
+from api.console.of_credits.amounts import credits_text, money_text, typed_amount
+from api.console.typed_forms import text_or_none, wrong_field
 from api.schemas.topups import prices_of
 from api.state import State
 from core.refusals.money import TOPUP_CHANNEL, TOPUP_CURRENCY

@@ -7,8 +7,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Self
 
-from api.console.of_credits.amounts import credits_text, signed_credits, wrong_field
-from api.console.typed_forms import text_or_none
+from api.console.of_credits.amounts import credits_text, signed_credits
+from api.console.typed_forms import text_or_none, wrong_field
 from models import CreditAction
 from services.composer import call_charges
 from services.money.credits.ledger_search import LedgerFilter

@@ -12,11 +12,13 @@ from api.routers.console import (
     images,
     import_uploads,
     imports,
+    keys,
     list_settings,
     lists,
     members,
     one_member,
     overview,
+    programs,
     segments,
     tags,
 )
@@ -40,5 +42,7 @@ RESOURCES = (
     images,
     credits,
     credit_orders,
+    programs,
+    keys,
     console_assets,
 )
