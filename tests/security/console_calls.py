@@ -9,6 +9,8 @@ _LIST = "/console/lists/{list_id}"
 _IMPORT = "/console/imports/{import_id}"
 _EXPORT = "/console/exports/{export_id}"
 _IMAGE = "/console/images/{hash_id}"
+_HOOKS = "/console/programs/webhooks"
+_HOOK = f"{_HOOKS}/{{endpoint_id}}"
 _FILE = {"file": ("members.csv", b"email\r\nada@example.com\r\n")}
 _MEMBER = f"{_LIST}/members/{{user_id}}"
 _CLOSING = {"list_id": "closing_list_id"}
@@ -99,6 +101,19 @@ CONSOLE_CALLS: dict[str, Call] = {
     "POST /console/programs/keys/new": Call(422, own=422, form={"reach": "chosen"}),
     "GET /console/programs/keys/{key_id}/end": Call(404),
     "GET /console/programs/access": Call(200),
+    f"GET {_HOOKS}": Call(200),
+    f"GET {_HOOKS}/new": Call(200),
+    f"POST {_HOOKS}/new": Call(422, own=422, form={"url": "http://127.0.0.1:9/"}),
+    f"GET {_HOOK}": Call(404),
+    f"GET {_HOOK}/change": Call(404),
+    f"POST {_HOOK}/change": Call(404, own=422, form={"state": "paused"}),
+    f"GET {_HOOK}/rotate": Call(404),
+    f"POST {_HOOK}/rotate": Call(404),
+    f"GET {_HOOK}/end": Call(404),
+    # The owner paused it.
+    f"POST {_HOOK}/test": Call(404, own=409),
+    f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
+    "GET /console/programs/events": Call(200),
     "GET /console/programs/access/{grant_id}/end": Call(404),
     # What ends things comes last.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
@@ -110,4 +125,5 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_LIST}/archive": Call(404, own=303, values=_CLOSING),
     "POST /console/programs/keys/{key_id}/end": Call(404, own=303),
     "POST /console/programs/access/{grant_id}/end": Call(404, own=303),
+    f"POST {_HOOK}/end": Call(404, own=303),
 }

@@ -18,9 +18,12 @@ from api.routers.console import (
     members,
     one_member,
     overview,
+    program_events,
     programs,
     segments,
     tags,
+    webhook_settings,
+    webhooks,
 )
 
 # The router tries these in order.
@@ -44,5 +47,8 @@ RESOURCES = (
     credit_orders,
     programs,
     keys,
+    webhooks,
+    webhook_settings,
+    program_events,
     console_assets,
 )
