@@ -27,7 +27,7 @@ OF_PROGRAMS = (
     NavigationEntry("API keys", f"{CONSOLE_PATH}/programs/keys"),
     NavigationEntry("Access", f"{CONSOLE_PATH}/programs/access"),
     NavigationEntry("Webhooks", f"{CONSOLE_PATH}/programs/webhooks"),
-    NavigationEntry("Events", f"{CONSOLE_PATH}/programs/events"),
+    NavigationEntry("Events", f"{CONSOLE_PATH}/programs/feed"),
 )
 
 # The pages of one list, by what follows its own path.

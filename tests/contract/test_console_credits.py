@@ -152,6 +152,17 @@ def test_what_is_wrong_with_an_order_stands_beside_its_field(
     assert stack.query(count, owner.owner.user_id) == [(0,)]
 
 
+def test_an_owner_says_when_credits_run_low(owner: OwnerAtConsole) -> None:
+    text = owner.do(CREDITS, below_credit="1,234.5")
+    assert "That is kept." in text
+    assert 'name="below_credit" type="text" value="1,234.5"' in text
+    low = data(owner.api.get("/auxilia/credits/low-balance"))
+    assert low == {"below_credit": 1234.5}
+    for typed in ("", "many", "0.00001"):
+        assert wrong_beside(shown(owner.send(CREDITS, below_credit=typed), 422), "below_credit")
+    assert data(owner.api.get("/auxilia/credits/low-balance")) == low
+
+
 def test_the_ledger_is_looked_through_by_kind_and_day(owner: OwnerAtConsole, stack: Stack) -> None:
     grant(stack, owner.owner.user_id, "100")
     for number in range(60):

@@ -24,7 +24,7 @@ from tests.oauth import log_in, register
 from tests.stack import Stack, eventually
 
 PROGRAMS = "/console/programs"
-HOOKS, EVENTS = f"{PROGRAMS}/webhooks", f"{PROGRAMS}/events"
+HOOKS, EVENTS = f"{PROGRAMS}/webhooks", f"{PROGRAMS}/feed"
 KEYS, NEW_KEY, ACCESS = f"{PROGRAMS}/keys", f"{PROGRAMS}/keys/new", f"{PROGRAMS}/access"
 
 

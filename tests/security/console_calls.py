@@ -90,6 +90,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     "GET /console/credits": Call(200),
     "GET /console/credits/buy": Call(200),
     "POST /console/credits/buy": Call(422, own=422, form={}),
+    "POST /console/credits/low-balance": Call(303, own=303, form={"below_credit": "50"}),
     "GET /console/credits/orders": Call(200),
     "GET /console/credits/orders/{order_id}": Call(404),
     # Nobody has paid it.
@@ -113,7 +114,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     # The owner paused it.
     f"POST {_HOOK}/test": Call(404, own=409),
     f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
-    "GET /console/programs/events": Call(200),
+    "GET /console/programs/feed": Call(200),
     "GET /console/programs/access/{grant_id}/end": Call(404),
     # What ends things comes last.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),

@@ -87,10 +87,6 @@ class ShownOrder:
         return credits_text(self.order.credit_amount)
 
     @property
-    def rate(self) -> str:
-        return credits_text(self.order.credits_per_usd)
-
-    @property
     def refunded(self) -> str | None:
         """What went back of the money, if any did."""
         given_back = self.order.refunded_amount

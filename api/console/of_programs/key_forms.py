@@ -60,7 +60,7 @@ class ShownKey:
         return f"{self.key.name} (…{self.key.last_four})"
 
     @property
-    def may(self) -> Sequence[str] | None:
+    def words(self) -> Sequence[str] | None:
         """What it may do; ``None``: all that its owner may."""
         scopes = self.key.scopes
         return None if scopes is None else scope_words(scopes)

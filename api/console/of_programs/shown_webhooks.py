@@ -80,7 +80,7 @@ class ShownDelivery:
         return "delivered" if self.delivery.status == DeliveryStatus.DELIVERED else "given up"
 
     @property
-    def next_try(self) -> datetime | None:
+    def due_at(self) -> datetime | None:
         return self.delivery.due_at if self.is_pending and self.delivery.round_attempts else None
 
     @property

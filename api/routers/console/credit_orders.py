@@ -6,6 +6,7 @@ from fastapi.responses import Response
 from api.access.page_sessions import redirect_to_path
 from api.access.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
+from api.console.of_credits.amounts import credits_text
 from api.console.of_credits.shown_orders import ShownOrder
 from api.console.visits import ConsoleVisit, Visit
 from api.limits.bulkheads import MONEY
@@ -51,8 +52,14 @@ def show_receipt(visit: Visit, order_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         person = accounts.get(uow, visit.user_id)
         name, email = person.name, person.email
-    host = visit.state.resources.settings.public_url.host
-    return visit.page("receipt.html", order=order, name=name, email=email, host=host)
+    return visit.page(
+        "receipt.html",
+        order=order,
+        rate=credits_text(order.order.credits_per_usd),
+        name=name,
+        email=email,
+        host=visit.state.resources.settings.public_url.host,
+    )
 
 
 @router.get(CONSOLE_RETURN_PATH)

@@ -22,7 +22,7 @@ EVENTS_ON_PAGE = 40
 _TYPE = "type"
 
 
-@router.get("/events")
+@router.get("/feed")
 @RECORDS.threaded
 def show_events(visit: Visit) -> Response:
     """What happened last, all of it or of one type."""
