@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from api.console import console_display
 from api.console.assets import asset_path
-from api.console.navigation import NAVIGATION, current_mark, of_list
+from api.console.navigation import NAVIGATION, OF_PROGRAMS, current_mark, of_list
 
 _ALLOWED = {
     "default-src": "'none'",
@@ -41,6 +41,7 @@ _TEMPLATES.globals |= {
     "navigation": NAVIGATION,
     "current_mark": current_mark,
     "of_list": of_list,
+    "of_programs": OF_PROGRAMS,
     "curl_call": console_display.curl_call,
     "counted": console_display.counted,
     # Each page gives its own.

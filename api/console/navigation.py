@@ -17,6 +17,17 @@ NAVIGATION = (
     NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
     NavigationEntry("Exports", f"{CONSOLE_PATH}/exports"),
     NavigationEntry("Images", f"{CONSOLE_PATH}/images"),
+    NavigationEntry("Credits", f"{CONSOLE_PATH}/credits"),
+    NavigationEntry("Programs", f"{CONSOLE_PATH}/programs"),
+)
+
+# The pages of what acts for an owner without them.
+OF_PROGRAMS = (
+    NavigationEntry("Overview", f"{CONSOLE_PATH}/programs"),
+    NavigationEntry("API keys", f"{CONSOLE_PATH}/programs/keys"),
+    NavigationEntry("Access", f"{CONSOLE_PATH}/programs/access"),
+    NavigationEntry("Webhooks", f"{CONSOLE_PATH}/programs/webhooks"),
+    NavigationEntry("Events", f"{CONSOLE_PATH}/programs/feed"),
 )
 
 # The pages of one list, by what follows its own path.

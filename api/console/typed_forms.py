@@ -81,6 +81,12 @@ def body_of_form(schema: type[B], values: Mapping[str, Any]) -> B:
         raise BODY_INVALID(place=first.field, rule=first.message, problems=problems) from None
 
 
+def wrong_field(name: str, rule: str) -> DomainError:
+    """The refusal of a form's own field; it stands beside the field."""
+    problem = FieldProblem(f"body.{name}", "value", rule)
+    return BODY_INVALID(place=problem.field, rule=rule, problems=(problem,))
+
+
 def text_or_none(typed: Mapping[str, str], name: str) -> str | None:
     """What a person typed; ``None`` for nothing."""
     return typed.get(name, "").strip() or None

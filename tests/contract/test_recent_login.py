@@ -82,7 +82,7 @@ def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
     [
         "/account/password",
         "/account/email",
-        "/account/keys/new",
+        "/console/programs/keys/new",
         "/account/email/confirm?token=x",
         "/account/email/merge?token=x",
     ],

@@ -9,6 +9,8 @@ _LIST = "/console/lists/{list_id}"
 _IMPORT = "/console/imports/{import_id}"
 _EXPORT = "/console/exports/{export_id}"
 _IMAGE = "/console/images/{hash_id}"
+_HOOKS = "/console/programs/webhooks"
+_HOOK = f"{_HOOKS}/{{endpoint_id}}"
 _FILE = {"file": ("members.csv", b"email\r\nada@example.com\r\n")}
 _MEMBER = f"{_LIST}/members/{{user_id}}"
 _CLOSING = {"list_id": "closing_list_id"}
@@ -85,6 +87,35 @@ CONSOLE_CALLS: dict[str, Call] = {
     ),
     "GET /console/fields/{field_id}": Call(404),
     "POST /console/fields/{field_id}": Call(404, own=422),
+    "GET /console/credits": Call(200),
+    "GET /console/credits/buy": Call(200),
+    "POST /console/credits/buy": Call(422, own=422, form={}),
+    "POST /console/credits/low-balance": Call(303, own=303, form={"below_credit": "50"}),
+    "GET /console/credits/orders": Call(200),
+    "GET /console/credits/orders/{order_id}": Call(404),
+    # Nobody has paid it.
+    "GET /console/credits/orders/{order_id}/receipt": Call(404, own=404),
+    "GET /console/credits/returned": Call(303, own=303, query={"order_id": "{order_id}"}),
+    "GET /console/programs": Call(200),
+    "GET /console/programs/keys": Call(200),
+    "GET /console/programs/keys/new": Call(200),
+    "POST /console/programs/keys/new": Call(422, own=422, form={"reach": "chosen"}),
+    "GET /console/programs/keys/{key_id}/end": Call(404),
+    "GET /console/programs/access": Call(200),
+    f"GET {_HOOKS}": Call(200),
+    f"GET {_HOOKS}/new": Call(200),
+    f"POST {_HOOKS}/new": Call(422, own=422, form={"url": "http://127.0.0.1:9/"}),
+    f"GET {_HOOK}": Call(404),
+    f"GET {_HOOK}/change": Call(404),
+    f"POST {_HOOK}/change": Call(404, own=422, form={"state": "paused"}),
+    f"GET {_HOOK}/rotate": Call(404),
+    f"POST {_HOOK}/rotate": Call(404),
+    f"GET {_HOOK}/end": Call(404),
+    # The owner paused it.
+    f"POST {_HOOK}/test": Call(404, own=409),
+    f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
+    "GET /console/programs/feed": Call(200),
+    "GET /console/programs/access/{grant_id}/end": Call(404),
     # What ends things comes last.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
     f"POST {_IMAGE}/delete": Call(404, own=303, form={}),
@@ -93,4 +124,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_LIST}/segments/{{segment_id}}/delete": Call(404, own=303),
     "POST /console/fields/{field_id}/retire": Call(404, own=303),
     f"POST {_LIST}/archive": Call(404, own=303, values=_CLOSING),
+    "POST /console/programs/keys/{key_id}/end": Call(404, own=303),
+    "POST /console/programs/access/{grant_id}/end": Call(404, own=303),
+    f"POST {_HOOK}/end": Call(404, own=303),
 }

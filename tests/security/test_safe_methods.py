@@ -43,9 +43,6 @@ PAGES = {
             "/account",
             "/account/password",
             "/account/email",
-            "/account/grants",
-            "/account/keys",
-            "/account/keys/new",
             "/account/events",
             "/account/imports",
             "/account/factors",
@@ -53,6 +50,11 @@ PAGES = {
             "/account/factors/passkey",
             "/login/factor",
         )
+    },
+    # Where pages were that are in the console now.
+    **{
+        f"GET {path}": Call(303)
+        for path in ("/account/grants", "/account/keys", "/account/keys/new")
     },
     "GET /.well-known/security.txt": Call(404),
     "GET /.well-known/change-password": Call(303),

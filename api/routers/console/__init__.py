@@ -3,6 +3,8 @@
 from api.routers.console import (
     bulk_acts,
     console_assets,
+    credit_orders,
+    credits,
     exports,
     fields,
     finder,
@@ -10,13 +12,18 @@ from api.routers.console import (
     images,
     import_uploads,
     imports,
+    keys,
     list_settings,
     lists,
     members,
     one_member,
     overview,
+    program_events,
+    programs,
     segments,
     tags,
+    webhook_settings,
+    webhooks,
 )
 
 # The router tries these in order.
@@ -36,5 +43,12 @@ RESOURCES = (
     exports,
     image_uploads,
     images,
+    credits,
+    credit_orders,
+    programs,
+    keys,
+    webhooks,
+    webhook_settings,
+    program_events,
     console_assets,
 )

@@ -24,11 +24,14 @@ from core.refusals.requests import IDEMPOTENCY_KEY_REUSED
 from models import CreditAction
 from services import paging
 from services.jobs.idempotency import IdempotencyKey
+from services.money.credits import ledger_search
+from services.money.credits.ledger_search import LedgerFilter
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 
 MAX_SOURCE_ID_CHARACTERS = 255
 MAX_META_BYTES = 8 * 1024
+_EVERYTHING = LedgerFilter()
 
 
 @dataclass(frozen=True)
@@ -103,12 +106,16 @@ def balance(database: Database, user_id: int) -> str:
     return str(account)
 
 
-def page(database: Database, user_id: int, wanted: PageRequest) -> PageOfRows[tuple[int, str]]:
+def page(
+    database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter = _EVERYTHING
+) -> PageOfRows[tuple[int, str]]:
     """Return entries, each its number and its JSON text, newest first; raises ``cursor.invalid``.
 
     Entries are numbered without gaps, so an offset gives a number, which an index finds: old pages
-    cost as much as new ones.
+    cost as much as new ones. A filter raises as ``ledger_search.find`` does.
     """
+    if not only.takes_all:
+        return ledger_search.find(database, user_id, wanted, only)
     before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
     rows = database.rows(
         PAGE, user_id=user_id, offset=wanted.offset, limit=wanted.limit + 1, before=before
