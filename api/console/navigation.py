@@ -17,6 +17,7 @@ NAVIGATION = (
     NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
     NavigationEntry("Exports", f"{CONSOLE_PATH}/exports"),
     NavigationEntry("Images", f"{CONSOLE_PATH}/images"),
+    NavigationEntry("Composer", f"{CONSOLE_PATH}/composer"),
 )
 
 # The pages of one list, by what follows its own path.

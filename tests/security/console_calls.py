@@ -54,6 +54,9 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_IMAGE}": Call(404),
     f"POST {_IMAGE}": Call(404, own=422, form={"title": "x" * 256}),
     f"GET {_IMAGE}/delete": Call(404),
+    "GET /console/composer": Call(200),
+    # Both are sent empty.
+    "POST /console/composer": Call(422, own=422, form={"write": "all", "content": " "}),
     f"GET {_LIST}/members": Call(404),
     f"GET {_LIST}/members/new": Call(404),
     f"POST {_LIST}/members/new": Call(404, own=303, form={"email": "added.{as_whom}@example.com"}),

@@ -2,6 +2,7 @@
 
 from api.routers.console import (
     bulk_acts,
+    composer,
     console_assets,
     exports,
     fields,
@@ -36,5 +37,6 @@ RESOURCES = (
     exports,
     image_uploads,
     images,
+    composer,
     console_assets,
 )
