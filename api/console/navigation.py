@@ -20,6 +20,16 @@ NAVIGATION = (
     NavigationEntry("Composer", f"{CONSOLE_PATH}/composer"),
 )
 
+OPERATORS = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
+# For operators alone.
+OF_OPERATORS = (
+    NavigationEntry("What waits", OPERATORS.path),
+    NavigationEntry("Users", f"{OPERATORS.path}/users"),
+    NavigationEntry("Orders", f"{OPERATORS.path}/orders"),
+    NavigationEntry("Jobs", f"{OPERATORS.path}/jobs"),
+    NavigationEntry("Upkeep", f"{OPERATORS.path}/upkeep"),
+)
+
 # The pages of one list, by what follows its own path.
 OF_A_LIST = (
     NavigationEntry("Overview", ""),
@@ -30,6 +40,10 @@ OF_A_LIST = (
     NavigationEntry("Export", "/export"),
     NavigationEntry("Settings", "/settings"),
 )
+
+
+def navigation_of(*, is_operator: bool) -> tuple[NavigationEntry, ...]:
+    return (*NAVIGATION, OPERATORS) if is_operator else NAVIGATION
 
 
 def list_path(list_id: int) -> str:

@@ -70,7 +70,7 @@ class CreatedApiKey(ApiKeyRecord):
 
 
 class EventCredential(Schema):
-    kind: CredentialKind = Field(description="command: the operator's command line")
+    kind: CredentialKind = Field(description="command: an operator, by the command line or on their pages")
     id: int | None
 
 

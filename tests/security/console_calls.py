@@ -3,6 +3,8 @@
 A new page or form is one line here: the tests of isolation and of safe methods take it from here.
 """
 
+from dataclasses import replace
+
 from tests.security.calls import Call
 
 _LIST = "/console/lists/{list_id}"
@@ -15,6 +17,8 @@ _CLOSING = {"list_id": "closing_list_id"}
 _LEAVING = {"user_id": "leaving_user_id"}
 _MOVING = {"user_id": "moving_user_id"}
 _FILTER = '{{"field": "tag", "is": "{mark}"}}'
+_OPERATORS = "/console/operators"
+_HIDDEN = Call(404, own=404)
 _NEW_LIST = {"title": "By a form", "slug": "form-{order_id}-{as_whom}"}
 
 # `others` is what another owner gets who is logged in: 404 for what is not theirs. `own` is what
@@ -88,6 +92,19 @@ CONSOLE_CALLS: dict[str, Call] = {
     ),
     "GET /console/fields/{field_id}": Call(404),
     "POST /console/fields/{field_id}": Call(404, own=422),
+    # For operators alone: to all other people these pages are none.
+    f"GET {_OPERATORS}": _HIDDEN,
+    f"GET {_OPERATORS}/users": _HIDDEN,
+    f"GET {_OPERATORS}/users/{{user_id}}": _HIDDEN,
+    f"POST {_OPERATORS}/users/{{user_id}}": replace(_HIDDEN, form={"plan": "paid"}),
+    f"GET {_OPERATORS}/orders": _HIDDEN,
+    f"GET {_OPERATORS}/orders/{{order_id}}": _HIDDEN,
+    f"POST {_OPERATORS}/orders/{{order_id}}": replace(_HIDDEN, form={"resolution": "credit"}),
+    f"GET {_OPERATORS}/jobs": _HIDDEN,
+    f"GET {_OPERATORS}/jobs/{{job_id}}": _HIDDEN,
+    f"POST {_OPERATORS}/jobs/{{job_id}}": replace(_HIDDEN, form={"act": "cancel"}),
+    f"GET {_OPERATORS}/upkeep": _HIDDEN,
+    f"POST {_OPERATORS}/upkeep": replace(_HIDDEN, form={"name": "maintenance.purge"}),
     # What ends things comes last.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
     f"POST {_IMAGE}/delete": Call(404, own=303, form={}),

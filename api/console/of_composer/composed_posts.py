@@ -4,10 +4,10 @@ import asyncio
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 
 from api.composing.composer_calls import ComposerCaller
+from api.console.console_display import amount
 from api.console.typed_forms import body_of_form
 from api.schemas.composer import PostBody
 from core.errors import DomainError
@@ -75,12 +75,7 @@ def why_too_few_credits(error: DomainError) -> str | None:
     if error.code != CREDITS_INSUFFICIENT.code:
         return None
     needed, balance = (float(error.facts[name]) for name in ("needed", "balance_credit"))
-    return f"This costs {credits_text(needed)} credits, and you have {credits_text(balance)}."
-
-
-def credits_text(amount: Decimal | float) -> str:
-    """As people write it: "2.5", "1,000"."""
-    return f"{amount:,.4f}".rstrip("0").rstrip(".")
+    return f"This costs {amount(needed)} credits, and you have {amount(balance)}."
 
 
 def _asked(post: Post, part: str) -> list[MetadataRequest]:

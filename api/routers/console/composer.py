@@ -149,8 +149,8 @@ def _page(
             for name in PARTS
             if (source := form.typed.get(f"{name}{BY}"))
         },
-        price=None if price is None else composed_posts.credits_text(price),
-        price_of_all=None if price is None else composed_posts.credits_text(2 * price),
+        price=price,
+        price_of_all=None if price is None else 2 * price,
         providers=[(name.value, PROVIDERS[name]) for name in providers.names],
         finds=finds,
         credits={photo.endpoint: credit_line(photo.credit) for photo in photos},
