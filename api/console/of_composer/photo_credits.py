@@ -1,31 +1,38 @@
 """Who made a photo, as the terms of its provider ask pages to say it."""
 
-from markupsafe import Markup
+from dataclasses import dataclass
+from html import escape
 
 from integrations.stock_photos.found_photos import FoundPhoto, PhotoCredit
 
 
-def credit_line(credit: PhotoCredit) -> Markup:
-    """As markup, for our page and for the page of the person who uses the photo."""
-    title = Markup("“{}”").format(credit.title) if credit.title else Markup("Photo")
-    line = _linked(title, credit.title_url) + " by " + _linked(credit.author, credit.author_url)
-    if credit.provider:
-        line += " on " + _linked(credit.provider, credit.provider_url)
-    if credit.licence:
-        line += ", " + _linked(credit.licence, credit.licence_url)
-    return line
+@dataclass(frozen=True)
+class CreditLine:
+    """For our page, and for the page of the person who uses the photo."""
+
+    credit: PhotoCredit
+
+    def __html__(self) -> str:
+        # Each text and URL of the provider is escaped here, so a template need not.
+        credit = self.credit
+        title = f"“{credit.title}”" if credit.title else "Photo"
+        author = _linked(credit.author, credit.author_url)
+        line = f"{_linked(title, credit.title_url)} by {author}"
+        if credit.provider:
+            line += f" on {_linked(credit.provider, credit.provider_url)}"
+        if credit.licence:
+            line += f", {_linked(credit.licence, credit.licence_url)}"
+        return line
 
 
 def figure_markup(photo: FoundPhoto, url: str) -> str:
     """The HTML that shows the photo elsewhere, with its credit."""
-    size = Markup(' width="{}" height="{}"').format(photo.width, photo.height)
-    sides = size if photo.width and photo.height else ""
-    image = Markup('<img src="{}" alt="{}"{}>').format(url, photo.shows, sides)
-    credit = credit_line(photo.credit)
+    has_size = photo.width and photo.height
+    size = f' width="{photo.width}" height="{photo.height}"' if has_size else ""
+    image = f'<img src="{escape(url)}" alt="{escape(photo.shows)}"{size}>'
+    credit = CreditLine(photo.credit).__html__()
     return f"<figure>{image}<figcaption>{credit}</figcaption></figure>"
 
 
-def _linked(text: str, url: str | None) -> Markup:
-    if url is None:
-        return Markup("{}").format(text)
-    return Markup('<a href="{}">{}</a>').format(url, text)
+def _linked(text: str, url: str | None) -> str:
+    return escape(text) if url is None else f'<a href="{escape(url)}">{escape(text)}</a>'

@@ -12,7 +12,7 @@ from api.composing.composer_calls import ComposerCaller
 from api.console.assets import CONSOLE_PATH
 from api.console.of_composer import composed_posts, photo_finds
 from api.console.of_composer.composed_posts import ALL, BY, PARTS
-from api.console.of_composer.photo_credits import credit_line, figure_markup
+from api.console.of_composer.photo_credits import CreditLine, figure_markup
 from api.console.of_composer.photo_finds import PROVIDERS, PhotoFinds
 from api.console.typed_forms import TypedForm
 from api.console.visits import ConsoleVisit, FormVisit, Visit
@@ -153,7 +153,7 @@ def _page(
         price_of_all=None if price is None else 2 * price,
         providers=[(name.value, PROVIDERS[name]) for name in providers.names],
         finds=finds,
-        credits={photo.endpoint: credit_line(photo.credit) for photo in photos},
+        credits={photo.endpoint: CreditLine(photo.credit) for photo in photos},
         used_url=used_url,
         used_figure=figure_markup(used_photo, used_url) if used_photo else None,
     )
