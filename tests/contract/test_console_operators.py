@@ -167,7 +167,9 @@ def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
     assert [row[1:] for row in rows_of(text)[-1:]] == [["paid", "operator"]]
     [(token,)] = [re.findall(r'name="csrf_token" value="([^"]+)"', opened.text)]
     again = {"csrf_token": html.unescape(token), "resolution": "refunded"}
-    assert "not in review" in shown(operator.visitor.client.post(path, data=again), 409)
+    assert f"Order {first.order_id} is paid." in shown(
+        operator.visitor.client.post(path, data=again), 409
+    )
     with stack.client(buyer.key) as api:
         assert data(api.get("/auxilia/credits/balance"))["balance_credit"] == 500
     operator.do(f"{HOME}/orders/{second.order_id}", resolution="refunded")
