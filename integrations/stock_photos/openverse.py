@@ -35,7 +35,7 @@ class Openverse:
 
     def __init__(self, base: str, report: QuotaReport) -> None:
         self.origin = base
-        self.image_origins = (origin_of(base),)
+        self.image_origins: tuple[str, ...] = (origin_of(base),)
         # Its terms ask clients to say who they are.
         self._exchange = Exchange(self.name, base, {"User-Agent": "Pressroom"}, report)
         self._endpoint = re.compile(rf"{re.escape(base)}/v1/images/(?P<id>{_ID})/", re.ASCII)

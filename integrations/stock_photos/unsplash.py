@@ -37,7 +37,7 @@ class Unsplash:
 
     def __init__(self, base: str, access_key: SecretStr, report: QuotaReport) -> None:
         self.origin = base
-        self.image_origins = (*_IMAGES, origin_of(base))
+        self.image_origins: tuple[str, ...] = (*_IMAGES, origin_of(base))
         authorization = f"Client-ID {access_key.get_secret_value()}"
         headers = {"Authorization": authorization, "Accept-Version": "v1"}
         self._exchange = Exchange(self.name, base, headers, report)

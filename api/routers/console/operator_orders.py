@@ -41,7 +41,7 @@ def show_orders(
     return visit.page(
         "operator_orders.html",
         orders=found.rows,
-        status=chosen or _ANY,
+        chosen=chosen or _ANY,
         statuses=[*((each.value, each.value) for each in OrderStatus), (_ANY, "any")],
         form=TypedForm({"status": chosen or _ANY}),
         next_cursor=found.next_cursor,
