@@ -1,16 +1,14 @@
 import sys
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cli.connection import connected
 from cli.output import Json, fields, group, show, show_all
 from cli.typed_passwords import PasswordOption, PasswordStdin, read_password
-from models import Plan, User
-from services.paging import WHOLE
+from models import Plan
 from services.people import accounts
-from storage.unit_of_work import UnitOfWork
 
 app = group("People who own or read lists.")
 
@@ -44,23 +42,13 @@ def show_user(
 ) -> None:
     """Show one user, with what they have."""
     with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.get(uow, int(named)) if named.isdigit() else None
-        show(_whole(uow, user or accounts.get_by_email(uow, named)), as_json=as_json)
+        # Imported here: `users list` and others do without, and start sooner.
+        from services.operating import user_accounts
 
-
-def _whole(uow: UnitOfWork, user: User) -> dict[str, Any]:
-    # Imported here: `users list` and others do without, and start sooner.
-    from services.access import api_keys, required_factors
-    from services.mailing import lists
-
-    return {
-        **fields(user, _USER),
-        "has_password": user.password_hash is not None,
-        "has_second_factor": required_factors.is_asked(uow, user.id),
-        "lists": [each.slug for each in lists.list_of(uow, user.id, WHOLE).rows],
-        "live_keys": len(api_keys.live_of(uow, user.id)),
-        "erased_at": user.erased_at,
-    }
+        account = user_accounts.account_of(uow, user_accounts.named(uow, named))
+        had = fields(account, "has_password has_second_factor lists live_keys")
+        user = account.user
+        show({**fields(user, _USER), **had, "erased_at": user.erased_at}, as_json=as_json)
 
 
 @app.command("password")

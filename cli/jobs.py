@@ -6,6 +6,7 @@ from cli.connection import connected
 from cli.output import Json, Limit, fields, group, show, show_all
 from models import Job, JobStatus
 from services.jobs import records
+from services.paging import PageRequest
 
 NOT_SUCCEEDED = 1
 
@@ -24,8 +25,8 @@ def list_jobs(
 ) -> None:
     """Show jobs of all users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        jobs = records.list_all(uow, status=status, limit=limit)
-        show_all([_brief(job) for job in jobs], as_json=as_json)
+        jobs = records.list_all(uow, PageRequest(limit), status=status)
+        show_all([_brief(job) for job in jobs.rows], as_json=as_json)
 
 
 @app.command("show")

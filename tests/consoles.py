@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from services.access import sessions
+from services.people import accounts
+from tests.authenticator import add_app
 from tests.stack import Owner, Stack
 from tests.visiting import SESSION, Visitor, a_visitor
 
@@ -62,6 +64,17 @@ def at_console(stack: Stack, owner: Owner | None = None) -> Iterator[OwnerAtCons
     with a_visitor(stack) as visitor, stack.client(owner.key) as api:
         visitor.client.cookies.set(SESSION, cookie)
         yield OwnerAtConsole(owner, visitor, api)
+
+
+@contextmanager
+def at_operators_console(stack: Stack) -> Iterator[OwnerAtConsole]:
+    """A person who runs the deployment, with the second factor that they need."""
+    owner = stack.new_owner()
+    with at_console(stack, owner) as operator:
+        add_app(operator.visitor)
+        with stack.resources.unit_of_work() as uow:
+            accounts.set_operator(uow, email=owner.email, is_operator=True)
+        yield operator
 
 
 def shown(reply: httpx.Response, status: int = 200) -> str:

@@ -30,6 +30,8 @@ _WORDS = {
     EventType.WEBHOOK_ENDED: "A webhook endpoint was ended",
     EventType.PLAN_REFUSED: "Something was refused that the plan doesn’t have",
     EventType.QUOTA_REFUSED: "Something was refused that is more than the plan has",
+    EventType.PLAN_CHANGED: "The plan was changed",
+    EventType.OPERATOR_ACTED: "You did something as an operator",
 }
 # For events that have a number, by its name.
 _SEVERAL = {

@@ -52,6 +52,8 @@ class PageSession:
     cookie: str
     # Such a person gets the pages that set a second factor up, and no others.
     lacks_factor: bool
+    # Whether they run this deployment.
+    is_operator: bool
 
     @property
     def user_id(self) -> int:
@@ -74,7 +76,7 @@ def page_session(request: Request, state: State) -> PageSession | None:
     except DomainError:
         return None
     event_origins.current().credential = found.caller.credential
-    return PageSession(found.caller, cookie, found.lacks_factor)
+    return PageSession(found.caller, cookie, found.lacks_factor, found.is_operator)
 
 
 def page_session_of_form(request: Request, state: State, form: FormFields) -> PageSession | None:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 from core import clock
@@ -17,6 +18,11 @@ _UNITS = ((2 * _DAY, _DAY, "day"), (_HOUR, _HOUR, "hour"), (_MINUTE, _MINUTE, "m
 
 def number(value: float) -> str:
     return f"{value:,}"
+
+
+def amount(value: Decimal | float) -> str:
+    """Of money or credits: "2.5", "1,000"."""
+    return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
 def signed(value: int) -> str:
@@ -64,6 +70,15 @@ def relative(value: datetime, now: datetime) -> str:
             words = counted(distance // unit_seconds, unit)
             return f"{words} ago" if seconds > 0 else f"in {words}"
     raise AssertionError("every distance has a unit")
+
+
+def duration(seconds: float) -> str:
+    """In words: "12 seconds", "3 minutes", "2 days"."""
+    whole = int(seconds)
+    for beginning, unit_seconds, unit in _UNITS:
+        if whole >= beginning:
+            return counted(whole // unit_seconds, unit)
+    return counted(whole, "second")
 
 
 def curl_call(

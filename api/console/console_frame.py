@@ -1,5 +1,6 @@
 """The frame of the console's pages: their templates, and headers that allow our own files alone."""
 
+import shlex
 from collections.abc import Mapping
 
 from fastapi.responses import HTMLResponse, Response
@@ -7,7 +8,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from api.console import console_display
 from api.console.assets import asset_path
-from api.console.navigation import NAVIGATION, OF_PROGRAMS, current_mark, of_list
+from api.console.navigation import (
+    NAVIGATION,
+    OF_OPERATORS,
+    OF_PROGRAMS,
+    current_mark,
+    of_list,
+)
 
 _ALLOWED = {
     "default-src": "'none'",
@@ -42,6 +49,7 @@ _TEMPLATES.globals |= {
     "current_mark": current_mark,
     "of_list": of_list,
     "of_programs": OF_PROGRAMS,
+    "of_operators": OF_OPERATORS,
     "curl_call": console_display.curl_call,
     "counted": console_display.counted,
     # Each page gives its own.
@@ -54,6 +62,9 @@ _TEMPLATES.filters |= {
     "signed": console_display.signed,
     "moment": console_display.moment,
     "day": console_display.day,
+    "amount": console_display.amount,
+    "duration": console_display.duration,
+    "shell": shlex.join,
 }
 
 

@@ -17,6 +17,7 @@ NAVIGATION = (
     NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
     NavigationEntry("Exports", f"{CONSOLE_PATH}/exports"),
     NavigationEntry("Images", f"{CONSOLE_PATH}/images"),
+    NavigationEntry("Composer", f"{CONSOLE_PATH}/composer"),
     NavigationEntry("Credits", f"{CONSOLE_PATH}/credits"),
     NavigationEntry("Programs", f"{CONSOLE_PATH}/programs"),
 )
@@ -30,6 +31,16 @@ OF_PROGRAMS = (
     NavigationEntry("Events", f"{CONSOLE_PATH}/programs/feed"),
 )
 
+OPERATORS = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
+# For operators alone.
+OF_OPERATORS = (
+    NavigationEntry("What waits", OPERATORS.path),
+    NavigationEntry("Users", f"{OPERATORS.path}/users"),
+    NavigationEntry("Orders", f"{OPERATORS.path}/orders"),
+    NavigationEntry("Jobs", f"{OPERATORS.path}/jobs"),
+    NavigationEntry("Upkeep", f"{OPERATORS.path}/upkeep"),
+)
+
 # The pages of one list, by what follows its own path.
 OF_A_LIST = (
     NavigationEntry("Overview", ""),
@@ -40,6 +51,10 @@ OF_A_LIST = (
     NavigationEntry("Export", "/export"),
     NavigationEntry("Settings", "/settings"),
 )
+
+
+def navigation_of(*, is_operator: bool) -> tuple[NavigationEntry, ...]:
+    return (*NAVIGATION, OPERATORS) if is_operator else NAVIGATION
 
 
 def list_path(list_id: int) -> str:

@@ -20,6 +20,7 @@ from api.access.page_sessions import (
     redirect_to_path,
 )
 from api.console.console_frame import console_page, console_part
+from api.console.navigation import navigation_of
 from api.console.typed_forms import TypedForm
 from api.parameters import StateOf
 from api.state import State
@@ -83,12 +84,13 @@ class ConsoleVisit:
         """A part of a page, as markup that a script puts into the page."""
         return console_part(template, {**self._frame(), **values})
 
-    def _frame(self) -> dict[str, str]:
+    def _frame(self) -> dict[str, Any]:
         keyring, settings = self.state.resources.keyring, self.state.resources.settings
         return {
             "base": settings.public_base,
             "csrf_token": sessions.csrf_token(keyring, self.member.cookie),
             "path": self.request.scope["path"],
+            "navigation": navigation_of(is_operator=self.member.is_operator),
         }
 
     def form_page(self, template: str, form: TypedForm, **values: Any) -> Response:

@@ -69,7 +69,7 @@ LIMITS = (
     # All entries of a deny list, of the usual length.
     _json_limit(r"/deny-list$", 8),
     _json_limit(r"/webhooks/", 1),
-    _json_limit(r"(/auxilia)?/composer/", 8),
+    _json_limit(r"(/auxilia)?/composer/|/console/composer$", 8),
     _json_limit(r"", 2),
 )
 

@@ -30,3 +30,7 @@ class EventType(StrEnum):
     # What the plan doesn't have, and what would be more than it has.
     PLAN_REFUSED = "plan.refused"
     QUOTA_REFUSED = "quota.refused"
+    # By an operator.
+    PLAN_CHANGED = "plan.changed"
+    # Of the operator's own account: what they did to another's, or to the deployment.
+    OPERATOR_ACTED = "operator.acted"

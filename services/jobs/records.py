@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, and_, any_, bindparam, func, or_, select
 
 from core import clock
 from core.errors import DomainError
+from core.lanes import Lane
 from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
@@ -28,6 +29,7 @@ from storage.unit_of_work import UnitOfWork
 # The input of a job that failed by no fault of the input stays for a retry.
 KEPT_FOR_RETRY = timedelta(days=7)
 _MAX_LATE_JOBS = 1_000
+_MAX_LOOKED_AT = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,23 @@ def find_late(
     return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
 
 
-def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[Job]:
-    """The jobs of all users, newest first, for the operator."""
-    query = select(Job).order_by(Job.id.desc()).limit(limit)
+def list_all(
+    uow: UnitOfWork, wanted: PageRequest, *, status: JobStatus | None, lane: Lane | None = None
+) -> PageOfRows[Job]:
+    """The jobs of all users, newest first, for the operator. Raises ``cursor.invalid``.
+
+    Of jobs that have ended there are so many that only the last million is looked at.
+    """
+    query = select(Job)
     if status is not None:
         query = query.where(Job.status == status)
-    return list(uow.session.scalars(query))
+    if status in FINISHED:
+        newest = select(func.max(Job.id)).scalar_subquery()
+        query = query.where(Job.id > newest - _MAX_LOOKED_AT)
+    if lane is not None:
+        query = query.where(Job.lane == lane)
+    found = uow.session.scalars(paging.by_id(query, Job.id, wanted)).all()
+    return paging.cut(found, wanted.limit, lambda job: str(job.id))
 
 
 def get_any(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:

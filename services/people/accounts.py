@@ -5,7 +5,11 @@ from sqlalchemy.exc import IntegrityError
 from core import ids
 from core.errors import DomainError
 from core.refusals.people import USER_EXISTS, USER_NOT_FOUND, USER_NOT_FOUND_BY_EMAIL
-from models import MovedAccount, Plan, User
+from models import MailingList, MovedAccount, Plan, User
+from services import paging
+from services.events.catalogue import EventType
+from services.events.recording import record_by_operator
+from services.paging import PageOfRows, PageRequest
 from services.people import email_addresses, passwords
 from storage.unit_of_work import UnitOfWork
 
@@ -108,9 +112,20 @@ def get(uow: UnitOfWork, user_id: int) -> User:
 
 
 def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:
+    """Put a user on a plan, as the operator; raises ``user.not_found``."""
     user = get_by_email(uow, email)
-    user.plan = plan
+    change_plan(uow, user, plan)
     return user
+
+
+def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
+    """Whether the plan was another one before."""
+    before = user.plan
+    if before == plan:
+        return False
+    user.plan = plan
+    record_by_operator(uow, user.id, EventType.PLAN_CHANGED, plan=plan, before=before)
+    return True
 
 
 def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
@@ -123,3 +138,20 @@ def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
 def list_users(uow: UnitOfWork, *, limit: int = 1000) -> list[User]:
     query = select(User).order_by(User.created_at.desc(), User.id.desc()).limit(limit)
     return list(uow.session.scalars(query))
+
+
+def owners_of_lists(uow: UnitOfWork, wanted: PageRequest) -> PageOfRows[tuple[User, int]]:
+    """People with the number of their lists, archived ones too; the newest list's owner first.
+
+    Found by the lists, which are few: most of all people are members of one. Raises
+    ``cursor.invalid``.
+    """
+    newest = func.max(MailingList.created_at).label("newest")
+    count = func.count(MailingList.id).label("lists")
+    owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
+    query = select(User, owned.c.lists, owned.c.newest).join(owned, owned.c.user_id == User.id)
+    found = uow.session.execute(paging.by_moment(query, owned.c.newest, User.id, wanted)).all()
+    page = paging.cut(
+        found, wanted.limit, lambda row: paging.moment_cursor(row.newest, row.User.id)
+    )
+    return PageOfRows([(row.User, row.lists) for row in page.rows], page.next_cursor)

@@ -3,6 +3,8 @@
 A new page or form is one line here: the tests of isolation and of safe methods take it from here.
 """
 
+from dataclasses import replace
+
 from tests.security.calls import Call
 
 _LIST = "/console/lists/{list_id}"
@@ -17,6 +19,8 @@ _CLOSING = {"list_id": "closing_list_id"}
 _LEAVING = {"user_id": "leaving_user_id"}
 _MOVING = {"user_id": "moving_user_id"}
 _FILTER = '{{"field": "tag", "is": "{mark}"}}'
+_OPERATORS = "/console/operators"
+_HIDDEN = Call(404, own=404)
 _NEW_LIST = {"title": "By a form", "slug": "form-{order_id}-{as_whom}"}
 
 # `others` is what another owner gets who is logged in: 404 for what is not theirs. `own` is what
@@ -56,6 +60,9 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_IMAGE}": Call(404),
     f"POST {_IMAGE}": Call(404, own=422, form={"title": "x" * 256}),
     f"GET {_IMAGE}/delete": Call(404),
+    "GET /console/composer": Call(200),
+    # Both are sent empty.
+    "POST /console/composer": Call(422, own=422, form={"write": "all", "content": " "}),
     f"GET {_LIST}/members": Call(404),
     f"GET {_LIST}/members/new": Call(404),
     f"POST {_LIST}/members/new": Call(404, own=303, form={"email": "added.{as_whom}@example.com"}),
@@ -116,6 +123,19 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
     "GET /console/programs/feed": Call(200),
     "GET /console/programs/access/{grant_id}/end": Call(404),
+    # For operators alone: to all other people these pages are none.
+    f"GET {_OPERATORS}": _HIDDEN,
+    f"GET {_OPERATORS}/users": _HIDDEN,
+    f"GET {_OPERATORS}/users/{{user_id}}": _HIDDEN,
+    f"POST {_OPERATORS}/users/{{user_id}}": replace(_HIDDEN, form={"plan": "paid"}),
+    f"GET {_OPERATORS}/orders": _HIDDEN,
+    f"GET {_OPERATORS}/orders/{{order_id}}": _HIDDEN,
+    f"POST {_OPERATORS}/orders/{{order_id}}": replace(_HIDDEN, form={"resolution": "credit"}),
+    f"GET {_OPERATORS}/jobs": _HIDDEN,
+    f"GET {_OPERATORS}/jobs/{{job_id}}": _HIDDEN,
+    f"POST {_OPERATORS}/jobs/{{job_id}}": replace(_HIDDEN, form={"act": "cancel"}),
+    f"GET {_OPERATORS}/upkeep": _HIDDEN,
+    f"POST {_OPERATORS}/upkeep": replace(_HIDDEN, form={"name": "maintenance.purge"}),
     # What ends things comes last.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
     f"POST {_IMAGE}/delete": Call(404, own=303, form={}),

@@ -2,6 +2,7 @@
 
 from api.routers.console import (
     bulk_acts,
+    composer,
     console_assets,
     credit_orders,
     credits,
@@ -17,6 +18,11 @@ from api.routers.console import (
     lists,
     members,
     one_member,
+    operator_jobs,
+    operator_orders,
+    operator_overview,
+    operator_upkeep,
+    operator_users,
     overview,
     program_events,
     programs,
@@ -50,5 +56,11 @@ RESOURCES = (
     webhooks,
     webhook_settings,
     program_events,
+    composer,
+    operator_overview,
+    operator_users,
+    operator_orders,
+    operator_jobs,
+    operator_upkeep,
     console_assets,
 )
