@@ -28,10 +28,6 @@ class PhotoFinds:
         return cls(search, photos, result.source.endswith("cached"))
 
     @property
-    def provider_name(self) -> str:
-        return PROVIDERS[self.search.provider]
-
-    @property
     def has_more(self) -> bool:
         return len(self.photos) >= PHOTOS_ON_PAGE and self.search.page < MAX_PHOTO_PAGE
 

@@ -18,9 +18,9 @@ WORDS = {
     _TYPE.SUBSCRIPTION_REMOVED: "A member was removed",
     _TYPE.SUBSCRIPTION_TRANSFERRED: "A member was moved",
     _TYPE.SUBSCRIPTION_CHANGED: "A member was changed",
-    _TYPE.IMPORT_ENDED: "An import ended",
+    _TYPE.IMPORT_ENDED: "An import or a dry run ended",
     _TYPE.EXPORT_ENDED: "An export ended",
-    _TYPE.BULK_ENDED: "An act on many members ended",
+    _TYPE.BULK_ENDED: "An act on many members, or an undo, ended",
     _TYPE.ATTACHMENT_READY: "An image is ready",
     _TYPE.ATTACHMENT_FAILED: "An image could not be converted",
     _TYPE.ATTACHMENT_DELETED: "An image was deleted",
@@ -44,12 +44,9 @@ _GROUPS = (
 
 
 def type_groups() -> Sequence[tuple[str, Sequence[tuple[FeedEventType, str]]]]:
-    """The types by what they are about, each with what it tells."""
+    """The types by what they are about, each in words."""
     return [
-        (
-            heading,
-            [(each, entry.meaning) for each, entry in CATALOGUE.items() if entry.subject in kinds],
-        )
+        (heading, [(each, words) for each, words in WORDS.items() if _subject(each) in kinds])
         for heading, kinds in _GROUPS
     ]
 
@@ -71,9 +68,13 @@ class ShownEvent:
     def of(cls, event: Mapping[str, Any]) -> Self:
         """From an event as the feed shows it."""
         kind = FeedEventType(event["type"])
-        about, path = _about(CATALOGUE[kind].subject, event)
+        about, path = _about(_subject(kind), event)
         at = datetime.fromisoformat(event["occurred_at"])
         return cls(str(kind), at, WORDS[kind], about, path)
+
+
+def _subject(kind: FeedEventType) -> SubjectKind:
+    return CATALOGUE[kind].subject
 
 
 def _about(kind: SubjectKind, event: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -153,6 +153,7 @@ def _page(
         price_of_all=None if price is None else 2 * price,
         providers=[(name.value, PROVIDERS[name]) for name in providers.names],
         finds=finds,
+        provider_name=None if finds is None else PROVIDERS[finds.search.provider],
         credits={photo.endpoint: CreditLine(photo.credit) for photo in photos},
         used_url=used_url,
         used_figure=figure_markup(used_photo, used_url) if used_photo else None,
