@@ -44,6 +44,7 @@ from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
+from core.garbage_collection import end_start
 from core.lanes import RequestKind
 from core.logging import get_logger
 from core.settings import Settings
@@ -129,9 +130,8 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         drain.begun_by_sigterm(partial(_answer_all, state)),
     ):
         async with background_loops(*loops):
-            # What was made so far stays: to search it for garbage costs more than a request does.
-            gc.collect()
-            gc.freeze()
+            # To search what was made so far for garbage costs more than a request does.
+            end_start()
             # Not waited for: the log says from the start what is wrong with what is asked.
             asked = asyncio.ensure_future(state.readiness.dependencies())
             yield

@@ -7,6 +7,7 @@ import psycopg2
 import typer
 from sqlalchemy.exc import OperationalError
 
+from core.garbage_collection import end_start
 from core.logging import configure_logging
 from core.refusals.requests import DATABASE_UNUSABLE
 from core.settings import load_settings
@@ -57,6 +58,7 @@ def connected() -> Iterator[Resources]:
     # Scripts read what a command prints, so the log must not mix with it.
     configure_logging(settings.model_copy(update={"log_level": "error"}))
     event_origins.begin(Origin(credential=Credential(CredentialKind.COMMAND)))
+    end_start()
     resources = open_resources(settings, concurrency=2, name="cli")
     try:
         with database_errors():

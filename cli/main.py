@@ -1,6 +1,5 @@
 """The ``pressroom`` command."""
 
-import gc
 import sys
 from importlib.util import find_spec
 from typing import Annotated
@@ -10,12 +9,11 @@ import typer
 from cli import processes, stack
 from cli.command_groups import LazyGroups
 from core.errors import DomainError, SettingsError, TransientError
+from core.garbage_collection import begin_start
 
 REFUSED, MISCONFIGURED = 1, 2
 
-# What a start makes is kept, and by the standard thresholds the collector goes through all of it
-# hundreds of times: a sixth of the time in which the API starts.
-gc.set_threshold(100_000, 10, 10)
+begin_start()
 
 app = typer.Typer(cls=LazyGroups, no_args_is_help=True, pretty_exceptions_enable=False)
 # The image of a deployment has no development stack.

@@ -1,11 +1,11 @@
 """The work at the start of a worker and of its pool processes."""
 
-import gc
 from functools import partial
 from typing import Any
 
 from celery import signals
 
+from core.garbage_collection import end_start
 from core.lanes import Lane
 from core.logging import configure_logging, get_logger
 from core.telemetry import spans
@@ -29,8 +29,7 @@ def _keep_shared(**_: Any) -> None:
 
     A garbage collection writes to every object that it visits, and so copies its page.
     """
-    gc.collect()
-    gc.freeze()
+    end_start()
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
@@ -49,6 +48,7 @@ def _end_spans(**_: Any) -> None:
 
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:
+    end_start()
     served = process.serves.limits
     if Lane.MEDIA in served:
         # Imported here, since workers of other lanes don't need the library behind it.

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from core import clock
 from services.mailing import member_figures
 from services.money.credits.ledger import grant
 from services.people.accounts import find_by_email
@@ -378,9 +379,21 @@ def test_owners_see_the_new_address_when_the_person_says_so(
     reply = person.client.post("/account/email/lists", headers=origin)
     assert reply.status_code == 409
     person.mailed(present, MOVED)
-    stack.query(
-        "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s", user_id_of(stack, new)
+    user_id = user_id_of(stack, new)
+    eventually(
+        lambda: stack.query(
+            "SELECT 1 FROM account_mails"
+            " WHERE user_id = %s AND kind = 'address_changed' AND sent_at IS NOT NULL",
+            user_id,
+        ),
+        what="the mail's end",
     )
+    stack.query("UPDATE mailed_links SET expires_at = now() WHERE user_id = %s", user_id)
+    # A mail that is still to be sent makes a link.
+    sent = "UPDATE account_mails SET sent_at = %s WHERE user_id = %s AND kind = 'address_changed'"
+    stack.query(sent, None, user_id)
+    assert person.client.post("/account/email/lists", headers=origin).status_code == 409
+    stack.query(sent, clock.now(), user_id)
     assert member(client, list_id, new) is None
     shown = hidden(person.get("/account/email"), 1)
     reply = person.client.post("/account/email/lists", data=shown)

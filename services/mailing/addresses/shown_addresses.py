@@ -8,7 +8,7 @@ from core.errors import DomainError, TransientError
 from core.lanes import Lane
 from core.refusals.people import ADDRESS_UNDOABLE
 from core.scopes import Scope
-from models import MailedLink, MovedAccount, Subscription, User
+from models import AccountMail, MailedLink, MovedAccount, Subscription, User
 from services.access.caller import Caller
 from services.access.recent_logins import require_recent_login
 from services.jobs import kinds, outbox
@@ -16,7 +16,8 @@ from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing.subscriptions import changes, locks
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
-from services.people.mailed_tokens import Purpose
+from services.people.account_mails import MailKind
+from services.people.mailed_tokens import TOKEN_LIFETIMES, Purpose
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -44,8 +45,15 @@ def can_show(uow: UnitOfWork, user_id: int) -> bool:
         MailedLink.used_at.is_(None),
         MailedLink.expires_at > func.now(),
     )
+    # Its link is made when the mail is sent.
+    told_soon = exists().where(
+        AccountMail.user_id == user_id,
+        AccountMail.kind == MailKind.ADDRESS_CHANGED,
+        AccountMail.sent_at.is_(None),
+        AccountMail.created_at > func.now() - TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS],
+    )
     has_moved = exists().where(MovedAccount.user_id == user_id)
-    return bool(uow.session.scalar(select(has_moved & ~undoable)))
+    return bool(uow.session.scalar(select(has_moved & ~undoable & ~told_soon)))
 
 
 def begin(uow: UnitOfWork, caller: Caller, *, request_id: str | None) -> None:
