@@ -66,5 +66,9 @@ def _line(event: RecordedEvent) -> EventLine:
     kind = event.credential_kind
     by = None if kind is None else _BY.get(CredentialKind(kind))
     origin = filter(None, (browser_name(event.user_agent), event.ip, by))
-    text = (counted or [_WORDS[EventType(event.type)]])[0]
-    return EventLine(text, ", ".join(origin), event.occurred_at)
+    return EventLine((counted or [_words(event.type)])[0], ", ".join(origin), event.occurred_at)
+
+
+def _words(kind: str) -> str:
+    # Beside this release a later one may run, which records more.
+    return _WORDS[EventType(kind)] if kind in [*EventType] else kind
