@@ -27,6 +27,7 @@ from devstack.supervisor.home.environment import cleaned
 from devstack.supervisor.processes.ports import listens
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import spawn
+from devstack.supervisor.processes.watcher import beginning
 from devstack.supervisor.processes.watcher_client import Watcher
 from devstack.supervisor.programs import answers
 from models import Plan
@@ -78,6 +79,10 @@ class Running:
     process: subprocess.Popen[bytes]
     log: Path
     _asked: bool = False
+    _began: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began = beginning(self.pid)
 
     @property
     def pid(self) -> int:
@@ -103,8 +108,10 @@ class Running:
         try:
             return self.process.wait(within)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
+            # Another process may have got the number since.
+            if beginning(self.pid) in ("", self._began):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal.SIGKILL)
             self.process.wait()
 
 
