@@ -44,9 +44,9 @@ from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
-from core.garbage_collection import end_start
 from core.lanes import RequestKind
 from core.logging import get_logger
+from core.process.garbage_collection import end_start
 from core.settings import Settings
 from core.telemetry import spans
 from integrations.challenges.registry import Challenges

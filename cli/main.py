@@ -9,7 +9,7 @@ import typer
 from cli import processes, stack
 from cli.command_groups import LazyGroups
 from core.errors import DomainError, SettingsError, TransientError
-from core.garbage_collection import begin_start
+from core.process.garbage_collection import begin_start
 
 REFUSED, MISCONFIGURED = 1, 2
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from celery import signals
 
-from core.garbage_collection import end_start
 from core.lanes import Lane
 from core.logging import configure_logging, get_logger
+from core.process.garbage_collection import end_start
 from core.telemetry import spans
 from workers.context import ProcessContext
 
