@@ -110,7 +110,7 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
     page.get_by_role("link", name=LISTED).click()
     shows(page, LISTED)
     expect(page.get_by_role("heading", level=2)).to_have_text(NAME)
-    expect(page.get_by_role("listitem")).to_have_text(
+    expect(page.get_by_role("main").get_by_role("listitem")).to_have_text(
         [EXPLANATIONS[Scope.COMPOSER], EXPLANATIONS[Scope.CREDIT_READ]]
     )
     keep(page, "grants")

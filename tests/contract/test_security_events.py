@@ -199,7 +199,7 @@ def test_what_only_a_later_release_records_is_shown_by_its_name(
     stack: Stack, visitor: Visitor, email: str
 ) -> None:
     stack.query(
-        "INSERT INTO recorded_events (user_id, type, detail) VALUES (%s, 'later.kind', '{}')",
+        "INSERT INTO events (user_id, type, detail) VALUES (%s, 'later.kind', '{}')",
         user_id_of(stack, email),
     )
     visitor.log_in(email)
