@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ import httpx
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from services.money.credits import ledger
 from tests.browser.consoles import console_in
 from tests.contract.bulk import imported, sheet
 from tests.contract.replies import data
@@ -30,6 +32,15 @@ _WIDTH, _HEIGHT = 1000, 800
 # Text and a few colours: more of them make the files four times as large, and nothing clearer.
 _COLOURS = 64
 _NAMES = ("Ada", "Björn", "Chidi", "Dolores", "Emeka", "Fatima", "Goran", "Hana", "Ines", "Jun")
+_POST = (
+    "The harbour was silent at noon. For the first time since the strike of 1974 no ferry left"
+    " Lisbon for the south bank, and forty thousand commuters looked for another way across the"
+    " river.\n\n"
+    "The reason was a cable. A storm in the night had torn the power line of the control tower, and"
+    " the harbour master kept all ships in port until the radar worked again. By three o'clock"
+    " engineers had mended it with a line borrowed from the tram depot.\n\n"
+    "Ferries run as usual today. The city promises a second line before the winter."
+)
 _TOWNS = ("Lisbon", "Oslo", "Kyoto", "Lagos", "Trieste")
 # About as many as came by the import, in 30 days instead of one.
 _READERS = 600
@@ -82,6 +93,12 @@ def _take_all(stack: Stack, browser: Browser) -> None:
         page.goto(f"{stack.api_url}/console/lists/{the_post['id']}/members?q=ada.1")
         _take(page, "members", whole=True)
         _take_import(page, stack)
+        _take_composer(page, stack)
+        ledger.grant(stack.resources.database, owner.user_id, Decimal(250), source_id="welcome")
+        page.goto(f"{stack.api_url}/console/credits")
+        _take(page, "credits", whole=True)
+        page.goto(f"{stack.api_url}/console/programs/keys/new")
+        _take(page, "new-key")
 
 
 def _list_of_readers(stack: Stack, api: httpx.Client) -> dict[str, Any]:
@@ -117,6 +134,15 @@ def _take_import(page: Page, stack: Stack) -> None:
     page.get_by_role("button", name="Import it").click()
     expect(page.get_by_role("heading", name="What became of its rows")).to_be_visible()
     _take(page, "import-done", whole=True)
+
+
+def _take_composer(page: Page, stack: Stack) -> None:
+    page.goto(f"{stack.api_url}/console/composer")
+    page.get_by_label("Title").fill("Why the ferries stopped at noon")
+    page.get_by_label("Post").fill(_POST)
+    page.get_by_role("button", name="Write all of it").click()
+    expect(page.get_by_label("Slug")).not_to_have_value("")
+    _take(page, "composer", whole=True)
 
 
 def _take(page: Page, name: str, *, whole: bool = False) -> None:
