@@ -110,13 +110,15 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
     page.get_by_role("link", name=LISTED).click()
     shows(page, LISTED)
     expect(page.get_by_role("heading", level=2)).to_have_text(NAME)
-    expect(page.get_by_role("main").get_by_role("listitem")).to_have_text(
+    granted = page.get_by_role("region", name=NAME)
+    expect(granted.get_by_role("listitem")).to_have_text(
         [EXPLANATIONS[Scope.COMPOSER], EXPLANATIONS[Scope.CREDIT_READ]]
     )
     keep(page, "grants")
-    page.get_by_role("button", name="Take back").click()
+    granted.get_by_role("link", name="Take back").click()
+    page.get_by_role("button", name="Take it back").click()
     shows(page, LISTED)
-    expect(page.get_by_text("No other program may use your account.")).to_be_visible()
+    expect(page.get_by_text("No other program may use your account")).to_be_visible()
     keep(page, "grants-none")
     with stack.client(given["access_token"]) as client:
         assert client.get("/users/me").status_code == 401

@@ -1,6 +1,5 @@
 """Flower as operators read it: what work is, in which lane, in columns that stand in line."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +74,13 @@ def test_a_task_is_named_by_its_lane_and_kind_and_periodic_work_is_left_out(
     assert not {"", "None"} & shown
 
 
+_EDGES = """selectors => selectors.map(selector =>
+    [...document.querySelectorAll(selector)].filter(cell => cell.offsetParent).map(cell => {
+        const box = cell.getBoundingClientRect();
+        return [box.left, box.right];
+    }))"""
+
+
 @pytest.mark.parametrize("width", [1000, 1280, 1600])
 def test_headers_stand_above_their_columns(
     stack: Stack, client: httpx.Client, open_page: Open, keep: Keep, width: int
@@ -89,27 +95,29 @@ def test_headers_stand_above_their_columns(
             page.reload()
             body = page.locator(f"#{table} tbody tr")
             expect(body.nth(1)).to_be_visible()
-            # The page draws anew each second.
-            time.sleep(1.5)
+            eventually(
+                lambda page=page, table=table: _apart(page, table) <= MAX_PIXELS_APART,
+                what="headers above their columns",
+            )
             head = page.locator(f".{table}-card thead:visible th")
-            assert _apart(head, body.first.locator("td")) <= MAX_PIXELS_APART
             # What matters most needs no scrolling: the name, the state and the job's id.
             third = _box(head.nth(2))
             assert third["x"] + third["width"] < width
             keep(page, f"flower-{path}-{width}")
 
 
-def _apart(head: Locator, body: Locator) -> float:
-    """By how many pixels the edges of headers and of the cells below them differ at most."""
-    edges: list[list[tuple[float, float]]] = [
-        [(box["x"], box["x"] + box["width"]) for box in map(_box, cells.all())]
-        for cells in (head, body)
-    ]
-    assert len(edges[0]) == len(edges[1]) > 5
+def _apart(page: Page, table: str) -> float:
+    """By how many pixels the edges of headers and of the cells below them differ at most.
+
+    All are measured at one moment: the page may draw them anew at any other.
+    """
+    cells = f".{table}-card thead th", f"#{table} tbody tr:first-child td"
+    heads, below = page.evaluate(_EDGES, cells)
+    assert len(heads) == len(below) > 5
     apart: float = max(
-        abs(above - below)
-        for header, cell in zip(*edges, strict=True)
-        for above, below in zip(header, cell, strict=True)
+        abs(above - under)
+        for header, cell in zip(heads, below, strict=True)
+        for above, under in zip(header, cell, strict=True)
     )
     return apart
 
