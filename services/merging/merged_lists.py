@@ -61,7 +61,9 @@ def _next_lists(uow: UnitOfWork, user_id: int, after: int) -> list[int]:
 def _first_lists(
     list_id: InstrumentedAttribute[int], is_theirs: ColumnElement[bool], after: int
 ) -> Select[int]:
-    query = select(list_id).where(is_theirs, list_id > after).order_by(list_id).limit(MAX_LISTS)
+    # A person has several opt-outs on one list, and less than a full batch counts as the last.
+    theirs = select(list_id).where(is_theirs, list_id > after).distinct()
+    query = theirs.order_by(list_id).limit(MAX_LISTS)
     return select(query.subquery().c.list_id)
 
 
