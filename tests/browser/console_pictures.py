@@ -86,8 +86,6 @@ def _take_all(stack: Stack, browser: Browser) -> None:
     with stack.client(owner.key) as api, console_in(browser, stack, owner) as page:
         page.set_viewport_size({"width": _WIDTH, "height": _HEIGHT})
         the_post = _list_of_readers(stack, api)
-        page.goto(f"{stack.api_url}/console")
-        _take(page, "overview")
         page.goto(f"{stack.api_url}/console/lists/{the_post['id']}")
         _take(page, "list")
         page.goto(f"{stack.api_url}/console/lists/{the_post['id']}/members?q=ada.1")
@@ -138,10 +136,10 @@ def _take_import(page: Page, stack: Stack) -> None:
 
 def _take_composer(page: Page, stack: Stack) -> None:
     page.goto(f"{stack.api_url}/console/composer")
-    page.get_by_label("Title").fill("Why the ferries stopped at noon")
-    page.get_by_label("Post").fill(_POST)
+    page.get_by_label("Title", exact=True).fill("Why the ferries stopped at noon")
+    page.get_by_label("Post", exact=True).fill(_POST)
     page.get_by_role("button", name="Write all of it").click()
-    expect(page.get_by_label("Slug")).not_to_have_value("")
+    expect(page.get_by_label("Slug", exact=True)).not_to_have_value("")
     _take(page, "composer", whole=True)
 
 

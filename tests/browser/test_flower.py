@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_headers_stand_above_their_columns(
             body = page.locator(f"#{table} tbody tr")
             expect(body.nth(1)).to_be_visible()
             eventually(
-                lambda page=page, table=table: _apart(page, table) <= MAX_PIXELS_APART,
+                partial(_is_in_line, page, table),
                 what="headers above their columns",
             )
             head = page.locator(f".{table}-card thead:visible th")
@@ -104,6 +105,10 @@ def test_headers_stand_above_their_columns(
             third = _box(head.nth(2))
             assert third["x"] + third["width"] < width
             keep(page, f"flower-{path}-{width}")
+
+
+def _is_in_line(page: Page, table: str) -> bool:
+    return _apart(page, table) <= MAX_PIXELS_APART
 
 
 def _apart(page: Page, table: str) -> float:
