@@ -106,6 +106,9 @@ def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
         assert "They are on the paid plan now." in text
         assert data(owner.api.get("/users/me"))["plan"] == "paid"
         assert "They were on it already." in operator.do(path, plan="paid")
+        for no_plan in ({}, {"plan": ""}, {"plan": "gold"}):
+            text = shown(operator.send(path, 0, ("plan",), **no_plan), 422)
+            assert wrong_beside(text, "plan") == "Must be one of those that the page offers."
         assert printed(stack, "users", "plan", email, "free")["plan"] == "free"
         by_command, by_page = events_of(owner, "plan.changed")
         assert by_page["detail"] == {"plan": "paid", "before": "free"}

@@ -1,5 +1,7 @@
 """For operators: users with their plans."""
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter
 from fastapi.responses import Response
 
@@ -7,7 +9,7 @@ from api.access.page_sessions import redirect_to_path
 from api.access.requirements import PUBLIC
 from api.console.navigation import OPERATORS
 from api.console.of_operators.operator_visits import OperatorFormVisit, OperatorVisit
-from api.console.typed_forms import TypedForm
+from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit
 from api.errors import STATUS_OF
 from api.limits.bulkheads import RECORDS
@@ -47,31 +49,45 @@ def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = N
 @router.get("/{user_id}")
 @RECORDS.threaded
 def show_user(visit: OperatorVisit, user_id: PathId) -> Response:
+    return _user(visit, user_id)
+
+
+@router.post("/{user_id}")
+@RECORDS.threaded
+def change_plan(visit: OperatorFormVisit, user_id: PathId) -> Response:
+    try:
+        plan = _typed_plan(visit.form)
+    except DomainError as error:
+        return _user(visit, user_id, visit.refused(error))
+    with visit.unit_of_work() as uow:
+        is_changed = operator_acts.change_plan(uow, visit.caller, user_id, plan)
+    notice = f"They are on the {plan} plan now." if is_changed else "They were on it already."
+    return visit.done(f"{PATH}/{user_id}", notice)
+
+
+def _typed_plan(typed: Mapping[str, str]) -> Plan:
+    plan = typed.get("plan")
+    if plan not in tuple(Plan):
+        raise wrong_field("plan", "must be one of those that the page offers")
+    return Plan(plan)
+
+
+def _user(visit: ConsoleVisit, user_id: int, form: TypedForm | None = None) -> Response:
     settings = visit.state.resources.settings
     with visit.unit_of_work() as uow:
         user = accounts.get(uow, user_id)
         account = user_accounts.account_of(uow, user)
         used = quotas.uses(uow, settings, user)
         events = event_reading.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
-    return visit.page(
+    return visit.form_page(
         "operator_user.html",
+        form or TypedForm({"plan": account.user.plan}),
         account=account,
         user=account.user,
-        form=TypedForm({"plan": account.user.plan}),
         plans=[(plan.value, plan.value) for plan in Plan],
         quotas=[(quota.value, used[quota]) for quota in PlanQuota],
         events=events,
     )
-
-
-@router.post("/{user_id}")
-@RECORDS.threaded
-def change_plan(visit: OperatorFormVisit, user_id: PathId) -> Response:
-    plan = Plan.PAID if visit.form.get("plan") == Plan.PAID else Plan.FREE
-    with visit.unit_of_work() as uow:
-        is_changed = operator_acts.change_plan(uow, visit.caller, user_id, plan)
-    notice = f"They are on the {plan} plan now." if is_changed else "They were on it already."
-    return visit.done(f"{PATH}/{user_id}", notice)
 
 
 def _not_found(typed: str, error: DomainError) -> TypedForm:
