@@ -80,14 +80,14 @@ def add(
     )
 
 
-def finished(client: httpx.Client, job_id: int) -> dict[str, Any]:
+def finished(client: httpx.Client, job_id: int, within: float = 20) -> dict[str, Any]:
     """The job's record once it has ended."""
 
     def look() -> dict[str, Any] | None:
         job: dict[str, Any] = data(client.get(f"/jobs/{job_id}"))
         return job if job["status"] in FINISHED else None
 
-    found = eventually(look, what="the job's end")
+    found = eventually(look, within=within, what="the job's end")
     assert isinstance(found, dict)
     return found
 
