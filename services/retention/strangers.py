@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy import ColumnElement, any_, delete, exists, func, not_, or_, select, text
+from sqlalchemy.orm import InstrumentedAttribute
 
 from core.lanes import Lane
 from core.settings.retention_days import Retained
@@ -115,10 +116,11 @@ def _look_for_people(resources: Resources, age: timedelta) -> int:
             following = select(User.id).where(User.id > after).order_by(User.id)
             # `None` when these are the last ones.
             last = uow.session.scalar(following.offset(_MAX_PEOPLE_AT_ONCE - 1).limit(1))
-            batch = [User.id > after, *([] if last is None else [User.id <= last])]
-            # Almost all people are on a list: an index says so, and the rest are few.
-            on_list = select(Subscription.id).where(Subscription.user_id == User.id).limit(1)
-            unlisted = select(User.id).where(*batch, on_list.scalar_subquery().is_(None))
+            # Almost all are on a list: one walk along an index says so, and the rest are few.
+            on_lists = select(Subscription.user_id).where(
+                *_between(after, Subscription.user_id, last)
+            )
+            unlisted = select(User.id).where(*_between(after, User.id, last)).except_(on_lists)
             if few := uow.session.scalars(unlisted).all():
                 people = _lock_people(uow, User.id.in_(few), *_without_a_trace(age))
                 total += _purge_people(uow, people, age)
@@ -126,6 +128,12 @@ def _look_for_people(resources: Resources, age: timedelta) -> int:
         if last is None:
             break
     return total
+
+
+def _between(
+    after: int, key: InstrumentedAttribute[int], last: int | None
+) -> list[ColumnElement[bool]]:
+    return [key > after, *([] if last is None else [key <= last])]
 
 
 def _lock_people(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> Sequence[int]:
