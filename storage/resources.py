@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from core.keyring import Keyring
 from core.settings import Settings
 from storage.database import Database, open_database, open_replica
-from storage.encryption import KeyWrapper
 from storage.long_reads import LongReads
 from storage.unit_of_work import UnitOfWork
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from storage.broker import Broker
+    from storage.encryption import KeyWrapper
     from storage.objects import ObjectStore
     from storage.redis.cache import Cache
     from storage.redis.notifier import Notifier
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 class Resources:
     """The connections of one process to its services; made once a process, after any fork.
 
-    The clients of Redis, the broker and the object storage are made, and their libraries imported,
-    at the first use: most commands need the database alone, and half of their start was this.
+    All but the database's are made, and their libraries imported, at the first use: most commands
+    need the database alone, and a third of their start was this.
     """
 
     settings: Settings
     database: Database
     long_reads: LongReads
-    key_wrapper: KeyWrapper
     keyring: Keyring
     # The name by which this process is notified; ``None`` where no caller waits for work.
     waiter: str | None
@@ -63,6 +62,12 @@ class Resources:
         return Broker(self.settings)
 
     @cached_property
+    def key_wrapper(self) -> "KeyWrapper":
+        from storage.encryption import KeyWrapper
+
+        return KeyWrapper(self.settings.encryption_keyring)
+
+    @cached_property
     def objects(self) -> "ObjectStore":
         """Raises ``SettingsError`` for an impossible host."""
         from storage.objects import ObjectStore
@@ -75,7 +80,7 @@ class Resources:
         A server does so at its start: it then says what is wrong with its settings, no request
         waits for an import, and no two threads make the same client.
         """
-        _ = self.cache, self.notifier, self.broker, self.objects
+        _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
 
     def unit_of_work(self) -> UnitOfWork:
         return UnitOfWork(self.database.sessions, self)
@@ -114,7 +119,6 @@ def open_resources(
         settings=settings,
         database=database,
         long_reads=LongReads(database.engine, replica),
-        key_wrapper=KeyWrapper(settings.encryption_keyring),
         keyring=settings.keyring,
         waiter=waiter,
         concurrency=concurrency,
