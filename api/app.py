@@ -113,6 +113,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         waiter=waiter,
         single_statements=SINGLE_STATEMENTS,
     )
+    resources.make_all()
     redis = open_async_redis(settings)
     app.state.pressroom = state = _state(resources, redis, drain)
     subscriber, calls = state.subscriber, state.worker_calls

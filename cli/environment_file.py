@@ -1,11 +1,14 @@
 """`pressroom env`: a file with every setting, and with passwords and keys of its own."""
 
+import ast
 import base64
+import inspect
 import os
 import re
 import secrets
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Any
@@ -16,7 +19,7 @@ from pydantic import AnyHttpUrl
 from core.errors import SettingsError
 from core.refusals.requests import FILE_NOT_WRITTEN
 from core.settings import Settings
-from core.settings.given_settings import read_values, variable_of
+from core.settings.given_settings import GivenSettings, read_values, variable_of
 
 app = typer.Typer(add_completion=False)
 
@@ -160,15 +163,34 @@ def _require_usable(values: Mapping[str, str]) -> None:
 def _lines(values: Mapping[str, str]) -> Iterator[str]:
     yield from _comment("Made by pressroom env. docs/operations.md says what each setting does.")
     yield from _comment("Run deploy/compose/secrets.sh after a change: a secret is a file there.")
-    for name, field in Settings.model_fields.items():
+    texts = _texts()
+    for name in Settings.model_fields:
         yield ""
-        yield from _comment(" ".join((field.description or "").split()))
+        yield from _comment(texts[name])
         yield _line(variable_of(name), values)
     others = {name: text for name, (_, text) in _OF_COMPOSE.items()} | _PASSWORDS
     for name, text in others.items():
         yield ""
         yield from _comment(text)
         yield _line(name, values)
+
+
+def _texts() -> dict[str, str]:
+    """What each setting is: the text below it in the source."""
+    found: dict[str, str] = {}
+    for kind in Settings.__mro__:
+        if not issubclass(kind, GivenSettings):
+            continue
+        [declared] = ast.parse(inspect.getsource(kind)).body
+        assert isinstance(declared, ast.ClassDef)
+        for setting, below in pairwise(declared.body):
+            match setting, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    found.setdefault(name, " ".join(text.split()))
+    return found
 
 
 def _comment(text: str) -> list[str]:

@@ -10,6 +10,7 @@ import typer
 
 from cli.output import Json
 from core import clock
+from core.process.garbage_collection import end_start
 from core.refusals.webhooks import LISTEN_REFUSED
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure, HttpReply, reason_of
 from services.webhooks import signing
@@ -52,6 +53,7 @@ def listen(
     forwarder = Forwarder(forward_to, base64.b64decode(signs.removeprefix(signing.SECRET_PREFIX)))
     position = cursor or follower.newest()
     typer.echo(f"Events go to {forward_to}, signed by {signs}", err=True)
+    end_start()
     while True:
         events, position = follower.after(position)
         for event in events:

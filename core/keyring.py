@@ -13,9 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 MIN_KEY_BYTES = 32
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,16}\Z")
 
@@ -27,6 +24,10 @@ class Key:
 
     def subkey(self, purpose: str) -> bytes:
         """32 bytes for one purpose, such as ``api-key``."""
+        # Imported here: each command reads the keys with the settings, and few use one.
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
         derivation = HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose.encode())
         return derivation.derive(self.secret)
 

@@ -2,10 +2,13 @@ import logging
 import sys
 from typing import Any
 
-import structlog
-
+from core.process.absent_modules import without
 from core.settings.store_settings import LogSettings
 from core.telemetry import spans
+
+# Rich takes as long to import as all else of structlog, for tracebacks that are not printed here.
+with without("rich"):
+    import structlog
 
 
 def configure_logging(settings: LogSettings) -> None:

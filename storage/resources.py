@@ -1,43 +1,94 @@
 from dataclasses import dataclass
-
-import redis
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from core.keyring import Keyring
 from core.settings import Settings
-from storage.broker import Broker
 from storage.database import Database, open_database, open_replica
-from storage.encryption import KeyWrapper
 from storage.long_reads import LongReads
-from storage.objects import ObjectStore
-from storage.redis.cache import Cache
-from storage.redis.client import open_redis
-from storage.redis.notifications import Notifier
 from storage.unit_of_work import UnitOfWork
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from storage.broker import Broker
+    from storage.encryption import KeyWrapper
+    from storage.objects import ObjectStore
+    from storage.redis.cache import Cache
+    from storage.redis.notifier import Notifier
 
 
 @dataclass(frozen=True)
 class Resources:
-    """The connections of one process to its services; made once a process, after any fork."""
+    """The connections of one process to its services; made once a process, after any fork.
+
+    All but the database's are made, and their libraries imported, at the first use: most commands
+    need the database alone, and a third of their start was this.
+    """
 
     settings: Settings
     database: Database
     long_reads: LongReads
-    redis: redis.Redis
-    cache: Cache
-    broker: Broker
-    notifier: Notifier
-    objects: ObjectStore
-    key_wrapper: KeyWrapper
     keyring: Keyring
     # The name by which this process is notified; ``None`` where no caller waits for work.
     waiter: str | None
+    # How many threads use the clients at a time.
+    concurrency: int
+    # Where all keys begin in the bucket.
+    object_prefix: str
+
+    @cached_property
+    def redis(self) -> "Redis":
+        from storage.redis.client import open_redis
+
+        return open_redis(self.settings)
+
+    @cached_property
+    def cache(self) -> "Cache":
+        from storage.redis.cache import Cache
+
+        return Cache(self.redis)
+
+    @cached_property
+    def notifier(self) -> "Notifier":
+        from storage.redis.notifier import Notifier
+
+        return Notifier(self.redis)
+
+    @cached_property
+    def broker(self) -> "Broker":
+        from storage.broker import Broker
+
+        return Broker(self.settings)
+
+    @cached_property
+    def key_wrapper(self) -> "KeyWrapper":
+        from storage.encryption import KeyWrapper
+
+        return KeyWrapper(self.settings.encryption_keyring)
+
+    @cached_property
+    def objects(self) -> "ObjectStore":
+        """Raises ``SettingsError`` for an impossible host."""
+        from storage.objects import ObjectStore
+
+        return ObjectStore(self.settings, connections=self.concurrency, prefix=self.object_prefix)
+
+    def make_all(self) -> None:
+        """Make every client now.
+
+        A server does so at its start: it then says what is wrong with its settings, no request
+        waits for an import, and no two threads make the same client.
+        """
+        _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
 
     def unit_of_work(self) -> UnitOfWork:
-        return UnitOfWork(self.database.sessions, self.broker, self.notifier, self.waiter)
+        return UnitOfWork(self.database.sessions, self)
 
     def close(self) -> None:
-        self.broker.close()
-        self.redis.close()
+        for made in ("broker", "redis"):
+            if made in self.__dict__:
+                getattr(self, made).close()
         self.database.close()
 
 
@@ -48,12 +99,12 @@ def open_resources(
     name: str,
     waiter: str | None = None,
     single_statements: int = 0,
+    object_prefix: str = "",
 ) -> Resources:
     """Clients for ``concurrency`` threads at a time; nothing connects before its first use.
 
     ``single_statements``: how many connections more a process has that lives by these.
     """
-    client = open_redis(settings)
     application_name = f"pressroom-{name}"
     database = open_database(
         settings,
@@ -68,12 +119,8 @@ def open_resources(
         settings=settings,
         database=database,
         long_reads=LongReads(database.engine, replica),
-        redis=client,
-        cache=Cache(client),
-        broker=Broker(settings),
-        notifier=Notifier(client),
-        objects=ObjectStore(settings, connections=concurrency),
-        key_wrapper=KeyWrapper(settings.encryption_keyring),
         keyring=settings.keyring,
         waiter=waiter,
+        concurrency=concurrency,
+        object_prefix=object_prefix,
     )

@@ -3,14 +3,18 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session, sessionmaker
 
 from core.errors import TransientError
 from core.logging import get_logger
 from core.telemetry.statement_spans import statement_span
-from storage.broker import Broker
-from storage.redis.notifications import Notifier
+
+if TYPE_CHECKING:
+    from storage.broker import Broker
+    from storage.redis.notifier import Notifier
+    from storage.resources import Resources
 
 log = get_logger(__name__)
 
@@ -23,18 +27,19 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     has a sweep that does it later.
     """
 
-    def __init__(
-        self,
-        sessions: sessionmaker[Session],
-        broker: Broker,
-        notifier: Notifier,
-        waiter: str | None,
-    ) -> None:
+    def __init__(self, sessions: sessionmaker[Session], resources: "Resources") -> None:
         self.session = sessions()
-        self.broker = broker
-        self.notifier = notifier
-        self.waiter = waiter
+        self.waiter = resources.waiter
+        self._resources = resources
         self._after_commit: list[Callable[[], object]] = []
+
+    @property
+    def broker(self) -> "Broker":
+        return self._resources.broker
+
+    @property
+    def notifier(self) -> "Notifier":
+        return self._resources.notifier
 
     def after_commit(self, action: Callable[[], object]) -> None:
         self._after_commit.append(action)

@@ -103,11 +103,13 @@ def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
 def stack(make_lasting_stack: MakeStack) -> Stack:
     """The stack that tests of the public interface share: a sandbox, an API process, workers."""
     shared = make_lasting_stack("shared")
-    shared.start_sandbox()
-    shared.start_api()
-    shared.start_worker("media")
-    shared.start_worker("request", "photos", "money", "mail", "webhooks", "upkeep", concurrency=4)
-    shared.start_worker("bulk", "export", concurrency=1)
+    waiting = ("request", "photos", "money", "mail", "webhooks", "upkeep")
+    with shared.starting_together():
+        shared.start_sandbox()
+        shared.start_api()
+        shared.start_worker("media")
+        shared.start_worker(*waiting, concurrency=4)
+        shared.start_worker("bulk", "export", concurrency=1)
     return shared
 
 

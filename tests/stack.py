@@ -139,6 +139,8 @@ class Stack:
     processes: list[Running] = field(default_factory=list)
     api_port: int = 0
     sandbox_url: str = ""
+    _unready: list[Callable[[], None]] = field(default_factory=list)
+    _waits_at_the_end: bool = False
     _users: int = 0
     _idle: list[psycopg2.extensions.connection] = field(default_factory=list)
 
@@ -194,8 +196,20 @@ class Stack:
         running = Running(name, spawn(program, self.watcher), program.log)
         self.processes.append(running)
         if ready is not None:
-            self._await_ready(running, ready, port)
+            self._unready.append(lambda: self._await_ready(running, ready, port))
+            if not self._waits_at_the_end:
+                self._await_started()
         return running
+
+    @contextlib.contextmanager
+    def starting_together(self) -> Iterator[None]:
+        """What the block starts is ready at its end: each start waits for no other."""
+        self._waits_at_the_end = True
+        try:
+            yield
+        finally:
+            self._waits_at_the_end = False
+        self._await_started()
 
     def start_api(self, port: int | None = None, **environment: str) -> Running:
         """An API process; the first one becomes the stack's `api_url`."""
@@ -257,6 +271,10 @@ class Stack:
         for running in reversed(self.processes):
             running.stop()
         self.processes.clear()
+
+    def _await_started(self) -> None:
+        while self._unready:
+            self._unready.pop(0)()
 
     def _await_ready(self, running: Running, ready: Callable[[], bool], port: int | None) -> None:
         def is_ready() -> bool:

@@ -40,6 +40,7 @@ class WorkerContext:
         self.resources = open_resources(
             settings, concurrency=connections(serves), name=f"worker-{'-'.join(serves.limits)}"
         )
+        self.resources.make_all()
         self.converter = ConverterProcess()
         self.mailer = registry.mailer(settings)
         self.payments = PaymentChannels(settings)

@@ -1,6 +1,7 @@
 import sys
 
 from core.lanes import Lane
+from core.process.garbage_collection import end_start
 from core.process.linux import hide_memory
 from core.settings import load_settings
 from storage.broker import queue_name
@@ -23,5 +24,7 @@ def run(serves: Serving, *more: TaskTable) -> None:
     if Lane.REQUEST in serves.limits:
         settings.require_model_key()
     transport.install()
-    build_app(settings, *more, serves=serves).worker_main(["worker", *options])
+    app = build_app(settings, *more, serves=serves)
+    end_start()
+    app.worker_main(["worker", *options])
     sys.exit(0)

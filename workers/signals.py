@@ -7,7 +7,7 @@ from celery import signals
 
 from core.lanes import Lane
 from core.logging import configure_logging, get_logger
-from core.process.garbage_collection import end_start
+from core.process.garbage_collection import end_start, share
 from core.telemetry import spans
 from workers.context import ProcessContext
 
@@ -16,7 +16,7 @@ _log = get_logger(__name__)
 
 def connect(process: ProcessContext) -> None:
     signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
-    signals.worker_before_create_process.connect(_keep_shared)
+    signals.worker_before_create_process.connect(_share)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_say_ready, process), weak=False)
     # Of a pool's process, and of the worker itself.
@@ -24,12 +24,8 @@ def connect(process: ProcessContext) -> None:
     signals.worker_shutdown.connect(_end_spans)
 
 
-def _keep_shared(**_: Any) -> None:
-    """Before a fork: keep the objects that the child inherits in memory that both share.
-
-    A garbage collection writes to every object that it visits, and so copies its page.
-    """
-    end_start()
+def _share(**_: Any) -> None:
+    share()
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:

@@ -31,14 +31,19 @@ MAY_BE_EMPTY = (
 
 
 class GivenSettings(BaseSettings):
-    """Settings that ``read_settings`` reads; a process reads the class that has what it needs."""
+    """Settings that ``read_settings`` reads; a process reads the class that has what it needs.
+
+    The text below each setting says what it is. ``pressroom env`` alone reads these texts: the
+    library would look for them in the source at each start, and take a tenth of a second.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         extra="ignore",
         frozen=True,
         hide_input_in_errors=True,
-        use_attribute_docstrings=True,
+        # Each class is the ground of others, and a process reads values of one.
+        defer_build=True,
     )
 
     @model_validator(mode="before")

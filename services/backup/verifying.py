@@ -5,7 +5,7 @@ Both are thrown away afterwards; what a killed one left goes with the next.
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import psycopg2
@@ -120,8 +120,10 @@ def _aside(settings: Settings) -> Iterator[Resources]:
 def _resources(settings: Settings, url: URL) -> Iterator[Resources]:
     secret = SecretStr(url.render_as_string(hide_password=False))
     own = {"database_url": secret, "migration_database_url": secret, "read_database_url": None}
-    trial = open_resources(settings.model_copy(update=own), concurrency=2, name="backup-trial")
+    trial = open_resources(
+        settings.model_copy(update=own), concurrency=4, name="backup-trial", object_prefix=TRIAL
+    )
     try:
-        yield replace(trial, objects=ObjectStore(settings, connections=4, prefix=TRIAL))
+        yield trial
     finally:
         trial.close()

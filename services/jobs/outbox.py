@@ -6,7 +6,7 @@ claim sends the next one: a thousand jobs of one owner and the single job of ano
 """
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import case, exists, func, select, update
 from sqlalchemy.orm import aliased
@@ -15,8 +15,10 @@ from core.lanes import Lane
 from core.telemetry import spans
 from models import Job, JobStatus
 from services.jobs.kinds import JobKind
-from storage.broker import Broker
 from storage.unit_of_work import UnitOfWork
+
+if TYPE_CHECKING:
+    from storage.broker import Broker
 
 # The sweep sends a job again that no worker has claimed by then.
 FIRST_RESEND = timedelta(seconds=2)
@@ -119,7 +121,7 @@ def send_next(uow: UnitOfWork, claimed: Job) -> None:
         send_in_turn(uow, job)
 
 
-def send(broker: Broker, job: Job) -> bool:
+def send(broker: "Broker", job: Job) -> bool:
     """Send the job's id to its lane. An extra message is harmless: only one claim succeeds."""
     # Flower and the worker's log show this name.
     task_id = f"job-{job.id}-{job.attempt}-{job.sends}"

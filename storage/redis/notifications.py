@@ -8,10 +8,6 @@ to the processes whose callers wait for it, so that no process reads the news of
 for which no process is known is announced on the channel that all of them share.
 """
 
-import redis
-
-from core.calls.breaker import Breaker
-
 CHANNEL = "pressroom:notifications"
 
 
@@ -38,16 +34,3 @@ def request_of(topic: str) -> str:
 def message(topic: str, value: str = "") -> str:
     """The message that a topic has changed, with its new value where the sender knows it."""
     return f"{topic} {value}"
-
-
-class Notifier:
-    def __init__(self, client: redis.Redis) -> None:
-        self._client = client
-        self._breaker = Breaker("Redis", redis.RedisError)
-
-    def tell(self, waiter: str | None, topic: str, value: str = "") -> None:
-        """Tell the process with this name, or all processes where no name is known."""
-        channel, text = channel_of(waiter), message(topic, value)
-        self._breaker.attempt(
-            "notification.failed", lambda: self._client.publish(channel, text), topic=topic
-        )

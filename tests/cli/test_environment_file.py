@@ -174,3 +174,15 @@ def _filled(found: re.Match[str], values: dict[str, str]) -> str:
         assert value, f"Compose stops without {name}"
     is_missing = not value if operator and operator.startswith(":") else name not in values
     return (otherwise or "") if is_missing else value
+
+
+def test_each_setting_has_its_text_above_it(tmp_path: Path) -> None:
+    done = env(tmp_path)
+    assert done.returncode == 0, done.stderr
+    texts: dict[str, str] = {}
+    for paragraph in (tmp_path / ".env").read_text().split("\n\n")[1:]:
+        *lines, setting = paragraph.splitlines()
+        assert lines, setting
+        assert all(line.startswith("# ") for line in lines), setting
+        texts[setting.partition("=")[0]] = " ".join(line[2:] for line in lines)
+    assert texts["PRESSROOM_DATABASE_URL"] == "Postgres: postgresql://user:password@host:port/db"

@@ -9,6 +9,7 @@ from flower.app import Flower
 from flower.views.error import NotFoundErrorHandler
 
 from core.logging import configure_logging
+from core.process.garbage_collection import end_start
 from core.settings import SettingsError
 from core.settings.store_settings import FlowerSettings
 from storage.broker import celery_app
@@ -61,6 +62,7 @@ def run(
     app = celery_app(settings)
     # Flower counts queues by an asynchronous client of its own, which has its own kind of retries.
     app.conf.broker_transport_options.get("sentinel_kwargs", {}).pop("retry", None)
+    end_start()
     app.start(
         [
             "flower",

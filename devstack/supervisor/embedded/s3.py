@@ -7,10 +7,6 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-import urllib3
-from minio import Minio
-from minio.error import MinioException
-
 from devstack import LOOPBACK
 from devstack.supervisor.embedded.packages import binary
 from devstack.supervisor.home import environment
@@ -138,6 +134,11 @@ class S3:
 
         As the administrator: our programs may not make buckets.
         """
+        # Imported here: it takes a tenth of a second, in which the servers start.
+        import urllib3
+        from minio import Minio
+        from minio.error import MinioException
+
         pool = urllib3.PoolManager(retries=False, timeout=2)
         client = Minio(
             self.endpoint.removeprefix("http://"),

@@ -16,7 +16,6 @@ from core.keyring import Keyring
 from core.logging import get_logger
 from core.settings import Settings
 from services.people import email_addresses
-from storage.redis.rate_counters import parse_limits
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -110,6 +109,10 @@ def admit(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
 
 
 def _count(uow: UnitOfWork, bound: MailBound) -> None:
+    # Imported here, with the libraries of Redis and of limits: most processes that import the
+    # module send no such mail.
+    from storage.redis.rate_counters import parse_limits
+
     for limit in parse_limits(bound.limits):
         window = limit.get_expiry()
         # The limits of one bound have windows, and so counts, of their own.

@@ -1,0 +1,57 @@
+"""What a process asks of Python while it starts. Each is asked of a process of its own."""
+
+import subprocess
+import sys
+
+_LISTENING = """
+import gc
+from core.process.garbage_collection import begin_start, end_start, share
+searches = []
+gc.callbacks.append(lambda phase, _: searches.append(phase))
+standard = gc.get_threshold()
+"""
+
+
+def printed(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_no_garbage_is_looked_for_until_a_start_has_ended() -> None:
+    code = """
+begin_start()
+made = [[] for _ in range(300_000)]
+end_start()
+print(len(searches), gc.get_freeze_count() > 300_000, gc.get_threshold() == standard)
+"""
+    assert printed(_LISTENING + code) == "0 True True"
+
+
+def test_a_fork_shares_no_garbage() -> None:
+    code = """
+import weakref
+class Node: pass
+node = Node()
+node.itself = node
+gone = weakref.ref(node)
+del node
+share()
+print(gone(), gc.get_freeze_count() > 0)
+"""
+    assert printed(_LISTENING + code) == "None True"
+
+
+def test_a_module_is_absent_within_the_block_alone() -> None:
+    code = """
+from core.process.absent_modules import without
+with without("colorsys"):
+    try:
+        import colorsys
+    except ImportError:
+        print("absent", end=" ")
+import colorsys
+with without("colorsys"):
+    from colorsys import rgb_to_hsv
+print("there")
+"""
+    assert printed(code) == "absent there"
