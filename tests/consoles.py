@@ -19,6 +19,8 @@ from tests.authenticator import add_app
 from tests.stack import Owner, Stack
 from tests.visiting import SESSION, Visitor, a_visitor
 
+# What a page has that changes by itself, for who has no JavaScript.
+LOOK_AGAIN = "autofocus>Look again</a></p></noscript>"
 _CALL = re.compile(r"<code>(curl .*?)</code>", re.DOTALL)
 _INLINE = re.compile(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=|(?:href|src)=.javascript:")
 _DATA = {"--data": "body", "--request": "method"}
@@ -94,6 +96,8 @@ def shown(reply: httpx.Response, status: int = 200) -> str:
     )
     assert len(re.findall("<h1>", text)) == 1
     assert "{{" not in text
+    # A page that loads itself takes the focus away each time.
+    assert 'http-equiv="refresh"' not in text
     ids = re.findall(r'\sid="([^"]*)"', text)
     assert len(ids) == len(set(ids))
     return text

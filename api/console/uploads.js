@@ -13,11 +13,13 @@ function send(form) {
   const bar = told.querySelector("progress");
   const words = told.querySelector("output");
   const button = form.querySelector("button");
+  const chosen = form.querySelector("input[type=file]");
   const request = new XMLHttpRequest();
   const begun = performance.now();
 
   told.hidden = false;
   button.disabled = true;
+  chosen.removeAttribute("aria-invalid");
   words.textContent = "";
   request.upload.addEventListener("progress", ({ loaded, total }) => {
     bar.max = total || 1;
@@ -39,6 +41,7 @@ function send(form) {
     for (const each of page.querySelectorAll(".field .wrong")) {
       words.textContent = each.textContent.trim();
     }
+    chosen.setAttribute("aria-invalid", "true");
   });
   request.addEventListener("error", () =>
     stop("The connection was lost. Nothing was changed: please send the file again."),
@@ -50,6 +53,9 @@ function send(form) {
     bar.value = 0;
     words.textContent = text;
     button.disabled = false;
+    // What is pressed while it is disabled loses the focus: it goes on at the file, with the reason.
+    chosen.setAttribute("aria-describedby", `file-hint ${words.id}`);
+    chosen.focus();
   }
 }
 

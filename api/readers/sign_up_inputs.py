@@ -19,6 +19,7 @@ class ShownInput:
         kind: ``email``, or the type of a field.
         choices: what can be chosen, as it is sent.
         input_type: the type of the ``<input>``, where it is one.
+        is_first_problem: whether the page begins here when it is shown again.
     """
 
     name: str
@@ -29,6 +30,7 @@ class ShownInput:
     autocomplete: str = "off"
     choices: tuple[str, ...] = ()
     input_type: str = "text"
+    is_first_problem: bool = False
 
     @property
     def is_required(self) -> bool:
@@ -70,7 +72,9 @@ def shown_inputs(
         ShownInput("name", name, FieldType.TEXT, autocomplete="name"),
         *(_of_field(each) for each in fields),
     ]
-    return [_filled(each, written, problems) for each in inputs]
+    filled = [_filled(each, written, problems) for each in inputs]
+    first = next((each for each in filled if each.problem), None)
+    return [replace(each, is_first_problem=each is first) for each in filled]
 
 
 _EMAIL = marked("E-mail address")

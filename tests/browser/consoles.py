@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from services.access import sessions
 from tests.browser.test_unsubscribe import require_accessible
@@ -51,6 +51,17 @@ def shows_console(page: Page, heading: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
     expect(page).to_have_title(f"{heading} – Pressroom")
     require_accessible(page)
+
+
+def look_until(shown: Locator, *, scripts: bool) -> None:
+    """With scripts a page that changes looks by itself; without them its link does."""
+    again = shown.page.get_by_role("link", name="Look again", exact=True)
+    for _ in range(0 if scripts else 200):
+        expect(shown.or_(again).first).to_be_visible()
+        if shown.first.is_visible():
+            break
+        again.click()
+    expect(shown.first).to_be_visible()
 
 
 def fits(page: Page, width: int) -> bool:

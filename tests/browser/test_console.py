@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.consoles import console_in, fits, shows_console
+from tests.browser.consoles import console_in, fits, look_until, shows_console
+from tests.browser.keyboards import Keyboard
 from tests.browser.test_unsubscribe import NARROW, require_accessible
 from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data
@@ -41,7 +42,7 @@ def name_of(path: str) -> str:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_accessible_in_light_and_dark_and_fits_a_narrow_screen(
+def test_a_page_is_accessible_by_eye_and_by_key_and_fits_a_narrow_screen(
     stack: Stack, browser: Browser, world: World, keep: Keep, path: str
 ) -> None:
     for dark in (False, True):
@@ -56,6 +57,9 @@ def test_a_page_is_accessible_in_light_and_dark_and_fits_a_narrow_screen(
             require_accessible(page)
             assert fits(page, NARROW)
             keep(page, f"{name_of(path)}-narrow-{'dark' if dark else 'light'}")
+            if dark:
+                # Each control is reached by Tab, and first of all the way past the navigation.
+                assert Keyboard(page).walk()[0] == "a “Skip to the content”"
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
@@ -109,15 +113,8 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_an_act(
 
 
 def _until_it_stands(page: Page, words: str, *, scripts: bool) -> None:
-    """With scripts the page looks by itself; without them its link does."""
     state = page.locator("#state").get_by_role("status")
-    if not scripts:
-        again = page.get_by_role("link", name="Look again")
-        for _ in range(200):
-            if again.count() == 0:
-                break
-            again.click()
-    expect(state).to_have_text(words)
+    look_until(state.filter(has_text=words), scripts=scripts)
 
 
 def test_the_finder_opens_by_its_keys_and_leads_on(
@@ -164,23 +161,6 @@ def test_the_finder_is_a_page_without_scripts(stack: Stack, browser: Browser) ->
         page.get_by_role("button", name="Find", exact=True).click()
         page.get_by_role("link", name="Letters to find").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Letters to find")
-
-
-def test_a_list_is_made_by_keyboard_alone(stack: Stack, browser: Browser) -> None:
-    owner = stack.new_owner()
-    with console_in(browser, stack, owner) as page:
-        page.goto(f"{stack.api_url}/console/lists/new")
-        page.keyboard.press("Tab")
-        expect(page.locator(":focus")).to_have_text("Skip to the content")
-        page.keyboard.press("Enter")
-        page.keyboard.press("Tab")
-        expect(page.locator(":focus")).to_have_text("Your lists")
-        page.keyboard.press("Tab")
-        page.keyboard.type("By keys alone")
-        page.keyboard.press("Tab")
-        page.keyboard.type(f"keys-{owner.user_id}")
-        page.keyboard.press("Enter")
-        shows_console(page, "By keys alone")
 
 
 def test_who_was_logged_out_is_led_back_after_the_login(stack: Stack, browser: Browser) -> None:

@@ -1,16 +1,20 @@
 """The composer and the operators' pages in a real browser."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.consoles import console_in, fits
+from tests.browser.keyboards import Keyboard
 from tests.browser.test_unsubscribe import NARROW, require_accessible
 from tests.consoles import at_operators_console
+from tests.contract.bulk import imported, newest_job, of_addresses
 from tests.contract.composing import fresh
 from tests.contract.subscribers import new_list
+from tests.contract.test_orders_commands import order, payment, tell
 from tests.stack import Stack
 from tests.visiting import SESSION
 
@@ -65,32 +69,48 @@ def test_a_post_is_pasted_written_about_and_given_a_photo(
 def test_operators_see_what_waits_and_can_read_each_page(
     stack: Stack, browser: Browser, keep: Keep, *, dark: bool
 ) -> None:
-    shade = "dark" if dark else "light"
     with (
         at_operators_console(stack) as operator,
         console_in(browser, stack, operator.owner, dark=dark) as page,
     ):
         cookie = operator.visitor.client.cookies[SESSION]
         page.context.add_cookies([{"name": SESSION, "value": cookie, "url": stack.api_url}])
-        new_list(operator.api)
+        imported(operator.api, new_list(operator.api)["id"], of_addresses("ada@example.com"))
+        waiting = order(stack, operator.owner.user_id)
+        tell(stack, waiting, replace(payment(waiting), amount_minor=499))
         page.goto(f"{stack.api_url}/console")
         page.get_by_role("link", name="Operators").click()
         tabs = page.get_by_role("navigation", name="For operators")
         for label in ("What waits", "Users", "Orders", "Jobs", "Upkeep"):
             tabs.get_by_role("link", name=label).click()
-            page.set_viewport_size({"width": 1280, "height": 900})
-            require_accessible(page)
-            keep(page, f"console-operators-{label.lower().replace(' ', '-')}-{shade}")
-            page.set_viewport_size({"width": NARROW, "height": 640})
-            require_accessible(page)
-            assert fits(page, NARROW)
+            _can_be_read(page, keep, label.lower().replace(" ", "-"), dark=dark)
+        job = newest_job(operator.api)["id"]
+        for name, number in (("orders", waiting.order_id), ("jobs", job)):
+            page.goto(f"{stack.api_url}/console/operators/{name}/{number}")
+            _can_be_read(page, keep, f"one-of-{name}", dark=dark)
+            if name == "orders":
+                page.get_by_label("It is refunded").check()
+                page.get_by_role("button", name="Settle the order").click()
+                expect(page.get_by_role("status")).to_be_visible()
         tabs.get_by_role("link", name="Users").click()
         page.get_by_label("Find a user").fill(operator.owner.email)
         page.get_by_role("button", name="Find", exact=True).click()
         expect(page.get_by_role("heading", level=1)).to_have_text(operator.owner.email)
-        require_accessible(page)
-        assert fits(page, NARROW)
         page.get_by_label("Put them on the plan").select_option("free")
         page.get_by_role("button", name="Change the plan").click()
         expect(page.get_by_role("status")).to_have_text("They are on the free plan now.")
-        keep(page, f"console-operators-user-{shade}")
+        _can_be_read(page, keep, "user", dark=dark)
+
+
+def _can_be_read(page: Page, keep: Keep, name: str, *, dark: bool) -> None:
+    """On a wide screen and on a narrow one, where each control is reached by Tab too."""
+    shade = "dark" if dark else "light"
+    page.set_viewport_size({"width": 1280, "height": 900})
+    require_accessible(page)
+    keep(page, f"console-operators-{name}-{shade}")
+    page.set_viewport_size({"width": NARROW, "height": 640})
+    require_accessible(page)
+    assert fits(page, NARROW)
+    keep(page, f"console-operators-{name}-narrow-{shade}")
+    page.reload()
+    Keyboard(page).walk()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser.consoles import console_in, fits, log_in_browser
+from tests.browser.consoles import console_in, fits, log_in_browser, look_until
 from tests.browser.test_unsubscribe import NARROW, require_accessible
 from tests.contract.bulk import everybody, of_addresses, upload
 from tests.contract.replies import data
@@ -31,14 +31,14 @@ def sheet_of_members(tmp_path: Path, owner: Owner) -> Path:
     return path
 
 
-def looked_at(page: Page, stack: Stack, file: Path) -> None:
+def looked_at(page: Page, stack: Stack, file: Path, *, scripts: bool = True) -> None:
     """Open the console, choose the file, and wait until it was looked at."""
     page.goto(f"{stack.api_url}/console")
     page.get_by_role("link", name="Imports").click()
     page.get_by_role("link", name="Import a file").click()
     page.locator("#file").set_input_files(file)
     page.get_by_role("button", name="Look at the file").click()
-    expect(page.get_by_role("heading", name="How the file is read")).to_be_visible()
+    look_until(page.get_by_role("heading", name="How the file is read"), scripts=scripts)
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
@@ -54,18 +54,19 @@ def test_five_thousand_members_are_mapped_imported_watched_and_undone(
     kind = "js" if scripts else "plain"
     with console_in(browser, stack, owner, scripts=scripts) as page, stack.client(owner.key) as api:
         list_id = new_list(api)["id"]
-        looked_at(page, stack, sheet_of_members)
+        looked_at(page, stack, sheet_of_members, scripts=scripts)
         keep(page, f"console-import-looked-at-{kind}")
         page.get_by_label("Who", exact=True).select_option(label="Name")
         page.get_by_label("Home town").select_option(label="Make a field of it")
         page.get_by_role("button", name="Look again with this choice").click()
-        expect(page.get_by_text("A new field of type text")).to_be_visible()
+        look_until(page.get_by_text("A new field of type text"), scripts=scripts)
         expect(page.get_by_text("R 0", exact=True)).to_be_visible()
 
         page.get_by_role("button", name="Import it: 5,000 new members").click()
         expect(page.get_by_role("status")).to_have_text("The import has begun.")
         keep(page, f"console-import-at-work-{kind}")
-        expect(page.get_by_role("heading", name="What became of its rows")).to_be_visible()
+        done = page.get_by_role("heading", name="What became of its rows")
+        look_until(done, scripts=scripts)
         expect(page.get_by_role("link", name="errors.csv")).to_be_visible()
         expect(page.get_by_role("cell", name="not an address, Nobody, Oslo")).to_be_visible()
         keep(page, f"console-import-done-{kind}")
@@ -84,7 +85,7 @@ def test_five_thousand_members_are_mapped_imported_watched_and_undone(
         )
         keep(page, f"console-import-undo-{kind}")
         page.get_by_role("button", name="Undo it").click()
-        expect(page.get_by_text("5,000 members are as before it")).to_be_visible()
+        look_until(page.get_by_text("5,000 members are as before it"), scripts=scripts)
         keep(page, f"console-import-undone-{kind}")
         assert everybody(api, list_id) == {}
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from core.scopes import EXPLANATIONS, Scope
-from tests.browser.consoles import console_in, fits
+from tests.browser.consoles import console_in, fits, look_until
 from tests.browser.test_unsubscribe import NARROW, require_accessible
 from tests.contract.credits import balance
 from tests.contract.replies import data
@@ -40,7 +40,8 @@ def test_credits_are_bought_paid_and_have_a_receipt_to_print(
 
         page.get_by_role("link", name="Pay 12.50 USD").click()
         page.get_by_role("button", name="Pay", exact=False).first.click()
-        expect(page.get_by_role("status")).to_have_text("Paid. The credits are in your balance.")
+        paid = page.get_by_role("status").filter(has_text="Paid. The credits are in your balance.")
+        look_until(paid, scripts=scripts)
         assert balance(api) == 1250
 
         page.get_by_role("link", name="Receipt").click()
@@ -130,11 +131,4 @@ def _require_the_same(receiver: HookReceiver, secret: str) -> None:
 
 
 def _until_delivered(page: Page, *, scripts: bool) -> None:
-    """With scripts the page looks by itself; without them its link does."""
-    if not scripts:
-        again = page.get_by_role("link", name="Look again")
-        for _ in range(200):
-            if again.count() == 0:
-                break
-            again.click()
-    expect(page.get_by_role("cell", name="delivered")).to_be_visible()
+    look_until(page.get_by_role("cell", name="delivered"), scripts=scripts)

@@ -10,7 +10,7 @@ from core.refusals.jobs import JOB_GIVEN_UP
 from services.jobs import lease as leases
 from services.mailing.export_sheets import ExportKind
 from services.mailing.exports import EXPORT_JOBS
-from tests.consoles import OwnerAtConsole, at_console, heading, rows_of, shown
+from tests.consoles import LOOK_AGAIN, OwnerAtConsole, at_console, heading, rows_of, shown
 from tests.contract.bulk import export, imported, of_addresses, sheet, unpacked
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
@@ -140,7 +140,7 @@ def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(quiet: St
         path = ordered(owner, list_id)
         text = owner.see(path)
         assert RUNNING in text
-        assert '<noscript><meta http-equiv="refresh"' in text
+        assert LOOK_AGAIN in text
         assert "It stops at its next step." in owner.do(path)
         assert "There is no file" in ended(owner, path)
         data(export(owner.api, list_id, "members", Prefer="respond-async"), 202)
