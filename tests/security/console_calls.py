@@ -121,6 +121,8 @@ CONSOLE_CALLS: dict[str, Call] = {
     # The owner paused it.
     f"POST {_HOOK}/test": Call(404, own=409),
     f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
+    f"GET {_HOOK}/replay": Call(404, query={"day": "2026-11-20"}),
+    f"POST {_HOOK}/replay": Call(404, own=409, form={"day": "2026-11-20"}),
     "GET /console/programs/feed": Call(200),
     "GET /console/programs/access/{grant_id}/end": Call(404),
     # For operators alone: to all other people these pages are none.
