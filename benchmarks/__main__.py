@@ -20,6 +20,7 @@ from benchmarks.report import write_report
 from core import clock
 
 RESULTS = Path(__file__).parent / "results"
+CONSOLE_PAGES = "console-pages"
 NAMES = (
     "queue",
     "open-snapshot",
@@ -29,6 +30,7 @@ NAMES = (
     "members-page",
     "consume",
     "ledger-page",
+    CONSOLE_PAGES,
     "abandoned-orders",
     "bulk-add",
     "import-1m",
@@ -49,7 +51,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--sizes", default="1,10" if full_size() else "0.1,1", help="of growth; 1: 2 M subscribers"
     )
-    parser.add_argument("--keep", help="folder in which the databases of growth stay")
+    parser.add_argument(
+        "--keep", help=f"folder in which the databases of growth and {CONSOLE_PAGES} stay"
+    )
     options = parser.parse_args(arguments)
     names: list[str] = options.names
     unknown = set(names) - {*NAMES, GROWTH}
@@ -59,7 +63,8 @@ def main(arguments: list[str]) -> int:
     if names == [GROWTH]:
         sizes = [float(size) for size in options.sizes.split(",")]
         return _report(_run(GROWTH, sizes=sizes, keep=options.keep), kept_as="growth-")
-    findings = [finding for name in names or NAMES for finding in _run(name)]
+    kept = {CONSOLE_PAGES: {"keep": options.keep}}
+    findings = [finding for name in names or NAMES for finding in _run(name, **kept.get(name, {}))]
     return _report(findings, kept_as=None if names else "")
 
 

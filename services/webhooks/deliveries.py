@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, func, select, update
 
 from core import ids
 from core.refusals.webhooks import WEBHOOK_DELIVERY_NOT_FOUND, WEBHOOK_EVENT_GONE
@@ -14,12 +14,25 @@ from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 TEST_TYPE = "webhook.test"
+# Who sends again more events than that needs no exact number.
+MAX_COUNTED = 1_000
 
 
 @dataclass(frozen=True)
 class DeliveryPage:
     deliveries: list[WebhookDelivery]
     next_cursor: str | None
+
+
+@dataclass(frozen=True)
+class EventCount:
+    """
+    Attributes:
+        is_exact: otherwise there are more than ``count``.
+    """
+
+    count: int
+    is_exact: bool
 
 
 def page(
@@ -89,6 +102,24 @@ def replay(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -
     return 1
 
 
+def count_since(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> EventCount:
+    """How many events ``replay`` would send again; raises what ``webhook_endpoints.get`` raises."""
+    endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
+    found = 0
+    for kind in endpoint.types:
+        # So many of the newest are looked at, however many there are and however old `since` is.
+        newest = (
+            select(FeedEvent.occurred_at)
+            .where(*_events_for(endpoint, kind))
+            .order_by(FeedEvent.place.desc(), FeedEvent.id.desc())
+            .limit(MAX_COUNTED + 1)
+            .subquery()
+        )
+        counted = select(func.count()).where(newest.c.occurred_at >= since)
+        found += uow.session.scalar(counted) or 0
+    return EventCount(min(found, MAX_COUNTED), is_exact=found <= MAX_COUNTED)
+
+
 # A delivery whose tries begin anew.
 AFRESH = {
     "status": DeliveryStatus.PENDING,
@@ -103,17 +134,11 @@ def _position_before(
     uow: UnitOfWork, endpoint: WebhookEndpoint, since: datetime
 ) -> FeedPosition | None:
     """The position before the first event for the endpoint since then; ``None``: there is none."""
-    of_list = [] if endpoint.list_id is None else [FeedEvent.list_id == endpoint.list_id]
     # One look into an index for each type.
     found = [
         uow.session.scalar(
             select(FeedEvent)
-            .where(
-                FeedEvent.user_id == endpoint.user_id,
-                FeedEvent.type == kind,
-                FeedEvent.occurred_at >= since,
-                *of_list,
-            )
+            .where(*_events_for(endpoint, kind), FeedEvent.occurred_at >= since)
             .order_by(FeedEvent.place, FeedEvent.id)
             .limit(1)
         )
@@ -124,3 +149,9 @@ def _position_before(
         return None
     first = min(firsts)
     return FeedPosition(first.place, first.id - 1)
+
+
+def _events_for(endpoint: WebhookEndpoint, kind: str) -> list[ColumnElement[bool]]:
+    """The events of one type that the endpoint gets."""
+    of_list = [] if endpoint.list_id is None else [FeedEvent.list_id == endpoint.list_id]
+    return [FeedEvent.user_id == endpoint.user_id, FeedEvent.type == kind, *of_list]

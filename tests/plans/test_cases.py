@@ -1,7 +1,9 @@
-"""The benchmark of growth, and the tests of plans, leave out no route and no upkeep."""
+"""The benchmarks of growth and of pages, and the tests of plans, leave nothing out."""
 
 from api.app import create_app
 from benchmarks.growth import EACH
+from benchmarks.scale.page_cases import LEFT_OUT as PAGES_LEFT_OUT
+from benchmarks.scale.page_cases import console_pages, page_cases
 from benchmarks.scale.route_cases import LEFT_OUT, ROUTES, call_of
 from benchmarks.scale.upkeep_cases import DUE
 from core.settings import Settings
@@ -25,3 +27,9 @@ def test_every_kind_of_upkeep_has_a_case() -> None:
 def test_what_is_compared_by_each_of_what_there_is_has_a_case() -> None:
     routes = {f"{route} {case.name}" for route, cases in ROUTES.items() for case in cases}
     assert routes | DUE.keys() >= EACH.keys()
+
+
+def test_every_page_of_the_console_has_a_case_or_is_left_out_for_a_reason() -> None:
+    measured = {case.operation for case in page_cases()}
+    assert measured | PAGES_LEFT_OUT.keys() == console_pages()
+    assert len({case.title for case in page_cases()}) == len(page_cases())

@@ -63,6 +63,7 @@ def _filled(body: Any, values: Values) -> Any:
 _MEMBER = "/subscriptions/{list_id}/members/{user_id}"
 _ENDPOINT = "/webhook-endpoints/{endpoint_id}"
 _LEAVING = {"user_id": "leaving_user_id"}
+_PAID = {"order_id": "paid_order_id"}
 
 # In the order in which the owner can do all of it.
 CALLS: dict[str, Call] = {
@@ -76,13 +77,11 @@ CALLS: dict[str, Call] = {
     "GET /auxilia/credits/ledger": Call(200),
     "GET /auxilia/credits/low-balance": Call(200),
     "PUT /auxilia/credits/low-balance": Call(200, json={"below_credit": 50}),
-    "POST /auxilia/credits/consume": Call(
-        402, own=402, json={"amount_credit": 1, "source_id": "isolation"}
-    ),
+    "POST /auxilia/credits/consume": Call(402, json={"amount_credit": 1, "source_id": "isolation"}),
     "POST /auxilia/credits/topup": Call(200, json=ORDER),
     "GET /auxilia/credits/prices": Call(200),
     "GET /auxilia/credits/orders": Call(200),
-    "GET /auxilia/credits/orders/{order_id}": Call(404),
+    "GET /auxilia/credits/orders/{order_id}": Call(404, values=_PAID),
     # The token is the right to the order, whoever has it.
     "POST /auxilia/credits/orders/status": Call(404, json={"claim_token": "x" * 43}, own=404),
     "POST /auxilia/credits/orders/claim": Call(404, json={"claim_token": "x" * 43}, own=404),

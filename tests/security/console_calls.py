@@ -18,6 +18,7 @@ _MEMBER = f"{_LIST}/members/{{user_id}}"
 _CLOSING = {"list_id": "closing_list_id"}
 _LEAVING = {"user_id": "leaving_user_id"}
 _MOVING = {"user_id": "moving_user_id"}
+_PAID = {"order_id": "paid_order_id"}
 _FILTER = '{{"field": "tag", "is": "{mark}"}}'
 _OPERATORS = "/console/operators"
 _HIDDEN = Call(404, own=404)
@@ -100,8 +101,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     "POST /console/credits/low-balance": Call(303, own=303, form={"below_credit": "50"}),
     "GET /console/credits/orders": Call(200),
     "GET /console/credits/orders/{order_id}": Call(404),
-    # Nobody has paid it.
-    "GET /console/credits/orders/{order_id}/receipt": Call(404, own=404),
+    "GET /console/credits/orders/{order_id}/receipt": Call(404, values=_PAID),
     "GET /console/credits/returned": Call(303, own=303, query={"order_id": "{order_id}"}),
     "GET /console/programs": Call(200),
     "GET /console/programs/keys": Call(200),
@@ -121,6 +121,8 @@ CONSOLE_CALLS: dict[str, Call] = {
     # The owner paused it.
     f"POST {_HOOK}/test": Call(404, own=409),
     f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
+    f"GET {_HOOK}/replay": Call(404, query={"day": "2026-11-20"}),
+    f"POST {_HOOK}/replay": Call(404, own=409, form={"day": "2026-11-20"}),
     "GET /console/programs/feed": Call(200),
     "GET /console/programs/access/{grant_id}/end": Call(404),
     # For operators alone: to all other people these pages are none.

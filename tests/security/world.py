@@ -1,6 +1,7 @@
 """What belongs to one owner, made as that owner makes it, and how all of it is looked at."""
 
 import secrets
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,9 @@ from api.console.assets import ASSETS_BY_SERVED_NAME
 from tests.contract.bulk import finished, imported, of_addresses
 from tests.contract.replies import data, send
 from tests.contract.subscribers import new_list, trace_for
+from tests.contract.topups import await_status
 from tests.oauth import Program, log_in, register
+from tests.payments import SandboxPayments
 from tests.stack import Owner, Stack, eventually
 
 Values = dict[str, Any]
@@ -107,9 +110,14 @@ def _add_attachments(world: World) -> None:
 
 
 def _add_orders(world: World) -> None:
+    """An order that waits for its payment, one that is paid, and one of nobody yet."""
     order = {"amount": 5, "redirect_url": f"{SHOP}?of={world.mark}"}
-    made = data(world.client.post("/auxilia/credits/topup", json=order))
-    world.values["order_id"] = made["order_id"]
+    for name in ("order_id", "paid_order_id"):
+        made = data(world.client.post("/auxilia/credits/topup", json=order))
+        world.values[name] = made["order_id"]
+    with closing(SandboxPayments(world.stack.sandbox_url)) as sandbox:
+        sandbox.pay(made["payment_url"])
+    await_status(world.stack, made["order_id"], "paid")
     with world.stack.client() as nobody:
         unclaimed = data(nobody.post("/auxilia/credits/topup", json=order))
     world.values["claim_token"] = unclaimed["claim_token"]

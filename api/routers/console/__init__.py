@@ -28,6 +28,7 @@ from api.routers.console import (
     programs,
     segments,
     tags,
+    webhook_replays,
     webhook_settings,
     webhooks,
 )
@@ -54,6 +55,7 @@ RESOURCES = (
     programs,
     keys,
     webhooks,
+    webhook_replays,
     webhook_settings,
     program_events,
     composer,

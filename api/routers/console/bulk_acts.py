@@ -21,6 +21,7 @@ from api.console.of_members.member_selections import (
     as_json,
 )
 from api.console.of_members.member_words import TIERS
+from api.console.of_members.shown_counts import NOBODY, shown_count
 from api.console.own_lists import own_list
 from api.console.typed_forms import TypedForm
 from api.console.visits import ConsoleVisit, FormVisit, Visit
@@ -39,8 +40,7 @@ from services.mailing.attributes import tags
 from services.mailing.bulk_acts import accepting, bulk_records
 from services.mailing.bulk_acts.accepting import BulkOrder
 from services.mailing.filters import member_filter
-from services.mailing.segments import counting, stored_filters
-from services.mailing.segments.counting import MemberCount
+from services.mailing.segments import stored_filters
 from services.paging import PageRequest
 from storage.unit_of_work import UnitOfWork
 
@@ -86,10 +86,12 @@ def show_acts(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
 
 
 @router.get("/new")
-async def show_new_act(visit: Visit, list_id: ListId, selection: SelectionOf) -> Response:
+async def show_new_act(
+    visit: Visit, list_id: ListId, selection: SelectionOf, count: str = ""
+) -> Response:
     """How many members were chosen, and what can be done to them."""
     form = TypedForm({"action": BulkAction.TAG})
-    work = partial(_new_act_page, visit, list_id, selection, form)
+    work = partial(_new_act_page, visit, list_id, selection, form, count)
     return await SEARCHES_BY_CALLER.run(visit.user_id, work)
 
 
@@ -133,9 +135,9 @@ def _begin(visit: ConsoleVisit, list_id: int, selection: MemberSelection, order:
 
 
 def _new_act_page(
-    visit: ConsoleVisit, list_id: int, selection: MemberSelection, form: TypedForm
+    visit: ConsoleVisit, list_id: int, selection: MemberSelection, form: TypedForm, asked: str = ""
 ) -> Response:
-    counted = MemberCount(0, is_exact=True)
+    counted = NOBODY
     with visit.unit_of_work() as uow:
         mailing_list = own_list(uow, visit.caller, list_id)
         try:
@@ -148,7 +150,8 @@ def _new_act_page(
             "tags": tags.page(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
         }
     if wanted is not None:
-        counted = counting.count(visit.state.resources, mailing_list, wanted)
+        typed = dict(selection.typed)
+        counted = shown_count(visit.state.resources, mailing_list, wanted, asked, typed)
     return visit.form_page(
         "new_act.html",
         form,

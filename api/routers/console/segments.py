@@ -17,6 +17,7 @@ from api.console.of_members.member_selections import (
     SelectionOf,
     as_json,
 )
+from api.console.of_members.shown_counts import ShownCount, shown_count
 from api.console.own_lists import own_list
 from api.console.typed_forms import TypedForm
 from api.console.visits import ConsoleVisit, FormVisit, Visit
@@ -27,8 +28,7 @@ from api.parameters import Cursor, ListId, PathId
 from core.errors import DomainError
 from core.refusals.segments import SEGMENT_NAME_TAKEN
 from services.mailing.filters import member_filter
-from services.mailing.segments import counting, saved, stored_filters
-from services.mailing.segments.counting import MemberCount
+from services.mailing.segments import saved, stored_filters
 from services.paging import PageRequest
 
 # No operations of the API, so not in its document.
@@ -89,13 +89,15 @@ def make_segment(visit: FormVisit, list_id: ListId) -> Response:
 
 
 @router.get("/{segment_id}")
-async def show_segment(visit: Visit, list_id: ListId, segment_id: PathId) -> Response:
+async def show_segment(
+    visit: Visit, list_id: ListId, segment_id: PathId, count: str = ""
+) -> Response:
     """One segment, with the number of members whom it means now."""
-    work = partial(_segment_page, visit, list_id, segment_id)
+    work = partial(_segment_page, visit, list_id, segment_id, count)
     return await SEARCHES_BY_CALLER.run(visit.user_id, work)
 
 
-def _segment_page(visit: ConsoleVisit, list_id: int, segment_id: int) -> Response:
+def _segment_page(visit: ConsoleVisit, list_id: int, segment_id: int, asked: str) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = own_list(uow, visit.caller, list_id)
         segment = saved.get(uow, mailing_list.id, segment_id)
@@ -107,7 +109,7 @@ def _segment_page(visit: ConsoleVisit, list_id: int, segment_id: int) -> Respons
             # Of a field that was retired, or a choice that its field has lost: the page says so.
             stale = replace(form.refused(error, PLACES), status=HTTPStatus.OK)
             return _form_page(visit, list_id, stale, segment_id)
-    counted = counting.count(visit.state.resources, mailing_list, wanted)
+    counted = shown_count(visit.state.resources, mailing_list, wanted, asked, {})
     return _form_page(visit, list_id, form, segment_id, counted)
 
 
@@ -148,7 +150,7 @@ def _form_page(
     list_id: int,
     form: TypedForm,
     segment_id: int | None = None,
-    counted: MemberCount | None = None,
+    counted: ShownCount | None = None,
 ) -> Response:
     with visit.unit_of_work() as uow:
         shown = list_response(uow, visit.state, own_list(uow, visit.caller, list_id))

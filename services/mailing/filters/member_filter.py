@@ -42,6 +42,12 @@ class MemberFilter:
             if each in asked and self.node.is_true_of(each) is not False
         )
 
+    @property
+    def is_all_active(self) -> bool:
+        """Whether it means each active member, and nobody else, whatever else is known of them."""
+        active = SubscriptionStatus.ACTIVE
+        return self.statuses() == (active,) and self.node.is_true_of(active) is True
+
     def condition(
         self,
         rows: FromClause = Subscription.__table__,
