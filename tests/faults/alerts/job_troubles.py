@@ -4,7 +4,7 @@ import os
 import secrets
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tests.contract.replies import data, send
@@ -34,42 +34,38 @@ def _lane_without_worker(site: Site) -> Iterator[None]:
 @contextmanager
 def _worker_killed_at_work(site: Site) -> Iterator[None]:
     """Another worker sweeps what it held."""
-    mail = site.proxies["mail"]
-    mail.hang()
-    try:
-        with site.client() as client:
-            site.join(client)
-        running = "SELECT 1 FROM jobs WHERE lane = 'mail' AND status = 'running'"
-        eventually(lambda: site.stack.query(running), what="a mail that is under way")
-        site.workers["mail"].kill()
-    finally:
-        mail.resume()
-    yield
-    site.workers["mail"].start()
+    with ExitStack() as mended, site.client() as client:
+        site.proxies["mail"].hang()
+        mended.callback(site.proxies["mail"].resume)
+        site.join(client)
+        _await_attempt(site, "mail")
+        mended.enter_context(site.workers["mail"].away())
+        yield
 
 
 @contextmanager
 def _job_kills_its_process(site: Site) -> Iterator[None]:
     """Each time that it is tried, until it is given up."""
     media = site.workers["media"]
-    with media.away():
-        _upload(site)
-        site.proxies["s3"].hang()
-    try:
+    with ExitStack() as mended:
+        with media.away():
+            _upload(site)
+            site.proxies["s3"].hang()
+            mended.callback(site.proxies["s3"].resume)
         for attempt in range(1, _MAX_CRASHES + 1):
-            tried = (
-                "SELECT 1 FROM jobs WHERE lane = 'media' AND status = 'running' AND attempt = %s"
-            )
-            eventually(
-                lambda tried=tried, attempt=attempt: site.stack.query(tried, attempt),
-                within=30,
-                what=f"attempt {attempt}",
-            )
+            _await_attempt(site, "media", attempt)
             for pid in media.started.children():
                 os.kill(pid, signal.SIGKILL)
         yield
-    finally:
-        site.proxies["s3"].resume()
+
+
+def _await_attempt(site: Site, lane: str, attempt: int = 1) -> None:
+    running = "SELECT 1 FROM jobs WHERE lane = %s AND status = 'running' AND attempt = %s"
+    eventually(
+        lambda: site.stack.query(running, lane, attempt),
+        within=30,
+        what=f"attempt {attempt} in the lane {lane}",
+    )
 
 
 @contextmanager
@@ -134,10 +130,12 @@ def _backup_fails(site: Site) -> Iterator[None]:
     site.backups.touch()
     site.stack.query("INSERT INTO departures (kind, user_id) VALUES ('erased', 1)")
     _make_due(site, "backup.journal")
-    yield
-    site.backups.unlink()
-    site.backups.mkdir()
-    _make_due(site, "backup.journal")
+    try:
+        yield
+    finally:
+        site.backups.unlink()
+        site.backups.mkdir()
+        _make_due(site, "backup.journal")
 
 
 def _make_due(site: Site, upkeep: str) -> None:

@@ -22,10 +22,12 @@ _FALSIFIED = (
 def _balance_falsified(site: Site) -> Iterator[None]:
     grant(site.stack, site.owner.user_id, "10")
     site.stack.query(_FALSIFIED, 1, site.owner.user_id)
-    run_upkeep(site.stack, "credits.verify")
-    yield
-    site.stack.query(_FALSIFIED, -1, site.owner.user_id)
-    run_upkeep(site.stack, "credits.verify")
+    try:
+        run_upkeep(site.stack, "credits.verify")
+        yield
+    finally:
+        site.stack.query(_FALSIFIED, -1, site.owner.user_id)
+        run_upkeep(site.stack, "credits.verify")
 
 
 @contextmanager
