@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from core.counters.work_metrics import ProviderOutcome, count_provider_call
+from core.counters.work_metrics import ProviderOutcome, begin_provider, count_provider_call
 from core.telemetry import spans
 
 # The library's errors by the names that adapters use: its timeouts are failures too.
@@ -82,6 +82,7 @@ class AsyncHttpClient:
     def __init__(self, bounds: HttpBounds) -> None:
         self._bounds = bounds
         self._client = _async_client(bounds)
+        begin_provider(bounds.provider)
 
     async def send(
         self, method: str, url: str, *, max_seconds: float | None = None, **content: Any

@@ -63,7 +63,20 @@ class UpkeepFigures:
 
 
 @dataclass(frozen=True)
+class ConnectionFigures:
+    """Open connections at the database server, and how many it allows.
+
+    Those of all programs at the server, or those to the database, or those of our role: whichever
+    are nearest to their limit.
+    """
+
+    open: int
+    limit: int
+
+
+@dataclass(frozen=True)
 class DeploymentFigures:
+    connections: ConnectionFigures
     jobs: JobFigures
     orders: Mapping[str, int]
     webhooks: WebhookFigures
@@ -81,6 +94,7 @@ def read(database: Database) -> DeploymentFigures:
     )
     done = {name: done for name, _, _, done in rows}
     return DeploymentFigures(
+        connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
         jobs=_jobs(database),
         orders=dict(database.rows(_ORDERS, statuses=list(_OPEN_ORDERS), most=MAX_COUNTED)),
         webhooks=WebhookFigures(*database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)[0]),
@@ -102,6 +116,28 @@ def _jobs(database: Database) -> JobFigures:
     return JobFigures(unfinished, due, oldest)
 
 
+# Superusers alone have those that are reserved. A limit of -1 is none.
+_CONNECTIONS = Statement(
+    """
+    WITH connected AS (
+        SELECT datname, usename FROM pg_stat_activity
+        WHERE datid IS NOT NULL AND usename IS NOT NULL
+    ), limited AS (
+        SELECT count(*) AS open, CAST(current_setting('max_connections') AS int)
+            - CAST(current_setting('superuser_reserved_connections') AS int) AS most
+        FROM connected
+        UNION ALL
+        SELECT count(*) FILTER (WHERE connected.datname = current_database()),
+            (SELECT datconnlimit FROM pg_database WHERE datname = current_database())
+        FROM connected
+        UNION ALL
+        SELECT count(*) FILTER (WHERE usename = current_user),
+            (SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user)
+        FROM connected
+    )
+    SELECT open, most FROM limited WHERE most > 0 ORDER BY CAST(open AS float) / most DESC LIMIT 1
+    """
+)
 # Apart, since queued jobs and running ones have indexes of their own.
 _UNFINISHED = Statement(
     "SELECT lane, 'queued', count(*) FROM jobs WHERE status = 'queued' GROUP BY lane"

@@ -39,7 +39,8 @@ class Figures:
 
         def read_noted() -> tuple[_Quotas, language_model.Sums, dict[str, float]]:
             client = resources.redis
-            return noted_quotas(client), model_usage.noted(client), Canaries(client).seconds()
+            canaries = Canaries(client).seconds_or_silence()
+            return noted_quotas(client), model_usage.noted(client), canaries
 
         self._readiness = readiness
         self._rows = Question(read_rows, METRICS)

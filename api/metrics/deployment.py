@@ -7,6 +7,10 @@ from prometheus_client import Gauge
 
 from services.deployment_figures import DeploymentFigures
 
+_CONNECTIONS = Gauge("pressroom_database_server_connections", "Open connections at the server")
+_CONNECTION_LIMIT = Gauge(
+    "pressroom_database_server_connections_limit", "Connections that the server allows"
+)
 _JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["lane", "status"])
 _DUE = Gauge("pressroom_due_jobs", "Jobs that wait for a worker", ["lane", "kind"])
 _OLDEST = Gauge("pressroom_job_oldest_seconds", "Age of the oldest job that waits", ["lane"])
@@ -33,7 +37,10 @@ _UP = {
     "objects": Gauge("pressroom_objects_up", "1 while object storage answers this process"),
 }
 _OF_DATABASE = (_JOBS, _DUE, _OLDEST, _ORDERS, _ENDPOINTS, _UPKEEP_LATE, _UPKEEP_FAILED, _OVERDUE)
-_NUMBERS_OF_DATABASE = (_WEBHOOK_LAG, _WEBHOOK_FAILING, _LEDGER_FAULTS)
+_NUMBERS_OF_DATABASE = (
+    *(_CONNECTIONS, _CONNECTION_LIMIT),
+    *(_WEBHOOK_LAG, _WEBHOOK_FAILING, _LEDGER_FAULTS),
+)
 
 
 def show_dependencies(answering: Mapping[str, bool]) -> None:
@@ -51,6 +58,8 @@ def show_nothing() -> None:
 
 def show(figures: DeploymentFigures, overdue: Mapping[str, int]) -> None:
     show_nothing()
+    _CONNECTIONS.set(figures.connections.open)
+    _CONNECTION_LIMIT.set(figures.connections.limit)
     for (lane, status), count in figures.jobs.unfinished.items():
         _JOBS.labels(lane, status).set(count)
     for (lane, kind), count in figures.jobs.due.items():

@@ -2,6 +2,8 @@ from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from core.refusals.mailing import LIST_BUSY
+from core.refusals.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, SERVICE_BUSY
 from core.telemetry import spans
 
 REQUESTS = Counter("pressroom_requests", "Answered requests", ["method", "route", "status"])
@@ -30,6 +32,12 @@ PHOTO_REMAINING = Gauge(
     "How many of these it has left, as it said last",
     ["provider", "window"],
 )
+
+# From 0 on, so that a rate shows the first one of each that an alert asks for.
+for _outcome in ("succeeded", "failed", "paused"):
+    LOGINS.labels(_outcome)
+for _refusal in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
+    REFUSALS.labels(_refusal.code)
 
 
 def observe_request(method: str, route: str, status: int, seconds: float) -> None:

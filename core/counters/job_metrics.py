@@ -4,6 +4,8 @@ from functools import cache
 
 from prometheus_client import Counter, Histogram
 
+from core.refusals.jobs import JOB_BROKE, JOB_GIVEN_UP, JOB_TOO_SLOW, JOB_WORKER_LOST
+
 _KIND = ["lane", "kind"]
 # From the milliseconds of a small job to the patience of a large one.
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -34,7 +36,7 @@ _ended_of = cache(_ENDED.labels)
 
 
 # Errors that tell of our own trouble and not of the work: alerts ask for them.
-_OF_OURS = ("job.broke", "job.given_up", "job.worker_lost", "job.too_slow")
+_OF_OURS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
 
 
 def begin(lane: str, kind: str) -> None:
@@ -44,8 +46,8 @@ def begin(lane: str, kind: str) -> None:
     """
     for counter in (_ATTEMPTS, _RETRIES, _LEASES_LOST):
         counter.labels(lane, kind)
-    for code in _OF_OURS:
-        _FAILURES.labels(lane, kind, code)
+    for refusal in _OF_OURS:
+        _FAILURES.labels(lane, kind, refusal.code)
 
 
 def count_claim(lane: str, kind: str, *, waited: float | None) -> None:

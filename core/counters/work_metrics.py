@@ -80,6 +80,12 @@ def count_mail(outcome: MailOutcome) -> None:
     _MAILS.labels(outcome).inc()
 
 
+def begin_provider(provider: str) -> None:
+    """Begin the counts of a provider's calls at 0."""
+    for outcome in ProviderOutcome:
+        _PROVIDER_CALLS.labels(provider, outcome)
+
+
 def count_provider_call(provider: str, outcome: ProviderOutcome, seconds: float) -> None:
     _PROVIDER_CALLS.labels(provider, outcome).inc()
     _PROVIDER_SECONDS.labels(provider).observe(seconds)

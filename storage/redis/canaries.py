@@ -15,6 +15,10 @@ _EVERY_SECONDS = 10
 _LOST_AFTER_SECONDS = 15
 # A lane whose workers have gone is forgotten.
 _KEPT_SECONDS = 600
+# Workers send to their own lanes alone, and the slowest of them oftener than that: such a lane has
+# none that works. After a day it is taken for one that is meant to have none.
+_SILENT_AFTER_SECONDS = 30
+_GIVEN_UP_AFTER_SECONDS = 86_400
 
 # Fields of a lane: when its last canary was sent, since when none has arrived (while one is under
 # way), and how many seconds the last one took.
@@ -64,13 +68,28 @@ class Canaries:
 
     def seconds(self) -> dict[str, float]:
         """For each lane what its last canary took, or how long one has been under way if longer."""
+        return self._read()[0]
+
+    def seconds_or_silence(self) -> dict[str, float]:
+        """As ``seconds``, but of a lane to which nobody sends any more: the time since the last."""
+        found, silent = self._read()
+        for lane, seconds in silent.items():
+            if _SILENT_AFTER_SECONDS < seconds < _GIVEN_UP_AFTER_SECONDS:
+                found[lane] = max(found.get(lane, 0.0), seconds)
+        return found
+
+    def _read(self) -> tuple[dict[str, float], dict[str, float]]:
+        """What canaries take, and the time since each lane's last one was sent."""
         fields: Any = self._client.hgetall(_HASH)
         clock: Any = self._client.time()
         now = clock[0] + clock[1] / 1_000_000
         found: dict[str, float] = {}
+        silent: dict[str, float] = {}
         for name, value in fields.items():
             lane, _, what = name.decode().rpartition(":")
-            if what in ("took", "waiting"):
+            if what == "sent":
+                silent[lane] = now - float(value)
+            elif what in ("took", "waiting"):
                 seconds = float(value) if what == "took" else now - float(value)
                 found[lane] = max(found.get(lane, 0.0), seconds)
-        return found
+        return found, silent

@@ -43,3 +43,19 @@ def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: St
     assert sent is not None
     canaries.arrived(lane, sent)
     assert canaries.seconds()[lane] < MAX_SECONDS_OF_WAITERS / 2
+
+
+def test_a_lane_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack: Stack) -> None:
+    """Its only worker hangs, and sends none that could be late."""
+    redis, lane = stack.resources.redis, "silent"
+    canaries = Canaries(redis)
+    sent = canaries.due(lane)
+    assert sent is not None
+    canaries.arrived(lane, sent)
+    now, _ = redis.time()
+    for silent, is_shown in ((20, False), (40, True), (100_000, False)):
+        redis.hset("pressroom:canaries", f"{lane}:sent", str(now - silent))
+        assert (canaries.seconds_or_silence()[lane] >= silent) == is_shown
+        # Callers are refused for what canaries found alone.
+        assert canaries.seconds()[lane] < silent
+    redis.hdel("pressroom:canaries", f"{lane}:sent", f"{lane}:took")

@@ -2,6 +2,7 @@ import math
 
 import httpx
 import pytest
+from sqlalchemy import make_url
 
 from integrations.llm.port import Usage
 from services.composer import model_usage
@@ -128,6 +129,37 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
     assert shown(stranger, f'pressroom_llm_tokens_total{{direction="in",model="{model}"}}') == 107
     assert shown(stranger, f'pressroom_llm_tokens_total{{direction="out",model="{model}"}}') == 20
     assert shown(stranger, f'pressroom_llm_seconds_total{{model="{model}"}}') == 2.0
+
+
+# The role is that of other stacks too, which may need some more meanwhile.
+@pytest.mark.parametrize(
+    ("limited", "column", "room"), [("DATABASE", "datname", 3), ("ROLE", "usename", 60)]
+)
+def test_metrics_show_the_connections_that_are_nearest_to_their_limit(
+    quiet: Stack, quiet_client: httpx.Client, limited: str, column: str, room: int
+) -> None:
+    quiet_client.headers["Authorization"] = f"Bearer {quiet.environment['PRESSROOM_METRICS_TOKEN']}"
+    count = "pressroom_database_server_connections"
+
+    def limit_is(wanted: int) -> bool:
+        return shown(quiet_client, f"{count}_limit") == wanted and shown(quiet_client, count) > 0
+
+    of_server = (
+        "SELECT current_setting('max_connections')::int"
+        " - current_setting('superuser_reserved_connections')::int"
+    )
+    [(most,)] = quiet.query(of_server)
+    eventually(lambda: limit_is(int(str(most))), what="the limit of the server")
+    url = make_url(quiet.environment["PRESSROOM_DATABASE_URL"])
+    name = url.database if limited == "DATABASE" else url.username
+    here = f"SELECT count(*) FROM pg_stat_activity WHERE {column} = %s"
+    [(open_now,)] = quiet.query(here, name)
+    few = int(str(open_now)) + room
+    quiet.query(f"ALTER {limited} {name} CONNECTION LIMIT {few}")
+    try:
+        eventually(lambda: limit_is(few), what="the nearer limit")
+    finally:
+        quiet.query(f"ALTER {limited} {name} CONNECTION LIMIT -1")
 
 
 def test_without_its_dependencies_a_process_tells_its_own_figures(

@@ -1,5 +1,6 @@
 """Each alert fires for what it is for and clears after it, and its section says what to do."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.core.test_refusals import ENTRIES
 from tests.docs import markdown
 from tests.observability.alert_rules import (
     ALERTS,
@@ -22,6 +24,7 @@ from tests.observability.scraping import promtool
 pytestmark = pytest.mark.check
 
 RUNBOOK = markdown.ROOT / "docs" / "runbook.md"
+_CODES = re.compile(r'\bcode=~?"([^"]*)"')
 # Minutes: all is well, then the trouble, then all is well again.
 _BEFORE, _WRONG, _AFTER = 30, 120, 120
 _LONGEST = _BEFORE + _WRONG + _AFTER
@@ -53,6 +56,7 @@ def counters(wrong: dict[str, float], well: dict[str, float], **labels: str) -> 
 REQUESTS = 'pressroom_requests_total{method="GET",route="/lists",status="200"}'
 BROKEN = 'pressroom_requests_total{method="GET",route="/lists",status="500"}'
 SHED = 'pressroom_refusals_total{code="service.busy"}'
+BUSY = 'pressroom_refusals_total{code="list.busy"}'
 QUICK = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="0.1"}'
 SLOW = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="5"}'
 ALL = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="+Inf"}'
@@ -65,9 +69,8 @@ ANSWERED, LIMITED = (
 )
 KIND = 'lane="media",kind="attachment.process"'
 LOST = f"pressroom_job_leases_lost_total{{{KIND}}}"
-BROKE = f'pressroom_job_failures_total{{{KIND},code="job.broke"}}'
-HELD = 'pressroom_database_connections_in_use{instance="api:8000"}'
-LIMIT = 'pressroom_database_connections_limit{instance="api:8000"}'
+BROKE = f'pressroom_job_failures_total{{{KIND},code="job.internal_error"}}'
+OPEN, LIMIT = "pressroom_database_server_connections", "pressroom_database_server_connections_limit"
 QUOTA = '{provider="unsplash",window="hour"}'
 
 CASES = {
@@ -84,14 +87,13 @@ CASES = {
         {"pressroom_redis_failures_total": 10, "pressroom_redis_seconds_count": 100},
         {"pressroom_redis_failures_total": 1, "pressroom_redis_seconds_count": 100},
     ),
-    "PressroomConnectionsUsedUp": Case(
-        {HELD: "10", LIMIT: "10"}, {HELD: "8", LIMIT: "10"}, {"instance": "api:8000"}
-    ),
+    "PressroomConnectionsUsedUp": Case({OPEN: "92", LIMIT: "100"}, {OPEN: "80", LIMIT: "100"}, {}),
     "PressroomStatementsSlow": counters(
         {"pressroom_slow_statements_total": 90}, {"pressroom_slow_statements_total": 30}
     ),
     "PressroomServerErrors": counters({REQUESTS: 100, BROKEN: 2}, {REQUESTS: 1000, BROKEN: 1}),
     "PressroomRequestsShed": counters({REQUESTS: 100, SHED: 6}, {REQUESTS: 100, SHED: 4}),
+    "PressroomListBusy": counters({BUSY: 8}, {BUSY: 4}),
     "PressroomRequestsSlow": counters(
         {QUICK: 90, SLOW: 100, ALL: 100}, {QUICK: 100, SLOW: 100, ALL: 100}
     ),
@@ -105,7 +107,7 @@ CASES = {
     "PressroomLaneStalled": gauge('pressroom_canary_seconds{lane="mail"}', 31, 1, lane="mail"),
     "PressroomLeasesLost": counters({LOST: 1}, {LOST: 0}, lane="media"),
     "PressroomJobsFail": counters(
-        {BROKE: 1}, {BROKE: 0}, lane="media", kind="attachment.process", code="job.broke"
+        {BROKE: 1}, {BROKE: 0}, lane="media", kind="attachment.process", code="job.internal_error"
     ),
     "PressroomConvertersKilled": counters(
         {'pressroom_conversion_kills_total{cause="crashed"}': 1},
@@ -252,6 +254,12 @@ def test_the_runbook_has_no_section_of_an_alert_that_is_gone() -> None:
 )
 def test_rules_name_only_metrics_and_labels_that_there_are(query: str) -> None:
     assert unknown_in(query) == []
+
+
+@pytest.mark.parametrize("name", alerts())
+def test_rules_name_only_codes_that_refusals_have(name: str) -> None:
+    named = {code for found in _CODES.findall(alerts()[name].query) for code in found.split("|")}
+    assert named - {entry.code for _, entry in ENTRIES} == set()
 
 
 def test_a_query_with_a_wrong_name_is_found() -> None:

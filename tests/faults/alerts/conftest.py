@@ -1,18 +1,25 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
 from devstack.sandbox import sandbox_settings
-from tests.faults.alerts.troubles import Site, Worker
+from tests.faults.alerts.watched_site import Restartable, Site
 from tests.faults.alerts.watching import start_watch
-from tests.faults.proxy import proxied
+from tests.faults.proxy import Proxy, proxied
 from tests.ports import free_port
 from tests.services.backup.conftest import BACKUP_KEYS
 from tests.stack import Stack
 from tests.subscribers import new_list
 
-_LANES = (("media",), ("mail",), ("request", "photos", "money", "webhooks", "upkeep"))
+# The lanes of each worker, with how much of each it does at once.
+_WORKERS = {
+    ("media",): 2,
+    ("mail",): 2,
+    ("request", "photos", "money", "webhooks", "upkeep"): 6,
+}
+_OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
 
 
 @pytest.fixture(autouse=True)
@@ -26,39 +33,62 @@ def site(
 ) -> Iterator[Site]:
     stack = make_stack("watched")
     folder = tmp_path_factory.mktemp("prometheus")
+    backups = folder / "backups"
+    backups.mkdir()
     stack.start_sandbox()
     with ExitStack() as opened:
-        own = stack.environment
-        servers = {
-            "postgres": own["PRESSROOM_DATABASE_URL"],
-            "redis": own["PRESSROOM_REDIS_URL"],
-            "s3": f"{own['PRESSROOM_S3_ENDPOINT']}/",
-            "mail": f"{own['PRESSROOM_MAIL_URL']}/",
-            "photos": f"{stack.sandbox_url}/",
-        }
-        proxies = {name: opened.enter_context(proxied(url)) for name, url in servers.items()}
-        seen = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
-        backups = folder / "backups"
-        backups.mkdir()
+        proxies = _open_proxies(stack, opened)
         through = {
-            "PRESSROOM_DATABASE_URL": seen["postgres"],
-            "PRESSROOM_REDIS_URL": seen["redis"],
-            "PRESSROOM_S3_ENDPOINT": seen["s3"],
-            "PRESSROOM_MAIL_URL": seen["mail"],
-            **sandbox_settings.stock_photo_settings(seen["photos"], {}),
+            **_settings_through(proxies),
             "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
             "PRESSROOM_BACKUP_URL": f"file://{backups}",
             "PRESSROOM_BACKUP_KEYS": BACKUP_KEYS,
             "PRESSROOM_BACKUP_HOURS": "0",
         }
-        stack.start_api(None, **through)
-        workers: dict[str, Worker] = {}
-        for lanes in _LANES:
-            workers[lanes[0]] = worker = Worker(stack, lanes, free_port(), through)
-            worker.start()
+        api = Restartable(stack, partial(stack.start_api, None, **through))
+        api.start()
+        workers, addresses = _start_workers(stack, through)
         owner = stack.new_owner()
         with stack.client(owner.key) as client:
             list_id = new_list(client, confirm_required=True)
-        addresses = [worker.address for worker in workers.values()]
         _, watch = start_watch(stack, folder, addresses)
-        yield Site(stack, proxies, workers, watch, owner, list_id, backups)
+        yield Site(stack, api, workers, proxies, watch, owner, list_id, backups)
+
+
+def _open_proxies(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
+    own, sandbox = stack.environment, f"{stack.sandbox_url}/"
+    servers = {
+        "postgres": own["PRESSROOM_DATABASE_URL"],
+        "redis": own["PRESSROOM_REDIS_URL"],
+        "s3": f"{own['PRESSROOM_S3_ENDPOINT']}/",
+        "mail": f"{own['PRESSROOM_MAIL_URL']}/",
+        "photos": sandbox,
+        "model": sandbox,
+    }
+    return {name: opened.enter_context(proxied(url)) for name, url in servers.items()}
+
+
+def _settings_through(proxies: dict[str, Proxy]) -> dict[str, str]:
+    seen = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
+    return {
+        "PRESSROOM_DATABASE_URL": seen["postgres"],
+        "PRESSROOM_REDIS_URL": seen["redis"],
+        "PRESSROOM_S3_ENDPOINT": seen["s3"],
+        "PRESSROOM_MAIL_URL": seen["mail"],
+        **sandbox_settings.stock_photo_settings(seen["photos"], {}),
+        **sandbox_settings.llm_settings(seen["model"], _OPENAI),
+        **_OPENAI,
+    }
+
+
+def _start_workers(
+    stack: Stack, through: dict[str, str]
+) -> tuple[dict[str, Restartable], list[str]]:
+    workers, addresses = {}, []
+    for lanes, concurrency in _WORKERS.items():
+        addresses.append(address := f"127.0.0.1:{free_port()}")
+        more = {**through, "PRESSROOM_WORKER_METRICS_ADDRESS": address}
+        begin = partial(stack.start_worker, *lanes, concurrency=concurrency, **more)
+        workers[lanes[0]] = worker = Restartable(stack, begin)
+        worker.start()
+    return workers, addresses

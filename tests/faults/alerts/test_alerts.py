@@ -5,10 +5,12 @@ The short form tries two of them.
 
 import pytest
 
-from tests.faults.alerts.troubles import TROUBLES, Site, called
+from tests.faults.alerts.trouble import called
+from tests.faults.alerts.troubles import TROUBLES
+from tests.faults.alerts.watched_site import Site
 from tests.faults.alerts.watching import hurried
 from tests.faults.size import FULL
-from tests.observability.alert_rules import ALERTS
+from tests.observability.alert_rules import ALERTS, alerts
 
 SHORT = ("Postgres away", "mail server refuses")
 
@@ -19,10 +21,14 @@ SHORT = ("Postgres away", "mail server refuses")
 def test_a_fault_fires_its_alert_which_clears_afterwards(site: Site, name: str) -> None:
     trouble = TROUBLES[name]
     site.watch.await_silence(trouble.alert, trouble.labels)
-    with called(site, trouble):
+    with called(site, trouble.calls, trouble.callers):
         with trouble.begin(site):
             site.watch.await_alert(trouble.alert, trouble.labels)
         site.watch.await_silence(trouble.alert, trouble.labels)
+
+
+def test_each_alert_has_a_trouble() -> None:
+    assert {each.alert for each in TROUBLES.values()} == alerts().keys()
 
 
 def test_a_hurried_rule_asks_for_the_same_in_less_time() -> None:

@@ -1,0 +1,55 @@
+"""Calls that break, that find no room, that are slow, and that guess passwords."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.contract.credits import BALANCE
+from tests.faults.alerts.trouble import Trouble, called, holding, locking, of_proxy, without_table
+from tests.faults.alerts.watched_site import Site
+from tests.visiting import Visitor, new_account
+
+# More than there are threads for calls of one kind.
+_CROWD = 24
+
+
+@contextmanager
+def _password_guessed(site: Site) -> Iterator[None]:
+    email = new_account(site.stack)
+
+    def guess(site: Site, client: object) -> None:
+        with site.stack.client() as browser:
+            Visitor(site.stack, browser).log_in(email, "a wrong guess")
+
+    with called(site, guess):
+        yield
+
+
+@contextmanager
+def _list_locked(site: Site) -> Iterator[None]:
+    with holding(site, f"SELECT pg_advisory_lock({site.list_id})"):
+        yield
+
+
+REQUEST_TROUBLES = (
+    Trouble(
+        "table missing",
+        without_table("segments"),
+        "PressroomServerErrors",
+        calls=lambda site, client: client.get(f"/lists/{site.list_id}/segments"),
+    ),
+    Trouble(
+        "table locked",
+        locking("LOCK TABLE credit_accounts IN ACCESS EXCLUSIVE MODE"),
+        "PressroomRequestsShed",
+        calls=lambda _, client: client.get(BALANCE),
+        callers=_CROWD,
+    ),
+    Trouble(
+        "Postgres very slow",
+        of_proxy("postgres", lambda proxy: proxy.delay(1.0)),
+        "PressroomRequestsSlow",
+        calls=lambda _, client: client.get(BALANCE),
+    ),
+    Trouble("passwords guessed", _password_guessed, "PressroomLoginsFail"),
+    Trouble("list locked", _list_locked, "PressroomListBusy", calls=Site.join, callers=_CROWD),
+)
