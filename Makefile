@@ -12,7 +12,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test unit check faults containers clients bench house audit sbom requirements format
+.PHONY: help run test unit check faults containers clients bench house audit sbom requirements pictures messages format
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -82,6 +82,12 @@ sbom: $(VENV)/.dev ## List all that the product is made of, in CycloneDX (build/
 format: $(VENV)/.dev ## Bring the code into its one form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+pictures: $(VENV)/.dev ## Take the pictures of docs/console.md anew
+	$(BIN)/python -m tests.browser.console_pictures
+
+messages: $(VENV)/.dev ## Bring the catalogues of readers' languages up to date
+	$(BIN)/python -m cli.message_catalogues
 
 # The newest versions that go together, each with its hashes. uv writes no address into the files
 # unless it is asked to; a test looks.

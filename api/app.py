@@ -18,6 +18,8 @@ from api.access.page_sessions import (
     redirect_to_login,
 )
 from api.access.refused_plans import answer_refusal
+from api.console.assets import CONSOLE_PATH
+from api.console.console_problems import console_problem
 from api.cookies import cookies_of
 from api.errors import HANDLERS
 from api.health.drain import Drain
@@ -33,7 +35,7 @@ from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.middleware.layers import request_layers
 from api.pages.api_docs import DOCUMENT_PATH, add_docs
-from api.routers import PAGES, RESOURCES
+from api.routers import PAGES, READER_PAGES, RESOURCES
 from api.state import State
 from api.waiting import finished_jobs
 from api.waiting.event_streams import StreamCounter
@@ -44,7 +46,9 @@ from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
 from core.lanes import RequestKind
 from core.logging import get_logger
+from core.process.garbage_collection import end_start
 from core.settings import Settings
+from core.telemetry import spans
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from integrations.receivers.posting import ReceiverClient
@@ -67,7 +71,13 @@ def create_app(settings: Settings) -> FastAPI:
         title="Pressroom",
         version=version("pressroom"),
         lifespan=partial(_serving, settings, drain),
-        middleware=request_layers(settings, drain, pages=[each.router for each in PAGES]),
+        middleware=request_layers(
+            settings,
+            drain,
+            pages=[each.router for each in PAGES],
+            reader_pages=[each.router for each in READER_PAGES],
+            folders={CONSOLE_PATH: partial(console_problem, settings)},
+        ),
         redirect_slashes=False,
         # A contract: generated clients call their functions so.
         generate_unique_id_function=lambda route: route.name,
@@ -94,6 +104,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 @asynccontextmanager
 async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncIterator[None]:
+    spans.begin("pressroom-api")
     waiter = secrets.token_urlsafe(9)
     resources = open_resources(
         settings,
@@ -119,9 +130,8 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         drain.begun_by_sigterm(partial(_answer_all, state)),
     ):
         async with background_loops(*loops):
-            # What was made so far stays: to search it for garbage costs more than a request does.
-            gc.collect()
-            gc.freeze()
+            # To search what was made so far for garbage costs more than a request does.
+            end_start()
             # Not waited for: the log says from the start what is wrong with what is asked.
             asked = asyncio.ensure_future(state.readiness.dependencies())
             yield
@@ -130,6 +140,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
     await _close(state)
     await redis.aclose()
     resources.close()
+    spans.end()
 
 
 async def _close(state: State) -> None:
@@ -158,6 +169,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
     # A script puts a message on a queue that is beside it; a broker elsewhere is sent to.
     is_beside = settings.broker == settings.cache
     calls = RequestCalls(redis, resources.waiter, None if is_beside else _sender(resources))
+    readiness = Readiness(resources)
     return State(
         resources=resources,
         last_uses=LastUseBuffer(),
@@ -174,9 +186,9 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         streams=StreamCounter(),
         cookies=cookies_of(settings),
         hashing_pool=HashingPool(),
-        readiness=Readiness(resources),
+        readiness=readiness,
         drain=drain,
-        figures=Figures(resources),
+        figures=Figures(resources, readiness),
         rate_limiter=RateLimiter(settings),
     )
 

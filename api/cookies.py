@@ -1,13 +1,16 @@
 from dataclasses import dataclass
 from ipaddress import ip_address
+from urllib.parse import quote
 
 from fastapi.responses import Response
 
 from core.settings import Settings
 from services.access import sessions
+from services.people import mailed_tokens
 from services.people.factors import proofs
 
 _KNOWN_SECONDS = 365 * 24 * 3600
+_NOTICE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,23 @@ class Cookies:
         (``services.people.factors.second_steps``)."""
         return f"{self.prefix}pressroom_first_step"
 
+    @property
+    def visit(self) -> str:
+        """A reader's visit to their preferences (``preference_visits``)."""
+        return f"{self.prefix}pressroom_visit"
+
+    def keep_visit(self, reply: Response, value: str) -> None:
+        lifetime = mailed_tokens.TOKEN_LIFETIMES[mailed_tokens.Purpose.VISIT_PREFERENCES]
+        self._set(reply, self.visit, value, int(lifetime.total_seconds()))
+
+    def drop_visit(self, reply: Response) -> None:
+        self._set(reply, self.visit, "", 0)
+
+    @property
+    def notice(self) -> str:
+        """What the next page says of what was done (``api.console.visits``)."""
+        return f"{self.prefix}pressroom_notice"
+
     def keep_session(self, reply: Response, value: str) -> None:
         self._set(reply, self.session, value, int(sessions.SESSION_LIFETIME.total_seconds()))
 
@@ -54,6 +74,13 @@ class Cookies:
 
     def keep_known(self, reply: Response, value: str) -> None:
         self._set(reply, self.known, value, _KNOWN_SECONDS)
+
+    def keep_notice(self, reply: Response, text: str) -> None:
+        # A cookie holds no spaces and no letters beyond ASCII.
+        self._set(reply, self.notice, quote(text), _NOTICE_SECONDS)
+
+    def drop_notice(self, reply: Response) -> None:
+        self._set(reply, self.notice, "", 0)
 
     def _set(self, reply: Response, name: str, value: str, seconds: int | None) -> None:
         reply.set_cookie(

@@ -17,7 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.pages.problems import is_for_browser, problem_page
+from api.metrics.requests import REFUSALS
+from api.pages.problems import ShownProblem, problem_page_of
 from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError, own_words
 from core.logging import get_logger
@@ -51,6 +52,7 @@ _ROUTING = {404: refusals.ROUTE_NOT_FOUND, 405: refusals.ROUTE_METHOD_NOT_ALLOWE
 
 def problem_response(error: DomainError) -> Response:
     """The answer of a refusal; it needs no request, so that middleware can use it too."""
+    REFUSALS.labels(error.code).inc()
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
@@ -91,7 +93,8 @@ class _Problem(Response):
         problems: tuple[FieldProblem, ...] = (),
         facts: Mapping[str, str | int | float] = MappingProxyType({}),
     ) -> None:
-        self._page = (status, code, headers, current_request_id())
+        self._shown = ShownProblem(status, code, message, current_request_id())
+        self._added = headers
         body: dict[str, Any] = {
             "type": "about:blank",
             "title": HTTPStatus(status).phrase,
@@ -108,10 +111,13 @@ class _Problem(Response):
         super().__init__(orjson.dumps(body), status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if is_for_browser(scope):
-            await problem_page(*self._page)(scope, receive, send)
-        else:
+        shown_by = problem_page_of(scope)
+        if shown_by is None:
             await super().__call__(scope, receive, send)
+            return
+        page = shown_by(self._shown)
+        page.headers.update(self._added)
+        await page(scope, receive, send)
 
 
 async def _http_exception(request: Request, error: HTTPException) -> Response:

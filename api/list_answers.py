@@ -2,11 +2,27 @@ from collections.abc import Sequence
 
 from api.schemas.lists import Channel
 from api.state import State
+from core.refusals import mailing as refusals
 from integrations.challenges.port import ChallengeProviderName
 from models import MailingList
 from services.mailing import subscriber_counts
 from services.mailing.consent import wordings
 from storage.unit_of_work import UnitOfWork
+
+# How what an owner sets of a list may be refused.
+LIST_RULES = (
+    refusals.LIST_SLUG_TAKEN,
+    refusals.LIST_TITLE,
+    refusals.LIST_SLUG,
+    refusals.LIST_IMAGE_URL,
+    refusals.LIST_CHALLENGE_PROVIDER,
+    refusals.LIST_REDIRECT_ORIGINS,
+    refusals.LIST_CONSENT_WORDINGS,
+    refusals.LIST_COLOUR,
+    refusals.LIST_LOGO,
+    refusals.LIST_SENDER_NAME,
+    refusals.LIST_WORDS,
+)
 
 
 def list_responses(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) -> list[Channel]:

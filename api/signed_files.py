@@ -19,6 +19,11 @@ def import_errors_url(state: State, import_id: int) -> str:
     return _signed_url(state, f"/imports/{import_id}/errors.csv")
 
 
+def export_url(state: State, export_id: int, form: str) -> str:
+    """The signed URL of the file of an export, for one with a recent login; it expires."""
+    return _signed_url(state, f"/exports/{export_id}/file.{form}.gz")
+
+
 def result_with_links(
     state: State, job: Job, *, has_recent_login: bool = True
 ) -> dict[str, Any] | None:
@@ -34,8 +39,8 @@ def result_with_links(
     made = (*exports.EXPORT_JOBS.values(), *exports.CHOICE_JOBS.values())
     if job.kind in {kind.name for kind in made}:
         # The release before stored no format.
-        path = f"/exports/{result['export_id']}/file.{result.get('format', 'csv')}.gz"
-        return {**result, "url": _signed_url(state, path) if has_recent_login else None}
+        url = export_url(state, result["export_id"], result.get("format", "csv"))
+        return {**result, "url": url if has_recent_login else None}
     return result
 
 

@@ -8,7 +8,7 @@ from api.cookies import Cookies
 from api.health.drain import Drain
 from api.health.figures import Figures
 from api.health.readiness import Readiness
-from api.limits.bulkheads import RECORDS
+from api.limits.bulkheads import NAMES, RECORDS
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.waiting.event_streams import StreamCounter
@@ -17,8 +17,10 @@ from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters
 from api.waiting.worker_calls import WorkerCalls
 from core.lanes import Lane
+from core.refusals.webhooks import WEBHOOK_URL_NOT_ALLOWED
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
+from integrations.receivers.destination import DestinationRefused
 from integrations.receivers.posting import ReceiverClient
 from services.access.api_keys import LastUseBuffer
 from services.composer.metadata_requests import MetadataCache
@@ -62,6 +64,13 @@ class State:
         """Do the work in a transaction that is committed when it ends well."""
         with self.resources.unit_of_work() as uow:
             return work(uow)
+
+    async def check_receiver(self, url: str) -> None:
+        """Look up the host of a webhook's URL. Raises ``webhook.url_not_allowed``."""
+        try:
+            await NAMES.run(self.receivers.check, url)
+        except DestinationRefused as refused:
+            raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None
 
     def admit(self, lane: Lane, owner_id: int, seconds: float) -> None:
         """Refuse work that would wait too long, before anything of it is stored.

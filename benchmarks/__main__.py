@@ -37,6 +37,7 @@ NAMES = (
     "quality",
     "offline-writer",
     "cold-start",
+    "command-line",
     "memory",
 )
 GROWTH = "growth"

@@ -29,6 +29,7 @@ EACH = {
     "GET /lists/{list_id}/subscriptions addresses that begin so": "member counted",
     "GET /lists/{list_id}/subscriptions on a paid tier": "member counted",
     "GET /lists/{list_id}/subscriptions unsubscribed": "member counted",
+    "POST /lists/{list_id}/members/search a part of few names": "member counted",
 }
 
 # What a case of one size took in one round, in seconds.

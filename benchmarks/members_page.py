@@ -13,17 +13,17 @@ from typing import Any
 from urllib.parse import urlencode
 
 import psycopg2
-from psycopg2.extensions import connection, cursor
+from psycopg2.extensions import cursor
 from sqlalchemy import event
 
+from benchmarks.large_list import filled_list
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from core.scopes import EVERYTHING_OF_A_USER
 from devstack import LOOPBACK
 from devstack.supervisor.processes.ports import PortPicker
-from models import FieldType, Tier
+from models import Tier
 from services.access.caller import Caller
 from services.mailing import lists
-from services.mailing.attributes import fields, tags
 from services.mailing.filters import member_filter, searching
 from services.mailing.subscriptions import member_pages
 from services.mailing.subscriptions.member_pages import MemberFilters
@@ -32,10 +32,7 @@ from storage.database import Database, Statement
 from tests.embedded import embedded_services
 from tests.stack import Owner, Stack, open_stack
 
-MEMBERS = 1_000_000
 DEEP = 900_000
-# One row in so many is of another list: a database has more than one.
-OTHERS = 11
 ROUNDS = 15 if full_size() else 7
 MOST_TIMES = 1.5
 ALLOWANCE_SECONDS = 0.003
@@ -111,7 +108,7 @@ def run() -> list[Finding]:
     with _stack() as stack, closing(psycopg2.connect(_url(stack))) as alone:
         alone.autocommit = True
         owner = stack.new_owner()
-        list_id, filling = _filled_list(stack, owner, alone)
+        list_id, filling = filled_list(stack, owner, alone)
         with alone.cursor() as running:
             running.execute(_DEEPEST, (list_id, DEEP - 1))
             [(deep, address)] = running.fetchall()
@@ -248,66 +245,15 @@ def _ms(seconds: list[float]) -> float:
     return round(1000 * median(seconds), 2)
 
 
-# -- a list as a platform has it -----------------------------------------------------------------
-
 _DEEPEST = """
     SELECT id, email FROM subscriptions WHERE list_id = %s AND status = 'active'
     ORDER BY id DESC OFFSET %s LIMIT 1
-"""
-_USERS = """
-    INSERT INTO users (id, email)
-    SELECT (random() * 9e15)::bigint, first || '.' || last || n || '@' || domain
-    FROM generate_series(1, %s) AS n
-    CROSS JOIN LATERAL (SELECT
-        ('{ada,ben,chloe,dmitri,elena,farid,grace,hugo}'::text[])[1 + n %% 8] AS first,
-        ('{adams,brown,castro,dubois,evans,fischer,garcia}'::text[])[1 + n %% 7] AS last,
-        ('{example.com,example.org,example.net}'::text[])[1 + n %% 3] AS domain
-    ) AS words
-"""
-# One in twenty pays, and of those one in six does so no more. One in three has a tag, one in four
-# a field.
-_SUBSCRIPTIONS = """
-    INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, name, email, source,
-        tag_ids, fields)
-    SELECT
-        (%s::bigint[])[CASE WHEN n %% %s = 0 THEN 2 ELSE 1 END],
-        id,
-        'active',
-        CASE WHEN n %% 20 > 0 THEN 'free' WHEN n %% 60 = 0 THEN 'gold' ELSE 'silver' END,
-        CASE WHEN n %% 20 = 0 THEN now() + (n %% 360 - 59) * interval '1 day' END,
-        initcap(split_part(email, '.', 1)),
-        email,
-        'import',
-        CASE WHEN n %% 50000 = 7 THEN ARRAY[%s] WHEN n %% 3 = 0 THEN ARRAY[%s] ELSE '{}' END,
-        CASE WHEN n %% 50000 = 9 THEN jsonb_build_object(%s, 'Utqiagvik')
-            WHEN n %% 4 = 0 THEN jsonb_build_object(%s, 'Paris') ELSE '{}' END
-    FROM (SELECT row_number() OVER () AS n, id, email FROM users WHERE email ~ '@example') AS people
 """
 _SIZES = """
     SELECT relname, pg_size_pretty(pg_relation_size(pg_class.oid))
     FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
     WHERE indrelid = 'subscriptions'::regclass ORDER BY relname
 """
-
-
-def _filled_list(stack: Stack, owner: Owner, alone: connection) -> tuple[int, float]:
-    with stack.resources.unit_of_work() as uow:
-        made = [
-            lists.create(uow, owner_id=owner.user_id, title=slug, slug=slug).id
-            for slug in ("large", "other")
-        ]
-        tag_ids = tags.tag_ids_of(uow, made[0], ("rare", "common"), make=True)
-        kind = FieldType.TEXT
-        city = fields.create(uow, owner.user_id, type=kind, key="city", label="City")
-        field_id = str(city.id)
-    values = (made, OTHERS, tag_ids["rare"], tag_ids["common"], field_id, field_id)
-    with alone.cursor() as running:
-        running.execute(_USERS, (MEMBERS * OTHERS // (OTHERS - 1) + 1,))
-        filling = seconds_of(lambda: running.execute(_SUBSCRIPTIONS, values))
-        # As a database is some minutes after an import.
-        for table in ("users", "subscriptions", "subscriber_deltas"):
-            running.execute(f"VACUUM ANALYZE {table}")
-    return made[0], filling
 
 
 def _size_of(running: cursor, filling: float) -> Finding:

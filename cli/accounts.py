@@ -1,5 +1,4 @@
 import sys
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -7,46 +6,67 @@ import typer
 
 from cli.connection import connected
 from cli.output import Json, fields, group, show, show_all
-from cli.progress import result_of, wait_for
-from core.scopes import Scope
+from cli.typed_passwords import PasswordOption, PasswordStdin, read_password
 from models import Plan
-from services.access import api_keys
-from services.erasure import marking
 from services.people import accounts
-from services.people.factors import own_factors
 
-users = group("People who own or read lists.")
-keys = group("API keys.")
+app = group("People who own or read lists.")
 
 _USER = "id email name plan is_operator created_at"
-_KEY = "id name last_four scopes created_at expires_at last_used_at revoked_at"
-# What has room in a narrow terminal.
-_KEY_ROW = "id name last_four expires_at revoked_at"
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 
 
-@users.command("create")
+@app.command("create")
 def create_user(
     email: Email,
+    *,
     name: Annotated[str, typer.Option(help="The person's name.")],
-    password: Annotated[
-        str,
-        typer.Option(
-            prompt=True,
-            hide_input=True,
-            help="8 characters or more; the command asks for it if left out.",
-        ),
-    ],
+    plan: Annotated[Plan, typer.Option(help="The plan that the user is on.")] = Plan.FREE,
+    password_stdin: PasswordStdin = False,
+    password: PasswordOption = None,
     as_json: Json = False,
 ) -> None:
-    """Create a user who can log in."""
+    """Create a user who can log in. The command asks for the password: 8 characters or more."""
+    chosen = read_password(from_stdin=password_stdin, given=password)
     with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.create_user(uow, email=email, name=name, password=password)
+        user = accounts.create_user(uow, email=email, name=name, password=chosen)
+        user.plan = plan
         show(fields(user, _USER), as_json=as_json)
 
 
-@users.command("plan")
+@app.command("show")
+def show_user(
+    named: Annotated[str, typer.Argument(metavar="USER", help="Their address or id.")],
+    as_json: Json = False,
+) -> None:
+    """Show one user, with what they have."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        # Imported here: `users list` and others do without, and start sooner.
+        from services.operating import user_accounts
+
+        account = user_accounts.account_of(uow, user_accounts.named(uow, named))
+        had = fields(account, "has_password has_second_factor lists live_keys")
+        user = account.user
+        show({**fields(user, _USER), **had, "erased_at": user.erased_at}, as_json=as_json)
+
+
+@app.command("password")
+def set_password(
+    email: Email,
+    password_stdin: PasswordStdin = False,
+    as_json: Json = False,
+) -> None:
+    """Set a user's password, which the command asks for. Their sessions end, and a mail says so."""
+    from services.people import registration
+
+    chosen = read_password(from_stdin=password_stdin)
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = registration.set_password(uow, email=email, password=chosen)
+        show(fields(user, _USER), as_json=as_json)
+
+
+@app.command("plan")
 def set_plan(email: Email, plan: Plan, as_json: Json = False) -> None:
     """Put a user on the free or the paid plan."""
     with connected() as resources, resources.unit_of_work() as uow:
@@ -59,7 +79,7 @@ class Switch(StrEnum):
     OFF = "off"
 
 
-@users.command("operator")
+@app.command("operator")
 def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
     """Make a user an operator, who needs a second factor at each login, or end that."""
     with connected() as resources, resources.unit_of_work() as uow:
@@ -67,15 +87,17 @@ def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
         show(fields(user, _USER), as_json=as_json)
 
 
-@users.command("reset-factors")
+@app.command("reset-factors")
 def reset_factors(email: Email, as_json: Json = False) -> None:
     """Remove the second factors of a user who lost them. A mail tells the user."""
+    from services.people.factors import own_factors
+
     with connected() as resources, resources.unit_of_work() as uow:
         user = own_factors.reset(uow, email=email)
         show(fields(user, _USER), as_json=as_json)
 
 
-@users.command("erase")
+@app.command("erase")
 def erase_user(
     email: Email,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
@@ -86,6 +108,9 @@ def erase_user(
     The person is gone at once, and a worker erases what they leave behind. It goes on if you stop
     this command; run it again to wait for it.
     """
+    from cli.progress import result_of, wait_for
+    from services.erasure import marking
+
     # Only a person at a terminal can answer, so scripts are not asked.
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(f"Erase {email} for good?", abort=True)
@@ -95,58 +120,8 @@ def erase_user(
     show(result_of(job), as_json=as_json)
 
 
-@users.command("list")
+@app.command("list")
 def list_users(as_json: Json = False) -> None:
     """Show the 1,000 newest users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         show_all([fields(user, _USER) for user in accounts.list_users(uow)], as_json=as_json)
-
-
-@keys.command("create")
-def create_key(
-    email: Email,
-    name: Annotated[str, typer.Option(help="What the key is for.")],
-    scope: Annotated[
-        list[Scope] | None,
-        typer.Option(help="Repeat for several. Without one, the key may do all that its user may."),
-    ] = None,
-    expires_at: Annotated[
-        datetime | None,
-        typer.Option(
-            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="When the key ends, in UTC. Without it, the key stays until it is revoked.",
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Create an API key. It is shown only now."""
-    with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_by_email(uow, email)
-        key, secret = api_keys.create(
-            uow,
-            resources.keyring,
-            user_id=user.id,
-            name=name,
-            scopes=scope or None,
-            expires_at=expires_at and expires_at.replace(tzinfo=UTC),
-        )
-        record = fields(key, _KEY) | {"key": secret}
-    show(record, as_json=as_json)
-
-
-@keys.command("list")
-def list_keys(email: Email, as_json: Json = False) -> None:
-    """Show a user's keys, newest first."""
-    with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_by_email(uow, email)
-        found = api_keys.list_of(uow, user.id).rows
-        shown = _KEY if as_json else _KEY_ROW
-        show_all([fields(key, shown) for key in found], as_json=as_json)
-
-
-@keys.command("revoke")
-def revoke_key(key_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False) -> None:
-    """Revoke a key: its next request is refused."""
-    with connected() as resources, resources.unit_of_work() as uow:
-        revoked = api_keys.revoke(uow, key_id=key_id)
-    show({"id": key_id, "revoked": revoked}, as_json=as_json)

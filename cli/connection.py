@@ -4,26 +4,50 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 import psycopg2
+import typer
 from sqlalchemy.exc import OperationalError
 
 from core.logging import configure_logging
+from core.process.garbage_collection import end_start
 from core.refusals.requests import DATABASE_UNUSABLE
 from core.settings import load_settings
+from core.settings.given_settings import PREFIX
 from services.events import event_origins
 from services.events.event_origins import Credential, CredentialKind, Origin
 from storage.resources import Resources, open_resources
 
+MISCONFIGURED = 2
+
 
 def use_running_stack() -> None:
-    """Take the settings of the running development stack unless the environment names services."""
-    names_services = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
-    if not names_services and find_spec("devstack") is not None:
-        from devstack.supervisor import run_settings
-        from devstack.supervisor.home import environment, home_folder
+    """Take the settings of the running development stack unless the environment names services.
 
-        for name, value in run_settings.settings_of(home_folder.from_environment()).items():
-            os.environ.setdefault(name, value)
-        os.environ["PATH"] = environment.path_of_programs()
+    Raises ``typer.Exit`` where neither names any.
+    """
+    names_services = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
+    if names_services or find_spec("devstack") is None:
+        return
+    from devstack.supervisor import run_settings
+    from devstack.supervisor.home import environment, home_folder
+
+    home = home_folder.from_environment()
+    settings = run_settings.settings_of(home)
+    if not settings and not _sets_anything():
+        typer.echo(
+            f"No stack runs on {home.path}, and no settings name services elsewhere.\n"
+            "Change to the folder where the stack was started, or name its home in PRESSROOM_HOME."
+            "\n`pressroom up` starts a stack.",
+            err=True,
+        )
+        raise typer.Exit(MISCONFIGURED)
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)
+    os.environ["PATH"] = environment.path_of_programs()
+
+
+def _sets_anything() -> bool:
+    """Whether there is a setting, which is of services then; the home's name is none."""
+    return any(name.startswith(PREFIX) and name != "PRESSROOM_HOME" for name in os.environ)
 
 
 @contextmanager
@@ -34,6 +58,7 @@ def connected() -> Iterator[Resources]:
     # Scripts read what a command prints, so the log must not mix with it.
     configure_logging(settings.model_copy(update={"log_level": "error"}))
     event_origins.begin(Origin(credential=Credential(CredentialKind.COMMAND)))
+    end_start()
     resources = open_resources(settings, concurrency=2, name="cli")
     try:
         with database_errors():

@@ -1,17 +1,18 @@
 from collections.abc import Callable
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
 
 from cli import orders
 from cli.connection import connected
-from cli.output import Json, group, show, show_all
+from cli.output import Json, Limit, group, show, show_all
 from core.refusals.money import CREDITS_AMOUNT_TEXT
 from services.money.credits import ledger, verify
 from services.money.credits.verify import LedgerReport
+from services.paging import PageRequest
 from services.people import accounts
 
 FAULTY = 1
@@ -30,6 +31,31 @@ Reason = Annotated[
 def grant(email: Email, amount: Amount, reason: Reason = "grant", as_json: Json = False) -> None:
     """Give a user credits."""
     _book(ledger.grant, email, amount, reason, as_json=as_json)
+
+
+@app.command("balance")
+def balance(email: Email, as_json: Json = False) -> None:
+    """Show a user's credits."""
+    with connected() as resources:
+        with resources.unit_of_work() as uow:
+            user_id = accounts.get_by_email(uow, email).id
+        account = ledger.balance(resources.database, user_id)
+    show(orjson.loads(account), as_json=as_json)
+
+
+@app.command("ledger")
+def show_ledger(
+    email: Email,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """Show the entries of a user's credit account, newest first."""
+    with connected() as resources:
+        with resources.unit_of_work() as uow:
+            user_id = accounts.get_by_email(uow, email).id
+        found = ledger.page(resources.database, user_id, PageRequest(limit))
+    entries = [orjson.loads(entry) for _, entry in found.rows]
+    show_all(entries if as_json else [_brief(each) for each in entries], as_json=as_json)
 
 
 # Typer must not take a negative amount for an option.
@@ -74,6 +100,11 @@ def verify_ledger(
         typer.echo("All balances, debts, hashes and orders hold.")
     if report.faults:
         raise typer.Exit(FAULTY)
+
+
+def _brief(entry: dict[str, Any]) -> dict[str, Any]:
+    names = "seq created_at action delta_credit balance_after source_id order_id"
+    return {name: entry[name] for name in names.split()}
 
 
 def _show_read(report: LedgerReport) -> None:

@@ -1,14 +1,18 @@
+import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cli.connection import connected
-from cli.output import Json, Limit, group, show, show_all
-from services.mailing import list_reports, lists, member_figures
+from cli.output import Json, Limit, fields, group, show, show_all
+from models import MailingList
+from services.mailing import list_reports, lists, member_figures, subscriber_counts
 from services.people import accounts
 
 FAULTY = 1
+
+ListName = Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")]
 
 app = group("Lists that people subscribe to.")
 
@@ -26,6 +30,57 @@ def create(
         made = lists.create(uow, owner_id=owner.id, title=title, slug=slug)
         record = {"id": made.id, "slug": made.slug, "title": made.title, "user_id": owner.id}
     show(record, as_json=as_json)
+
+
+@app.command("list")
+def list_lists(
+    owner: Annotated[
+        str | None, typer.Option(metavar="EMAIL", help="Show only the lists of this user.")
+    ] = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="Show the archived lists in place of the others.")
+    ] = False,
+    limit: Limit = 100,
+    as_json: Json = False,
+) -> None:
+    """Show lists, newest first, with their numbers of active members."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        owner_id = None if owner is None else accounts.get_by_email(uow, owner).id
+        found = lists.list_all(uow, owner_id=owner_id, archived=archived, limit=limit)
+        counts = subscriber_counts.count_subscribers(uow, [each.id for each in found])
+        shown = [_brief(each, counts[each.id]) for each in found]
+    show_all(shown, as_json=as_json)
+
+
+@app.command("show")
+def show_list(list_name: ListName, as_json: Json = False) -> None:
+    """Show one list, also an archived one."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        found = lists.get_named(uow, list_name, archived=True)
+        [active] = subscriber_counts.count_subscribers(uow, [found.id]).values()
+        owner = accounts.get(uow, found.user_id)
+        more = fields(
+            found,
+            "tagline description email_channel_enabled challenge_enabled challenge_provider"
+            " confirm_required redirect_origins updated_at archived_at",
+        )
+        show({**_brief(found, active), "owner": owner.email, **more}, as_json=as_json)
+
+
+@app.command("archive")
+def archive(
+    list_name: ListName,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Archive a list, for good: it takes no members and sends no mail; people can still leave."""
+    # Only a person at a terminal can answer, so scripts are not asked.
+    if not (yes or as_json) and sys.stdin.isatty():
+        typer.confirm(f"Archive {list_name}?", abort=True)
+    with connected() as resources, resources.unit_of_work() as uow:
+        found = lists.get_named(uow, list_name, archived=True)
+        archived = lists.archive(uow, found)
+        show({"id": found.id, "slug": found.slug, "archived": archived}, as_json=as_json)
 
 
 @app.command("reports")
@@ -47,3 +102,8 @@ def verify(as_json: Json = False) -> None:
         typer.echo("The figures of all lists come to their members.")
     if faults:
         raise typer.Exit(FAULTY)
+
+
+def _brief(mailing_list: MailingList, active: int) -> dict[str, Any]:
+    named = fields(mailing_list, "id slug title user_id")
+    return {**named, "active": active, "created_at": mailing_list.created_at}

@@ -1,66 +1,43 @@
 """The ``pressroom`` command."""
 
 import sys
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from cli import processes, stack
-from core.errors import DomainError, TransientError, own_words
-from core.settings import SettingsError
+from cli.command_groups import LazyGroups
+from core.errors import DomainError, SettingsError, TransientError
+from core.process.garbage_collection import begin_start
 
 REFUSED, MISCONFIGURED = 1, 2
 
-# Imported when a command of theirs is run: it takes a second, and `pressroom up` or a worker does
-# not need them.
-_GROUPS = {
-    "users": "cli.accounts:users",
-    "keys": "cli.accounts:keys",
-    "oauth-clients": "cli.oauth_clients:app",
-    "lists": "cli.lists:app",
-    "import": "cli.imports:app",
-    "export": "cli.exports:app",
-    "credits": "cli.credits:app",
-    "jobs": "cli.jobs:app",
-    "upkeep": "cli.upkeep:app",
-    "trace": "cli.trace:app",
-    "attachments": "cli.attachments:attachments",
-    "encryption": "cli.attachments:encryption",
-    "backup": "cli.backup:app",
-    "listen": "cli.listen:app",
-}
+begin_start()
 
-
-class LazyGroups(TyperGroup):
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *_GROUPS]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in _GROUPS:
-            return super().get_command(ctx, cmd_name)
-        module, _, name = _GROUPS[cmd_name].partition(":")
-        group = typer.main.get_command(getattr(import_module(module), name))
-        group.name = cmd_name
-        return group
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except typer.BadParameter as error:
-            error.message = own_words(error.message)
-            raise
-
-
-app = typer.Typer(
-    cls=LazyGroups, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(cls=LazyGroups, no_args_is_help=True, pretty_exceptions_enable=False)
 # The image of a deployment has no development stack.
 if find_spec("devstack"):
     stack.register(app)
 processes.register(app)
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        typer.echo(f"pressroom {version('pressroom')}")
+        raise typer.Exit
+
+
+@app.callback()
+def pressroom(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Run Pressroom, and look after it."""
 
 
 def main() -> None:

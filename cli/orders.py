@@ -8,6 +8,7 @@ from core import clock
 from core.refusals.money import ORDER_RESOLUTION
 from models import OrderStatus, PaymentOrder, Resolution
 from services.money.topups import orders, settlement
+from services.paging import PageRequest
 
 app = group("Orders of credits.")
 
@@ -24,8 +25,8 @@ def list_orders(
 ) -> None:
     """Show orders of all users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = orders.list_all(uow, status=status, limit=limit)
-        show_all([_brief(order) for order in found], as_json=as_json)
+        found = orders.list_all(uow, PageRequest(limit), status=status)
+        show_all([_brief(order) for order in found.rows], as_json=as_json)
 
 
 @app.command("show")

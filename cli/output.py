@@ -15,6 +15,8 @@ Limit = Annotated[int, typer.Option(min=1, max=1000)]
 
 Row = Mapping[str, Any]
 
+_ANY_WIDTH = 100_000
+
 
 def group(sentence: str) -> typer.Typer:
     """A group of commands, which the sentence describes."""
@@ -46,15 +48,25 @@ def show_all(records: Sequence[Row], *, as_json: bool) -> None:
         return
     # Rich takes a moment to import, and only tables need it.
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
+    from rich.text import Text
 
     table = Table()
-    for name in records[0]:
-        # People copy ids from here, so a long one is folded, not cut.
-        table.add_column(name, overflow="fold")
-    for record in records:
-        table.add_row(*(_text(value) for value in record.values()))
-    Console().print(table)
+    rows = [[_text(value) for value in record.values()] for record in records]
+    for name, cells in zip(records[0], zip(*rows, strict=True), strict=True):
+        is_word = not any(" " in cell for cell in cells)
+        table.add_column(name, no_wrap=is_word, overflow="ignore" if is_word else "fold")
+    for row in rows:
+        # As text: what owners write is no markup.
+        table.add_row(*map(Text, row))
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table)
+    # People copy ids from here, and programs read what is piped to them. So a terminal may break a
+    # cell between its words, and nothing breaks it elsewhere.
+    is_terminal = console.is_terminal
+    console.width = max(console.width, needed.minimum) if is_terminal else needed.maximum
+    console.print(table, crop=False)
 
 
 @contextmanager
@@ -77,5 +89,13 @@ def _text(value: object) -> str:
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list):
-        return " ".join(map(str, value))
-    return "" if value is None else str(value)
+        value = " ".join(map(str, value))
+    return "" if value is None else _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """The text on one line. What strangers wrote must not command an operator's terminal."""
+    return "".join(
+        each if each.isprintable() else " " if each.isspace() else "\N{REPLACEMENT CHARACTER}"
+        for each in text
+    )

@@ -74,6 +74,9 @@ def worker(
     """Run a worker for one lane or several."""
     # SIGTERM begins a soft shutdown. Celery reads this variable when it is imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+    from core.counters.shared_counts import share_counts
+
+    share_counts()
     from cli.connection import database_errors, use_running_stack
     from core.settings import load_settings
     from storage.database import require_time_limits
@@ -105,14 +108,16 @@ def flower(
         list[str] | None,
         typer.Option(help="Answer to this host name alone; repeat for several."),
     ] = None,
+    periodic: Annotated[bool, typer.Option("--periodic", help="Show periodic work, too.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run Flower, the page that shows workers and tasks, behind its password."""
     from core.settings import read_settings
     from core.settings.store_settings import FlowerSettings
-    from workers.monitor import run
+    from workers.monitor.flower_server import run
 
-    run(read_settings(FlowerSettings), host, port, host_name or ())
+    names = host_name or ()
+    run(read_settings(FlowerSettings), host, port, names, shows_periodic=periodic)
 
 
 def migrate(

@@ -10,6 +10,7 @@ from cli.output import Json, fields, show, show_all
 from core.settings import load_settings
 from models import Upkeep
 from services.jobs import upkeep
+from services.operating.upkeep_runs import last_seconds
 from workers.context import WorkerContext
 from workers.queues.serving import serving
 from workers.tasks.table import TASKS
@@ -42,7 +43,7 @@ def run_or_list(
 def _described(row: Upkeep) -> dict[str, Any]:
     return {
         **fields(row, "name every_seconds last_started_at last_finished_at"),
-        "last_seconds": _last_seconds(row),
+        "last_seconds": last_seconds(row),
         **fields(row, "last_result last_error"),
         "is_running": row.lease_expires_at is not None,
         **fields(row, "due_at"),
@@ -51,7 +52,7 @@ def _described(row: Upkeep) -> dict[str, Any]:
 
 def _brief(row: Upkeep, *, now: datetime) -> dict[str, Any]:
     """In a table of 80 columns: times from now, by the database's clock."""
-    seconds = _last_seconds(row)
+    seconds = last_seconds(row)
     is_running = row.lease_expires_at is not None
     due = (row.due_at - now).total_seconds()
     started = row.last_started_at
@@ -63,14 +64,6 @@ def _brief(row: Upkeep, *, now: datetime) -> dict[str, Any]:
         "result": row.last_error or (row.last_result or {}).get("done"),
         "next": "runs" if is_running else f"in {_duration(due)}" if due > 0 else "due",
     }
-
-
-def _last_seconds(row: Upkeep) -> float | None:
-    """How long the last run took; ``None`` while one is under way."""
-    started, finished = row.last_started_at, row.last_finished_at
-    if started is None or finished is None or finished < started:
-        return None
-    return round((finished - started).total_seconds(), 3)
 
 
 def _duration(seconds: float) -> str:

@@ -57,6 +57,10 @@ class DomainError(Exception):
         return self.message
 
 
+class SettingsError(Exception):
+    """Raised for unusable settings; the message names each one, never its value."""
+
+
 def own_words(message: str) -> str:
     """What a validator of ours says, without the words that pydantic puts before it."""
     return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")

@@ -5,6 +5,7 @@ from typing import Any
 import structlog
 
 from core.settings.store_settings import LogSettings
+from core.telemetry import spans
 
 
 def configure_logging(settings: LogSettings) -> None:
@@ -17,6 +18,7 @@ def configure_logging(settings: LogSettings) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_span,
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -39,6 +41,12 @@ def configure_logging(settings: LogSettings) -> None:
     handler.setFormatter(formatter)
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     _settle_libraries()
+
+
+def _add_span(_logger: Any, _method: str, record: Any) -> Any:
+    """So that a record is found from its trace, and a trace from any of its records."""
+    record.update(spans.ids())
+    return record
 
 
 def _settle_libraries() -> None:

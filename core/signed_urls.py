@@ -49,3 +49,7 @@ def _message(name: str, expires: int) -> bytes:
 # Files that jobs make, named by the path of the route that serves them.
 FILE_URLS = SignedUrls("file-link")
 FILE_URL_LIFETIME = timedelta(minutes=15)
+
+# What the API answers to them says how it sees their caller: for `pressroom doctor`.
+SEEN_CALLERS = SignedUrls("seen-caller")
+SEEN_HEADER = "Pressroom-Seen"

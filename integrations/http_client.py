@@ -8,15 +8,22 @@ import asyncio
 import math
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
+from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import httpx2
+
+from core.counters.work_metrics import ProviderOutcome, count_provider_call
+from core.telemetry import spans
 
 # The library's errors by the names that adapters use: its timeouts are failures too.
 HttpFailure = httpx2.HTTPError
@@ -49,6 +56,10 @@ class HttpBounds:
     cuts_replies: bool = False
     # Whether the next call to a server may take the connection of the one before.
     keeps_connections: bool = True
+    # Whether spans say which host is called: one that the settings name, and not one of a caller's.
+    tells_host: bool = True
+    # Whose calls these are, in the metrics.
+    provider: str = "other"
 
     @property
     def timeout(self) -> httpx2.Timeout:
@@ -76,14 +87,20 @@ class AsyncHttpClient:
         self, method: str, url: str, *, max_seconds: float | None = None, **content: Any
     ) -> HttpReply:
         """Raises ``HttpFailure``; ``max_seconds`` instead of the client's own."""
-        try:
-            async with (
-                asyncio.timeout(max_seconds or self._bounds.max_seconds),
-                self._client.stream(method, url, **content) as reply,
-            ):
-                body = b"".join([part async for part in reply.aiter_raw()])
-        except TimeoutError:
-            raise ReplyTooSlow("timeout") from None
+        began, outcome = time.perf_counter(), ProviderOutcome.FAILED
+        with call_span(method, url if self._bounds.tells_host else ""):
+            try:
+                async with (
+                    asyncio.timeout(max_seconds or self._bounds.max_seconds),
+                    self._client.stream(method, url, **content) as reply,
+                ):
+                    body = b"".join([part async for part in reply.aiter_raw()])
+                    outcome = _outcome(reply.status_code)
+            except TimeoutError:
+                raise ReplyTooSlow("timeout") from None
+            finally:
+                count_provider_call(self._bounds.provider, outcome, time.perf_counter() - began)
+            spans.note({"http.response.status_code": reply.status_code})
         return HttpReply(reply.status_code, reply.headers, body)
 
     async def aclose(self) -> None:
@@ -116,6 +133,25 @@ class HttpClient:
             self._loop.run_forever()
         finally:
             self._loop.close()
+
+
+def call_span(method: str, url: str) -> AbstractContextManager[None]:
+    """Paths and queries have what people look for, and headers have keys: it tells none of them.
+
+    No provider is sent our trace either.
+    """
+    host = urlsplit(url).hostname
+    about: spans.Attributes = {"http.request.method": method}
+    if host:
+        about["server.address"] = host
+    return spans.span(f"{method} {host}" if host else method, "client", about)
+
+
+def _outcome(status: int) -> ProviderOutcome:
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return ProviderOutcome.LIMITED
+    is_failure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return ProviderOutcome.FAILED if is_failure else ProviderOutcome.ANSWERED
 
 
 def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:

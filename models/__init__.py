@@ -1,6 +1,7 @@
 """All tables, so that the migrations see every one of them."""
 
 from models.account_mail import AccountMail
+from models.account_merge import AccountMerge, MergeStatus
 from models.api_key import ApiKey
 from models.attachment import Attachment, AttachmentStatus
 from models.bulk_act import BulkAct, BulkAction, BulkChange
@@ -27,6 +28,7 @@ from models.member_import import (
     MemberImport,
     WaitingChunk,
 )
+from models.moved_account import MovedAccount
 from models.oauth import OAuthClient, OAuthCode, OAuthGrant, OAuthToken, TokenKind
 from models.object_removal import ObjectRemoval
 from models.opt_out import OptOut, OptOutKind

@@ -21,6 +21,10 @@ class AccountMail(Model):
     )
     # What the mail names: the end of a key, a program, a browser.
     detail: Mapped[str | None]
+    # Of a mail to a reader: the list that they asked about, and the language of the page. Without a
+    # foreign key, for which the lists would have to be locked.
+    list_id: Mapped[int | None]
+    language: Mapped[str | None]
     # An HMAC of the network of the stranger who had it sent, under which it is counted.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)

@@ -101,6 +101,8 @@ class Job(Model):
     result: Mapped[dict[str, Any] | None]
     error: Mapped[dict[str, Any] | None]
     request_id: Mapped[str | None] = mapped_column(Text)
+    # The span that asked for it, where traces are recorded (W3C Trace Context).
+    traceparent: Mapped[str | None] = mapped_column(Text)
     # The API process that asked for this job, whose caller may wait: it alone is notified of
     # changes. Without one, all processes are.
     waiter: Mapped[str | None]

@@ -45,6 +45,14 @@ class MailingList(Model):
     redirect_origins: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
     # The version of its consent wording that holds now; NULL: the list has none.
     consent_wording_version: Mapped[int | None]
+    # How readers see it, as the owner chose: a colour `#rrggbb`, one of the owner's attachments by
+    # its `hash_id`, who its mails say that they are from, and the owner's own words.
+    colour: Mapped[str | None]
+    logo_hash_id: Mapped[str | None]
+    sender_name: Mapped[str | None]
+    sign_up_text: Mapped[str | None]
+    thanks_text: Mapped[str | None]
+    confirmation_text: Mapped[str | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
     archived_at: Mapped[datetime | None]

@@ -126,6 +126,8 @@ class Subscription(Model):
     # What a form said of a person whom the list knew already: the token that is mailed next takes
     # it along, and it is set when the person confirms by that token.
     submitted: Mapped[dict[str, Any] | None]
+    # In which the person subscribed; our mails to them keep it. NULL: not known.
+    language: Mapped[str | None]
     # The import that last made the record active, and when. Every later change moves `updated_at`,
     # so that an undo of the import can leave a changed record alone.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))

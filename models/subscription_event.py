@@ -41,6 +41,8 @@ class SubscriptionEvent(Model):
     email_enabled_after: Mapped[bool | None]
     # What of the record changed beside them, by names such as `name`, `tags` or `fields.city`.
     changed: Mapped[list[str] | None]
+    # Why the person left or stopped the mail, if they said: a word of ours, never one of theirs.
+    reason: Mapped[str | None]
     ip: Mapped[str | None]
     request_id: Mapped[str | None]
     created_at: Mapped[CreatedAt]

@@ -36,3 +36,6 @@ class User(Model):
     recovered_at: Mapped[datetime | None]
     # When the person was erased. The row holds nothing personal then; it stays for foreign keys.
     erased_at: Mapped[datetime | None]
+    # The person of the account into which this record is merged: nothing is written about it
+    # any more. No foreign key: `account_merges` has both, and this row is read with each act.
+    merged_into: Mapped[int | None]

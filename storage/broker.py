@@ -26,6 +26,7 @@ from core.calls.breaker import Breaker
 from core.calls.sentinels import Sentinels
 from core.lanes import Lane
 from core.settings.store_settings import AMQP_SCHEMES, BrokerSettings
+from core.telemetry import spans
 from storage.redis.client import (
     EncryptedMasterConnection,
     MasterConnection,
@@ -225,7 +226,9 @@ class Broker:
                     retry_policy=self._retries,
                 )
 
-        return self._breaker.attempt("broker.send_failed", put, task=task) is not None
+        about: spans.Attributes = {"messaging.destination.name": queue_name(lane)}
+        with spans.span(f"send {task}", "producer", about):
+            return self._breaker.attempt("broker.send_failed", put, task=task) is not None
 
     def waiting(self, lane: Lane) -> int | None:
         """How many messages of the lane no worker has taken; ``None`` while the broker is away."""

@@ -9,12 +9,14 @@ import psycopg2.extensions
 from pydantic import SecretStr
 from sqlalchemy import URL, ClauseElement, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
 from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
+from core.counters.store_metrics import CONNECTION_LIMIT, CONNECTIONS_IN_USE, note_statement
 from core.settings.store_settings import DatabaseSettings
+from core.telemetry import statement_spans
 from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, answers, peer_closed
 from storage.long_reads import Replica
 
@@ -32,6 +34,7 @@ SESSION_DEFAULTS: Mapping[str, str] = {
     # To compile a statement for each chunk of an import takes longer than to run it.
     "jit": "off",
 }
+_COUNTED = "counted"
 # How long the limits are is not asked: another release may have others, and give them to the role.
 _MISSING = (
     "SELECT name FROM unnest(%s) AS name WHERE current_setting(name) = '0'"
@@ -75,9 +78,11 @@ class Database:
         connection = self.connections.take()
         if connection is None:
             return self._rows_beside_transactions(statement, values)
+        CONNECTIONS_IN_USE.inc()
         try:
             return _fetch(connection, statement, values)
         finally:
+            CONNECTIONS_IN_USE.dec()
             self.connections.give_back(connection)
 
     def _rows_beside_transactions(
@@ -108,9 +113,13 @@ class Database:
 def _fetch(
     connection: psycopg2.extensions.connection, statement: Statement, values: Mapping[str, object]
 ) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement.text, {**statement.values, **values})
-        return cursor.fetchall() if cursor.description else []
+    began = time.perf_counter()
+    try:
+        with statement_spans.statement_span(statement.text), connection.cursor() as cursor:
+            cursor.execute(statement.text, {**statement.values, **values})
+            return cursor.fetchall() if cursor.description else []
+    finally:
+        note_statement(time.perf_counter() - began)
 
 
 def open_database(
@@ -128,6 +137,9 @@ def open_database(
         url, creator=connect, pool_size=pool_size, max_overflow=0, pool_timeout=5, pool_recycle=1800
     )
     _check_before_use(engine)
+    statement_spans.watch(engine)
+    _count(engine)
+    CONNECTION_LIMIT.inc(pool_size + single_statements)
     alone = ConnectionPool(connect, single_statements)
     return Database(engine, sessionmaker(engine, expire_on_commit=False), alone)
 
@@ -201,6 +213,38 @@ def run_alone(
         rows = cursor.fetchall() if cursor.description else []
     opened.autocommit = False
     return rows
+
+
+def _count(engine: Engine) -> None:
+    @event.listens_for(engine, "before_cursor_execute")
+    def begin(*told: Any) -> None:
+        told[4].began = time.perf_counter()
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def end(*told: Any) -> None:
+        note_statement(time.perf_counter() - told[4].began)
+
+    @event.listens_for(engine, "handle_error")
+    def fail(error: ExceptionContext) -> None:
+        began = getattr(error.execution_context, "began", None)
+        if began is not None:
+            note_statement(time.perf_counter() - began)
+
+    def counted(record: ConnectionPoolEntry) -> dict[Any, Any]:
+        # Unlike `info`, it outlives the connection that is given back because it broke.
+        assert record.record_info is not None
+        return record.record_info
+
+    @event.listens_for(engine, "checkout")
+    def take(_: object, record: ConnectionPoolEntry, __: object) -> None:
+        counted(record)[_COUNTED] = True
+        CONNECTIONS_IN_USE.inc()
+
+    @event.listens_for(engine, "checkin")
+    def give_back(_: object, record: ConnectionPoolEntry) -> None:
+        # A connection that was found dead is given back too, and nobody had it.
+        if counted(record).pop(_COUNTED, False):
+            CONNECTIONS_IN_USE.dec()
 
 
 def _check_before_use(engine: Engine) -> None:

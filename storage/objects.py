@@ -11,8 +11,10 @@ from urllib3.exceptions import HTTPError
 
 from core.calls.breaker import Breaker
 from core.calls.time_limits import time_limit
+from core.counters.store_metrics import observed_s3
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
+from core.telemetry import spans
 from storage.s3_access.misconfigurations import explained, with_advice
 from storage.s3_access.s3_client import encryption_of, open_client
 
@@ -61,9 +63,10 @@ class ObjectStore:
         self._breaker = Breaker(SERVER)
         self._encryption = encryption_of(settings)
         self._client = open_client(settings, connections=connections)
+        self._about: spans.Attributes = {"server.address": settings.s3_endpoint.host or ""}
 
     def put(self, key: str, data: bytes, content_type: str) -> None:
-        with self._call(key):
+        with self._call("put", key):
             self._client.put_object(
                 self._bucket,
                 self._prefix + key,
@@ -80,7 +83,7 @@ class ObjectStore:
 
     def stream(self, key: str, offset: int = 0, length: int = 0) -> Generator[bytes, None, None]:
         """``length`` bytes from ``offset`` (0: to the end) in chunks; raises ``ObjectMissing``."""
-        with self._call(key):
+        with self._call("get", key):
             response = self._client.get_object(
                 self._bucket, self._prefix + key, offset=offset, length=length
             )
@@ -98,7 +101,7 @@ class ObjectStore:
 
     def exists(self, key: str) -> bool:
         try:
-            with self._call(key):
+            with self._call("look at", key):
                 self._client.stat_object(self._bucket, self._prefix + key)
         except ObjectMissing:
             return False
@@ -112,7 +115,7 @@ class ObjectStore:
         kept: dict[str, str] = {}
         for start in range(0, len(keys), _MAX_REMOVED_AT_ONCE):
             batch = keys[start : start + _MAX_REMOVED_AT_ONCE]
-            with self._call(batch[0]):
+            with self._call("remove", batch[0]):
                 # The client sends nothing before its errors are read.
                 named = [DeleteObject(self._prefix + key) for key in batch]
                 refused = list(self._client.remove_objects(self._bucket, named))
@@ -129,7 +132,7 @@ class ObjectStore:
         beginning = self._prefix + prefix
         items = iter(self._client.list_objects(self._bucket, prefix=beginning, recursive=True))
         while True:
-            with self._call(prefix):
+            with self._call("list", prefix):
                 item = next(items, None)
             if item is None:
                 return
@@ -139,7 +142,7 @@ class ObjectStore:
 
     def ready(self) -> bool:
         """Whether the bucket is there; raises ``TransientError``, which names a wrong setting."""
-        with self._call(""):
+        with self._call("look at bucket", ""):
             try:
                 return self._client.bucket_exists(self._bucket)
             except S3Error:
@@ -150,12 +153,19 @@ class ObjectStore:
     def make_bucket(self) -> None:
         """Make the bucket unless it exists."""
         if not self.ready():
-            with self._call(""):
+            with self._call("make bucket", ""):
                 self._client.make_bucket(self._bucket)
 
     @contextmanager
-    def _call(self, key: str) -> Iterator[None]:
-        with self._breaker.guarding(), _translated(key), time_limit(MAX_CALL_SECONDS):
+    def _call(self, what: str, key: str) -> Iterator[None]:
+        with (
+            # The host is the operator's; a key may be named after what a person sent.
+            spans.span(f"s3 {what}", "client", self._about),
+            self._breaker.guarding(),
+            observed_s3(TransientError),
+            _translated(key),
+            time_limit(MAX_CALL_SECONDS),
+        ):
             yield
 
 

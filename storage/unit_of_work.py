@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from core.errors import TransientError
 from core.logging import get_logger
+from core.telemetry.statement_spans import statement_span
 from storage.broker import Broker
 from storage.redis.notifications import Notifier
 
@@ -46,7 +47,8 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     ) -> None:
         try:
             if exc_type is None:
-                self.session.commit()
+                with statement_span("COMMIT"):
+                    self.session.commit()
         finally:
             self.session.close()
         if exc_type is None:

@@ -8,6 +8,7 @@ from unittest import mock
 
 import typer
 
+from cli.command_groups import loaded
 from cli.main import app
 
 
@@ -47,10 +48,10 @@ def _resolved(words: Sequence[str]) -> tuple[Any, list[str]]:
     assert words[0] == "pressroom", words
     command: Any = typer.main.get_command(app)
     rest = list(words[1:])
-    while rest and _is_group(command):
+    while rest and _is_group(command) and not rest[0].startswith("-"):
         found = command.get_command(None, rest[0])
         assert found is not None, f"{' '.join(words)}: there is no {rest[0]}"
-        command = found
+        command = loaded(found)
         rest.pop(0)
     return command, rest
 

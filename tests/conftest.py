@@ -1,10 +1,11 @@
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+import structlog
 import uvicorn
 from hypothesis import HealthCheck, settings
 
@@ -30,6 +31,18 @@ settings.register_profile(
 settings.register_profile("new dice", settings.get_profile("same dice"), derandomize=False)
 settings.load_profile("new dice" if FULL else "same dice")
 
+# What the product logs in the tests' own process. The default would colour each line of source in a
+# traceback: a second for a deep one.
+structlog.configure(
+    processors=[
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
+
+MakeStack = Callable[[str], Stack]
+OpenStacks = Callable[[], AbstractContextManager[MakeStack]]
+
 # Of the fixtures, those that start services, programs of ours, or a browser.
 STACK = {"services", "stack", "browser"}
 
@@ -47,24 +60,49 @@ def services(home: Path) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="session")
-def make_stack(services: Services, home: Path) -> Iterator[Callable[[str], Stack]]:
-    """Makes stacks apart from each other, for tests that kill, flush or count."""
-    with ExitStack() as opened:
-        made: list[str] = []
+def open_stacks(services: Services, home: Path) -> OpenStacks:
+    """Opens a factory of stacks, which end with it."""
+    # Each has its own Redis database, counted from 1.
+    numbers = iter(range(1, DATABASES))
+    # To copy a database takes a tenth of the time of all migrations.
+    with open_stack(services, home, "migrated", next(numbers), free_port()):
+        pass
 
-        def make(name: str) -> Stack:
-            made.append(name)
-            # Each has its own Redis database, counted from 1.
-            assert len(made) < DATABASES
-            return opened.enter_context(open_stack(services, home, name, len(made), free_port()))
+    @contextmanager
+    def factory() -> Iterator[MakeStack]:
+        with ExitStack() as opened:
 
+            def make(name: str) -> Stack:
+                port, number = free_port(), next(numbers)
+                stack = open_stack(services, home, name, number, port, like="migrated")
+                return opened.enter_context(stack)
+
+            yield make
+
+    return factory
+
+
+@pytest.fixture(scope="module")
+def make_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
+    """Makes stacks apart from each other, for tests that kill, flush or count.
+
+    They end with the file: what runs for nobody takes time and memory from the tests after it.
+    """
+    with open_stacks() as make:
         yield make
 
 
 @pytest.fixture(scope="session")
-def stack(make_stack: Callable[[str], Stack]) -> Stack:
+def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
+    """Makes stacks that several files share."""
+    with open_stacks() as make:
+        yield make
+
+
+@pytest.fixture(scope="session")
+def stack(make_lasting_stack: MakeStack) -> Stack:
     """The stack that tests of the public interface share: a sandbox, an API process, workers."""
-    shared = make_stack("shared")
+    shared = make_lasting_stack("shared")
     shared.start_sandbox()
     shared.start_api()
     shared.start_worker("media")

@@ -27,6 +27,7 @@ from devstack.supervisor.home.environment import cleaned
 from devstack.supervisor.processes.ports import listens
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import spawn
+from devstack.supervisor.processes.watcher import beginning
 from devstack.supervisor.processes.watcher_client import Watcher
 from devstack.supervisor.programs import answers
 from models import Plan
@@ -78,6 +79,10 @@ class Running:
     process: subprocess.Popen[bytes]
     log: Path
     _asked: bool = False
+    _began: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began = beginning(self.pid)
 
     @property
     def pid(self) -> int:
@@ -103,8 +108,10 @@ class Running:
         try:
             return self.process.wait(within)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
+            # Another process may have got the number since.
+            if beginning(self.pid) in ("", self._began):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal.SIGKILL)
             self.process.wait()
 
 
@@ -236,6 +243,8 @@ class Stack:
             str(smtp),
             "--webhook-url",
             f"{self.api_url}{sandbox_settings.WEBHOOK_PATH}",
+            "--metrics-url",
+            f"{self.api_url}/metrics",
             module="tests.sandbox",
             ready=lambda: answers(port, "/healthz"),
             port=port,
@@ -344,14 +353,16 @@ def open_stack(
     port: int,
     *,
     migrated: bool = True,
+    like: str = "template1",
     redis_url: str | None = None,
 ) -> Iterator[Stack]:
     """A stack in the running services: database and bucket `name`, Redis database `number`.
 
     Args:
+        like: the database that a new one begins as a copy of.
         redis_url: of a Redis that is not among the services.
     """
-    environment = _own_namespace(services.environment, name, number)
+    environment = _own_namespace(services.environment, name, number, like)
     owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
     environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
     # Replies are compared with each other, and all callers and mailboxes have one network and one
@@ -399,7 +410,9 @@ def _as_administrator(services: Services, environment: dict[str, str]) -> str:
     return f"redis://:{services.secrets.valkey_admin_password}@{server}"
 
 
-def _own_namespace(environment: dict[str, str], name: str, number: int) -> dict[str, str]:
+def _own_namespace(
+    environment: dict[str, str], name: str, number: int, like: str
+) -> dict[str, str]:
     owner = environment["PRESSROOM_MIGRATION_DATABASE_URL"]
     link = psycopg2.connect(owner)
     link.autocommit = True
@@ -407,7 +420,8 @@ def _own_namespace(environment: dict[str, str], name: str, number: int) -> dict[
         cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
         # A benchmark goes on with the database that its last run filled.
         if cursor.fetchone() is None:
-            cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            names = sql.Identifier(name), sql.Identifier(like)
+            cursor.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
     link.close()
     retired = base64.urlsafe_b64encode(RETIRED.secret).decode()
     return {

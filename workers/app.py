@@ -10,7 +10,7 @@ from celery import Celery
 
 from core.settings import Settings
 from storage.broker import celery_app
-from workers import alive, signals, stopping, sweeper
+from workers import alive, scraped, signals, stopping, sweeper
 from workers.context import ProcessContext
 from workers.declaration import TaskTable
 from workers.queues.lane_consumers import LaneQueues
@@ -53,4 +53,5 @@ def build_app(settings: Settings, *more: TaskTable, serves: Serving) -> Celery:
     sweeper.connect(app)
     stopping.connect(process)
     alive.connect(app, settings)
+    scraped.connect(settings)
     return app

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from core.lanes import Lane
 from core.settings import Settings
+from core.telemetry import spans
 from integrations.llm.registry import language_model
 from integrations.mail import registry
 from integrations.payments.registry import PaymentChannels
@@ -93,6 +94,7 @@ class ProcessContext:
     def get(self) -> WorkerContext:
         with self._lock:
             if self._context is None or self._pid != os.getpid():
+                spans.begin(f"pressroom-worker-{'-'.join(self.serves.limits)}")
                 self._context = WorkerContext(self.settings, self.serves)
                 self._pid = os.getpid()
             return self._context

@@ -1,7 +1,7 @@
 import sys
 
 from core.lanes import Lane
-from core.linux import hide_memory
+from core.process.linux import hide_memory
 from core.settings import load_settings
 from storage.broker import queue_name
 from workers.app import build_app

@@ -1,6 +1,5 @@
 """The work at the start of a worker and of its pool processes."""
 
-import gc
 from functools import partial
 from typing import Any
 
@@ -8,6 +7,8 @@ from celery import signals
 
 from core.lanes import Lane
 from core.logging import configure_logging, get_logger
+from core.process.garbage_collection import end_start
+from core.telemetry import spans
 from workers.context import ProcessContext
 
 _log = get_logger(__name__)
@@ -18,6 +19,9 @@ def connect(process: ProcessContext) -> None:
     signals.worker_before_create_process.connect(_keep_shared)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_say_ready, process), weak=False)
+    # Of a pool's process, and of the worker itself.
+    signals.worker_process_shutdown.connect(_end_spans)
+    signals.worker_shutdown.connect(_end_spans)
 
 
 def _keep_shared(**_: Any) -> None:
@@ -25,8 +29,7 @@ def _keep_shared(**_: Any) -> None:
 
     A garbage collection writes to every object that it visits, and so copies its page.
     """
-    gc.collect()
-    gc.freeze()
+    end_start()
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
@@ -40,7 +43,12 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
         context.converter.start()
 
 
+def _end_spans(**_: Any) -> None:
+    spans.end()
+
+
 def _say_ready(process: ProcessContext, **_: Any) -> None:
+    end_start()
     served = process.serves.limits
     if Lane.MEDIA in served:
         # Imported here, since workers of other lanes don't need the library behind it.

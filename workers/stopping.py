@@ -16,6 +16,7 @@ from typing import Any
 from celery import signals
 from celery.worker import state
 
+from core.counters.shared_counts import forget_counts
 from core.logging import get_logger
 from workers.context import ProcessContext
 
@@ -80,6 +81,7 @@ class _Stopping:
             os.kill(os.getpid(), signal.SIGQUIT)
             time.sleep(MAX_END_SECONDS)
         log.warning("worker.ended_at_once")
+        forget_counts()
         os._exit(exit_code)
 
     def _take_no_more(self) -> None:

@@ -17,6 +17,7 @@ _WORDS = {
     EventType.PASSWORD_RESET: "A new password was set by a mailed link",
     EventType.ADDRESS_CHANGED: "The e-mail address was changed",
     EventType.ADDRESS_UNDONE: "A change of the e-mail address was undone",
+    EventType.RECORDS_MERGED: "The subscriptions of your two addresses were put together",
     EventType.KEY_CREATED: "An API key was made",
     EventType.KEY_ENDED: "An API key was ended",
     EventType.GRANT_CREATED: "A program was given access",
@@ -29,6 +30,8 @@ _WORDS = {
     EventType.WEBHOOK_ENDED: "A webhook endpoint was ended",
     EventType.PLAN_REFUSED: "Something was refused that the plan doesn’t have",
     EventType.QUOTA_REFUSED: "Something was refused that is more than the plan has",
+    EventType.PLAN_CHANGED: "The plan was changed",
+    EventType.OPERATOR_ACTED: "You did something as an operator",
 }
 # For events that have a number, by its name.
 _SEVERAL = {
@@ -63,5 +66,9 @@ def _line(event: RecordedEvent) -> EventLine:
     kind = event.credential_kind
     by = None if kind is None else _BY.get(CredentialKind(kind))
     origin = filter(None, (browser_name(event.user_agent), event.ip, by))
-    text = (counted or [_WORDS[EventType(event.type)]])[0]
-    return EventLine(text, ", ".join(origin), event.occurred_at)
+    return EventLine((counted or [_words(event.type)])[0], ", ".join(origin), event.occurred_at)
+
+
+def _words(kind: str) -> str:
+    # Beside this release a later one may run, which records more.
+    return _WORDS[EventType(kind)] if kind in [*EventType] else kind

@@ -14,7 +14,7 @@ from api.access import browsers
 from api.access.browsers import CSRF_FIELD, require_csrf
 from api.bodies.forms import FormOrJsonBodyOf
 from api.limits.bulkheads import AUTHENTICATION
-from api.pages.frame import page, redirect
+from api.pages.frame import HEADERS, page, redirect
 from api.state import State, state_of
 from core.errors import DomainError
 from core.refusals.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
@@ -26,6 +26,8 @@ from services.people.page_urls import FACTORS_PATH, LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
 
 FormFields = dict[str, str]
+# The page whose script (htmx) sends the request.
+_PAGE_OF_SCRIPT = "hx-current-url"
 
 
 async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
@@ -50,6 +52,8 @@ class PageSession:
     cookie: str
     # Such a person gets the pages that set a second factor up, and no others.
     lacks_factor: bool
+    # Whether they run this deployment.
+    is_operator: bool
 
     @property
     def user_id(self) -> int:
@@ -72,7 +76,7 @@ def page_session(request: Request, state: State) -> PageSession | None:
     except DomainError:
         return None
     event_origins.current().credential = found.caller.credential
-    return PageSession(found.caller, cookie, found.lacks_factor)
+    return PageSession(found.caller, cookie, found.lacks_factor, found.is_operator)
 
 
 def page_session_of_form(request: Request, state: State, form: FormFields) -> PageSession | None:
@@ -229,11 +233,20 @@ def redirect_to_path(state: State, path: str) -> Response:
 
 async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
     """Redirect to the login page, which leads back to this page."""
+    state = state_of(request)
+    base = state.resources.settings.public_base
     wanted = request.scope["path"]
     if request.url.query:
         wanted += f"?{request.url.query}"
+    # A script asks for a part of a page: the browser leaves that page, and comes back to it.
+    whole_page = request.headers.get(_PAGE_OF_SCRIPT, "")
+    if whole_page.startswith(f"{base}/"):
+        wanted = whole_page.removeprefix(base)
     query = ({"again": "yes"} if needed.again else {}) | {"next": wanted}
-    return redirect_to_path(state_of(request), f"{LOGIN_PATH}?{urlencode(query)}")
+    path = f"{LOGIN_PATH}?{urlencode(query)}"
+    if whole_page:
+        return Response(headers={**HEADERS, "HX-Redirect": base + path})
+    return redirect_to_path(state, path)
 
 
 async def redirect_to_factors(request: Request, _: FactorNeeded) -> Response:

@@ -1,7 +1,7 @@
 """Streams a large file through the API into object storage: only one part is in memory at a time,
 and no thread waits while a slow sender sends."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from fastapi import Request
@@ -26,6 +26,16 @@ class ReceivedFile:
     size: int = 0
 
 
+# Asked with the fields of a form that stand before its file, before the file is read.
+Check = Callable[[Mapping[str, str]], Awaitable[None]]
+# Of all fields before the file together.
+MAX_FIELDS_BYTES = 16 * 1024
+
+
+async def _allow(_: Mapping[str, str]) -> None:
+    """The caller was checked before."""
+
+
 async def store_upload(
     request: Request,
     writer: PartWriter,
@@ -33,17 +43,18 @@ async def store_upload(
     forget: Callable[[str], None],
     *,
     caller_id: int,
+    check: Check = _allow,
 ) -> ReceivedFile:
     """Write the body, or its part `file`; `forget` the writer's prefix if that fails.
 
-    Raises ``body.malformed``, ``import.file_missing``, ``import.several_files``, ``import.empty``,
-    ``import.too_large``.
+    Raises what ``check`` raises, ``body.malformed``, ``import.file_missing``,
+    ``import.several_files``, ``import.empty``, ``import.too_large``.
     """
     arrived = ReceivedFile(filename)
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     content: AsyncIterator[bytes] = request.stream()
     if kind == b"multipart/form-data":
-        content = _part(content, options.get(b"boundary", b""), arrived)
+        content = _part(content, options.get(b"boundary", b""), arrived, check)
     try:
         await _store(content, request.scope, writer, arrived, caller_id)
     except BaseException:
@@ -87,7 +98,10 @@ class _Parts:
     files: int = 0
     filename: str = ""
     ended: bool = False
+    fields: dict[str, bytearray] = field(default_factory=dict)
     _in_file: bool = False
+    _in_field: str | None = None
+    _field_bytes: int = 0
     _name: bytearray = field(default_factory=bytearray)
     _value: bytearray = field(default_factory=bytearray)
 
@@ -108,37 +122,55 @@ class _Parts:
             if self._in_file:
                 self.files += 1
                 self.filename = options[b"filename"].decode(errors="replace")
+            elif b"filename" not in options:
+                self._in_field = options.get(b"name", b"").decode(errors="replace")
         self._name.clear()
         self._value.clear()
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._in_file:
             self.data += data[start:end]
+        elif self._in_field is not None:
+            self._field_bytes += end - start + len(self._in_field)
+            if self._field_bytes <= MAX_FIELDS_BYTES:
+                self.fields.setdefault(self._in_field, bytearray()).extend(data[start:end])
 
     def on_part_end(self) -> None:
-        self._in_file = False
+        self._in_file, self._in_field = False, None
 
     def on_end(self) -> None:
         self.ended = True
 
+    def texts(self) -> dict[str, str]:
+        # No keyboard types a NUL character, and the database stores no text with one.
+        return {
+            name: value.decode(errors="replace").replace("\0", "")
+            for name, value in self.fields.items()
+        }
+
 
 async def _part(
-    body: AsyncIterator[bytes], boundary: bytes, arrived: ReceivedFile
+    body: AsyncIterator[bytes], boundary: bytes, arrived: ReceivedFile, check: Check
 ) -> AsyncIterator[bytes]:
     """The content of the part `file`, while it arrives."""
-    parts = _Parts()
+    parts, is_checked = _Parts(), False
     try:
         parser = MultipartParser(boundary, parts.callbacks())  # type: ignore[arg-type]
         async for chunk in body:
             parser.write(chunk)
             if parts.files > 1:
                 raise refusals.IMPORT_SEVERAL_FILES()
+            if parts.files and not is_checked:
+                is_checked = True
+                await check(parts.texts())
             yield bytes(parts.data)
             parts.data.clear()
     except MultipartParseError as error:
         raise BODY_MALFORMED_UPLOAD() from error
     if not parts.ended:
         raise BODY_CUT_SHORT()
+    if not is_checked:
+        await check(parts.texts())
     if not parts.files:
         raise refusals.IMPORT_FILE_MISSING()
     arrived.filename = parts.filename or arrived.filename

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from api.limits.rate_limits import rate_key_of_address
+from api.metrics.requests import BODY_BYTES
 from core.refusals.refusal import Refusal
 from core.refusals.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 
@@ -29,7 +30,8 @@ holder_of_address = lru_cache(maxsize=4096)(rate_key_of_address)
 class Reserve:
     """Bytes of bodies, of which each holder may hold a share."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, name: str, max_bytes: int) -> None:
+        self._shown = BODY_BYTES.labels(name)
         self._left = max_bytes
         self._share = max_bytes // SHARES
         self._held: Counter[str] = Counter()
@@ -41,12 +43,14 @@ class Reserve:
         if count > self._left:
             return SERVICE_BUSY
         self._left -= count
+        self._shown.inc(count)
         for holder in holders:
             self._held[holder] += count
         return None
 
     def give_back(self, holders: Iterable[str], count: int) -> None:
         self._left += count
+        self._shown.dec(count)
         _count_down(self._held, holders, count)
 
 
@@ -54,8 +58,8 @@ class BodyBudget:
     """What all requests of this process hold together."""
 
     def __init__(self) -> None:
-        self.small = Reserve(MAX_HELD_SMALL_BODY_BYTES)
-        self.large = Reserve(MAX_HELD_LARGE_BODY_BYTES)
+        self.small = Reserve("small", MAX_HELD_SMALL_BODY_BYTES)
+        self.large = Reserve("large", MAX_HELD_LARGE_BODY_BYTES)
         self.unfinished: Counter[str] = Counter()
 
 

@@ -2,6 +2,8 @@ from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from core.telemetry import spans
+
 REQUESTS = Counter("pressroom_requests", "Answered requests", ["method", "route", "status"])
 SECONDS = Histogram(
     "pressroom_request_seconds",
@@ -15,11 +17,10 @@ REFUSED = Counter("pressroom_bulkhead_refusals", "Callers who got no thread", ["
 CANARY = Gauge(
     "pressroom_canary_seconds", "Time from sending a message to doing its task", ["lane"]
 )
-JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["lane", "status"])
-OVERDUE = Gauge(
-    "pressroom_overdue_rows", "Rows that upkeep should have deleted two rounds ago", ["table"]
+REFUSALS = Counter("pressroom_refusals", "Requests that were refused, by the code", ["code"])
+BODY_BYTES = Gauge(
+    "pressroom_request_body_bytes", "Memory that bodies of requests hold", ["reserve"]
 )
-LEDGER_FAULTS = Gauge("pressroom_ledger_faults", "Faults that the last daily check found")
 
 PHOTO_LIMIT = Gauge(
     "pressroom_stock_photo_quota", "Requests that the provider grants", ["provider", "window"]
@@ -33,7 +34,7 @@ PHOTO_REMAINING = Gauge(
 
 def observe_request(method: str, route: str, status: int, seconds: float) -> None:
     _count_of(method, route, status).inc()
-    _seconds_of(method, route).observe(seconds)
+    _seconds_of(method, route).observe(seconds, spans.ids() or None)
 
 
 # Cached, because the library takes a lock and turns the labels into text at each lookup.

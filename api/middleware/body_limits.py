@@ -55,21 +55,21 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
 # The first limit whose pattern matches the path counts.
 LIMITS = (
     BodyLimit(
-        re.compile(r"/lists/[^/]+/imports$"),
+        re.compile(r"(/lists/[^/]+/imports|/console/imports/new)$"),
         MAX_IMPORT_FILE_BYTES + MULTIPART_OVERHEAD_BYTES,
         IMPORT_TOO_LARGE,
         max_seconds=MAX_IMPORT_FILE_SECONDS,
     ),
     _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),
     BodyLimit(
-        re.compile(r"/attachments$"),
+        re.compile(r"(/attachments|/console/images)$"),
         MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
         ATTACHMENT_TOO_LARGE,
     ),
     # All entries of a deny list, of the usual length.
     _json_limit(r"/deny-list$", 8),
     _json_limit(r"/webhooks/", 1),
-    _json_limit(r"(/auxilia)?/composer/", 8),
+    _json_limit(r"(/auxilia)?/composer/|/console/composer$", 8),
     _json_limit(r"", 2),
 )
 

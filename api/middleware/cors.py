@@ -1,13 +1,15 @@
 """Cross-origin requests: scripts of any origin may call the API, and none may read the pages."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.pages.problems import mark_as_page
+from api.pages.audience import mark_as_reader_page
+from api.pages.problems import ProblemPage, mark_as_page
 
 # The headers that scripts of other origins may read, beside those that browsers always let them
 # read. docs/api.md lists them.
@@ -33,9 +35,20 @@ EXPOSED_HEADERS = (
 
 
 class ApiCorsMiddleware:
-    """Allows scripts of any origin to call the API, without credentials, but not the pages."""
+    """Allows scripts of any origin to call the API, without credentials, but not the pages.
 
-    def __init__(self, app: ASGIApp, *, pages: Iterable[APIRouter]) -> None:
+    ``reader_pages``: those that readers get, in their language. ``folders``: paths below which all
+    are pages, and what shows their refusals.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        pages: Iterable[APIRouter],
+        reader_pages: Iterable[APIRouter],
+        folders: Mapping[str, ProblemPage],
+    ) -> None:
         self._app = app
         self._api = CORSMiddleware(
             app,
@@ -44,12 +57,20 @@ class ApiCorsMiddleware:
             allow_headers=["*"],
             expose_headers=EXPOSED_HEADERS,
         )
-        self._paths = {
-            route.path for each in pages for route in each.routes if isinstance(route, APIRoute)
-        }
+        self._pages = _paths_of(pages)
+        self._reader_pages = _paths_of(reader_pages)
+        self._folders = folders
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"].rstrip("/") in self._paths:
+        path = scope["path"].rstrip("/")
+        folder = self._folders.get("/" + path[1:].partition("/")[0])
+        if folder is not None:
+            mark_as_page(scope, folder)
+            await self._app(scope, receive, send)
+        elif self._reader_pages.fullmatch(path):
+            mark_as_reader_page(scope)
+            await self._app(scope, receive, send)
+        elif self._pages.fullmatch(path):
             mark_as_page(scope)
             await self._app(scope, receive, send)
         elif all(name != b"origin" for name, _ in scope["headers"]):
@@ -58,3 +79,10 @@ class ApiCorsMiddleware:
             await self._app(scope, receive, send)
         else:
             await self._api(scope, receive, send)
+
+
+def _paths_of(routers: Iterable[APIRouter]) -> re.Pattern[str]:
+    """What the paths of all routes match, those with parameters too."""
+    routes = [route for each in routers for route in each.routes if isinstance(route, APIRoute)]
+    patterns = {re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(route.path)) for route in routes}
+    return re.compile("|".join(sorted(patterns)))

@@ -3,6 +3,7 @@ from typing import cast
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from api.health.callers_view import PEER
 from core.logging import get_logger
 from core.settings import Settings
 
@@ -25,6 +26,8 @@ class ForwardingMiddleware:
         self._has_told = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # As the connection has it. What comes next puts the forwarded address in its place.
+        scope[PEER] = scope.get("client")
         if not self._has_told:
             self._tell(scope)
         await self._app(scope, receive, send)

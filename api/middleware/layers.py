@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fastapi import APIRouter
 from starlette.middleware import Middleware
@@ -14,6 +14,7 @@ from api.middleware.headers import HeadersMiddleware
 from api.middleware.paths import PathMiddleware
 from api.middleware.request_log import InternalErrorMiddleware, RequestMiddleware
 from api.middleware.versions import VersionMiddleware
+from api.pages.problems import ProblemPage
 from core.settings import Settings
 
 
@@ -33,19 +34,27 @@ class RequestLayers:
 
 
 def request_layers(
-    settings: Settings, drain: Drain, *, pages: Sequence[APIRouter]
+    settings: Settings,
+    drain: Drain,
+    *,
+    pages: Sequence[APIRouter],
+    reader_pages: Sequence[APIRouter],
+    folders: Mapping[str, ProblemPage],
 ) -> list[Middleware]:
     """What each request passes, the outermost first.
 
     Args:
         pages: the routers of HTML pages, which scripts of other origins can't read.
+        reader_pages: those among them that readers get, in their language.
+        folders: the first segments of paths below which there are pages alone, and what shows
+            their refusals.
     """
     layers = [
         Middleware(ForwardingMiddleware, settings=settings),
         Middleware(HeadersMiddleware, settings=settings, drain=drain),
         Middleware(FinalNewlineMiddleware),
         Middleware(RequestMiddleware),
-        Middleware(ApiCorsMiddleware, pages=pages),
+        Middleware(ApiCorsMiddleware, pages=pages, reader_pages=reader_pages, folders=folders),
         Middleware(VersionMiddleware),
         Middleware(InternalErrorMiddleware),
         Middleware(PathMiddleware),

@@ -1,5 +1,6 @@
 import re
 import time
+from contextlib import AbstractContextManager, nullcontext
 
 import structlog
 from starlette.datastructures import Headers
@@ -11,6 +12,7 @@ from api.metrics.requests import observe_request
 from api.request_ids import adopt_request_id
 from api.waiting.disconnects import CallerDisconnected
 from core.logging import get_logger
+from core.telemetry import spans
 from services.events import event_origins
 from services.events.event_origins import Origin
 
@@ -18,10 +20,12 @@ log = get_logger("api.access")
 
 # A part of a path that names a member by the address, which no log keeps.
 _ADDRESS = re.compile("[^/]*@[^/]*")
+# Asked every few seconds, by machines.
+_UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class RequestMiddleware:
-    """Gives each request its id, the origin of its events, its log line and its metrics."""
+    """Gives each request its id, the origin of its events, its span, log line and metrics."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -44,16 +48,25 @@ class RequestMiddleware:
 
         # The server runs each request in a context of its own, which ends with the request.
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        try:
-            await self._app(scope, receive, watching_send)
-        finally:
-            seconds = time.perf_counter() - began
-            method, path = scope["method"], scope["path"]
-            route = getattr(scope.get("route"), "path", "unmatched")
-            observe_request(method, route, status, seconds)
-            ms = round(seconds * 1000, 1)
-            shown = _ADDRESS.sub("{address}", path)
-            log.info("request", method=method, path=shown, status=status, ms=ms)
+        with _span(scope, headers):
+            try:
+                await self._app(scope, receive, watching_send)
+            finally:
+                seconds = time.perf_counter() - began
+                method, path = scope["method"], scope["path"]
+                route = getattr(scope.get("route"), "path", "unmatched")
+                spans.note_route(method, route, status)
+                observe_request(method, route, status, seconds)
+                ms = round(seconds * 1000, 1)
+                shown = _ADDRESS.sub("{address}", path)
+                log.info("request", method=method, path=shown, status=status, ms=ms)
+
+
+def _span(scope: Scope, headers: Headers) -> AbstractContextManager[None]:
+    if scope["path"] in _UNTRACED:
+        return nullcontext()
+    # A path may name a person, so the route takes its place at the end.
+    return spans.request_span(scope["method"], headers.get("traceparent"))
 
 
 class InternalErrorMiddleware:

@@ -7,10 +7,13 @@ engines and the ``Referer`` of other sites.
 import base64
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from core.languages.reader_languages import ENGLISH, translations
 
 
 def _own(name: str) -> tuple[str, str]:
@@ -50,20 +53,27 @@ HEADERS = {
     "X-Robots-Tag": "noindex",
 }
 
-_TEMPLATES = Environment(
-    loader=PackageLoader(__package__, ""),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_TEMPLATES.globals["style"] = _STYLE
-_TEMPLATES.globals["script"] = _SCRIPT
+
+@cache
+def _templates(language: str) -> Environment:
+    templates = Environment(
+        loader=PackageLoader(__package__, ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
+    )
+    templates.policies["ext.i18n.trimmed"] = True
+    templates.install_gettext_translations(translations(language), newstyle=True)  # type: ignore[attr-defined] # the extension adds it
+    templates.globals.update(style=_STYLE, script=_SCRIPT, language=language)
+    return templates
 
 
 def page(
     template: str,
     *,
+    language: str = ENGLISH,
     status: int = 200,
     form_targets: str = "",
     scripted: bool = False,
@@ -73,6 +83,7 @@ def page(
     """A page from its template; each value is escaped.
 
     Args:
+        language: of a page for readers; owners' and operators' pages are English.
         form_targets: the other origins to which a form on the page may lead in the end.
         scripted: whether the page has the script of passkeys, and may run it.
         foreign: what the page shows of other origins, by the directive that allows it.
@@ -80,9 +91,15 @@ def page(
     more = {**foreign, "form-action": form_targets}
     if scripted:
         more["script-src"] = f"{more.get('script-src', '')} 'sha256-{_SCRIPT_HASH}'"
-    headers = {**HEADERS, _POLICY: _policy(more)}
+    headers = {**HEADERS, _POLICY: _policy(more), "Content-Language": language}
     values["scripted"] = scripted
-    return HTMLResponse(_TEMPLATES.get_template(template).render(values), status, headers=headers)
+    text = fragment(template, language=language, **values)
+    return HTMLResponse(text, status, headers=headers)
+
+
+def fragment(template: str, *, language: str = ENGLISH, **values: object) -> str:
+    """HTML that is no page, for another page; each value is escaped."""
+    return _templates(language).get_template(template).render(values)
 
 
 def short_answer(text: str) -> Response:

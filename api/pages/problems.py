@@ -1,42 +1,58 @@
 """The pages that people get where programs get problem+json: what happened, and what to do."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from fastapi.responses import Response
 from starlette.types import Scope
 
 from api.pages.frame import page
+from core.languages.reader_languages import ENGLISH, marked, translated
 from core.refusals import access, mailing, money, people, requests
 
-_OPEN_AGAIN = "Please open the link in your e-mail again, or copy all of it."
-_SIGN_UP_AGAIN = "If you would like to subscribe, please sign up once more: you get a new link."
+_OPEN_AGAIN = marked("Please open the link in your e-mail again, or copy all of it.")
+_SIGN_UP_AGAIN = marked(
+    "If you would like to subscribe, please sign up once more: you get a new link."
+)
+_ASK_AGAIN = marked("At the end of any e-mail of the list is a page that mails you a new one.")
 _ASK_THE_PROGRAM = (
     "It wanted access to your account, and got none. The makers of the program can put it right."
 )
-_INCOMPLETE = ("This link is incomplete", f"Its last part is missing. {_OPEN_AGAIN}")
-_MIXED_UP = ("This link doesn’t work", f"It got mixed up on its way. {_OPEN_AGAIN}")
+_DOES_NOT_WORK = marked("This link doesn’t work")
+_INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missing."), _OPEN_AGAIN)
+_MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
-_BY_CODE = {
+# Of each the heading, and the sentences below it. Those that readers may see are marked.
+_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
     mailing.TRACE_INVALID.code: (
-        "This link doesn’t work",
-        f"It may have been cut off or changed on its way. {_OPEN_AGAIN}",
+        _DOES_NOT_WORK,
+        marked("It may have been cut off or changed on its way."),
+        _OPEN_AGAIN,
     ),
     people.LINK_MISSING.code: _INCOMPLETE,
     people.LINK_AMBIGUOUS.code: _MIXED_UP,
     people.LINK_INVALID.code: (
-        "This link doesn’t work",
-        "It may be too old, or have been cut off on its way. " + _SIGN_UP_AGAIN,
+        _DOES_NOT_WORK,
+        marked("It may be too old, or have been cut off on its way."),
+        _SIGN_UP_AGAIN,
     ),
-    people.LINK_USED.code: ("This link has been used", f"It works once. {_SIGN_UP_AGAIN}"),
+    people.LINK_USED.code: (
+        marked("This link has been used"),
+        marked("It works once."),
+        _SIGN_UP_AGAIN,
+    ),
     mailing.SUBSCRIPTION_NOT_PENDING.code: (
-        "There is nothing to confirm",
-        f"This subscription doesn’t wait for it any more. {_SIGN_UP_AGAIN}",
+        marked("There is nothing to confirm"),
+        marked("This subscription doesn’t wait for it any more."),
+        _SIGN_UP_AGAIN,
     ),
     mailing.SUBSCRIPTION_CHANGED.code: (
-        "That didn’t go through",
-        "Your subscription changed at the same moment. Please open the link in your e-mail again.",
+        marked("That didn’t go through"),
+        marked("Your subscription changed at the same moment."),
+        _OPEN_AGAIN,
     ),
     money.PAYMENT_LINK_INVALID.code: (
         "This link doesn’t work",
@@ -44,6 +60,25 @@ _BY_CODE = {
     ),
     "oauth.invalid_client": ("This program is not known here", _ASK_THE_PROGRAM),
     "oauth.invalid_request": ("This program asked in a wrong way", _ASK_THE_PROGRAM),
+    people.PREFERENCES_LINK_INVALID.code: (
+        _DOES_NOT_WORK,
+        marked("It may be too old, or have been cut off on its way."),
+        _ASK_AGAIN,
+    ),
+    people.PREFERENCES_LINK_USED.code: (
+        marked("This link has been used"),
+        marked("It works once."),
+        _ASK_AGAIN,
+    ),
+    people.VISIT_OVER.code: (
+        marked("Please ask for a new link"),
+        marked("This page opens for an hour after a link that was mailed to you."),
+        _ASK_AGAIN,
+    ),
+    mailing.LIST_BUSY.code: (
+        marked("Please try again in a minute"),
+        marked("We are changing this list just now."),
+    ),
     people.ACCOUNT_LINK_INVALID.code: (
         "This link doesn’t work",
         "It may be too old, or have been cut off on its way. Please ask for a new one.",
@@ -66,12 +101,14 @@ _BY_CODE = {
         "Recovery codes stand for one. Add an authenticator app or a passkey first.",
     ),
     access.AUTH_CSRF.code: (
-        "That didn’t go through",
-        "Your browser didn’t show that this came from a page of ours. Please open that again.",
+        marked("That didn’t go through"),
+        marked("Your browser didn’t show that this came from a page of ours."),
+        marked("Please open that again."),
     ),
     requests.RATE_LIMITED.code: (
-        "Too many requests came from here",
-        "From your network we got too many in a short time. Please wait a while, and try again.",
+        marked("Too many requests came from here"),
+        marked("From your network we got too many in a short time."),
+        marked("Please wait a while, and try again."),
     ),
     access.LOGIN_BUSY.code: (
         "Too many people log in at this moment",
@@ -85,6 +122,21 @@ _BY_CODE = {
         "This address is in use already",
         "Another account, or a subscription of its own, has it by now. Nothing was changed.",
     ),
+    people.ADDRESS_HAS_ACCOUNT.code: (
+        "This address has an account",
+        (
+            "It belongs to an account of its own, with a login, lists, keys or credits. Two"
+            " accounts don’t become one. Log in to that one, or have it erased first. Nothing was"
+            " changed."
+        ),
+    ),
+    people.ADDRESS_UNDOABLE.code: (
+        "That is too early",
+        (
+            "Your lists can be shown your new address once its change can’t be undone any more,"
+            " three days after it."
+        ),
+    ),
     access.SESSION_NOT_FOUND.code: (
         "There is no such session",
         "It is over already, or it was never yours.",
@@ -94,33 +146,63 @@ _BY_CODE = {
         "It was never yours. The page of your keys lists all that open something.",
     ),
     mailing.LIST_NOT_FOUND.code: (
-        "This list is closed",
-        "Nothing is sent from it any more, so there is nothing left to do.",
+        marked("This list is closed"),
+        marked("Nothing is sent from it any more, so there is nothing left to do."),
     ),
 }
-_ASKED_WRONGLY = ("That didn’t work", _OPEN_AGAIN)
-_OUR_FAULT = ("Something went wrong here", "We’re sorry. Please try again in a few minutes.")
+_ASKED_WRONGLY = (marked("That didn’t work"), _OPEN_AGAIN)
+_OUR_FAULT = (
+    marked("Something went wrong here"),
+    marked("We’re sorry."),
+    marked("Please try again in a few minutes."),
+)
 
 
-def problem_page(
-    status: int, code: str, headers: dict[str, str], request_id: str | None
-) -> Response:
-    is_our_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    heading, text = _BY_CODE.get(code, _OUR_FAULT if is_our_fault else _ASKED_WRONGLY)
-    number = request_id if is_our_fault else None
-    reply = page("problem.html", status=status, heading=heading, text=text, number=number)
-    reply.headers.update(headers)
-    return reply
+@dataclass(frozen=True)
+class ShownProblem:
+    """A refusal or a failure, as a page tells of it."""
+
+    status: int
+    code: str
+    message: str
+    request_id: str | None
+
+    @property
+    def is_our_fault(self) -> bool:
+        return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def mark_as_page(scope: Scope) -> None:
-    """Note that this request's answer is for a browser, a refusal too."""
-    scope[_IS_PAGE] = True
+ProblemPage = Callable[[ShownProblem], Response]
+
+
+def problem_page(problem: ShownProblem, *, language: str = ENGLISH) -> Response:
+    other = _OUR_FAULT if problem.is_our_fault else _ASKED_WRONGLY
+    words = _BY_CODE.get(problem.code, other)
+    heading, *sentences = (translated(language, each) for each in words)
+    return page(
+        "problem.html",
+        language=language,
+        status=problem.status,
+        heading=heading,
+        text=" ".join(sentences),
+        number=problem.request_id if problem.is_our_fault else None,
+    )
+
+
+def mark_as_page(scope: Scope, shown_by: ProblemPage = problem_page) -> None:
+    """Note that this request's answer is for a browser; ``shown_by`` shows a refusal."""
+    scope[_PROBLEM_PAGE] = shown_by
+
+
+def problem_page_of(scope: Scope) -> ProblemPage | None:
+    """What shows a refusal of this request; ``None`` where the answer is for a program."""
+    shown_by: ProblemPage | None = scope.get(_PROBLEM_PAGE)
+    return shown_by
 
 
 def is_for_browser(scope: Scope) -> bool:
     """Whether the answer is for a browser, and so a page."""
-    return _IS_PAGE in scope
+    return _PROBLEM_PAGE in scope
 
 
-_IS_PAGE = "pressroom.is_page"
+_PROBLEM_PAGE = "pressroom.problem_page"

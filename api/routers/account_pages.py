@@ -40,6 +40,7 @@ from core.refusals.access import SESSION_NOT_FOUND
 from services import recovery
 from services.access import sessions
 from services.events import event_reading
+from services.mailing.addresses import shown_addresses
 from services.oauth import grants
 from services.paging import PageRequest
 from services.people import (
@@ -68,6 +69,8 @@ EVENTS_ON_ACCOUNT = 5
 _NOTES = {
     "password": "Your password is changed, and you are logged out everywhere else.",
     "address": "Your account has its new address.",
+    "shown": "Your lists get to know your address.",
+    "merge": "Your account has its new address. In three days its subscriptions are yours too.",
     "sessions": "That is done.",
 }
 
@@ -145,15 +148,14 @@ async def change_password(
 def show_email(state: StateOf, member: RecentMember, sent: Note = None) -> Response:
     if sent is not None:
         return page("mailed.html")
-    current = _email_of(state, member)
-    return _form_page(state, member, "change_email.html", current_email=current, email="")
+    return _email_page(state, member)
 
 
 @router.post(page_urls.EMAIL_PATH, dependencies=[LOGIN])
 async def ask_for_address(
     request: Request, state: StateOf, member: RecentFormMember, form: FormOf
 ) -> Response:
-    """Mail a link to the new address, or word that it is taken; the answer is the same."""
+    """Mail a link to the new address, whoever has it by now: nobody learns that by asking."""
     current = await RECORDS.run(_email_of, state, member)
     typed = form.get("email", "").strip()
     try:
@@ -169,8 +171,7 @@ async def ask_for_address(
             await _proven(request, state, current, form)
             await state.in_unit_of_work(mail)
     except DomainError as error:
-        values = {"current_email": current, "email": typed}
-        return _form_page(state, member, "change_email.html", error, **values)
+        return await RECORDS.run(_email_page, state, member, typed, error)
     return page_sessions.redirect_to_path(state, f"{page_urls.EMAIL_PATH}?sent=yes")
 
 
@@ -195,6 +196,8 @@ def change_address(
     request_id = current_request_id()
     with state.resources.unit_of_work() as uow:
         person = service.change_address(uow, keyring, secret, member.caller, request_id=request_id)
+        if person is None:
+            return page_sessions.redirect_to_path(state, f"{page_urls.MERGE_PATH}?sent=yes")
         known = known_browsers.known_browser_token(keyring, person)
     reply = _account(state, "address")
     state.cookies.keep_known(reply, known)
@@ -245,6 +248,17 @@ def _password_page(
         endpoints=own_endpoints,
         **ended_boxes(form),
     )
+
+
+def _email_page(
+    state: State, member: Member, typed: str = "", error: DomainError | None = None
+) -> Response:
+    with state.resources.unit_of_work() as uow:
+        values = {
+            "current_email": accounts.get(uow, member.user_id).email,
+            "can_show": shown_addresses.can_show(uow, member.user_id),
+        }
+    return _form_page(state, member, "change_email.html", error, email=typed, **values)
 
 
 def _form_page(

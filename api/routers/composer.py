@@ -1,5 +1,6 @@
 import time
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -7,28 +8,21 @@ from pydantic import AfterValidator
 
 from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
-from api.limits.bulkheads import MONEY, RECORDS, REQUESTS
-from api.middleware.body_limits import body_of
+from api.composing.composer_calls import ComposerCaller
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, refuses
-from api.parameters import Preference, PreferenceOf, StateOf, named_call
+from api.parameters import PreferenceOf, StateOf, named_call
 from api.schemas import composer as schemas
 from api.schemas.envelope import Envelope, envelope
-from api.state import State
-from api.waiting.disconnects import while_connected
 from core import ids
 from core.refusals import composer, requests
 from core.refusals.access import QUOTA_EXCEEDED
 from core.refusals.money import CHARGE_IN_PROGRESS, CREDITS_INSUFFICIENT
 from core.refusals.requests import IDEMPOTENCY_KEY_INVALID
 from core.scopes import Scope
-from services.access import quotas
 from services.access.caller import Caller
-from services.composer import call_charges
-from services.composer.call_charges import CallCharge
-from services.composer.metadata_requests import MetadataRequest, MetadataResult
-from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
+from services.composer.metadata_requests import MetadataRequest
+from services.composer.photos import PhotoSearch, PhotoUse
 from services.composer.post import MetadataField
-from services.composer.worker_requests import WorkerRequest
 
 _routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
 
@@ -109,7 +103,8 @@ async def generate_metadata(
     except ValueError:
         raise composer.COMPOSER_UNKNOWN_PART(allowed=", ".join(MetadataField)) from None
     wanted = wanted or frozenset(MetadataField)
-    return await _written(request, state, caller, MetadataRequest(body.post(), wanted), preference)
+    calls = ComposerCaller(request, state, caller, preference)
+    return await _written(calls, MetadataRequest(body.post(), wanted))
 
 
 @_routes.post(
@@ -129,67 +124,16 @@ async def generate_tweets(
 
     Costs what metadata costs, and needs the same scopes.
     """
-    return await _written(request, state, caller, MetadataRequest(body.post()), preference)
+    calls = ComposerCaller(request, state, caller, preference)
+    return await _written(calls, MetadataRequest(body.post()))
 
 
-async def _written(
-    request: Request,
-    state: State,
-    caller: Caller,
-    asked: MetadataRequest,
-    preference: Preference,
-) -> Response:
-    call_charges.require_spender(state.resources.settings, caller)
-    await _count_call(state, caller)
-    key, result = await REQUESTS.run(state.metadata_cache.look_up, asked)
-    if result is None:
-        charge = await _charge(request, state, caller)
-        answer = await _ask_worker(request, state, caller, asked, preference, same=key)
-        result = MetadataResult.from_payload(answer)
-        if charge is not None and result.is_fresh_of_model:
-            await MONEY.run(charge.settle, asked, result)
-            await REQUESTS.run(state.metadata_cache.keep, key, result)
+async def _written(calls: ComposerCaller, asked: MetadataRequest) -> Response:
+    request = calls.request
+    name = partial(named_call, request, calls.caller, [await request.body()])
+    result = await calls.written(asked, name)
     body = envelope(result.fields).model_dump()
     return JSONResponse(body, headers={_SOURCE: result.source})
-
-
-async def _charge(request: Request, state: State, caller: Caller) -> CallCharge | None:
-    """What the call costs if a language model answers it; raises ``credits.insufficient``."""
-    price = call_charges.price_of_call(state.resources.settings)
-    if price is None:
-        return None
-    named = await REQUESTS.run(named_call, request, caller, [await request.body()])
-    charge = CallCharge.of_call(state.resources, price, named)
-    await MONEY.run(charge.require_balance)
-    return charge
-
-
-async def _count_call(state: State, caller: Caller) -> None:
-    resources = state.resources
-    await RECORDS.run(
-        quotas.count_composer_call, resources.database, resources.settings, caller.user_id
-    )
-
-
-async def _ask_worker(
-    request: Request,
-    state: State,
-    caller: Caller,
-    asked: WorkerRequest,
-    preference: Preference,
-    *,
-    same: str | None = None,
-) -> dict[str, Any]:
-    body_of(request.scope).keep()
-    seconds = preference.seconds_at_most(asked.max_seconds)
-    call = state.worker_calls.call(
-        asked.kind,
-        asked.to_payload(),
-        seconds=seconds,
-        owner_id=caller.user_id,
-        same=same,
-    )
-    return await while_connected(request.receive, call)
 
 
 def _not_blank(text: str) -> str:
@@ -223,12 +167,8 @@ async def search_photos(
 
     Openverse gives at most 20 photos on a page.
     """
-    await _count_call(state, caller)
     search = PhotoSearch(provider.named(state.photos.providers.default), query, page, limit)
-    key, result = await REQUESTS.run(state.photos.look_up, search)
-    if result is None:
-        answer = await _ask_worker(request, state, caller, search, preference, same=key)
-        result = PhotoSearchResult.from_payload(answer)
+    result = await ComposerCaller(request, state, caller, preference).photos(search)
     # The envelope around the provider's own text: no number or order in it changes.
     body = f'{{"data":{result.payload},"ts":{int(time.time())}}}'
     return Response(body, headers={_SOURCE: result.source}, media_type="application/json")
@@ -261,9 +201,8 @@ async def locate_photo_file(
     """Tell the provider that a photo is used, and learn the address of its file."""
     chosen = provider.named(state.photos.providers.default)
     use = PhotoUse(chosen, state.photos.providers.named(chosen).photo_at(endpoint))
-    await _count_call(state, caller)
-    answer = await _ask_worker(request, state, caller, use, preference)
-    return envelope(schemas.PhotoFile(url=answer["url"]))
+    url = await ComposerCaller(request, state, caller, preference).url_of_photo(use)
+    return envelope(schemas.PhotoFile(url=url))
 
 
 router = APIRouter()

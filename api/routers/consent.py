@@ -1,31 +1,28 @@
-"""Pages on which people give programs access to their account, and take it back.
+"""The page on which people give programs access to their account.
 
 Only the browser's session counts here: a token or a key must not agree to more than it may do.
 """
 
-import re
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from api.access import page_sessions
-from api.access.page_sessions import FormMember, FormOf, Member, session_page
+from api.access.page_sessions import FormOf, session_page
 from api.access.requirements import PUBLIC
 from api.bodies.oauth_forms import oauth_request_of_query
 from api.limits.bulkheads import RECORDS
-from api.pages.frame import redirect, see_other
+from api.pages.frame import redirect
 from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
 from core.refusals.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
-from services.oauth import grants
 from services.oauth.adapters import OAuthResponse
 from services.oauth.endpoints import AUTHORIZE_PATH
 from services.oauth.server import AuthorizationRequest, OAuthServer
 from services.people import accounts
-from services.people.page_urls import GRANTS_PATH
 from storage.unit_of_work import UnitOfWork
 
 # No operations of the API, so not in its document.
@@ -79,33 +76,6 @@ def decide(request: Request, state: StateOf, form: FormOf) -> Response:
         return _sent_back(
             asked.answer(member.caller, chosen if decision == "allow" else [], request_id)
         )
-
-
-@router.get(GRANTS_PATH)
-@RECORDS.threaded
-def show_grants(state: StateOf, member: Member) -> Response:
-    """The programs that may act for the person."""
-    with state.resources.unit_of_work() as uow:
-        return session_page(
-            member,
-            state,
-            "grants.html",
-            address=accounts.get(uow, member.user_id).email,
-            grants=grants.list_of(uow, member.user_id).rows,
-            explanations=EXPLANATIONS,
-        )
-
-
-@router.post(GRANTS_PATH)
-@RECORDS.threaded
-def take_back(state: StateOf, member: FormMember, form: FormOf) -> Response:
-    """Revoke the grant of one program."""
-    grant_id = form.get("grant_id", "")
-    if not re.fullmatch("[0-9]{1,18}", grant_id):
-        raise BODY_INVALID(place="body.grant_id", rule="a grant's id")
-    with state.resources.unit_of_work() as uow:
-        grants.revoke(uow, grant_id=int(grant_id), user_id=member.user_id)
-    return see_other("")
 
 
 def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:

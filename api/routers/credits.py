@@ -1,4 +1,7 @@
-from fastapi import APIRouter, Request
+from datetime import date
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api.access.requirements import AuthoriseSpender, CreditReader
@@ -12,10 +15,17 @@ from api.schemas.envelope import Envelope, Pagination, envelope
 from api.state import state_of
 from core.refusals.money import CREDITS_BELOW
 from core.refusals.requests import BODY_INVALID, BODY_NO_JSON_TYPE, BODY_NOT_JSON, CURSOR_INVALID
+from models import CreditAction
 from services.money.credits import ledger, low_balance
+from services.money.credits.ledger_search import LedgerFilter
 from services.paging import PageRequest
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
+
+Actions = Annotated[
+    list[CreditAction],
+    Query(alias="action", description="Entries of these alone; may be given several times"),
+]
 
 
 @router.get("/auxilia/credits/balance", response_model=Envelope[CreditBalance])
@@ -38,10 +48,21 @@ def read_ledger(
     offset: Offset = 0,
     limit: Limit = 16,
     cursor: Cursor = None,
+    actions: Actions = [],  # noqa: B006 - FastAPI copies it
+    first: Annotated[
+        date | None, Query(alias="from", description="The first day (UTC); that of the oldest")
+    ] = None,
+    last: Annotated[
+        date | None, Query(alias="to", description="The last day; that of the newest")
+    ] = None,
 ) -> Response:
-    """The entries of the caller's credit account, newest first."""
-    wanted = PageRequest(limit, offset, cursor)
-    found = ledger.page(state.resources.database, caller.user_id, wanted)
+    """The entries of the caller's credit account, newest first.
+
+    With `action`, `from` or `to` it looks at 5,000 entries a call, and takes no offset: a page may
+    hold fewer than `limit`, or none, and goes on with `next_cursor` until that is null.
+    """
+    wanted, only = PageRequest(limit, offset, cursor), LedgerFilter(actions, first, last)
+    found = ledger.page(state.resources.database, caller.user_id, wanted, only)
     pagination = Pagination.of(wanted, found).model_dump_json()
     items = ",".join(entry for _, entry in found.rows)
     return decimal_json.decimal_response_of_text(f'{{"pagination":{pagination},"items":[{items}]}}')

@@ -1,7 +1,6 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Request
@@ -19,6 +18,7 @@ from api.schemas.jobs import JobRecord
 from api.signed_files import result_with_links, result_with_samples
 from api.state import State
 from api.waiting.event_streams import EventStream
+from api.waiting.job_changes import LOOK_EVERY_SECONDS, job_changes
 from core.errors import DomainError
 from core.logging import get_logger
 from core.refusals.access import (
@@ -33,7 +33,6 @@ from models import FINISHED, Job
 from services.access.caller import Caller
 from services.access.recent_logins import has_recent_login
 from services.jobs import records
-from storage.redis.notifications import job_topic
 
 log = get_logger(__name__)
 
@@ -44,8 +43,6 @@ JobCaller = Annotated[Caller, OF_JOB_KIND]
 HEARTBEAT_SECONDS = 15.0
 # How long a stream may outlive its credential.
 CREDENTIAL_SECONDS = 15.0
-# How long a lost notification delays an event.
-_LOOK_EVERY_SECONDS = 1.0
 
 _EVENT = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "running"}\n\n'
 _NOT_FOUND = refuses(JOB_NOT_FOUND, AUTH_INSUFFICIENT_SCOPE)
@@ -128,29 +125,20 @@ async def stream_job_events(
 async def _events(
     request: Request, state: State, caller: Caller, read: tuple[Job, JobRecord], seen: int | None
 ) -> AsyncIterator[str]:
-    changed = asyncio.Event()
     job, record = read
-    topic = job_topic(job.id)
-
-    def listener(changed_topic: str, _: str) -> None:
-        if changed_topic == topic:
-            changed.set()
-
     quiet = 0.0
     now = asyncio.get_running_loop().time
     checked_at = now()
-    with state.subscriber.listening(listener):
+    with job_changes(state.subscriber, [job.id]) as may_have_changed:
         while True:
             if job.version != seen:
                 yield f"id: {job.version}\nevent: job\ndata: {record.model_dump_json()}\n\n"
                 seen, quiet = job.version, 0.0
             if job.status in FINISHED or state.streams.closing.is_set():
                 return
-            with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), _LOOK_EVERY_SECONDS)
-            changed.clear()
+            await may_have_changed()
             # The most that it can have taken.
-            quiet += _LOOK_EVERY_SECONDS
+            quiet += LOOK_EVERY_SECONDS
             if quiet >= HEARTBEAT_SECONDS:
                 yield ": still here\n\n"
                 quiet = 0.0

@@ -7,7 +7,7 @@ from api.access.requirements import ListEditor, ListReader
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import ACTS_BY_LIST
-from api.list_answers import list_response, list_responses
+from api.list_answers import LIST_RULES, list_response, list_responses
 from api.openapi import refuses
 from api.parameters import ListId, Paging, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
@@ -22,18 +22,7 @@ from services.mailing.subscriptions import trace_ids
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
-_RULES = (
-    refusals.LIST_SLUG_TAKEN,
-    refusals.LIST_TITLE,
-    refusals.LIST_SLUG,
-    refusals.LIST_IMAGE_URL,
-    refusals.LIST_CHALLENGE_PROVIDER,
-    refusals.LIST_REDIRECT_ORIGINS,
-    refusals.LIST_CONSENT_WORDINGS,
-)
-
-
-@router.post("/lists", responses=refuses(QUOTA_EXCEEDED, *_RULES))
+@router.post("/lists", responses=refuses(QUOTA_EXCEEDED, *LIST_RULES))
 @RECORDS.threaded
 def create_list(state: StateOf, caller: ListEditor, body: NewList) -> Envelope[Channel]:
     """Create a list that the caller owns."""
@@ -100,7 +89,7 @@ def read_list_stats(
 @router.patch(
     "/lists/{list_id}",
     responses=refuses(
-        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, *_RULES
+        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, *LIST_RULES
     ),
 )
 @ACTS_BY_LIST.threaded("list_id")

@@ -179,6 +179,7 @@ def change_member(
         *_EDITING,
         mailing.SUBSCRIPTION_OPTED_OUT,
         mailing.MEMBER_DENIED,
+        mailing.MEMBER_ELSEWHERE,
         mailing.PLAN_REQUIRED,
         QUOTA_EXCEEDED,
     ),

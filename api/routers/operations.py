@@ -5,15 +5,17 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
 
 from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
-from api.health import readiness
+from api.health import callers_view, readiness
 from api.openapi import refuses, text_of
 from api.parameters import StateOf
 from api.schemas.operations import DependenciesHealth, ProcessHealth
 from core.refusals.access import AUTH_METRICS_TOKEN
+from core.signed_urls import SEEN_HEADER
 
 _NOT_READY = "The database is missing, or outdated, or the process is about to end"
 
@@ -21,8 +23,11 @@ router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=Js
 
 
 @router.get("/healthz")
-async def check_health() -> ProcessHealth:
+async def check_health(request: Request, response: Response, state: StateOf) -> ProcessHealth:
     """The process is alive; its dependencies are not checked."""
+    seen = callers_view.seen(request, state.resources.settings)
+    if seen is not None:
+        response.headers[SEEN_HEADER] = seen
     return ProcessHealth(status="ok")
 
 
@@ -60,7 +65,8 @@ async def check_readiness(state: StateOf) -> JSONResponse:
 async def read_metrics(request: Request, state: StateOf) -> Response:
     """Prometheus metrics, for the bearer of PRESSROOM_METRICS_TOKEN.
 
-    Figures of a dependency that does not answer within a second are left out.
+    Figures of a dependency that does not answer within a second are left out. A call that
+    accepts OpenMetrics gets that, with the trace of one request in each bucket as an exemplar.
     """
     token = state.resources.settings.metrics_token
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")
@@ -69,4 +75,5 @@ async def read_metrics(request: Request, state: StateOf) -> Response:
     if not expected or scheme.lower() != "bearer" or not is_token:
         raise AUTH_METRICS_TOKEN()
     await state.figures.refresh()
-    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(REGISTRY), media_type=content_type)

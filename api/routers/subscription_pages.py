@@ -5,6 +5,7 @@ The link itself acts for the person to whom it was mailed: cookies and credentia
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
@@ -18,15 +19,19 @@ from api.access.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
 from api.limits.bulkheads import LEAVING, RECORDS
 from api.limits.shares import ACTS_BY_LIST
-from api.pages.frame import page, see_other, short_answer
+from api.pages.audience import reader_language
+from api.pages.frame import see_other, short_answer
+from api.pages.leaving_reasons import REASONS, shown_reasons
+from api.pages.list_pages import list_page
 from api.parameters import StateOf
 from api.state import State
 from core.keyring import Keyring
+from core.languages.reader_languages import marked, translated
 from core.refusals.mailing import TRACE_MISSING
 from core.refusals.people import LINK_AMBIGUOUS, LINK_MISSING
 from core.refusals.requests import BODY_INVALID
 from models import MailingList, OptOutKind, User
-from services.mailing import list_reports, lists
+from services.mailing import list_reports, lists, looks
 from services.mailing.consent import wordings
 from services.mailing.subscriptions import own, subscribe, trace_ids, unsubscribe
 from services.mailing.subscriptions.changes import Actor, Via
@@ -52,9 +57,9 @@ _RETURNING: dict[str, _Return] = {
 
 @router.get(UNSUBSCRIBE_PATH)
 @RECORDS.threaded
-def show_subscription(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+def show_subscription(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     """The person's subscription to the list, and the actions that they have."""
-    trace = _trace(state, submission)
+    trace, language = _trace(state, submission), reader_language(request)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, trace.list_id, archived=True)
         person = accounts.find(uow, trace.user_id)
@@ -63,15 +68,19 @@ def show_subscription(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
         if is_revoked:
             subscription = own.without_what_identifies(subscription)
         is_open = mailing_list.archived_at is None
-        return page(
+        return list_page(
             "unsubscribe.html",
+            looks.of(uow, state.resources.settings, mailing_list),
+            language=language,
             list_title=mailing_list.title,
             is_open=is_open,
             can_leave=person is not None,
             can_return=is_open and not is_revoked,
             own=subscription,
             address=_masked(subscription.email),
-            report_query=urlencode({"trace_id": submission.trace_id}),
+            trace_query=urlencode({"trace_id": submission.trace_id}),
+            reasons=shown_reasons(language),
+            asks_more=person is not None and person.erased_at is None and not is_revoked,
         )
 
 
@@ -86,10 +95,13 @@ async def change_subscription(
     trace = _trace(state, submission)
     if submission.is_one_click:
         await LEAVING.run(_leave, request, state, trace, OptOutKind.EMAIL, Via.ONE_CLICK)
-        return short_answer("You get no more e-mails from this list.")
+        text = marked("You get no more e-mails from this list.")
+        return short_answer(translated(reader_language(request), text))
     action = submission.fields.get("action")
     if isinstance(action, str) and action in _LEAVING:
-        await LEAVING.run(_leave, request, state, trace, _LEAVING[action], Via.PAGE)
+        sent = submission.fields.get("reason")
+        reason = sent if isinstance(sent, str) and sent in REASONS else None
+        await LEAVING.run(_leave, request, state, trace, _LEAVING[action], Via.PAGE, reason)
     elif isinstance(action, str) and action in _RETURNING:
         await ACTS_BY_LIST.run(trace.list_id, _return, request, state, trace, _RETURNING[action])
     else:
@@ -100,15 +112,17 @@ async def change_subscription(
 
 @router.get(REPORT_PATH)
 @RECORDS.threaded
-def show_report(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+def show_report(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     """The list that a person may report, or has reported."""
     trace = _trace(state, submission)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, trace.list_id, archived=True)
         person = accounts.get(uow, trace.user_id)
         subscription = own.read(uow, state.resources.keyring, mailing_list, person)
-        return page(
+        return list_page(
             "report.html",
+            looks.of(uow, state.resources.settings, mailing_list),
+            language=reader_language(request),
             list_title=mailing_list.title,
             is_reported=list_reports.is_reported(uow, mailing_list, person),
             address=_masked(subscription.email),
@@ -134,9 +148,17 @@ def _trace(state: State, submission: FormOrJsonBody) -> Trace:
     return actors.read_trace(state, submission.trace_id)
 
 
-def _leave(request: Request, state: State, trace: Trace, kind: OptOutKind, via: Via) -> None:
+def _leave(
+    request: Request,
+    state: State,
+    trace: Trace,
+    kind: OptOutKind,
+    via: Via,
+    reason: str | None = None,
+) -> None:
     mailing_list, person, actor = _of_trace(request, state, trace, via)
     if person is not None:
+        actor = replace(actor, reason=reason)
         unsubscribe.opt_out(state.resources, mailing_list, person, kind, actor)
 
 
@@ -166,17 +188,22 @@ def _return(request: Request, state: State, trace: Trace, act: _Return) -> None:
 
 @router.get(CONFIRM_PATH)
 @RECORDS.threaded
-def show_confirmation(state: StateOf, token: Annotated[str | None, Query()] = None) -> Response:
+def show_confirmation(
+    request: Request, state: StateOf, token: Annotated[str | None, Query()] = None
+) -> Response:
     """The subscription that the mailed link confirms, or has confirmed."""
     with state.resources.unit_of_work() as uow:
         found = subscribe.read_confirmation(uow, state.resources.keyring, _secret(token))
         mailing_list = found.mailing_list
-        return page(
+        return list_page(
             "confirm.html",
+            looks.of(uow, state.resources.settings, mailing_list),
+            language=reader_language(request),
             list_title=mailing_list.title,
             wording=wordings.of_lists(uow, [mailing_list]).get(mailing_list.id),
             is_confirmed=found.is_confirmed,
             wants_mail=found.record.email_enabled,
+            words=mailing_list.thanks_text,
             address=_masked(found.record.email),
         )
 

@@ -1,12 +1,10 @@
 """Webhook endpoints: an owner's events are sent to URLs of theirs. See docs/webhooks.md."""
 
-from functools import partial
-
 from fastapi import APIRouter
 
 from api.access.requirements import WebhookKeeper
 from api.bodies.json_route import JsonRoute
-from api.limits.bulkheads import NAMES, RECORDS
+from api.limits.bulkheads import RECORDS
 from api.openapi import refuses
 from api.parameters import Cursor, Limit, PathId, StateOf
 from api.request_ids import current_request_id
@@ -22,7 +20,6 @@ from api.schemas.webhook_endpoints import (
     WebhookEndpointChange,
     WebhookEndpointRecord,
 )
-from api.state import State
 from core.refusals.access import AUTH_LOGIN_AGAIN, AUTH_RESTRICTED_CREDENTIAL
 from core.refusals.mailing import LIST_NOT_FOUND
 from core.refusals.requests import CURSOR_INVALID
@@ -35,7 +32,6 @@ from core.refusals.webhooks import (
     WEBHOOK_TOO_MANY,
     WEBHOOK_URL_NOT_ALLOWED,
 )
-from integrations.receivers.destination import DestinationRefused
 from models import EndpointState
 from services.webhooks import deliveries, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
@@ -69,7 +65,7 @@ async def create_webhook_endpoint(
     keys and grants need a session or an unrestricted key. A session needs a login of the last 15
     minutes; a mail tells the account's person of the endpoint.
     """
-    await _check(state, body.url)
+    await state.check_receiver(body.url)
 
     def make(uow: UnitOfWork) -> CreatedWebhookEndpoint:
         endpoint, secret = webhook_endpoints.make(
@@ -122,7 +118,7 @@ async def change_webhook_endpoint(
     if body.state is EndpointState.ENDED:
         raise WEBHOOK_ENDED()
     if body.url is not None:
-        await _check(state, body.url)
+        await state.check_receiver(body.url)
     to = EndpointChange(url=body.url, types=body.types, state=body.state)
 
     def change(uow: UnitOfWork) -> WebhookEndpointRecord:
@@ -209,11 +205,3 @@ def resend_webhook_delivery(
     with state.resources.unit_of_work() as uow:
         sent = deliveries.resend(uow, caller, endpoint_id, delivery_id)
         return envelope(WebhookDeliveryRecord.of(sent))
-
-
-async def _check(state: State, url: str) -> None:
-    """Raises ``webhook.url_not_allowed``."""
-    try:
-        await NAMES.run(partial(state.receivers.check, url))
-    except DestinationRefused as refused:
-        raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None

@@ -70,7 +70,9 @@ class CreatedApiKey(ApiKeyRecord):
 
 
 class EventCredential(Schema):
-    kind: CredentialKind = Field(description="command: the operator's command line")
+    kind: CredentialKind = Field(
+        description="command: an operator, by the command line or on their pages"
+    )
     id: int | None
 
 

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from datetime import date
+from enum import StrEnum
 from typing import Literal, Self
 
 from pydantic import Field
@@ -7,6 +8,11 @@ from pydantic import Field
 from api.schemas.envelope import Body, Schema, Timestamp, Url
 from models import MailingList
 from services.mailing.consent.wordings import MAX_WORDING_CHARACTERS
+from services.mailing.looks import (
+    MAX_MAIL_TEXT_CHARACTERS,
+    MAX_PAGE_TEXT_CHARACTERS,
+    MAX_SENDER_CHARACTERS,
+)
 from services.mailing.member_figures import DayRange, FiguresBy, MemberFigures
 
 ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
@@ -41,6 +47,25 @@ class Channel(Schema):
     )
     consent_wording_version: int | None = Field(
         description="Which of its wordings that is", examples=[1]
+    )
+    colour: str | None = Field(description="Of its pages and mails", examples=["#1d4ed8"])
+    logo_hash_id: str | None = Field(
+        description="The image on its pages", examples=["k3v09xq2m7ta"]
+    )
+    sender_name: str | None = Field(
+        description="Who its mails say that they are from", examples=["The Demo team"]
+    )
+    sign_up_text: str | None = Field(
+        description="On the page on which people subscribe",
+        examples=["One letter each morning, in two minutes."],
+    )
+    thanks_text: str | None = Field(
+        description="On the page after that, and after the confirmation",
+        examples=["The next letter comes tomorrow at six."],
+    )
+    confirmation_text: str | None = Field(
+        description="In the mail that asks for a confirmation, as the owner's words",
+        examples=["Welcome to The Daily Demo!"],
     )
     created_at: Timestamp
     updated_at: Timestamp
@@ -84,6 +109,39 @@ class ListFields(Body):
         examples=["I want The Daily Demo by e-mail. I can leave at any time."],
     )
 
+    colour: str | None = Field(
+        default=None,
+        description="#rrggbb, with a contrast of at least 4.5 to our pages; a lighter one is made "
+        "of it for dark windows",
+        examples=["#1d4ed8"],
+    )
+    logo_hash_id: str | None = Field(
+        default=None,
+        description="One of the owner's own attachments that are not encrypted",
+        examples=["k3v09xq2m7ta"],
+    )
+    sender_name: str | None = Field(
+        default=None,
+        description=f"At most {MAX_SENDER_CHARACTERS} characters; mails are from '<name> via "
+        "<installation>', at the installation's address",
+        examples=["The Demo team"],
+    )
+    sign_up_text: str | None = Field(
+        default=None,
+        description=f"Plain text of at most {MAX_PAGE_TEXT_CHARACTERS} characters without links",
+        examples=["One letter each morning, in two minutes."],
+    )
+    thanks_text: str | None = Field(
+        default=None,
+        description=f"Plain text of at most {MAX_PAGE_TEXT_CHARACTERS} characters without links",
+        examples=["The next letter comes tomorrow at six."],
+    )
+    confirmation_text: str | None = Field(
+        default=None,
+        description=f"Plain text of at most {MAX_MAIL_TEXT_CHARACTERS} characters without links",
+        examples=["Welcome to The Daily Demo!"],
+    )
+
 
 class NewList(ListFields):
     title: str = Field(description="1 to 200 characters", examples=["The Daily Demo"])
@@ -95,6 +153,47 @@ class NewList(ListFields):
 class ListChanges(ListFields):
     title: str = Field(default="", description="1 to 200 characters", examples=["The Daily Demo"])
     slug: str = Field(default="", description="1 to 80 of a-z, 0-9 and '-', never all digits")
+
+
+class EmbeddedForm(Schema):
+    """A list's sign-up form for a page of another site."""
+
+    html: str = Field(
+        description="To be pasted as it is: no frame, no style, and no script but a challenge's",
+        examples=['<form method="post" action="https://pressroom.example.com/subscriptions/4711">'],
+    )
+    action: str = Field(
+        description="Where the form is sent",
+        examples=["https://pressroom.example.com/subscriptions/4711"],
+    )
+    page_url: str = Field(
+        description="The list's own page with the same form",
+        examples=["https://pressroom.example.com/s/the-daily-demo"],
+    )
+
+
+class PreviewPart(StrEnum):
+    SIGN_UP = "sign_up"
+    THANKS = "thanks"
+    CONFIRMATION_MAIL = "confirmation_mail"
+
+
+class ListPreview(Schema):
+    """A page or a mail as readers get it."""
+
+    html: str = Field(examples=["<!doctype html>"])
+    subject: str | None = Field(
+        default=None, description="Of a mail", examples=["Confirm your subscription"]
+    )
+    text: str | None = Field(
+        default=None, description="The same mail as plain text", examples=["You or another person"]
+    )
+    sender_name: str | None = Field(
+        default=None,
+        description="Whom the mail is from, before 'via' and the installation's name; null: from "
+        "the installation alone",
+        examples=["The Demo team"],
+    )
 
 
 class FiguresRow(Schema):

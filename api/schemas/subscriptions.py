@@ -136,6 +136,12 @@ class HistoryEntry(Schema):
         "and fields.city for the field city",
         examples=[["tags", "fields.city"]],
     )
+    reason: str | None = Field(
+        default=None,
+        description="Why they left or stopped the mail, where they said: too_many, other_topics, "
+        "never_asked, elsewhere or other",
+        examples=[None],
+    )
     ip: str | None
     request_id: str | None
     created_at: Timestamp

@@ -87,6 +87,8 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _page(),
         _page("offset 1,000", offset=1000),
         _page("half way down", cursor="{entry_id}"),
+        _page("of a rare action", action="adjust"),
+        _page("of some days", **{"from": "2026-01-01", "to": "2026-01-31"}),
     ),
     "POST /auxilia/credits/consume": (
         _write(Call(200, json={"amount_credit": 1, "source_id": "growth"}), times=5),
@@ -115,6 +117,9 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _page(),
         _page("by source, a year", by="source", **{"from": "2026-01-01", "to": "2026-12-31"}),
     ),
+    "GET /lists/{list_id}/embed": (_read(),),
+    "GET /lists/{list_id}/previews/{part}": (_read(),),
+    "POST /lists/{list_id}/previews/{part}": (_write(times=3),),
     "POST /subscriptions/{list_id}": (
         _write(Call(200, json={"email": "{fresh}@example.com"}), times=3),
     ),

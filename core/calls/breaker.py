@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from core.counters.work_metrics import show_circuit
 from core.errors import ServerFailed
 from core.logging import get_logger
 
@@ -90,6 +91,7 @@ class Breaker:
             if works:
                 self._failed_in_a_row = 0
                 self._recoveries += 1
+                show_circuit(self._server, is_open=False)
             # A call that began before the server worked again says nothing about it now.
             elif recoveries != self._recoveries:
                 return
@@ -100,3 +102,4 @@ class Breaker:
                 if rests > 0:
                     rest = min(MIN_REST_SECONDS * 2 ** (rests - 1), MAX_REST_SECONDS)
                     self._resting_until = time.monotonic() + rest
+                    show_circuit(self._server, is_open=True)

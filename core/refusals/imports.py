@@ -8,6 +8,10 @@ IMPORT_ERRORS_GONE = not_found("import.errors_gone", "There is no such file, or 
 IMPORT_RUNNING = conflict("import.running", "The import still runs; cancel its job first.")
 
 IMPORT_UNDO_OVER = conflict("import.undo_over", "An import can be undone for {days} days.", days=90)
+IMPORT_FILE_GONE = conflict(
+    "import.file_gone",
+    "The file is not kept any more; that of a dry run is, for a day. Upload it again.",
+)
 
 IMPORT_FILE_MISSING = malformed("import.file_missing", "The part 'file' with a file is missing.")
 IMPORT_SEVERAL_FILES = malformed("import.several_files", "Send one file in the part 'file'.")

@@ -47,6 +47,29 @@ LIST_REDIRECT_ORIGINS = invalid_at(
 LIST_CONSENT_WORDINGS = conflict(
     "list.consent_wordings", "A list has at most {most} consent wordings, old ones too.", most=1000
 )
+LIST_COLOUR = invalid_at(
+    "body.colour", "list.colour", "{rule}", rule="is written #rrggbb, such as #9f2d16"
+)
+LIST_LOGO = invalid_at(
+    "body.logo_hash_id",
+    "list.logo",
+    "must be the hash_id of an image of your own that is ready and not encrypted",
+)
+LIST_SENDER_NAME = invalid_at(
+    "body.sender_name",
+    "list.sender_name",
+    "has at most {most} characters in one line, and no address, link, number to call or "
+    "punctuation of mail headers",
+    most=40,
+)
+LIST_WORDS = invalid(
+    "list.words",
+    "{name} is plain text of at most {most:,} characters without links, addresses and numbers to "
+    "call.",
+    field="body.{name}",
+    name="confirmation_text",
+    most=200,
+)
 LIST_EMAIL_CHANNEL_DISABLED = conflict(
     "list.email_channel_disabled", "This list is not sent by mail."
 )
@@ -66,6 +89,10 @@ SUBSCRIPTION_OPTED_OUT = conflict(
 MEMBER_NOT_FOUND = not_found("member.not_found", "There is no such member on this list.")
 MEMBER_DENIED = conflict(
     "member.denied", "This list takes no new member with this address: a deny list has it."
+)
+MEMBER_ELSEWHERE = conflict(
+    "member.elsewhere",
+    "The list knows the person of this address by another one. Only they can show it this one.",
 )
 TRANSFER_SAME_LIST = malformed("transfer.same_list", "query.dst_list_id must name another list.")
 PLAN_REQUIRED = forbidden("plan.required", "Adding members needs the paid plan.")

@@ -9,6 +9,17 @@ USER_NOT_FOUND_BY_EMAIL = not_found(
 USER_EXISTS = conflict("user.exists", "There is a user {email} already.", email="ann@example.com")
 # To a person, who may not hear whose it is.
 USER_ADDRESS_TAKEN = conflict("user.exists", "This address is in use already.")
+# To a person who proved both addresses.
+ADDRESS_HAS_ACCOUNT = conflict(
+    "address.has_account",
+    "The new address belongs to an account of its own, with a login or with things such as lists, "
+    "keys or credits. Two accounts don't become one: log in to that one, or have it erased first.",
+)
+ADDRESS_UNDOABLE = conflict(
+    "address.undoable",
+    "Your lists can be shown another address once its change can't be undone any more, three days "
+    "after it.",
+)
 USER_OWNS_LISTS = conflict(
     "user.owns_lists", "Archive or hand over their lists first: {slugs}.", slugs="weekly, monthly"
 )
@@ -40,5 +51,13 @@ LINK_MISSING = malformed("link.missing", "A token is required.")
 LINK_AMBIGUOUS = malformed("link.ambiguous", "The request carries tokens that differ.")
 LINK_INVALID = forbidden("link.invalid", "This link is not valid, or not any more.")
 LINK_USED = forbidden("link.used", "This link has been used.")
+PREFERENCES_LINK_INVALID = forbidden(
+    "preferences_link.invalid", "This link is not valid, or not any more."
+)
+PREFERENCES_LINK_USED = forbidden("preferences_link.used", "This link has been used.")
+USER_HAS_ACCOUNT = forbidden(
+    "user.has_account", "This person has an account, which no mailed link erases."
+)
+VISIT_OVER = forbidden("visit.over", "This needs a link that was mailed within the last hour.")
 ACCOUNT_LINK_INVALID = forbidden("account_link.invalid", "This link is not valid, or not any more.")
 ACCOUNT_LINK_USED = forbidden("account_link.used", "This link has been used.")

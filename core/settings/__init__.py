@@ -1,6 +1,7 @@
 """Every setting, and the notations in which an operator writes them."""
 
-from core.settings.given_settings import MAY_BE_EMPTY, SettingsError, read_settings
+from core.errors import SettingsError
+from core.settings.given_settings import MAY_BE_EMPTY, read_settings
 from core.settings.product_settings import Settings, load_settings
 
 __all__ = ["MAY_BE_EMPTY", "Settings", "SettingsError", "load_settings", "read_settings"]

@@ -1,6 +1,7 @@
 """How settings are read: from environment variables, and secrets from files too."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -8,7 +9,7 @@ from pydantic import SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from core.errors import own_words
+from core.errors import SettingsError, own_words
 
 PREFIX = "PRESSROOM_"
 # The variable PRESSROOM_X_FILE names a file that holds the secret PRESSROOM_X.
@@ -27,10 +28,6 @@ MAY_BE_EMPTY = (
     "quota_free",
     "quota_paid",
 )
-
-
-class SettingsError(Exception):
-    """Raised for unusable settings; the message names each one, never its value."""
 
 
 class GivenSettings(BaseSettings):
@@ -58,8 +55,13 @@ S = TypeVar("S", bound=GivenSettings)
 
 def read_settings(kind: type[S]) -> S:
     """Read the environment; raises ``SettingsError``, which names every wrong setting."""
+    return read_values(kind, secrets_in_files(kind))
+
+
+def read_values(kind: type[S], values: Mapping[str, str]) -> S:
+    """Read these values before those of the environment; raises what ``read_settings`` raises."""
     try:
-        return kind.model_validate(secrets_in_files(kind))
+        return kind.model_validate(values)
     except ValidationError as error:
         lines = [
             f"{variable_of(str(problem['loc'][0]))}: {own_words(problem['msg'])}"

@@ -35,7 +35,7 @@ _ALL = _of(DatabaseSettings, ObjectStorageSettings, CacheSettings) | {
     "secret_keys",
     "encryption_keys",
 }
-_WORKER = _ALL | {"ready_file", "alive_file", "worker_grace", "patience"}
+_WORKER = _ALL | {"ready_file", "alive_file", "worker_metrics_address", "worker_grace", "patience"}
 _PAYMENTS = _beginning("stripe_", "payments_sandbox_")
 _PHOTOS = _beginning("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _beginning("llm_")

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode
 
+from core.errors import SettingsError
 from core.keyring import Keyring
 from core.settings.currencies import (
     DEFAULT_CURRENCIES,
@@ -18,7 +19,7 @@ from core.settings.currencies import (
     CreditsPerUsd,
     Currencies,
 )
-from core.settings.given_settings import PREFIX, SettingsError, read_settings
+from core.settings.given_settings import PREFIX, read_settings
 from core.settings.notations import (
     ADDRESSES_AND_DOMAINS,
     COMMA_SEPARATED,
@@ -189,6 +190,10 @@ class Settings(
 
     alive_file: Path | None = None
     """File that a worker touches each second while its loop turns and its broker answers"""
+
+    worker_metrics_address: str | None = Field(default=None, pattern=r"^[0-9A-Za-z.-]+:[0-9]{1,5}$")
+    """Address and port at which a worker answers /metrics to whoever asks, such as 0.0.0.0:9464;
+    without it none does"""
 
     worker_grace: float = Field(default=10.0, ge=0)
     """Seconds that a stopping worker gives its running jobs"""

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AnyHttpUrl, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import NoDecode
 
-from core.settings.given_settings import PREFIX, GivenSettings, SettingsError, variable_of
+from core.errors import SettingsError
+from core.settings.given_settings import PREFIX, GivenSettings, variable_of
 from core.settings.mail_server import MailSender, MailServer
 from core.settings.notations import COMMA_SEPARATED, readable_by
 from core.settings.store_settings import BaseUrl

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes the secrets of docker-compose.yml, each a file in secrets/, with passwords and keys of its
-# own choice. A value in .env counts instead, for the secrets of your providers and for those that
-# a deployment has already; take it out of .env afterwards. It changes no other file that is there,
-# so it may run again. It prints no secret.
+# own choice. A value in .env counts instead: what `pressroom env` drew, the secrets of your
+# providers, and those that a deployment has already. You may take it out of .env afterwards. It
+# changes no other file that is there, so it may run again. It prints no secret.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -48,10 +48,12 @@ secret s3_secret_key PRESSROOM_S3_SECRET_KEY "$(password)"
 secret secret_keys PRESSROOM_SECRET_KEYS "$(key)"
 secret encryption_keys PRESSROOM_ENCRYPTION_KEYS "$(key)"
 secret flower_password PRESSROOM_FLOWER_PASSWORD "$(password)"
+secret metrics_token PRESSROOM_METRICS_TOKEN "$(password)"
+secret grafana_password GRAFANA_PASSWORD "$(password)"
 
 # What your providers give you, and what may be missing.
 for name in read_database_url broker_url cache_url stripe_secret_key stripe_webhook_secret \
-    unsplash_access_key turnstile_secret hcaptcha_secret recaptcha_secret metrics_token mail_url \
+    unsplash_access_key turnstile_secret hcaptcha_secret recaptcha_secret mail_url \
     llm_api_key backup_url backup_keys backup_database_url; do
     secret "$name" "PRESSROOM_$(echo "$name" | tr '[:lower:]' '[:upper:]')"
 done

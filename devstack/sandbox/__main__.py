@@ -7,6 +7,7 @@ from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.sandbox.providers import PROVIDERS, STRIPE, SandboxProvider
 from devstack.sandbox.sandbox_settings import set_stripe_keys
+from devstack.sandbox.status_figures import MetricsSource
 
 
 def main(providers: tuple[SandboxProvider, ...] = PROVIDERS) -> None:
@@ -14,9 +15,13 @@ def main(providers: tuple[SandboxProvider, ...] = PROVIDERS) -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--smtp-port", type=int, help="without it, no mail is taken")
     parser.add_argument("--webhook-url", help="where payment events go; without it, nowhere")
+    parser.add_argument("--metrics-url", action="append", default=[], help="what the status shows")
     given = parser.parse_args()
+    # The API asks for it, and the workers don't look at it.
+    token = os.environ.get("PRESSROOM_METRICS_TOKEN")
     set_stripe_keys(STRIPE.keys, os.environ, given.webhook_url)
-    app = create_app(providers, smtp_port=given.smtp_port)
+    sources = tuple(MetricsSource(url, token) for url in given.metrics_url)
+    app = create_app(providers, smtp_port=given.smtp_port, sources=sources)
     uvicorn.run(app, host=LOOPBACK, port=given.port, timeout_graceful_shutdown=2)
 
 

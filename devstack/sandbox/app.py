@@ -9,17 +9,25 @@ from fastapi.responses import FileResponse, HTMLResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from devstack import LOOPBACK_HOSTS
+from devstack.sandbox import status_page
 from devstack.sandbox.providers import MAILBOX, PROVIDERS, STRIPE, SandboxProvider
 from devstack.sandbox.smtp_server import smtp_server
+from devstack.sandbox.status_figures import MetricsSource, StatusFigures
 from devstack.sandbox.templates import render
 
 _STYLE = Path(__file__).with_name("style.css")
 
 
 def create_app(
-    providers: tuple[SandboxProvider, ...] = PROVIDERS, smtp_port: int | None = None
+    providers: tuple[SandboxProvider, ...] = PROVIDERS,
+    smtp_port: int | None = None,
+    sources: tuple[MetricsSource, ...] = (),
 ) -> FastAPI:
-    """The sandbox. With a port for SMTP it takes mail, too, while it runs."""
+    """The sandbox. With a port for SMTP it takes mail, too, while it runs.
+
+    Args:
+        sources: of the metrics that it shows.
+    """
 
     @asynccontextmanager
     async def with_mail(_: FastAPI) -> AsyncIterator[None]:
@@ -46,6 +54,7 @@ def create_app(
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
+    app.include_router(status_page.make_router(StatusFigures(sources)))
     for provider in providers:
         app.include_router(provider.router, prefix=provider.path)
     return app

@@ -98,7 +98,7 @@ def status(*, as_json: bool) -> int:
         return NOT_RUNNING
     processes = {name: _process(pid) for name, pid in run.pids.items()}
     if as_json:
-        shown = {"api_url", "flower_url", "sandbox_url", "mailbox_url", "home"}
+        shown = {"api_url", "flower_url", "sandbox_url", "mailbox_url", "status_url", "home"}
         urls = run.model_dump(mode="json", include=shown)
         print_json({"status": "running", **urls, "processes": processes})
         return 0

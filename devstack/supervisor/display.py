@@ -86,6 +86,7 @@ class Display:
             "    login": f"{run.flower_user} / {run.flower_password}",
             "Sandbox": run.sandbox_url,
             "Mailbox": run.mailbox_url,
+            "Status": run.status_url,
             "Demo login": f"{run.demo.email} / {run.demo.password}",
             "API key": run.demo.api_key,
             "Data and logs": str(run.home),

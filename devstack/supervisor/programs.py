@@ -43,6 +43,8 @@ class Ports:
     flower: int
     sandbox: int
     smtp: int
+    # Of each worker's metrics.
+    workers: Mapping[str, int]
 
 
 def mail_settings(ports: Ports) -> dict[str, str]:
@@ -60,7 +62,9 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     def worker(name: str) -> Program:
         lanes = [word for lane in WORKERS[name] for word in ("--lane", lane)]
         settings = settings_of("worker", WORKERS[name])
-        return _worker(program(name, settings, "worker", *lanes), home.work)
+        address = f"{LOOPBACK}:{ports.workers[name]}"
+        plain = program(name, settings, "worker", *lanes, PRESSROOM_WORKER_METRICS_ADDRESS=address)
+        return _worker(plain, home.work)
 
     prepare = program(
         "prepare",
@@ -75,20 +79,26 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     )
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
     flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower), *names)
-    sandbox = program(
-        "sandbox",
-        STRIPE_KEYS,
-        *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
-        *("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}"),
-        module="devstack.sandbox",
-    )
     return [
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
         replace(_server(api, ports.api, "/readyz"), needs=_NEEDS),
         *map(worker, WORKERS),
         replace(_server(flower, ports.flower, "/healthcheck"), needs=_NEEDS),
-        replace(_server(sandbox, ports.sandbox, "/healthz"), grace=5.0),
+        _sandbox(program, ports),
     ]
+
+
+def _sandbox(program: Callable[..., Program], ports: Ports) -> Program:
+    told = [f"http://{LOOPBACK}:{port}/metrics" for port in (ports.api, *ports.workers.values())]
+    plain = program(
+        "sandbox",
+        STRIPE_KEYS | {"metrics_token"},
+        *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
+        *("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}"),
+        *(word for url in told for word in ("--metrics-url", url)),
+        module="devstack.sandbox",
+    )
+    return replace(_server(plain, ports.sandbox, "/healthz"), grace=5.0)
 
 
 def _program(

@@ -66,7 +66,13 @@ class _Supervisor:
         own, secrets = environment.own_settings(), load_or_create(home)
         picker = PortPicker(home.ports_file)
         services, service_settings = embed(home, secrets, picker, lock, own)
-        self._ports = programs.Ports(api, flower, picker.pick("sandbox"), picker.pick("smtp"))
+        self._ports = programs.Ports(
+            api,
+            flower,
+            picker.pick("sandbox"),
+            picker.pick("smtp"),
+            {name: picker.pick(name) for name in programs.WORKERS},
+        )
         picker.keep()
         self._sandbox_url = f"http://{LOOPBACK}:{self._ports.sandbox}"
         chosen = {
@@ -128,6 +134,7 @@ class _Supervisor:
             flower_password=settings["PRESSROOM_FLOWER_PASSWORD"],
             sandbox_url=self._sandbox_url,
             mailbox_url=f"{self._sandbox_url}/mail",
+            status_url=f"{self._sandbox_url}/status",
             database_url=settings["PRESSROOM_DATABASE_URL"],
             migration_database_url=settings.get(
                 "PRESSROOM_MIGRATION_DATABASE_URL", settings["PRESSROOM_DATABASE_URL"]

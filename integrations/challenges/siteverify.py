@@ -20,9 +20,11 @@ from core.refusals.mailing import CHALLENGE_FAILED, CHALLENGE_UNAVAILABLE
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.http_client import AsyncHttpClient, HttpBounds, HttpFailure, HttpReply, reason_of
 
-BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024)
 _MIN_SCORE = 0.5
 _SERVER = "challenge provider"
+BOUNDS = HttpBounds(
+    max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024, provider=_SERVER
+)
 # So many slow answers in a row may be those of a busy moment.
 _TOLERATED_FAILURES = 2
 # Some servers report a problem with status 400 and the usual object.

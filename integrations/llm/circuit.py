@@ -10,6 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from core.counters.work_metrics import show_circuit
+
+_SERVER = "language model"
+
 
 class Health(StrEnum):
     """What a call tells about its server's health."""
@@ -62,9 +66,12 @@ class Circuit:
             if is_probe:
                 self._is_probing = False
             if health is Health.WORKS:
+                if self.is_open:
+                    show_circuit(_SERVER, is_open=False)
                 self._failures, self._opened_at = 0, None
             elif health is Health.FAILS:
                 self._failures += 1
                 # Calls that began before it opened don't make the pause longer.
                 if is_probe or (self._opened_at is None and self._failures >= self.max_failures):
                     self._opened_at = self.clock()
+                    show_circuit(_SERVER, is_open=True)

@@ -12,6 +12,7 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
+from core.telemetry import spans
 from integrations import http_client
 from integrations.llm.failure import CallOutcome, Failure, RequestRejected
 
@@ -49,7 +50,9 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
     ) as client:
         try:
             create = client.chat.completions.with_raw_response.create
-            reply = await create(**body, extra_headers=headers)
+            with http_client.call_span("POST", target.base_url):
+                spans.note({"gen_ai.request.model": body["model"]})
+                reply = await create(**body, extra_headers=headers)
         except openai.APIStatusError as error:
             raise _verdict(error) from None
         except openai.APITimeoutError:

@@ -38,7 +38,7 @@ _POLICY = _AsWritten(linesep="\r\n")
 def compose(mail: Mail, sender: MailSender, address: str) -> bytes:
     """The whole message to one address; raises ``mail.refused`` if it can't be written."""
     message = EmailMessage(_POLICY)
-    message["From"] = formataddr((sender.name, sender.address))
+    message["From"] = formataddr((_shown_name(mail, sender), sender.address))
     message["To"] = address
     message["Subject"] = _written("Subject", _CONTROLS.sub(" ", mail.subject))
     message["Date"] = format_datetime(clock.now())
@@ -57,6 +57,13 @@ def compose(mail: Mail, sender: MailSender, address: str) -> bytes:
     except UnicodeError:
         raise MAIL_UNWRITABLE(what="The text") from None
     return message.as_bytes()
+
+
+def _shown_name(mail: Mail, sender: MailSender) -> str:
+    """A name of a list's owner says whose installation sends it: no owner poses as another."""
+    if mail.sender_name is None:
+        return sender.name
+    return f"{mail.sender_name} via {sender.name or sender.domain}"
 
 
 def _written(name: str, value: str) -> str:

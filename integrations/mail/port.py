@@ -16,6 +16,8 @@ class Mail:
     # The same at every attempt, so that a recipient who gets the mail twice can tell. Letters,
     # digits and "-".
     key: str | None = None
+    # Whom the mail is from, beside the installation, whose address it keeps.
+    sender_name: str | None = None
 
 
 class Mailer(Protocol):

@@ -5,7 +5,8 @@ No error or log line repeats a server's words: its replies quote addresses.
 
 import smtplib
 import ssl
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from socket import socket
@@ -14,9 +15,11 @@ from email_validator import EmailNotValidError, validate_email
 
 from core.calls.breaker import Breaker
 from core.calls.time_limits import limited, time_limit, tls_context
-from core.errors import ServerFailed, TransientError
+from core.counters.work_metrics import MailOutcome, count_mail
+from core.errors import DomainError, ServerFailed, TransientError
 from core.refusals import mail as refusals
 from core.settings.mail_server import MailSecurity, MailSender, MailServer
+from core.telemetry import spans
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 
@@ -45,16 +48,46 @@ class SmtpMailer:
 
     def send(self, mail: Mail) -> None:
         try:
+            self._send(mail)
+        except (DomainError, TransientError) as error:
+            is_refused = isinstance(error, DomainError)
+            count_mail(MailOutcome.REFUSED if is_refused else MailOutcome.DEFERRED)
+            raise
+        count_mail(MailOutcome.SENT)
+
+    def _send(self, mail: Mail) -> None:
+        try:
             recipient = validate_email(mail.to, check_deliverability=False)
         except EmailNotValidError:
             raise refusals.MAIL_RECIPIENT_INVALID() from None
         address = f"{recipient.ascii_local_part or recipient.local_part}@{recipient.ascii_domain}"
         message = compose(mail, self.sender, address)
         options = [] if address.isascii() else ["SMTPUTF8", "BODY=8BITMIME"]
-        with self.breaker.guarding(), time_limit(self.timeout):
+        about: spans.Attributes = {"server.address": self.server.host}
+        with (
+            spans.span("mail", "client", about),
+            self.breaker.guarding(),
+            time_limit(self.timeout),
+        ):
             self._converse(message, address, options)
 
+    def log_in(self) -> None:
+        """Log in to the server and send nothing; raises ``TransientError``."""
+        with self.breaker.guarding(), time_limit(self.timeout), self._logged_in() as connection:
+            connection.quit()
+
     def _converse(self, message: bytes, address: str, options: list[str]) -> None:
+        with self._logged_in() as connection:
+            if options and not connection.has_extn("smtputf8"):
+                raise refusals.MAIL_RECIPIENT_NOT_ASCII()
+            connection.sendmail(self.sender.address, [address], message, options)
+            # The server has the mail now, whatever it answers to this.
+            with suppress(smtplib.SMTPException):
+                connection.quit()
+
+    @contextmanager
+    def _logged_in(self) -> Iterator[smtplib.SMTP]:
+        """A connection to the server; its errors, and those of what is done with it, are ours."""
         try:
             with closing(self._connect()) as connection:
                 if self.server.security is MailSecurity.STARTTLS:
@@ -62,12 +95,7 @@ class SmtpMailer:
                 if self.server.login is not None:
                     connection.login(self.server.login.user, self.server.login.password)
                 connection.ehlo_or_helo_if_needed()
-                if options and not connection.has_extn("smtputf8"):
-                    raise refusals.MAIL_RECIPIENT_NOT_ASCII()
-                connection.sendmail(self.sender.address, [address], message, options)
-                # The server has the mail now, whatever it answers to this.
-                with suppress(smtplib.SMTPException):
-                    connection.quit()
+                yield connection
         except smtplib.SMTPException as error:
             raise _verdict(error) from None
         # smtplib raises ValueError for a login's challenge that can't be decoded.

@@ -19,7 +19,10 @@ class StripeHttpClient(stripe.HTTPClient):
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
-        self._client = HttpClient(HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES))
+        bounds = HttpBounds(
+            seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES, provider="payment provider"
+        )
+        self._client = HttpClient(bounds)
 
     def request(
         self,

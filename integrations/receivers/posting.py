@@ -60,6 +60,8 @@ class ReceiverClient:
                 # Two hosts may have one address: a connection that was made for one of them, whose
                 # certificate was checked, is never the other's.
                 keeps_connections=False,
+                tells_host=False,
+                provider="webhook receiver",
             )
         )
 

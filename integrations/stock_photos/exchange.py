@@ -21,6 +21,7 @@ _MAX_CONNECT_SECONDS = 3.0
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
 _RETRY_AFTER_SECONDS = 60
 _TOLERATED_FAILURES = 2
+_SERVER = "photo provider"
 _MAX_RETRY_AFTER_SECONDS = 24 * 3600
 
 # Unsplash has one window, an hour; Openverse names each of its own, as `…-Limit-anon_burst`.
@@ -89,13 +90,18 @@ class Exchange:
 
     @cached_property
     def _breaker(self) -> Breaker:
-        return Breaker("photo provider", http_client.HttpFailure, tolerated=_TOLERATED_FAILURES)
+        return Breaker(_SERVER, http_client.HttpFailure, tolerated=_TOLERATED_FAILURES)
 
     @cached_property
     def _http(self) -> http_client.HttpClient:
         # Opened at the first call: a process that only names providers needs none.
         return http_client.HttpClient(
-            http_client.HttpBounds(_MAX_CALL_SECONDS, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
+            http_client.HttpBounds(
+                _MAX_CALL_SECONDS,
+                _MAX_CONNECT_SECONDS,
+                _MAX_REPLY_BYTES,
+                provider=_SERVER,
+            )
         )
 
     def _refusal(self, reply: http_client.HttpReply, quotas: tuple[Quota, ...]) -> DomainError:

@@ -6,14 +6,28 @@ licence and the credit that the licence asks for.
 """
 
 import re
+from typing import Any
+
+import orjson
 
 from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos.exchange import Exchange, QuotaReport
+from integrations.stock_photos.found_photos import (
+    FoundPhoto,
+    PhotoCredit,
+    inside,
+    origin_of,
+    side_of,
+    text_of,
+    web_url,
+)
 from integrations.stock_photos.port import Photo, PhotoProviderName
 
 # Larger pages are refused without an account. Every page then has this size, so none is skipped.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+# Of those licences that are not called "CC" and their own name.
+_LICENCES = {"cc0": "CC0", "pdm": "Public Domain Mark"}
 
 
 class Openverse:
@@ -21,6 +35,7 @@ class Openverse:
 
     def __init__(self, base: str, report: QuotaReport) -> None:
         self.origin = base
+        self.image_origins: tuple[str, ...] = (origin_of(base),)
         # Its terms ask clients to say who they are.
         self._exchange = Exchange(self.name, base, {"User-Agent": "Pressroom"}, report)
         self._endpoint = re.compile(rf"{re.escape(base)}/v1/images/(?P<id>{_ID})/", re.ASCII)
@@ -30,6 +45,11 @@ class Openverse:
         params: dict[str, str | int] = {"q": query, "page": page, "page_size": size}
         return self._exchange.get("/v1/images/", params)[0]
 
+    def found_in(self, payload: str) -> list[FoundPhoto]:
+        results = inside(orjson.loads(payload), "results")
+        photos = map(self._found, results if isinstance(results, list) else [])
+        return [photo for photo in photos if photo is not None]
+
     def photo_at(self, endpoint: str) -> Photo:
         if match := self._endpoint.fullmatch(endpoint):
             return Photo(match["id"])
@@ -37,3 +57,29 @@ class Openverse:
 
     def download_url(self, photo: Photo) -> str:
         return self._exchange.file_url(f"/v1/images/{photo.id}/", {})
+
+    def _found(self, photo: Any) -> FoundPhoto | None:
+        endpoint = inside(photo, "detail_url")
+        small_url = web_url(inside(photo, "thumbnail"))
+        licence = text_of(inside(photo, "license"))
+        if not isinstance(endpoint, str) or not self._endpoint.fullmatch(endpoint):
+            return None
+        # Without its licence nobody may use it.
+        if small_url is None or licence is None or origin_of(small_url) not in self.image_origins:
+            return None
+        title = text_of(inside(photo, "title"))
+        credit = PhotoCredit(
+            author=text_of(inside(photo, "creator")) or "an unknown author",
+            author_url=web_url(inside(photo, "creator_url")),
+            title=title or "Photo",
+            title_url=web_url(inside(photo, "foreign_landing_url")),
+            licence=_licence(licence, text_of(inside(photo, "license_version"))),
+            licence_url=web_url(inside(photo, "license_url")),
+        )
+        width, height = side_of(inside(photo, "width")), side_of(inside(photo, "height"))
+        return FoundPhoto(endpoint, small_url, width, height, title or "", credit)
+
+
+def _licence(name: str, version: str | None) -> str:
+    words = _LICENCES.get(name, f"CC {name.upper()}")
+    return f"{words} {version}" if version else words

@@ -2,6 +2,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from integrations.stock_photos.found_photos import FoundPhoto
+
 
 class PhotoProviderName(StrEnum):
     UNSPLASH = "unsplash"
@@ -33,9 +35,14 @@ class StockPhotos(Protocol):
     name: PhotoProviderName
     # The base URL of its API; part of the key of a cached search.
     origin: str
+    # From where browsers load its small pictures.
+    image_origins: tuple[str, ...]
 
     def search(self, query: str, *, page: int, limit: int) -> str:
         """The provider's payload, JSON, as it came."""
+
+    def found_in(self, payload: str) -> list[FoundPhoto]:
+        """The photos of a payload, as people are shown them. One that lacks a part is left out."""
 
     def photo_at(self, endpoint: str) -> Photo:
         """The photo whose download endpoint this is, exactly as a search gave it. Sends nothing.

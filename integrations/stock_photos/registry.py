@@ -21,6 +21,11 @@ class StockPhotoProviders:
                 str(given.unsplash_base_url).rstrip("/"), given.unsplash_access_key, report
             )
 
+    @property
+    def names(self) -> list[PhotoProviderName]:
+        """Those that can be asked, the one of the settings first."""
+        return sorted(self._adapters, key=lambda name: (name != self.default, name))
+
     def named(self, name: PhotoProviderName) -> StockPhotos:
         """Raises ``stockphoto.not_configured`` (unavailable): the caller can't mend it."""
         if name not in self._adapters:

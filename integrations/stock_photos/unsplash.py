@@ -5,15 +5,31 @@ Its rules: photos are shown from Unsplash's own URLs, each use is reported to th
 """
 
 import re
+from typing import Any
 
+import orjson
 from pydantic import SecretStr
 
 from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos.exchange import Exchange, QuotaReport
+from integrations.stock_photos.found_photos import (
+    FoundPhoto,
+    PhotoCredit,
+    inside,
+    origin_of,
+    side_of,
+    text_of,
+    web_url,
+)
 from integrations.stock_photos.port import Photo, PhotoProviderName
 
 _ID = r"[A-Za-z0-9_-]{1,64}"
 _IXID = r"[A-Za-z0-9_=-]{1,512}"
+# Its pictures, and those of its paid photos.
+_IMAGES = ("https://images.unsplash.com", "https://plus.unsplash.com")
+_HOME = "https://unsplash.com/"
+# Its rules ask for these in links to it.
+_REFERRAL = "utm_source=pressroom&utm_medium=referral"
 
 
 class Unsplash:
@@ -21,6 +37,7 @@ class Unsplash:
 
     def __init__(self, base: str, access_key: SecretStr, report: QuotaReport) -> None:
         self.origin = base
+        self.image_origins: tuple[str, ...] = (*_IMAGES, origin_of(base))
         authorization = f"Client-ID {access_key.get_secret_value()}"
         headers = {"Authorization": authorization, "Accept-Version": "v1"}
         self._exchange = Exchange(self.name, base, headers, report)
@@ -32,6 +49,11 @@ class Unsplash:
         params: dict[str, str | int] = {"query": query, "page": page, "per_page": limit}
         return self._exchange.get("/search/photos", params)[0]
 
+    def found_in(self, payload: str) -> list[FoundPhoto]:
+        results = inside(orjson.loads(payload), "results")
+        photos = map(self._found, results if isinstance(results, list) else [])
+        return [photo for photo in photos if photo is not None]
+
     def photo_at(self, endpoint: str) -> Photo:
         if match := self._endpoint.fullmatch(endpoint):
             return Photo(match["id"], match["ixid"] or "")
@@ -40,3 +62,25 @@ class Unsplash:
     def download_url(self, photo: Photo) -> str:
         params: dict[str, str | int] = {"ixid": photo.mark} if photo.mark else {}
         return self._exchange.file_url(f"/photos/{photo.id}/download", params)
+
+    def _found(self, photo: Any) -> FoundPhoto | None:
+        endpoint = inside(photo, "links", "download_location")
+        small_url = web_url(inside(photo, "urls", "small"))
+        author = text_of(inside(photo, "user", "name"))
+        if not isinstance(endpoint, str) or not self._endpoint.fullmatch(endpoint):
+            return None
+        if small_url is None or author is None or origin_of(small_url) not in self.image_origins:
+            return None
+        shows = text_of(inside(photo, "alt_description")) or text_of(inside(photo, "description"))
+        credit = PhotoCredit(
+            author=author,
+            author_url=_referred(web_url(inside(photo, "user", "links", "html"))),
+            provider="Unsplash",
+            provider_url=_referred(_HOME),
+        )
+        width, height = side_of(inside(photo, "width")), side_of(inside(photo, "height"))
+        return FoundPhoto(endpoint, small_url, width, height, shows or "", credit)
+
+
+def _referred(url: str | None) -> str | None:
+    return url and f"{url}{'&' if '?' in url else '?'}{_REFERRAL}"

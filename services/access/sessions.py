@@ -55,6 +55,7 @@ class OpenSession:
     # The person needs a second factor and has none: the session opens the pages that set one up,
     # and nothing else.
     lacks_factor: bool
+    is_operator: bool
 
 
 def read(
@@ -74,11 +75,11 @@ def read(
     )
     if not found:
         raise AUTH_INVALID_SESSION()
-    [(session_id, user_id, last_used_at, lacks_factor)] = found
+    [(session_id, user_id, last_used_at, lacks_factor, is_operator)] = found
     if now - last_used_at >= _LAST_USE_RESOLUTION:
         database.rows(_NOTE_USE, session_id=session_id, now=now)
     caller = Caller(user_id, EVERYTHING_OF_A_USER, unrestricted=True, session_id=session_id)
-    return OpenSession(caller, lacks_factor)
+    return OpenSession(caller, lacks_factor, is_operator)
 
 
 def authenticate(
@@ -155,6 +156,7 @@ _LIVE = Statement(
         UserSession.user_id,
         UserSession.last_used_at,
         lacks_factor(bindparam("everyone_needs_factor", type_=Boolean)),
+        User.is_operator,
     )
     .join(User, User.id == UserSession.user_id)
     .where(

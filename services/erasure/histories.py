@@ -22,10 +22,11 @@ def blanking_events(of_person: str) -> Stage:
         ORDER BY id LIMIT :limit
     ), blanked AS (
         UPDATE subscription_events AS e SET ip = NULL, request_id = NULL,
-            changed = CASE WHEN e.user_id = :user_id THEN NULL ELSE e.changed END
+            changed = CASE WHEN e.user_id = :user_id THEN NULL ELSE e.changed END,
+            reason = CASE WHEN e.user_id = :user_id THEN NULL ELSE e.reason END
         FROM batch
         WHERE e.id = batch.id AND (e.ip IS NOT NULL OR e.request_id IS NOT NULL
-            OR e.user_id = :user_id AND e.changed IS NOT NULL)
+            OR e.user_id = :user_id AND (e.changed IS NOT NULL OR e.reason IS NOT NULL))
         RETURNING e.id
     )
     SELECT (SELECT count(*) FROM blanked),

@@ -2,6 +2,7 @@
 
 import time
 from datetime import timedelta
+from typing import Any
 
 from psycopg2.errors import DeadlockDetected, LockNotAvailable
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select
@@ -17,6 +18,7 @@ from services.jobs import kinds, outbox, records
 from services.mailing import lists
 from services.mailing.subscriptions import opt_outs
 from services.people import email_addresses
+from services.people.account_merges import merge_requests
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -80,17 +82,32 @@ def mark_again(uow: UnitOfWork, keyring: Keyring, user_id: int) -> bool:
 
 def _mark(uow: UnitOfWork, keyring: Keyring, person: User) -> int:
     address = person.email
-    kept = opt_outs.keep_for_erasure(uow, keyring, person)
+    for each in merge_requests.open_merges(uow, person.id):
+        _mark_other(uow, keyring, each)
+    kept = opt_outs.keep_for_erasure(uow, keyring, person, address)
     _delete_mails(uow, person)
     # What other owners wrote of the address.
     denials = delete(models.DeniedEntry).where(models.DeniedEntry.entry == person.email)
     uow.session.execute(denials)
-    _blank(uow, person)
-    job = _enqueue(uow, person.id)
     digest = keyring.signer(_PURPOSE).digest(address.encode())
-    counts = {"opt_outs_kept": kept}
-    uow.session.add(Erasure(user_id=person.id, job_id=job.id, address_hmac=digest, counts=counts))
-    return job.id
+    return _blank(uow, person, {"address_hmac": digest, "counts": {"opt_outs_kept": kept}})
+
+
+def _mark_other(uow: UnitOfWork, keyring: Keyring, merge: models.AccountMerge) -> None:
+    """Erase the record too that the person agreed to merge into their own, and end the merge.
+
+    Its address is the merge's: the person proved it, and their account has it or had it.
+    """
+    if merge.status == models.MergeStatus.ASKED:
+        uow.session.delete(merge)
+        return
+    other = merge_requests.lock_other(uow, User.id == merge.merged_id)
+    if other is not None and other.erased_at is None:
+        kept = opt_outs.keep_for_erasure(uow, keyring, other, merge.email or other.email)
+        _delete_mails(uow, other)
+        _blank(uow, other, {"counts": {"opt_outs_kept": kept}})
+    merge.email = merge.former_email = None
+    merge.finished_at = func.now()
 
 
 def look_again(uow: UnitOfWork, erasure: Erasure, *, after: timedelta) -> None:
@@ -142,10 +159,14 @@ def _delete_mails(uow: UnitOfWork, person: User) -> None:
         uow.session.execute(delete(kind).where(is_about_person))
 
 
-def _blank(uow: UnitOfWork, person: User) -> None:
+def _blank(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
+    """Blank the person's own row, and begin the job that erases the rest."""
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
     person.is_operator = False
     person.erased_at = func.now()
     uow.session.flush()
+    job = _enqueue(uow, person.id)
+    uow.session.add(Erasure(user_id=person.id, job_id=job.id, **erasure))
+    return job.id

@@ -50,7 +50,7 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     for kind in (models.ImportChange, models.BulkChange):
         uow.session.execute(delete(kind).where(kind.subscription_id.in_(ids)))
     operator, removed = Actor(ActorKind.OPERATOR, Via.COMMAND), models.SubscriptionStatus.REMOVED
-    blank: dict[str, Any] = dict.fromkeys(("name", "email", "submitted", "joined_at"))
+    blank: dict[str, Any] = dict.fromkeys(("name", "email", "submitted", "joined_at", "language"))
     blank |= {"fields": {}, "tag_ids": [], "email_enabled": False}
     for each in records:
         changes.change(uow, each, changes.ERASED, operator, status=removed, **blank)
@@ -169,7 +169,10 @@ def _blank_lists(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     """Blank the texts of archived lists; the lists stay, since members may still leave them."""
     own = models.MailingList
     ids = _next_ids(uow, own.id, own.user_id == user_id, before)
-    words = ("tagline", "description", "avatar_image_url", "favicon_image_url")
+    words = (
+        *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
+        *("logo_hash_id", "sender_name", "sign_up_text", "thanks_text", "confirmation_text"),
+    )
     uow.session.execute(
         update(own)
         .where(own.id.in_(ids))
@@ -245,6 +248,7 @@ STAGES: Mapping[str, Stage] = {
     "recovery_codes": _deleting(models.RecoveryCode.user_id),
     # A grant's codes and tokens go with it.
     "grants": _deleting(models.OAuthGrant.user_id),
+    "moves": _deleting_few(models.MovedAccount.user_id),
     "mails": _deleting(models.AccountMail.user_id),
     "links": _deleting(models.MailedLink.user_id),
     "reports": _blank_reports,

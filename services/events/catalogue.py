@@ -14,6 +14,8 @@ class EventType(StrEnum):
     ADDRESS_CHANGED = "address.changed"
     # A change taken back by the link that the earlier address was mailed.
     ADDRESS_UNDONE = "address.undone"
+    # The subscriptions of an address that the account moved to are the account's now.
+    RECORDS_MERGED = "records.merged"
     KEY_CREATED = "key.created"
     KEY_ENDED = "key.ended"
     GRANT_CREATED = "grant.created"
@@ -28,3 +30,7 @@ class EventType(StrEnum):
     # What the plan doesn't have, and what would be more than it has.
     PLAN_REFUSED = "plan.refused"
     QUOTA_REFUSED = "quota.refused"
+    # By an operator.
+    PLAN_CHANGED = "plan.changed"
+    # Of the operator's own account: what they did to another's, or to the deployment.
+    OPERATOR_ACTED = "operator.acted"

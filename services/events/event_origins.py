@@ -16,7 +16,7 @@ class CredentialKind(StrEnum):
     KEY = "key"
     SESSION = "session"
     GRANT = "grant"
-    # The operator's command line.
+    # An operator, by the command line or on the console's pages for operators.
     COMMAND = "command"
 
 

@@ -10,7 +10,11 @@ from core.logging import get_logger
 from models import RecordedEvent
 from services.events import event_origins
 from services.events.catalogue import EventType
-from services.events.event_origins import MAX_USER_AGENT_CHARACTERS, Credential
+from services.events.event_origins import (
+    MAX_USER_AGENT_CHARACTERS,
+    Credential,
+    CredentialKind,
+)
 from services.feed.announcing import announce
 from services.feed.catalogue import FeedEventType
 from storage.unit_of_work import UnitOfWork
@@ -64,6 +68,15 @@ def record(
     if kind in _ANNOUNCED:
         _announce(uow, user_id, kind, detail)
     uow.after_commit(partial(_tell, kind, user_id, credential))
+
+
+def record_by_operator(uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail) -> None:
+    """Record what an operator did to this user's account, and not from where they did it."""
+    command = Credential(CredentialKind.COMMAND)
+    uow.session.add(
+        RecordedEvent(user_id=user_id, type=kind, credential_kind=command.kind, detail=detail)
+    )
+    uow.after_commit(partial(_tell, kind, user_id, command))
 
 
 def _announce(uow: UnitOfWork, user_id: int, kind: EventType, detail: Mapping[str, Detail]) -> None:

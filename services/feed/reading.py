@@ -4,7 +4,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import ARRAY, BigInteger, Select, Text, cast, func, select, true, tuple_
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Select,
+    SQLColumnExpression,
+    Text,
+    cast,
+    func,
+    select,
+    true,
+    tuple_,
+)
 from sqlalchemy.orm import Session, aliased
 
 from core.refusals.mailing import LIST_NOT_FOUND
@@ -70,6 +81,16 @@ def read_after(
     return list(session.scalars(query))
 
 
+def newest(
+    session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
+) -> list[FeedEvent]:
+    """The owner's last events of these types, newest first: for people, who follow nothing."""
+    query = reading_statement(
+        user_id, START, types=types, list_id=None, limit=limit, newest_first=True
+    )
+    return list(session.scalars(query))
+
+
 def reading_statement(
     user_id: int,
     position: FeedPosition,
@@ -77,6 +98,7 @@ def reading_statement(
     types: Collection[FeedEventType],
     list_id: int | None,
     limit: int,
+    newest_first: bool = False,
 ) -> Select[FeedEvent]:
     """The statement of ``read_after``: the next events of each type, and of those the first ones.
 
@@ -95,10 +117,15 @@ def reading_statement(
             tuple_(FeedEvent.place, FeedEvent.id) > after,
             FeedEvent.place < horizon(),
         )
-        .order_by(FeedEvent.place, FeedEvent.id)
+        .order_by(*_order(FeedEvent, newest_first=newest_first))
         .limit(limit)
         .lateral()
     )
     event = aliased(FeedEvent, of_type)
     first = select(event).select_from(wanted).join(of_type, true())
-    return first.order_by(event.place, event.id).limit(limit)
+    return first.order_by(*_order(event, newest_first=newest_first)).limit(limit)
+
+
+def _order(event: type[FeedEvent], *, newest_first: bool) -> list[SQLColumnExpression[int]]:
+    columns: list[SQLColumnExpression[int]] = [event.place, event.id]
+    return [each.desc() for each in columns] if newest_first else columns

@@ -2,6 +2,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from core.counters import job_metrics
 from core.lanes import Lane
 from core.refusals.refusal import Refusal
 from core.scopes import Scope
@@ -43,6 +44,7 @@ def register(kind: JobKind) -> JobKind:
     if kind.name in _kinds:
         raise ValueError(f"job kind {kind.name} is registered twice")
     _kinds[kind.name] = kind
+    job_metrics.begin(kind.lane, kind.name)
     return kind
 
 

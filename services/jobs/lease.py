@@ -14,15 +14,18 @@ attempt fences the writes of all its helpers together.
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, select, update
 
+from core.counters import job_metrics
 from core.errors import DomainError
 from core.refusals.jobs import JOB_CANCELLED
 from models import Job, JobStatus
 from services.events.plan_refusals import is_plan_refusal, record_refusal
 from services.jobs import outbox
+from services.jobs.kinds import kind_named
 from services.jobs.transitions import has_status, lease_end, requeue, transition
 from storage.unit_of_work import UnitOfWork
 
@@ -52,6 +55,7 @@ class Lease:
     user_id: int | None
     subject_id: int | None
     request_id: str | None
+    traceparent: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def check_cancelled(self) -> None:
@@ -74,7 +78,15 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     if job is None:
         return None
     outbox.send_next(uow, job)
+    uow.after_commit(partial(job_metrics.count_claim, job.lane, job.kind, waited=_waited(job)))
     return _lease_of(job)
+
+
+def _waited(job: Job) -> float | None:
+    """For how many seconds it was due before its first claim; ``None`` at any other claim."""
+    if job.attempt > 1 or job.started_at is None:
+        return None
+    return (job.started_at - job.run_at).total_seconds()
 
 
 def _lease_of(job: Job) -> Lease:
@@ -87,6 +99,7 @@ def _lease_of(job: Job) -> Lease:
         user_id=job.user_id,
         subject_id=job.subject_id,
         request_id=job.request_id,
+        traceparent=job.traceparent,
     )
     if job.cancel_requested:
         # The owner cancelled an earlier attempt, which handed the job back before it noticed.
@@ -180,6 +193,8 @@ def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta, reason: str) ->
         "last_reason": reason,
     }
     _change(uow, lease, JobStatus.QUEUED, **again)
+    lane = kind_named(lease.kind).lane
+    uow.after_commit(partial(job_metrics.count_retry, lane, lease.kind))
 
 
 def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import case, exists, func, select, update
 from sqlalchemy.orm import aliased
 
 from core.lanes import Lane
+from core.telemetry import spans
 from models import Job, JobStatus
 from services.jobs.kinds import JobKind
 from storage.broker import Broker
@@ -53,6 +54,7 @@ def enqueue(
         on_behalf_of=owner_id,
         subject_id=subject_id,
         request_id=request_id,
+        traceparent=spans.traceparent(),
         waiter=uow.waiter,
         progress_total=total,
         **in_turn(kind.lane, owner_id),

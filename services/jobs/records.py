@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, any_, bindparam, func, select
+from sqlalchemy import ColumnElement, and_, any_, bindparam, func, or_, select
 
 from core import clock
 from core.errors import DomainError
-from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_RETRYABLE
+from core.lanes import Lane
+from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
 from models import FINISHED, Job, JobStatus
@@ -18,6 +19,7 @@ from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.recent_logins import require_recent_login
 from services.jobs import kinds
+from services.jobs.kinds import JobKind
 from services.jobs.lease import LEFT_TO_HELPERS, WORKS
 from services.jobs.transitions import requeue, transition
 from services.paging import PageOfRows, PageRequest
@@ -26,6 +28,8 @@ from storage.unit_of_work import UnitOfWork
 
 # The input of a job that failed by no fault of the input stays for a retry.
 KEPT_FOR_RETRY = timedelta(days=7)
+_MAX_LATE_JOBS = 1_000
+_MAX_LOOKED_AT = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,59 @@ def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[
     return paging.cut(found, wanted.limit, lambda job: str(job.id))
 
 
-def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[Job]:
-    """The jobs of all users, newest first, for the operator."""
-    query = select(Job).order_by(Job.id.desc()).limit(limit)
+def find_unfinished(
+    uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
+) -> Job | None:
+    """The job of one of these kinds that works on this subject of the user's, if one does."""
+    lanes = {kind.lane for kind in of_kinds}
+    # By the indexes of queued and of running jobs, and not by that of all that the user ever had.
+    queued = and_(Job.status == JobStatus.QUEUED, Job.lane.in_(lanes), Job.on_behalf_of == user_id)
+    query = select(Job).where(
+        or_(queued, Job.status == JobStatus.RUNNING),
+        Job.kind.in_([kind.name for kind in of_kinds]),
+        Job.subject_id == subject_id,
+    )
+    return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
+
+
+def find_late(
+    uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
+) -> Job | None:
+    """The same also of a job that has ended, if it is one of the user's last ones."""
+    last = paging.newest_first(select(Job.id), Job.user_id, user_id, Job.id)
+    query = select(Job).where(
+        Job.id.in_(last.limit(_MAX_LATE_JOBS)),
+        Job.kind.in_([kind.name for kind in of_kinds]),
+        Job.subject_id == subject_id,
+    )
+    return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
+
+
+def list_all(
+    uow: UnitOfWork, wanted: PageRequest, *, status: JobStatus | None, lane: Lane | None = None
+) -> PageOfRows[Job]:
+    """The jobs of all users, newest first, for the operator. Raises ``cursor.invalid``.
+
+    Of jobs that have ended there are so many that only the last million is looked at.
+    """
+    query = select(Job)
     if status is not None:
         query = query.where(Job.status == status)
-    return list(uow.session.scalars(query))
+    if status in FINISHED:
+        newest = select(func.max(Job.id)).scalar_subquery()
+        query = query.where(Job.id > newest - _MAX_LOOKED_AT)
+    if lane is not None:
+        query = query.where(Job.lane == lane)
+    found = uow.session.scalars(paging.by_id(query, Job.id, wanted)).all()
+    return paging.cut(found, wanted.limit, lambda job: str(job.id))
+
+
+def get_any(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
+    """The job of any user, for the operator; raises ``job.not_found``."""
+    job = uow.session.get(Job, job_id, with_for_update=lock or None)
+    if job is None:
+        raise JOB_NOT_FOUND_BY_ID(job_id=job_id)
+    return job
 
 
 def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
@@ -76,7 +127,11 @@ def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 
     What becomes of the subject of a job of another release, a worker of that release knows.
     """
-    job = get(uow, caller, job_id, lock=True)
+    return stop(uow, get(uow, caller, job_id, lock=True))
+
+
+def stop(uow: UnitOfWork, job: Job) -> int:
+    """As ``cancel``, for a job whose row is locked."""
     if job.status in FINISHED:
         return 0
     mine = Job.id == job.id
@@ -147,18 +202,6 @@ def error_shown(job: Job) -> dict[str, Any] | None:
 def next_try_at(job: Job) -> datetime | None:
     """When a queued job that failed is tried again."""
     return job.run_at if job.status == JobStatus.QUEUED and job.failing_since else None
-
-
-def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:
-    """The number of jobs that wait or run, by lane and status."""
-    # Apart, since queued jobs and running ones have indexes of their own.
-    return {
-        (lane, status): count
-        for status in (JobStatus.QUEUED, JobStatus.RUNNING)
-        for lane, count in uow.session.execute(
-            select(Job.lane, func.count()).where(Job.status == status).group_by(Job.lane)
-        )
-    }
 
 
 def finished_among(database: Database, job_ids: Collection[int]) -> set[int]:

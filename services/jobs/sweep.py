@@ -8,11 +8,13 @@ Each second it looks at what became due lately, and at all jobs at a pace of the
 """
 
 import time
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, TextClause, func, select, text, update
 from sqlalchemy.exc import OperationalError
 
+from core.counters import job_metrics
 from core.lanes import Lane
 from core.logging import get_logger
 from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
@@ -130,6 +132,7 @@ def _requeue(resources: Resources, job_id: int) -> bool:
                 return False
             crashes = job.crashes + 1
             log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
+            uow.after_commit(partial(job_metrics.count_lost_lease, job.lane, job.kind))
             if job.cancel_requested:
                 to, error = JobStatus.CANCELLED, JOB_CANCELLED()
             elif crashes >= MAX_CRASHES:

@@ -5,10 +5,12 @@ changes that race, one writes and the other finds no row.
 """
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, update
 
+from core.counters import job_metrics
 from core.errors import DomainError
 from models import FINISHED, IdempotencyRecord, Job, JobStatus
 from services.jobs.kinds import kind_named
@@ -50,6 +52,9 @@ def transition(
     if job is None:
         return None
     uow.after_commit(lambda: uow.notifier.tell(job.waiter, job_topic(job.id), job.status))
+    if to in FINISHED:
+        code = error.code if to == JobStatus.FAILED and error else None
+        uow.after_commit(partial(job_metrics.count_end, job.lane, job.kind, to, code))
     if to in (JobStatus.FAILED, JobStatus.CANCELLED):
         on_abandoned = kind_named(job.kind).on_abandoned
         if on_abandoned is not None and ends_subject:

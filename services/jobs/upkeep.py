@@ -123,10 +123,20 @@ def records(uow: UnitOfWork) -> list[Upkeep]:
     return list(uow.session.scalars(query))
 
 
-def last_result(uow: UnitOfWork, kind: UpkeepKind) -> int | None:
-    """How much the last run that ended did."""
-    found = uow.session.scalar(select(Upkeep.last_result).where(Upkeep.name == kind.name))
-    return found and found["done"]
+def all_records(uow: UnitOfWork) -> list[Upkeep]:
+    """The rows of all kinds, those too that the modules of this process don't register."""
+    return list(uow.session.scalars(select(Upkeep).order_by(Upkeep.name)))
+
+
+def make_due(uow: UnitOfWork, name: str) -> None:
+    """Have a worker run it within seconds; raises ``upkeep.not_found`` and ``upkeep.running``."""
+    row = uow.session.get(Upkeep, name, with_for_update=True)
+    if row is None:
+        names = ", ".join(each.name for each in all_records(uow))
+        raise UPKEEP_NOT_FOUND(name=name, names=names)
+    if uow.session.scalar(select(is_running(name))):
+        raise UPKEEP_RUNNING(name=name)
+    row.due_at = row.send_after = func.now()
 
 
 def bookmark(uow: UnitOfWork, kind: UpkeepKind) -> int | None:

@@ -20,6 +20,7 @@ from models import (
     SubscriptionStatus,
 )
 from services.jobs.lease import Lease
+from services.mailing.addresses.roster_addresses import RosterAddresses
 from services.mailing.attributes import fields as attribute_fields
 from services.mailing.attributes.field_values import FieldValue, as_text
 from services.mailing.consent import member_consent
@@ -202,8 +203,10 @@ def roster(
     unsubscribe = mail_urls.unsubscribe_url(resources.settings, "")
     list_id, _, post = mail_urls.list_headers(resources.settings, mailing_list, "").values()
 
-    def values(_: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
-        for email, name, user_id in rows:
+    addresses = RosterAddresses(resources.keyring, mailing_list.id)
+
+    def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
+        for email, name, user_id in addresses.of(reading, rows):
             trace_id = make(user_id)
             urls = (one_click + trace_id, list_id, f"<{unsubscribe}{trace_id}>", post)
             yield email, name or "", user_id, trace_id, *urls

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import func
+from sqlalchemy import func, select
 
 from core import ids
 from core.errors import TransientError
@@ -23,7 +23,7 @@ from core.scopes import Scope
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
 from models import Job, JobStatus, MailingList, MemberExport, SubscriptionStatus
-from services import removals
+from services import paging, removals
 from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.recent_logins import require_recent_login
@@ -38,6 +38,7 @@ from services.mailing import export_sheets, lists, sealed_files
 from services.mailing.export_sheets import ExportFormat, ExportKind, Sheet, Values
 from services.mailing.sealed_files import EXPORTS, NewFile
 from services.mailing.segments import saved
+from services.paging import PageOfRows, PageRequest
 from services.people import accounts
 from storage.encryption import Tampered
 from storage.parts import StoredFile
@@ -199,6 +200,22 @@ def enqueue_export(
     return outbox.enqueue(
         uow, jobs[kind], user_id=user_id, subject_id=export.id, request_id=request_id
     )
+
+
+def get(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
+    """One of the caller's exports; raises ``export.not_found``."""
+    export = uow.session.get(MemberExport, export_id)
+    if export is None or export.user_id != caller.user_id:
+        raise EXPORT_NOT_FOUND()
+    return export
+
+
+def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[MemberExport]:
+    """The caller's exports of all lists, newest first. Raises ``cursor.invalid``."""
+    own, id_ = MemberExport.user_id, MemberExport.id
+    query = paging.of_owner(select(MemberExport), own, caller.user_id, id_, wanted)
+    found = uow.session.scalars(query).all()
+    return paging.cut(found, wanted.limit, lambda export: str(export.id))
 
 
 def get_finished(

@@ -16,6 +16,7 @@ from models import MailingList
 from services import paging
 from services.access import quotas, recent_logins
 from services.access.caller import Caller
+from services.mailing import looks
 from services.mailing.consent import wordings
 from services.mailing.subscriptions.locks import waiting_briefly
 from services.paging import PageOfRows, PageRequest
@@ -84,10 +85,12 @@ def change(
 
     Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
     ``list.challenge_provider``, ``list.redirect_origins``, ``list.consent_wordings``,
-    ``list.busy``.
+    ``list.colour``, ``list.logo``, ``list.sender_name``, ``list.words``, ``list.busy``.
     """
     columns = {name: value for name, value in fields.items() if name != _WORDING}
     _set(mailing_list, columns, providers)
+    with uow.session.no_autoflush:
+        looks.settle(uow, mailing_list, columns)
     _flush(uow, mailing_list.slug)
     if _WORDING in fields:
         with waiting_briefly(uow):
@@ -166,6 +169,24 @@ def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[Ma
     return paging.cut(
         found, wanted.limit, lambda each: paging.moment_cursor(each.created_at, each.id)
     )
+
+
+def list_all(
+    uow: UnitOfWork, *, owner_id: int | None, archived: bool, limit: int
+) -> list[MailingList]:
+    """The lists of all users or of one, archived or not, newest first, for the operator."""
+    is_archived = MailingList.archived_at.is_not(None)
+    query = select(MailingList).where(is_archived if archived else ~is_archived)
+    if owner_id is not None:
+        query = query.where(MailingList.user_id == owner_id)
+    newest_first = query.order_by(MailingList.created_at.desc(), MailingList.id.desc())
+    return list(uow.session.scalars(newest_first.limit(limit)))
+
+
+def titles_of(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
+    """The titles of these lists, archived ones among them, for one to whom they are no secret."""
+    query = select(MailingList.id, MailingList.title).where(MailingList.id.in_(set(list_ids)))
+    return {row.id: row.title for row in uow.session.execute(query)}
 
 
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:

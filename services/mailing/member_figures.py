@@ -105,6 +105,17 @@ def read(uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy) -> Sequen
     return [each for key in keys if (each := found.get(key)) and (each.joined or each.left)]
 
 
+def members_by(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:
+    """How many active members the list has now of each source or tier that has any."""
+    count: ColumnElement[Any] = func.sum(_both.joined - _both.gone)
+    if by is FiguresBy.TIER:
+        count += func.sum(_both.moved_in - _both.moved_out)
+    query = select(_KEYS[by], count).where(_both.list_id == list_id).group_by(_KEYS[by])
+    found = {str(key): int(number) for key, number in uow.session.execute(query) if number}
+    keys = [*Tier] if by is FiguresBy.TIER else sorted(found)
+    return {str(key): found[key] for key in keys if key in found}
+
+
 # By an array, as counts are folded.
 _FOLD = text(
     """

@@ -28,6 +28,8 @@ class MailKind(StrEnum):
     REGISTER = "register"
     FORGOTTEN_PASSWORD = "forgotten_password"  # noqa: S105 - a name
     NEW_ADDRESS = "new_address"
+    MERGE_RECORDS = "merge_records"
+    RECORDS_MERGED = "records_merged"
     PASSWORD_CHANGED = "password_changed"  # noqa: S105 - a name
     ADDRESS_CHANGED = "address_changed"
     NEW_KEY = "new_key"
@@ -38,6 +40,8 @@ class MailKind(StrEnum):
     WEBHOOK_STOPPED = "webhook_stopped"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
+    # To readers, by a job of its own (`services/mailing/preferences/link_mails.py`).
+    PREFERENCES = "preferences"
 
 
 # Anybody can have these sent to any address.
@@ -48,6 +52,9 @@ MAX_MAILS_PER_ADDRESS = 3
 ACCOUNT_MAIL_RETENTION = timedelta(days=1)
 
 SEND_ACCOUNT_MAIL = mail_kind("account.mail")
+# Of a kind that the release before doesn't know: it leaves them to this one.
+SEND_MERGE_MAIL = mail_kind("account.merge_mail")
+_OF_MERGES = (MailKind.MERGE_RECORDS, MailKind.RECORDS_MERGED)
 
 
 def request_mail(
@@ -66,16 +73,20 @@ def request_mail(
     ``detail`` stands in the mail, so it holds no word that a stranger may choose. ``source`` is the
     digest of the network that the request came from (``mail_bounds``).
     """
+    if not got_enough(uow, kind, email):
+        enqueue_mail(
+            uow, kind, email, user_id=user_id, detail=detail, source=source, request_id=request_id
+        )
+
+
+def got_enough(uow: UnitOfWork, kind: MailKind, email: str) -> bool:
+    """Whether as many mails of this kind as the limit allows were asked for of late."""
     lately = select(func.count()).where(
         AccountMail.email == email,
         AccountMail.kind == kind,
         AccountMail.created_at > func.now() - MAIL_LIMIT_WINDOW,
     )
-    if (uow.session.scalar(lately) or 0) >= MAX_MAILS_PER_ADDRESS:
-        return
-    enqueue_mail(
-        uow, kind, email, user_id=user_id, detail=detail, source=source, request_id=request_id
-    )
+    return (uow.session.scalar(lately) or 0) >= MAX_MAILS_PER_ADDRESS
 
 
 def enqueue_mail(
@@ -94,7 +105,8 @@ def enqueue_mail(
     )
     uow.session.add(asked)
     uow.session.flush()
-    outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id, request_id=request_id)
+    job_kind = SEND_MERGE_MAIL if kind in _OF_MERGES else SEND_ACCOUNT_MAIL
+    outbox.enqueue(uow, job_kind, user_id=None, subject_id=asked.id, request_id=request_id)
 
 
 def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
@@ -188,10 +200,13 @@ def _template(
             # address.
             template = "register"
             link = (Purpose.REGISTER, page_urls.REGISTRATION_PATH, None)
-        case MailKind.NEW_ADDRESS if person is not None:
+        case MailKind.NEW_ADDRESS if person is not None and person.id == asked.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
+            # Whoever has the address: only a person who proves that it is theirs hears of that.
             link = (Purpose.CHANGE_ADDRESS, page_urls.CONFIRM_EMAIL_PATH, asked.user_id)
+        case MailKind.MERGE_RECORDS:
+            link = (Purpose.MERGE_RECORDS, page_urls.MERGE_PATH, asked.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_urls.UNDO_EMAIL_PATH, asked.user_id)
     return template, link

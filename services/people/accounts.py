@@ -1,13 +1,20 @@
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, String, cast, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from core import ids
 from core.errors import DomainError
 from core.refusals.people import USER_EXISTS, USER_NOT_FOUND, USER_NOT_FOUND_BY_EMAIL
-from models import Plan, User
+from models import MailingList, MovedAccount, Plan, User
+from services import paging
+from services.events.catalogue import EventType
+from services.events.recording import record_by_operator
+from services.paging import PageOfRows, PageRequest
 from services.people import email_addresses, passwords
 from storage.unit_of_work import UnitOfWork
+
+# No mail server has this domain (RFC 2606).
+_WITHOUT_ADDRESS = "@moved.invalid"
 
 
 def create_user(
@@ -49,6 +56,27 @@ def find_or_create_person(uow: UnitOfWork, email: str) -> User:
             return found
 
 
+def take_address(uow: UnitOfWork, *of: ColumnElement[bool]) -> None:
+    """Take the address from people without an account.
+
+    Their records keep their subscriptions, which have the address themselves; opt-outs are found
+    by it.
+    """
+    placeholder = func.concat("moved-", cast(User.id, String), _WITHOUT_ADDRESS)
+    without_account = (*of, User.password_hash.is_(None))
+    uow.session.execute(update(User).where(*without_account).values(email=placeholder))
+
+
+def has_address(person: User) -> bool:
+    """False for a person whose address an account took (``take_address``)."""
+    return not person.email.endswith(_WITHOUT_ADDRESS)
+
+
+def note_move(uow: UnitOfWork, person: User) -> None:
+    """From now on rosters use the address that the person has given their account."""
+    uow.session.execute(insert(MovedAccount).values(user_id=person.id).on_conflict_do_nothing())
+
+
 def find_by_email(uow: UnitOfWork, email: str) -> User | None:
     return uow.session.scalar(select(User).where(User.email == email_addresses.normalise(email)))
 
@@ -62,7 +90,17 @@ def get_by_email(uow: UnitOfWork, email: str) -> User:
 
 
 def find(uow: UnitOfWork, user_id: int) -> User | None:
-    return uow.session.get(User, user_id)
+    """The person with this id; for a record that was merged, the person whose it is now."""
+    person = uow.session.get(User, user_id)
+    if person is not None and person.merged_into is not None:
+        return uow.session.get(User, person.merged_into)
+    return person
+
+
+def whose(uow: UnitOfWork, user_id: int) -> User | None:
+    """The person whose a record became, as it is at this moment; ``None`` if it was not merged."""
+    merged_into = uow.session.scalar(select(User.merged_into).where(User.id == user_id))
+    return None if merged_into is None else uow.session.get(User, merged_into)
 
 
 def get(uow: UnitOfWork, user_id: int) -> User:
@@ -74,9 +112,20 @@ def get(uow: UnitOfWork, user_id: int) -> User:
 
 
 def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:
+    """Put a user on a plan, as the operator; raises ``user.not_found``."""
     user = get_by_email(uow, email)
-    user.plan = plan
+    change_plan(uow, user, plan)
     return user
+
+
+def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
+    """Whether the plan was another one before."""
+    before = user.plan
+    if before == plan:
+        return False
+    user.plan = plan
+    record_by_operator(uow, user.id, EventType.PLAN_CHANGED, plan=plan, before=before)
+    return True
 
 
 def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
@@ -89,3 +138,20 @@ def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
 def list_users(uow: UnitOfWork, *, limit: int = 1000) -> list[User]:
     query = select(User).order_by(User.created_at.desc(), User.id.desc()).limit(limit)
     return list(uow.session.scalars(query))
+
+
+def owners_of_lists(uow: UnitOfWork, wanted: PageRequest) -> PageOfRows[tuple[User, int]]:
+    """People with the number of their lists, archived ones too; the newest list's owner first.
+
+    Found by the lists, which are few: most of all people are members of one. Raises
+    ``cursor.invalid``.
+    """
+    newest = func.max(MailingList.created_at).label("newest")
+    count = func.count(MailingList.id).label("lists")
+    owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
+    query = select(User, owned.c.lists, owned.c.newest).join(owned, owned.c.user_id == User.id)
+    found = uow.session.execute(paging.by_moment(query, owned.c.newest, User.id, wanted)).all()
+    page = paging.cut(
+        found, wanted.limit, lambda row: paging.moment_cursor(row.newest, row.User.id)
+    )
+    return PageOfRows([(row.User, row.lists) for row in page.rows], page.next_cursor)

@@ -1,30 +1,54 @@
+from functools import cache
+
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from core.languages import reader_languages
 from integrations.mail.port import Mail
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("services.people"),
-    autoescape=select_autoescape(["html"]),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+
+@cache
+def _templates(language: str) -> Environment:
+    templates = Environment(
+        loader=PackageLoader("services.people"),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
+    )
+    templates.policies["ext.i18n.trimmed"] = True
+    catalogue = reader_languages.translations(language)
+    templates.install_gettext_translations(catalogue, newstyle=True)  # type: ignore[attr-defined] # the extension adds it
+    templates.globals["language"] = language
+    return templates
 
 
 def render(
-    template: str, *, to: str, key: str, headers: dict[str, str] | None = None, **values: str
+    template: str,
+    *,
+    to: str,
+    key: str,
+    language: str | None = None,
+    sender_name: str | None = None,
+    headers: dict[str, str] | None = None,
+    **values: str | None,
 ) -> Mail:
-    """The mail of ``templates/<template>.txt``, whose first line is the subject, and ``.html``."""
-    subject, _, text = _render(f"{template}.txt", values).partition("\n")
+    """The mail of ``templates/<template>.txt``, whose first line is the subject, and ``.html``.
+
+    ``language``: that of a reader, if it is known; owners and operators read English.
+    """
+    templates = _templates(reader_languages.known(language))
+
+    def fill(name: str) -> str:
+        return templates.get_template(name).render(values)
+
+    subject, _, text = fill(f"{template}.txt").partition("\n")
     return Mail(
         to=to,
         subject=subject.strip(),
         text=text.strip() + "\n",
-        html=_render(f"{template}.html", values),
+        html=fill(f"{template}.html"),
+        sender_name=sender_name,
         headers=headers or {},
         key=key,
     )
-
-
-def _render(name: str, values: dict[str, str]) -> str:
-    return _TEMPLATES.get_template(name).render(values)

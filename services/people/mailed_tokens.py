@@ -27,6 +27,11 @@ class Purpose(StrEnum):
     RESET_PASSWORD = "account.reset_password"  # noqa: S105 - a name
     CHANGE_ADDRESS = "account.change_address"
     UNDO_ADDRESS = "account.undo_address"
+    # Mailed to the present address, when the new one has a record of its own.
+    MERGE_RECORDS = "account.merge_records"
+    OPEN_PREFERENCES = "preferences.open"
+    # The one that is never mailed: a browser gets it for the mailed one.
+    VISIT_PREFERENCES = "preferences.visit"
 
 
 TOKEN_LIFETIMES = {
@@ -34,8 +39,11 @@ TOKEN_LIFETIMES = {
     Purpose.REGISTER: timedelta(hours=1),
     Purpose.RESET_PASSWORD: timedelta(hours=1),
     Purpose.CHANGE_ADDRESS: timedelta(hours=1),
+    Purpose.MERGE_RECORDS: timedelta(hours=1),
     # Long enough for a person who was away over a weekend.
     Purpose.UNDO_ADDRESS: timedelta(hours=72),
+    Purpose.OPEN_PREFERENCES: timedelta(hours=1),
+    Purpose.VISIT_PREFERENCES: timedelta(hours=1),
 }
 
 

@@ -7,7 +7,7 @@ is opened, so no stranger can set one that the address's owner then confirms.
 
 from datetime import datetime
 
-from sqlalchemy import String, cast, func, select, update
+from sqlalchemy import select
 
 from core.errors import DomainError
 from core.keyring import Keyring
@@ -18,13 +18,17 @@ from services.access.caller import Caller
 from services.access.recent_logins import require_recent_login
 from services.events.catalogue import EventType
 from services.events.recording import record
-from services.people import account_mails, accounts, mailed_tokens
+from services.people import account_mails, accounts, mailed_tokens, passwords
 from services.people.account_mails import MailKind
+from services.people.account_merges import merge_requests
 from services.people.mailed_tokens import Purpose
 from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
 MAX_USER_NAME_CHARACTERS = 200
+_CHANGING = MailedLink.purpose.in_(
+    (Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS, Purpose.MERGE_RECORDS)
+)
 
 
 def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
@@ -113,6 +117,20 @@ def change_password(
     record(uow, person.id, EventType.PASSWORD_CHANGED)
 
 
+def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
+    """Set a person's password, end all their sessions, and mail a notice: for the operator.
+
+    Raises ``user.not_found`` and what ``passwords.require_allowed`` raises.
+    """
+    found = accounts.get_by_email(uow, email)
+    # Before the lock: it takes a while.
+    password_hash = passwords.make(password, found.email, found.name)
+    person = _lock_person(uow, found.id)
+    _set_password(uow, person, password_hash, request_id=None, but=None)
+    record(uow, person.id, EventType.PASSWORD_CHANGED)
+    return person
+
+
 def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> str:
     """The address that a link would give this person's account; changes nothing.
 
@@ -128,12 +146,13 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
 
 def change_address(
     uow: UnitOfWork, keyring: Keyring, secret: str, caller: Caller, *, request_id: str | None
-) -> User:
+) -> User | None:
     """Give the account its new address, end other sessions, and mail a way back to the old one.
 
-    Opt-outs are also kept under the old address, and still hold for both. Raises what
-    ``read_new_address`` raises, ``auth.login_again``, and ``user.exists`` when another person has
-    the address by now.
+    ``None`` if the address has a record of its own: then a link is mailed to the present one, and
+    ``merge_records`` goes on. Opt-outs are also kept under the old address, and still hold for
+    both. Raises what ``read_new_address`` raises, ``auth.login_again``, ``address.has_account``,
+    and ``user.exists`` when another person comes by the address at this moment.
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != caller.user_id:
@@ -141,16 +160,61 @@ def change_address(
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
     _use(uow, opened)
+    if merge_requests.find_other(uow, person, email) is not None:
+        merge_requests.ask(uow, person, email, request_id=request_id)
+        return None
+    _move(uow, person, email, caller, request_id=request_id)
+    return person
+
+
+def read_merge(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> str:
+    """The address that a link would give this person's account, with what its record has.
+
+    Changes nothing. Raises ``account_link.invalid``, also for another person's link, and
+    ``account_link.used``.
+    """
+    opened, present = _open(uow, keyring, Purpose.MERGE_RECORDS, secret)
+    person = accounts.get(uow, user_id)
+    if opened.user_id != user_id or person.email != present:
+        raise refusals.ACCOUNT_LINK_INVALID()
+    if opened.used_at is not None:
+        raise refusals.ACCOUNT_LINK_USED()
+    return str(merge_requests.read(uow, user_id).email)
+
+
+def merge_records(
+    uow: UnitOfWork, keyring: Keyring, secret: str, caller: Caller, *, request_id: str | None
+) -> User:
+    """As ``change_address``, to an address whose record becomes part of the account's.
+
+    Raises what ``read_merge`` raises, ``auth.login_again`` and ``address.has_account``.
+    """
+    opened, present = _open(uow, keyring, Purpose.MERGE_RECORDS, secret)
+    if opened.user_id != caller.user_id:
+        raise refusals.ACCOUNT_LINK_INVALID()
+    person = _lock_person(uow, caller.user_id)
+    require_recent_login(uow, caller)
+    if person.email != present:
+        raise refusals.ACCOUNT_LINK_INVALID()
+    _use(uow, opened)
+    email = merge_requests.agree(uow, person, merge_requests.read(uow, person.id))
+    _move(uow, person, email, caller, request_id=request_id)
+    return person
+
+
+def _move(
+    uow: UnitOfWork, person: User, email: str, caller: Caller, *, request_id: str | None
+) -> None:
     sessions.end_all(uow, person.id, but=caller.session_id)
     old = person.email
-    _use_up_links(uow, person)
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     person.email = email
     accounts.flush_address(uow, refusals.USER_ADDRESS_TAKEN())
+    accounts.note_move(uow, person)
     account_mails.enqueue_mail(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
     )
     record(uow, person.id, EventType.ADDRESS_CHANGED)
-    return person
 
 
 def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
@@ -179,29 +243,21 @@ def undo_address(
     opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
     assert opened.user_id is not None
     person = _lock_person(uow, opened.user_id)
+    merge_requests.require_undoable(uow, person, since=opened.created_at)
     _use(uow, opened)
-    _give_up_address(uow, email, but=person.id)
+    # A stranger who subscribed the address since the change must not be able to block the undo.
+    accounts.take_address(uow, User.email == email, User.id != person.id)
     person.email = email
     accounts.flush_address(uow, refusals.USER_ADDRESS_TAKEN())
+    merge_requests.undo(uow, person, since=opened.created_at)
     person.password_hash = password_hash
     sessions.end_all(uow, person.id)
-    _use_up_links(uow, person)
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     later = MailedLink.created_at > opened.created_at
     undoing = MailedLink.purpose == Purpose.UNDO_ADDRESS
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, undoing, later)
     record(uow, person.id, EventType.ADDRESS_UNDONE)
     return person, opened.created_at
-
-
-def _give_up_address(uow: UnitOfWork, email: str, *, but: int) -> None:
-    """Take the address from a person without an account.
-
-    A stranger who subscribed the address since the change must not be able to block the undo. The
-    record keeps its subscriptions, which have the address themselves, and opt-outs are found by it.
-    """
-    is_other = (User.email == email, User.id != but, User.password_hash.is_(None))
-    placeholder = func.concat("moved-", cast(User.id, String), "@moved.invalid")
-    uow.session.execute(update(User).where(*is_other).values(email=placeholder))
 
 
 def _open(
@@ -229,15 +285,10 @@ def _set_password(
 ) -> None:
     person.password_hash = password_hash
     sessions.end_all(uow, person.id, but=but)
-    _use_up_links(uow, person)
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     account_mails.enqueue_mail(
         uow, MailKind.PASSWORD_CHANGED, person.email, user_id=person.id, request_id=request_id
     )
-
-
-def _use_up_links(uow: UnitOfWork, person: User) -> None:
-    changing = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
-    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, changing)
 
 
 def _use(uow: UnitOfWork, opened: MailedLink) -> None:

@@ -141,6 +141,12 @@ RULES = (
     _until(
         models.MailedLink, models.MailedLink.expires_at, "until it expires, after 7 days at most"
     ),
+    _until(
+        models.AccountMerge,
+        models.AccountMerge.expires_at,
+        "an hour after it was asked for, unless the person agrees; others for good, without the "
+        "address once they end: mailed links name the record that was merged",
+    ),
     Rule(
         "account_mails",
         models.AccountMail,
@@ -243,6 +249,7 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
     models.MemberField: "until its owner is erased: members have values of retired ones too",
     models.MemberTag: "until its owner deletes it or is erased",
     models.ImportChunk: "as long as the files of its import",
+    models.MovedAccount: "until its person is erased: rosters use the address that it has now",
     models.MemberDayDelta: "until it is added to its day, after half a minute",
     models.OAuthGrant: "until its person is erased: events name it",
     models.ObjectRemoval: "until the object is gone",

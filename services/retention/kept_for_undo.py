@@ -6,7 +6,7 @@ from sqlalchemy import inspect
 
 import models
 from core.settings.retention_days import Retained
-from services.mailing.bulk_acts.accepting import BULK_UNDO_TIME
+from services.mailing.bulk_acts.bulk_records import BULK_UNDO_TIME
 from services.retention.partitions import OTHERS_END_WITHIN, TURNS, UNDO_LASTS
 from services.retention.retention_rules import Rule
 

@@ -18,7 +18,7 @@ from core.settings import Settings
 from core.settings.retention_days import Retained
 from services.feed.reading import FEED_RETENTION
 from services.jobs import upkeep
-from services.mailing.bulk_acts.accepting import BULK_UNDO_TIME
+from services.mailing.bulk_acts.bulk_records import BULK_UNDO_TIME
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 

@@ -83,9 +83,14 @@ def let_in(connection: Connection, login: URL) -> None:
         if role != owner:
             _make(connection, role, login.password)
             _grant(connection, connection.dialect.identifier_preparer.quote(role))
-        if connection.scalar(_MAY_DO_MORE, {"role": role}):
+        if may_do_more(connection, role):
             log.warning("database.role_may_change_tables", role=role)
     _limit(connection, login.set(username=role))
+
+
+def may_do_more(connection: Connection, role: str) -> bool:
+    """Whether the role may do more than read and write rows."""
+    return bool(connection.scalar(_MAY_DO_MORE, {"role": role}))
 
 
 def _make(connection: Connection, role: str, password: str | None) -> None:

@@ -10,9 +10,11 @@ import redis
 from redis.exceptions import RedisError
 
 from core.calls.breaker import Breaker
+from core.telemetry import spans
 
 # Compressed. The queues share the memory, so larger results are not cached.
 MAX_ENTRY_BYTES = 32 * 1024
+_ABOUT: spans.Attributes = {"db.system.name": "redis"}
 
 
 class Cache:
@@ -22,12 +24,14 @@ class Cache:
 
     def get(self, key: str) -> str | None:
         name = f"pressroom:cache:{key}"
-        kept: Any = self._breaker.attempt("cache.not_read", lambda: self._client.get(name))
+        with spans.span("cache get", "client", _ABOUT):
+            kept: Any = self._breaker.attempt("cache.not_read", lambda: self._client.get(name))
         return None if kept is None else zlib.decompress(kept).decode()
 
     def put(self, key: str, text: str, *, seconds: int) -> None:
         name, packed = f"pressroom:cache:{key}", zlib.compress(text.encode())
         if len(packed) <= MAX_ENTRY_BYTES:
-            self._breaker.attempt(
-                "cache.not_written", lambda: self._client.set(name, packed, ex=seconds)
-            )
+            with spans.span("cache put", "client", _ABOUT):
+                self._breaker.attempt(
+                    "cache.not_written", lambda: self._client.set(name, packed, ex=seconds)
+                )

@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from core.calls.sentinels import SENTINEL_SCHEMES, Sentinels
+from core.counters.store_metrics import observed_redis
 from core.settings.store_settings import CacheSettings
 
 # Commands fail fast and idle connections are pinged, so that a dead connection is noticed.
@@ -30,18 +31,25 @@ _ASYNC_TURN_SECONDS = 5
 _ONCE_MORE = (1, (redis.ConnectionError,))
 
 
+class _ObservedRedis(redis.Redis):
+    def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        with observed_redis(redis.RedisError):
+            return super().execute_command(*arguments, **options)  # type: ignore[no-untyped-call]
+
+
 def open_redis(settings: CacheSettings, **options: float) -> redis.Redis:
     """The cache's client, with these options instead of our usual ones."""
     found = {"retry": Retry(NoBackoff(), *_ONCE_MORE), **_OPTIONS, **options}
     sentinels = sentinels_of(settings.cache)
     if sentinels is None:
-        return redis.Redis.from_url(settings.cache, **found)
+        return _ObservedRedis.from_url(settings.cache, **found)
     asked = _SharedSentinel(  # type: ignore[no-untyped-call]
         sentinels.hosts,
         sentinel_kwargs=sentinel_options(sentinels),
     )
     master: redis.Redis = asked.master_for(  # type: ignore[no-untyped-call]
         sentinels.master_name,
+        redis_class=_ObservedRedis,
         connection_class=EncryptedMasterConnection if sentinels.is_encrypted else MasterConnection,
         **_master_options(sentinels),
         **found,

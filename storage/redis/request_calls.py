@@ -9,12 +9,14 @@ import math
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import redis.asyncio
 
+from core.counters.store_metrics import observed_redis
 from core.errors import DomainError
 from core.lanes import RequestKind
 from core.logging import get_logger
@@ -23,6 +25,7 @@ from core.refusals.requests import (
     QUEUE_TOO_MANY_OF_YOURS,
     QUEUE_UNAVAILABLE,
 )
+from core.telemetry import spans
 from storage.broker import message, queue_name
 from storage.redis import request_scripts
 from storage.redis.notifications import request_of
@@ -100,7 +103,7 @@ class RequestCalls:
         ``queue.too_many_of_yours``, for a call without an owner only the former;
         ``queue.unavailable`` when a broker elsewhere takes no message; and ``RedisError``.
         """
-        text = orjson.dumps(payload)
+        text = orjson.dumps(payload | _trace())
         word = b""
         if self._send is None:
             word = message(kind.task, kind.lane, {"request_id": request_id}, task_id=caller)
@@ -110,7 +113,8 @@ class RequestCalls:
         arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
         arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS), int(again)]
         arguments += [MAX_SMALL_INPUT_BYTES, MAX_BYTES_IN_LINE_OF_AN_OWNER]
-        found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
+        with _span(kind):
+            found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
         if isinstance(found, list):
             raise _refusal(*found)
         if found is not None and self._send and not await self._send(kind, request_id):
@@ -168,9 +172,21 @@ class RequestCalls:
             async with self._client.pipeline(transaction=False) as pipeline:
                 for step in steps:
                     pipeline.eval(step.script, len(step.keys), *step.keys, *step.arguments)
-                return await pipeline.execute(raise_on_error=False)
+                with observed_redis(redis.RedisError):
+                    return await pipeline.execute(raise_on_error=False)
         except Exception as error:  # noqa: BLE001 - every step must learn that it failed
             return [error] * len(steps)
+
+
+def _trace() -> dict[str, str]:
+    """For the worker. Of equal requests, it goes on in the trace of one."""
+    current = spans.traceparent()
+    return {} if current is None else {request_scripts.TRACEPARENT: current}
+
+
+def _span(kind: RequestKind) -> AbstractContextManager[None]:
+    about: spans.Attributes = {"messaging.destination.name": queue_name(kind.lane)}
+    return spans.span(f"send {kind.task}", "producer", about)
 
 
 def _note_failure(left: asyncio.Future[Any]) -> None:

@@ -190,6 +190,9 @@ return 1
 """
 )
 
+# Beside what is asked, for the worker's span. Workers of the release before pass it over.
+TRACEPARENT = "traceparent"
+
 _PARTS = ("waiting", "input", "running", "result", "told")
 
 

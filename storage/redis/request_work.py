@@ -10,7 +10,16 @@ from redis.exceptions import RedisError
 
 from core.logging import get_logger
 from storage.redis.notifications import CHANNEL, message, result_topic
-from storage.redis.request_scripts import ATTEND, FINISH, GIVE_BACK, RENEW, TAKE, keys, milliseconds
+from storage.redis.request_scripts import (
+    ATTEND,
+    FINISH,
+    GIVE_BACK,
+    RENEW,
+    TAKE,
+    TRACEPARENT,
+    keys,
+    milliseconds,
+)
 
 log = get_logger(__name__)
 
@@ -77,6 +86,11 @@ class RequestLease:
     worker: str
     # When the most patient caller stops waiting, by the monotonic clock; as known at the taking.
     until: float
+
+    @property
+    def traceparent(self) -> str | None:
+        """The span of the caller who asked first."""
+        return self.payload.get(TRACEPARENT)
 
     def seconds_left(self) -> float:
         """How long a caller still waits; raises ``AllCallersLeft``. Ask before each costly step."""

@@ -19,8 +19,6 @@ OWN_PAGES = (
     "/account",
     "/account/password",
     "/account/email",
-    "/account/keys",
-    "/account/keys/new",
     "/account/events",
     "/account/imports",
 )
@@ -170,7 +168,7 @@ def test_pages_work_without_scripts_and_by_keyboard_alone(stack: Stack, page: Pa
     expect(plain.get_by_role("heading", level=1)).to_have_text("Your account")
     plain.keyboard.press("Tab")
     focused = plain.locator(":focus")
-    expect(focused).to_have_text("Change your password")
+    expect(focused).to_have_text("Your console: lists, members and all else")
     context.close()
 
 
@@ -202,21 +200,22 @@ def test_a_person_makes_a_key_and_ends_it_without_scripts_by_keyboard(
     plain = context.new_page()
     log_in(plain, stack, new_account(stack))
     plain.get_by_role("link", name="Your API keys").press("Enter")
-    expect(plain.get_by_text("You have no key.")).to_be_visible()
+    expect(plain.get_by_text("You have no key")).to_be_visible()
     plain.get_by_role("link", name="Make a key").press("Enter")
-    plain.get_by_label("Name").fill("upload script")
+    plain.get_by_label("Name", exact=True).fill("upload script")
     plain.get_by_label(EXPLANATIONS[Scope.ATTACHMENT]).press("Space")
     plain.get_by_label("30 days").press("Space")
-    plain.get_by_label("Name").press("Enter")
+    plain.get_by_label("Name", exact=True).press("Enter")
     expect(plain.get_by_role("heading", level=1)).to_have_text("Your new API key")
-    key = plain.locator("code").inner_text()
+    key = plain.get_by_label("upload script").input_value()
     with stack.client(key) as client:
         assert client.get("/attachments").status_code == 200
-    plain.get_by_role("link", name="Back to your keys").press("Enter")
+    plain.get_by_role("link", name="I have copied it").press("Enter")
     expect(plain.get_by_role("heading", level=2)).to_contain_text("upload script")
-    expect(plain.get_by_role("listitem").nth(1)).to_have_text(EXPLANATIONS[Scope.ATTACHMENT])
-    plain.get_by_role("button", name="End this key").press("Enter")
-    expect(plain.get_by_text("You have no key.")).to_be_visible()
+    expect(plain.get_by_text(EXPLANATIONS[Scope.ATTACHMENT])).to_be_visible()
+    plain.get_by_role("link", name="End this key").press("Enter")
+    plain.get_by_role("button", name="End it").press("Enter")
+    expect(plain.get_by_text("You have no key")).to_be_visible()
     with stack.client(key) as client:
         assert client.get("/attachments").status_code == 401
     context.close()
@@ -229,10 +228,8 @@ def test_pages_of_keys_and_of_recovery_are_accessible(
     stack.new_key(user_id_of(stack, email))
     log_in(page, stack, email)
     for path, heading in (
-        ("/account/keys", "Your API keys"),
-        ("/account/keys/new", "Make an API key"),
         ("/account/password", "Change your password"),
-        ("/login?again=yes&next=/account/keys/new", "Log in"),
+        ("/login?again=yes&next=/console/programs/keys/new", "Log in"),
     ):
         page.goto(stack.api_url + path)
         shows(page, heading)

@@ -110,13 +110,15 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
     page.get_by_role("link", name=LISTED).click()
     shows(page, LISTED)
     expect(page.get_by_role("heading", level=2)).to_have_text(NAME)
-    expect(page.get_by_role("listitem")).to_have_text(
+    granted = page.get_by_role("region", name=NAME)
+    expect(granted.get_by_role("listitem")).to_have_text(
         [EXPLANATIONS[Scope.COMPOSER], EXPLANATIONS[Scope.CREDIT_READ]]
     )
     keep(page, "grants")
-    page.get_by_role("button", name="Take back").click()
+    granted.get_by_role("link", name="Take back").click()
+    page.get_by_role("button", name="Take it back").click()
     shows(page, LISTED)
-    expect(page.get_by_text("No other program may use your account.")).to_be_visible()
+    expect(page.get_by_text("No other program may use your account")).to_be_visible()
     keep(page, "grants-none")
     with stack.client(given["access_token"]) as client:
         assert client.get("/users/me").status_code == 401
@@ -150,11 +152,10 @@ def test_the_keyboard_alone_is_enough(stack: Stack, page: Page, program: Program
     expect(page.get_by_role("heading", level=1)).to_have_text("Back at the program")
     given = program.exchange(fields_of(page.url)["code"]).json()
     assert given["scope"] == "credit.read"
-    page.goto(f"{stack.api_url}/account/grants")
-    page.keyboard.press("Tab")
-    expect(page.locator(":focus")).to_have_text("Take back")
-    page.keyboard.press("Enter")
-    expect(page.get_by_text("No other program may use your account.")).to_be_visible()
+    page.goto(f"{stack.api_url}/console/programs/access")
+    page.get_by_role("link", name="Take back").press("Enter")
+    page.get_by_role("button", name="Take it back").press("Enter")
+    expect(page.get_by_text("No other program may use your account")).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -172,7 +173,7 @@ def test_narrow_windows_show_all_without_scrolling_sideways(
     keep(page, f"consent-narrow-{scheme}")
     page.get_by_role("button", name="Allow", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Back at the program")
-    page.goto(f"{stack.api_url}/account/grants")
+    page.goto(f"{stack.api_url}/console/programs/access")
     shows(page, LISTED)
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
     keep(page, f"grants-narrow-{scheme}")

@@ -20,9 +20,9 @@ POLICY = "https://news.example/security"
 
 
 @pytest.fixture(scope="session")
-def quiet(make_stack: Callable[[str], Stack]) -> Stack:
+def quiet(make_lasting_stack: Callable[[str], Stack]) -> Stack:
     """A stack without workers, where every job stays queued; some settings are its own."""
-    stack = make_stack("quiet")
+    stack = make_lasting_stack("quiet")
     stack.start_api(
         PRESSROOM_API_KEY_HEADER=KEY_HEADER,
         PRESSROOM_MEDIA_BASE_URL=CDN,

@@ -32,6 +32,8 @@ LIST_FIELDS = {
     "redirect_origins",
     "consent_wording",
     "consent_wording_version",
+    *("colour", "logo_hash_id", "sender_name"),
+    *("sign_up_text", "thanks_text", "confirmation_text"),
     "created_at",
     "updated_at",
 }

@@ -1,11 +1,13 @@
 """Pages of the ledger, and that what is in it stays."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import psycopg2
 import pytest
 
+from services.money.credits.ledger_search import MAX_ENTRIES_LOOKED_AT
 from tests.contract import credits
 from tests.contract.credits import LEDGER, consume, grant
 from tests.contract.replies import data, problem
@@ -96,6 +98,77 @@ def test_page_out_of_range_is_400(client: httpx.Client, query: dict[str, Any]) -
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 19, "1\n", "\u0661"])
 def test_cursor_that_was_never_given_is_400(client: httpx.Client, cursor: str) -> None:
     problem(client.get(LEDGER, params={"cursor": cursor}), 400, "cursor.invalid")
+
+
+def let_days_pass(stack: Stack, owner: Owner, first: int, last: int, days: int) -> None:
+    """Let these entries be so many days old, past the trigger that keeps entries."""
+    stack.query(
+        "SET session_replication_role = replica; UPDATE credit_entries"
+        " SET created_at = created_at - make_interval(days => %s)"
+        " WHERE user_id = %s AND seq BETWEEN %s AND %s",
+        days,
+        owner.user_id,
+        first,
+        last,
+    )
+
+
+def walked(client: httpx.Client, **query: Any) -> tuple[list[int], int]:
+    """The numbers of all entries that the query finds, and how many pages that took."""
+    seen: list[int] = []
+    cursor: dict[str, str] = {}
+    for pages in range(1, 100):
+        found = page(client, **query, **cursor)
+        seen += places(found)
+        if found["pagination"]["next_cursor"] is None:
+            return seen, pages
+        cursor = {"cursor": found["pagination"]["next_cursor"]}
+    raise AssertionError("no end")
+
+
+def test_entries_of_some_actions_are_found_however_many_lie_between(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    grant(stack, owner.user_id, "10")
+    data(consume(client))
+    for _ in range(20):
+        fill(stack, owner, MAX_ENTRIES_LOOKED_AT // 10)
+    data(consume(client))
+    newest = 2 * MAX_ENTRIES_LOOKED_AT + 3
+    first = page(client, action="consume")
+    assert (places(first), first["pagination"]["next_cursor"] is None) == ([newest], False)
+    assert walked(client, action="consume") == ([newest, 2], 3)
+    assert walked(client, action="topup") == ([], 3)
+    assert places(page(client, action=["consume", "grant"], limit=2)) == [newest, newest - 1]
+    assert len(walked(client, action="grant", limit=1000)[0]) == newest - 2
+
+
+def test_entries_of_some_days_are_found_with_both_days(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    today = datetime.now(UTC).date()
+
+    def day(ago: int) -> str:
+        return (today - timedelta(days=ago)).isoformat()
+
+    assert page(client, **{"from": day(3)})["items"] == []
+    fill(stack, owner, 9)
+    let_days_pass(stack, owner, 1, 3, 20)
+    let_days_pass(stack, owner, 4, 7, 10)
+    assert places(page(client, **{"from": day(10), "to": day(10)})) == [7, 6, 5, 4]
+    assert places(page(client, **{"from": day(10)})) == [9, 8, 7, 6, 5, 4]
+    assert places(page(client, to=day(10))) == [7, 6, 5, 4, 3, 2, 1]
+    assert places(page(client, to=day(11), action="grant", limit=2)) == [3, 2]
+    assert page(client, **{"from": day(9), "to": day(2)})["items"] == []
+    assert page(client, to="9999-12-31", action="consume")["items"] == []
+    assert walked(client, **{"from": "0001-01-01", "limit": 2})[0] == list(range(9, 0, -1))
+
+
+@pytest.mark.parametrize(
+    "query", [{"action": "theft"}, {"from": "soon"}, {"action": "grant", "offset": 1}]
+)
+def test_what_no_ledger_is_searched_for_is_400(client: httpx.Client, query: dict[str, Any]) -> None:
+    problem(client.get(LEDGER, params=query), 400, "request.invalid")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """People see which programs may act for them, and take that back; the operator registers these."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,13 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from core.scopes import EXPLANATIONS, Scope
+from core.scopes import Scope
 from tests.contract.replies import data, problem
 from tests.erasing import erase
 from tests.oauth import REDIRECT, Person, Program, log_in, register
 from tests.stack import Owner, Stack
-
-PAGE = "/account/grants"
 
 
 @pytest.fixture
@@ -91,7 +88,7 @@ def test_a_session_may_list_grants_and_take_them_back_with_its_token(
     program.tokens(person)
     [grant] = data(person.browser.get("/grants"))
     problem(person.browser.delete(f"/grants/{grant['id']}"), 403, "auth.csrf")
-    token = {"X-CSRF-Token": person.csrf_token(PAGE)}
+    token = {"X-CSRF-Token": person.csrf_token("/account")}
     assert data(person.browser.delete(f"/grants/{grant['id']}", headers=token)) == 1
 
 
@@ -107,39 +104,6 @@ def test_grants_are_their_owners_alone(
     with stack.client(stack.new_key(person.owner.user_id, Scope.CREDIT_FULL)) as restricted:
         problem(restricted.get("/grants"), 403, "auth.restricted_credential")
     assert opens(stack, given["access_token"])
-
-
-# -- by the page -------------------------------------------------------------------------------
-
-
-def test_the_page_shows_grants_and_takes_them_back(
-    stack: Stack, program: Program, person: Person
-) -> None:
-    given = program.tokens(person, "credit.read")
-    shown = person.browser.get(PAGE)
-    assert shown.status_code == 200
-    assert "Ledger &amp; reader" in shown.text
-    assert EXPLANATIONS[Scope.CREDIT_READ] in shown.text
-    assert shown.headers["cache-control"] == "no-store"
-    found = re.search(r'name="grant_id" value="(\d+)"', shown.text)
-    assert found
-    form = {"grant_id": found[1], "csrf_token": person.csrf_token(PAGE)}
-    assert person.browser.post(PAGE, data={**form, "csrf_token": "x"}).status_code == 403
-    assert opens(stack, given["access_token"])
-    for wrong in ("", "x", "-1", "٣", "9" * 19):
-        assert person.browser.post(PAGE, data={**form, "grant_id": wrong}).status_code == 422
-    assert person.browser.post(PAGE, data={**form, "grant_id": "0"}).status_code == 404
-    assert person.browser.post(PAGE, data=form).status_code == 303
-    assert not opens(stack, given["access_token"])
-    assert "No other program" in person.browser.get(PAGE).text
-
-
-def test_the_page_is_for_who_is_logged_in(stack: Stack, owner: Owner) -> None:
-    for key in (None, owner.key):
-        with stack.client(key) as browser:
-            for reply in (browser.get(PAGE), browser.post(PAGE, data={"grant_id": "1"})):
-                assert reply.status_code == 303
-                assert reply.headers["location"].startswith(f"{stack.api_url}/login?next=")
 
 
 # -- by the operator ---------------------------------------------------------------------------

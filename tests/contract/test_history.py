@@ -29,6 +29,7 @@ FIELDS = {
     "email_enabled_before",
     "email_enabled_after",
     "changed",
+    "reason",
     "ip",
     "request_id",
     "created_at",

@@ -249,6 +249,7 @@ def test_the_history_begins_with_the_import(
         "ip": None,
         "request_id": None,
         "changed": None,
+        "reason": None,
         "created_at": found["created_at"],
     }
 

@@ -1,10 +1,12 @@
+import math
+
 import httpx
 import pytest
 
 from integrations.llm.port import Usage
 from services.composer import model_usage
 from tests.contract.replies import data, problem, send
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 from tests.subscribers import make_trace
 from tests.upkeep import run_upkeep
 
@@ -41,6 +43,13 @@ def test_page_says_kindly_that_a_part_is_missing(stack: Stack, cut_off: httpx.Cl
     assert "<h1>Something went wrong here</h1>" in reply.text
     assert reply.headers["x-request-id"] in reply.text
     assert "secret-word" not in reply.text
+
+
+def shown(operator: httpx.Client, line: str) -> float:
+    """The number after this name and these labels; NaN where there is none."""
+    text = operator.get("/metrics").raise_for_status().text
+    found = [each for each in text.splitlines() if each.startswith(f"{line} ")]
+    return float(found[0].split()[-1]) if found else math.nan
 
 
 @pytest.fixture
@@ -83,35 +92,72 @@ def test_metrics_count_requests_by_route_and_never_by_address(
 def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx.Client) -> None:
     data(send(quiet_client, prefer="respond-async"), 202)
     token = quiet.environment["PRESSROOM_METRICS_TOKEN"]
+    labels = ['pressroom_jobs{lane="media",status="queued"}']
+    labels += ['pressroom_due_jobs{kind="attachment.process",lane="media"}']
     with quiet.client(token) as operator:
-        text = operator.get("/metrics").text
-    [line] = [each for each in text.splitlines() if each.startswith('pressroom_jobs{lane="media"')]
-    assert line.startswith('pressroom_jobs{lane="media",status="queued"} ')
-    assert float(line.split()[-1]) >= 1
+        for each in labels:
+
+            def waits(line: str = each) -> bool:
+                return shown(operator, line) >= 1
+
+            eventually(waits, what=each)
+        assert shown(operator, 'pressroom_job_oldest_seconds{lane="media"}') > 0
+        # A lane without jobs has a number too.
+        assert shown(operator, 'pressroom_jobs{lane="money",status="running"}') == 0
 
 
 def test_metrics_show_the_faults_of_the_ledgers_daily_check(
     stack: Stack, stranger: httpx.Client, metrics_token: str
 ) -> None:
     run_upkeep(stack, "credits.verify")
-    text = stranger.get("/metrics", headers={"Authorization": f"Bearer {metrics_token}"}).text
-    assert "pressroom_ledger_faults 0.0" in text.splitlines()
+    stranger.headers["Authorization"] = f"Bearer {metrics_token}"
+    eventually(
+        lambda: shown(stranger, "pressroom_ledger_faults") == 0, what="the result of the check"
+    )
 
 
 def test_metrics_show_what_the_workers_asked_of_the_language_model(
     stack: Stack, stranger: httpx.Client, metrics_token: str
 ) -> None:
-    def shown(line: str) -> float:
-        headers = {"Authorization": f"Bearer {metrics_token}"}
-        text = stranger.get("/metrics", headers=headers).text
-        found = [each for each in text.splitlines() if each.startswith(f"{line} ")]
-        return float(found[0].split()[-1]) if found else 0.0
-
+    stranger.headers["Authorization"] = f"Bearer {metrics_token}"
     model = "of/metrics:7b"
     for used in (Usage(model, "answered", 100, 20, 1.5), Usage(model, "failed", 7, 0, 0.5)):
         model_usage.note(stack.resources.redis, used)
-    assert shown(f'pressroom_llm_calls_total{{model="{model}",outcome="answered"}}') == 1
-    assert shown(f'pressroom_llm_calls_total{{model="{model}",outcome="failed"}}') == 1
-    assert shown(f'pressroom_llm_tokens_total{{direction="in",model="{model}"}}') == 107
-    assert shown(f'pressroom_llm_tokens_total{{direction="out",model="{model}"}}') == 20
-    assert shown(f'pressroom_llm_seconds_total{{model="{model}"}}') == 2.0
+    assert shown(stranger, f'pressroom_llm_calls_total{{model="{model}",outcome="answered"}}') == 1
+    assert shown(stranger, f'pressroom_llm_calls_total{{model="{model}",outcome="failed"}}') == 1
+    assert shown(stranger, f'pressroom_llm_tokens_total{{direction="in",model="{model}"}}') == 107
+    assert shown(stranger, f'pressroom_llm_tokens_total{{direction="out",model="{model}"}}') == 20
+    assert shown(stranger, f'pressroom_llm_seconds_total{{model="{model}"}}') == 2.0
+
+
+def test_without_its_dependencies_a_process_tells_its_own_figures(
+    cut_off: httpx.Client, metrics_token: str
+) -> None:
+    cut_off.get("/healthz")
+    headers = {"Authorization": f"Bearer {metrics_token}"}
+    with httpx.Client(base_url=cut_off.base_url, headers=headers, timeout=30) as operator:
+        for name in ("database", "redis", "broker", "objects"):
+            assert shown(operator, f"pressroom_{name}_up") == 0
+        counted = 'pressroom_requests_total{method="GET",route="/healthz",status="200"}'
+        assert shown(operator, counted) >= 1
+        # Nothing is said of what only the database knows.
+        assert math.isnan(shown(operator, "pressroom_webhook_lag_seconds"))
+        assert math.isnan(shown(operator, 'pressroom_jobs{lane="media",status="queued"}'))
+
+
+def test_two_collectors_cost_the_database_one_read(
+    stack: Stack, stranger: httpx.Client, metrics_token: str
+) -> None:
+    stranger.headers["Authorization"] = f"Bearer {metrics_token}"
+    change = "UPDATE upkeep SET last_error = %s WHERE name = 'backup.journal'"
+    label = 'pressroom_upkeep_failed{upkeep="backup.journal"}'
+
+    def shows_what_was() -> bool:
+        """A change between two reads of which the second one is answered as the first."""
+        stack.query(change, "for the test")
+        first = shown(stranger, label)
+        stack.query(change, None)
+        return first == shown(stranger, label) == 1
+
+    eventually(shows_what_was, what="one answer for two collectors")
+    eventually(lambda: shown(stranger, label) == 0, what="the next read")

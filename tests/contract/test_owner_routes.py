@@ -23,6 +23,8 @@ class Route(NamedTuple):
 # {other} is a second list of the same owner.
 ROUTES = [
     Route("GET", "/lists/{list_id}/stats", {}, writes=False),
+    Route("GET", "/lists/{list_id}/embed", {}, writes=False),
+    Route("GET", "/lists/{list_id}/previews/thanks", {}, writes=False),
     Route("GET", "/lists/{list_id}/subscriptions", {}, writes=False),
     Route("GET", "/lists/{list_id}/members/{user_id}", {}, writes=False),
     Route("GET", "/lists/{list_id}/members/{user_id}/history", {}, writes=False),

@@ -138,8 +138,8 @@ def test_the_page_of_keys_says_that_the_plan_has_no_room(stack: Stack) -> None:
     with a_visitor(stack) as visitor:
         visitor.log_in(email)
         form = {"name": "n", "reach": "all", "lifetime": "90"}
-        page = visitor.fill_in("/account/keys/new", **form)
-        assert page.status_code == 422
+        page = visitor.fill_in("/console/programs/keys/new", **form)
+        assert page.status_code == 403
         assert "of keys, 10 of 10 are used" in page.text
         assert refusals_told(visitor.client) == 1
 

@@ -79,7 +79,13 @@ def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
 
 @pytest.mark.parametrize(
     "path",
-    ["/account/password", "/account/email", "/account/keys/new", "/account/email/confirm?token=x"],
+    [
+        "/account/password",
+        "/account/email",
+        "/console/programs/keys/new",
+        "/account/email/confirm?token=x",
+        "/account/email/merge?token=x",
+    ],
 )
 def test_pages_ask_once_more_and_go_on_where_the_person_was(
     stack: Stack, member: Visitor, email: str, path: str

@@ -82,10 +82,10 @@ def test_a_login_asks_for_a_code_of_the_app(
 ) -> None:
     app = add_app(member)
     let_half_a_minute_pass(member, email)
-    asked = begin(visitor, email, next="/account/keys")
+    asked = begin(visitor, email, next="/account/events")
     assert SESSION not in visitor.client.cookies
     assert not visitor.is_in()
-    assert location(send_code(visitor, asked, app.code())) == f"{stack.api_url}/account/keys"
+    assert location(send_code(visitor, asked, app.code())) == f"{stack.api_url}/account/events"
     assert visitor.is_in()
     assert data(visitor.get("/users/me"))["email"] == email
 
@@ -332,14 +332,16 @@ def test_an_operator_sets_a_factor_up_before_all_else(
 ) -> None:
     assert printed(stack, "users", "operator", email, "on")["is_operator"] is True
     visitor.log_in(email)
-    for path in ("/account", "/account/keys", "/account/password", "/account/grants"):
+    for path in ("/account", "/console/programs/keys", "/account/password"):
         assert location(visitor.get(path)) == stack.api_url + FACTORS
     problem(visitor.get("/users/me"), 403, "auth.second_factor")
     origin = {"Origin": stack.api_url}
     made = visitor.client.post("/apikeys", json={"name": "k"}, headers=origin)
     problem(made, 403, "auth.second_factor")
     token = hidden(visitor.get(FACTORS))["csrf_token"]
-    keys = visitor.client.post("/account/keys/new", data={"csrf_token": token, "name": "k"})
+    keys = visitor.client.post(
+        "/console/programs/keys/new", data={"csrf_token": token, "name": "k"}
+    )
     assert location(keys) == stack.api_url + FACTORS
     assert "Your account needs a second factor" in visitor.get(FACTORS).text
     add_app(visitor)

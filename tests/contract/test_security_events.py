@@ -193,3 +193,14 @@ def test_the_pages_show_what_happened(stack: Stack, visitor: Visitor, email: str
 def test_every_type_has_words() -> None:
     made = [RecordedEvent(type=kind, detail={}) for kind in EventType]
     assert len({line.text for line in event_lines(made)}) == len(EventType)
+
+
+def test_what_only_a_later_release_records_is_shown_by_its_name(
+    stack: Stack, visitor: Visitor, email: str
+) -> None:
+    stack.query(
+        "INSERT INTO events (user_id, type, detail) VALUES (%s, 'later.kind', '{}')",
+        user_id_of(stack, email),
+    )
+    visitor.log_in(email)
+    assert "later.kind" in visitor.get("/account/events").text

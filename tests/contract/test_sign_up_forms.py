@@ -41,7 +41,7 @@ def thanks(client: httpx.Client, reply: httpx.Response) -> str:
 
 
 def said(reply: httpx.Response) -> str:
-    found = re.search(r'<p class="wrong" role="alert">(.*?)</p>', reply.text)
+    found = re.search(r'<p class="wrong" role="alert"[^>]*>(.*?)</p>', reply.text)
     assert found, reply.text
     return html.unescape(found[1])
 

@@ -31,8 +31,17 @@ def compose() -> dict[str, Any]:
 
 
 def services() -> dict[str, dict[str, Any]]:
+    """Those that `docker compose up` starts."""
     found: dict[str, dict[str, Any]] = compose()["services"]
-    return found
+    return {name: each for name, each in found.items() if "profiles" not in each}
+
+
+def observers() -> dict[str, dict[str, Any]]:
+    """Those of the profile `observability`."""
+    found: dict[str, dict[str, Any]] = compose()["services"]
+    return {
+        name: each for name, each in found.items() if "observability" in each.get("profiles", [])
+    }
 
 
 def ours() -> dict[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api.client_connections import KEEP_ALIVE_SECONDS, MAX_HEAD_BYTES, MAX_HEAD_SECONDS
-from api.middleware.body_limits import LIMITS
+from api.middleware.body_limits import LIMITS, body_limit_of
 from api.middleware.deadlines import DEADLINE_SECONDS
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from tests.command_line import option
@@ -32,9 +32,10 @@ def _sizes() -> list[int]:
 
 def test_a_file_of_members_passes_and_what_no_route_takes_does_not() -> None:
     file_of_members, others = _sizes()
-    assert _values("@file_of_members path") == ["/lists/*/imports"]
-    assert _values("@others not path") == ["/lists/*/imports"]
-    [largest] = [each for each in LIMITS if each.path.search("/lists/1/imports")][:1]
+    paths = "/lists/*/imports /console/imports/new"
+    assert _values("@file_of_members path") == _values("@others not path") == [paths]
+    largest, same = (body_limit_of(path.replace("*", "1")) for path in paths.split())
+    assert same is largest
     assert largest.max_bytes <= file_of_members < 1.01 * MAX_IMPORT_FILE_BYTES
     rest = max(each.max_bytes for each in LIMITS if each is not largest)
     assert rest <= others < 1.1 * rest

@@ -18,7 +18,7 @@ PRODUCTION = (
         "api.app",
         "workers.app",
         "workers.main",
-        "workers.monitor",
+        "workers.monitor.flower_server",
         "cli.main",
         "cli.processes",
     ),

@@ -32,7 +32,8 @@ def test_each_process_is_shown_the_secrets_that_its_variables_name_and_no_others
 def test_each_secret_is_a_file_that_a_service_needs_and_the_script_makes(tmp_path: Path) -> None:
     declared = files.compose()["secrets"]
     assert declared == {name: {"file": f"secrets/{name}"} for name in declared}
-    shown = {name for each in files.services().values() for name in each.get("secrets", [])}
+    services = files.services() | files.observers()
+    shown = {name for each in services.values() for name in each.get("secrets", [])}
     assert shown == set(declared)
     made = {file.name for file in made_secrets(tmp_path).iterdir()}
     assert made == set(declared)

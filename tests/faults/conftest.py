@@ -77,9 +77,9 @@ class Fleet:
 
 
 @pytest.fixture(scope="session")
-def bench(make_stack: Callable[[str], Stack]) -> Bench:
+def bench(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     """A stack of which each test starts the bulk workers that it needs."""
-    return make_bench(make_stack("faults"))
+    return make_bench(make_lasting_stack("faults"))
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class Poisoned:
 
 
 @pytest.fixture(scope="session")
-def poisoned(make_stack: Callable[[str], Stack]) -> Poisoned:
+def poisoned(make_lasting_stack: Callable[[str], Stack]) -> Poisoned:
     """Apart from the others, and begun before those of its file: losing three leases takes long."""
-    bench = make_bench(make_stack("poison"))
+    bench = make_bench(make_lasting_stack("poison"))
     worker = bench.start_worker(concurrency=2)
     neighbour = bench.enqueue(sleep=12)
     bench.started(neighbour)
@@ -139,8 +139,8 @@ def _left_as_found(fleet: Fleet) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def importing(make_stack: Callable[[str], Stack]) -> Importing:
-    return Importing(make_stack("bulk-faults"))
+def importing(make_lasting_stack: Callable[[str], Stack]) -> Importing:
+    return Importing(make_lasting_stack("bulk-faults"))
 
 
 @pytest.fixture
@@ -186,9 +186,9 @@ def _signal(running: Running, number: signal.Signals) -> None:
 
 
 @pytest.fixture(scope="session")
-def bank(make_stack: Callable[[str], Stack]) -> Iterator[Stack]:
+def bank(make_lasting_stack: Callable[[str], Stack]) -> Iterator[Stack]:
     """An API whose provider says nothing: all that it knows is what webhooks say."""
-    stack = make_stack("till")
+    stack = make_lasting_stack("till")
     with till.unwilling_provider() as url:
         stack.environment |= payment_settings(url, {})
         stack.start_api()

@@ -20,7 +20,7 @@ ROWS = sized(6_000, 200_000)
 pytestmark = pytest.mark.timeout(3600 if FULL else 120)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def erasing(make_stack: Callable[[str], Stack]) -> Importing:
     return Importing(make_stack("killed-erasures"))
 

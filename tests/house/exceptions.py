@@ -3,6 +3,7 @@
 # Folders of one module for each resource, command or format: they grow with what the product has.
 FOLDERS_OF_ANY_SIZE = {
     "api/routers": "one module for each resource",
+    "api/routers/console": "one module for each part of the console",
     "api/schemas": "one module for each resource",
     "api/pages": "one module for each kind of page",
     "models": "one module for each aggregate",
@@ -12,7 +13,15 @@ FOLDERS_OF_ANY_SIZE = {
 
 # A resource has one name at every door: `lists` in these folders is `lists` of the services.
 FOLDERS_BY_RESOURCE = frozenset(
-    {"api/routers", "api/schemas", "models", "cli", "core/refusals", "workers/tasks"}
+    {
+        "api/routers",
+        "api/routers/console",
+        "api/schemas",
+        "models",
+        "cli",
+        "core/refusals",
+        "workers/tasks",
+    }
 )
 
 # A module with one of these names has the same part to play in its folder as in every other.

@@ -7,9 +7,9 @@ from tests.stack import Owner, Running, Stack
 
 
 @pytest.fixture(scope="session")
-def impatient(make_stack: Callable[[str], Stack]) -> tuple[Stack, Running]:
+def impatient(make_lasting_stack: Callable[[str], Stack]) -> tuple[Stack, Running]:
     """An API with little patience and small bounds, and what works for it."""
-    stack = make_stack("impatient")
+    stack = make_lasting_stack("impatient")
     stack.start_worker("media")
     port = stack.api_port
     api = stack.start(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -162,8 +163,10 @@ class Stopwatch:
         self._kept = http.client.HTTPConnection(LOOPBACK, stack.api_port, timeout=60)
 
     def seconds(self, method: str, path: str, body: dict[str, Any] | None) -> float:
-        sent = None if body is None else json.dumps(body)
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        is_form = path.startswith("/preferences")
+        sent = None if body is None else (urlencode(body) if is_form else json.dumps(body))
+        kind = "application/x-www-form-urlencoded" if is_form else "application/json"
+        headers = {} if body is None else {"Content-Type": kind}
         began = time.perf_counter()
         self._kept.request(method, path, sent, headers)
         self._kept.getresponse().read()
@@ -202,6 +205,22 @@ def test_subscribing_takes_as_long_for_a_member_as_for_a_new_address(
     list_id = new_list(stack, keeper)
     path = f"/subscriptions/{list_id}"
     # The two that differ most in what is done: nothing, and a person with all that belongs to them.
+    known = addresses_of(stack, list_id, "active", count=PAIRS)
+    unknown = addresses_of(stack, list_id, "new", count=PAIRS)
+    requests = [
+        (("POST", path, {"email": one}), ("POST", path, {"email": other}))
+        for one, other in zip(known, unknown, strict=True)
+    ]
+    pairs = compared(stack, requests)
+    assert min(seconds for pair in pairs for seconds in pair) >= STEP_SECONDS * 0.95
+    assert abs(share_of_later_first(pairs) - 0.5) <= MOST_UNEVEN, sorted(pairs)
+
+
+def test_asking_for_preferences_takes_as_long_for_a_member_as_for_a_new_address(
+    stack: Stack, keeper: Owner
+) -> None:
+    list_id = new_list(stack, keeper)
+    path = f"/preferences/ask?list={list_id}"
     known = addresses_of(stack, list_id, "active", count=PAIRS)
     unknown = addresses_of(stack, list_id, "new", count=PAIRS)
     requests = [

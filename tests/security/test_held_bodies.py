@@ -201,6 +201,11 @@ def is_for_strangers(access: Access) -> bool:
 
 
 def test_forms_of_pages_are_read_from_people_who_are_logged_in_alone(attacker: Attacker) -> None:
-    for path in ("/account/sessions", "/account/password", "/account/email", "/account/keys"):
+    for path in (
+        "/account/sessions",
+        "/account/password",
+        "/account/email",
+        "/console/programs/keys/new",
+    ):
         begun = attacker.begins(f"POST {path}", declares=1024)
         assert answer_of(begun)[0] == 303, path

@@ -36,6 +36,7 @@ UNCOUNTED = {
     "GET /readyz",
     "GET /metrics",
     "GET /media/{filename}",
+    "GET /console/assets/{name}",
     "GET /imports/{import_id}/errors.csv",
     "GET /exports/{export_id}/file.csv.gz",
     "GET /exports/{export_id}/file.jsonl.gz",
@@ -59,7 +60,11 @@ PASSWORDS = {
         "/account/factors/passkey",
     )
 }
-LIKE_LOGIN = PASSWORDS | {"POST /account/email/undo", "POST /auxilia/credits/topup"}
+LIKE_LOGIN = PASSWORDS | {
+    "POST /account/email/undo",
+    "POST /auxilia/credits/topup",
+    "POST /preferences/ask",
+}
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from core.settings import Settings
 from tests.oauth import REDIRECT, challenge_of, log_in
 from tests.security import world as worlds
 from tests.security.calls import CALLS, Call
+from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, everything, settled
 from tests.stack import Stack
 from tests.upkeep import resting_upkeep
@@ -21,6 +22,15 @@ PAGES = {
     "GET /report": Call(200, query={"trace_id": "{trace_id}"}),
     "GET /confirm": Call(404, query={"token": "unknown"}),
     "GET /subscribed": Call(200, query={"list": "{list_id}"}),
+    "GET /s/{slug}": Call(200),
+    "GET /preferences/ask": Call(200, query={"list": "{list_id}"}),
+    "GET /preferences/open": Call(403, query={"token": "unknown"}),
+    "GET /preferences": Call(403),
+    "GET /preferences/answers": Call(403, query={"list": "{list_id}"}),
+    "GET /preferences/data": Call(403),
+    "GET /preferences/data.json": Call(403),
+    "GET /preferences/erase": Call(403),
+    "GET /s/{slug}/embed": Call(200),
     # Who comes back with a signed link of an order that waits has the provider asked at once; that
     # is what the link is for, and what it does would come by itself a little later.
     "GET /topups/return": Call(403, query={"order": "{order_id}"}),
@@ -33,9 +43,6 @@ PAGES = {
             "/account",
             "/account/password",
             "/account/email",
-            "/account/grants",
-            "/account/keys",
-            "/account/keys/new",
             "/account/events",
             "/account/imports",
             "/account/factors",
@@ -44,12 +51,18 @@ PAGES = {
             "/login/factor",
         )
     },
+    # Where pages were that are in the console now.
+    **{
+        f"GET {path}": Call(303)
+        for path in ("/account/grants", "/account/keys", "/account/keys/new")
+    },
     "GET /.well-known/security.txt": Call(404),
     "GET /.well-known/change-password": Call(303),
     "GET /register/confirm": Call(403, query={"token": "unknown"}),
     "GET /password/new": Call(403, query={"token": "unknown"}),
     "GET /account/email/undo": Call(403, query={"token": "unknown"}),
     "GET /account/email/confirm": Call(403, query={"token": "unknown"}),
+    "GET /account/email/merge": Call(403, query={"token": "unknown"}),
     "GET /oauth/authorize": Call(
         200,
         query={
@@ -67,13 +80,15 @@ COUNTED = {
     "GET /composer/{provider}/photos/search": {"composer_uses"},
     "GET /auxilia/composer/{provider}/photos/search": {"composer_uses"},
 }
-READS = {name: call for name, call in CALLS.items() if name.startswith("GET")} | PAGES
+EVERY_CALL = {**CALLS, **CONSOLE_CALLS}
+READS = {name: call for name, call in EVERY_CALL.items() if name.startswith("GET")} | PAGES
 
 
 @pytest.fixture(scope="module")
 def world(stack: Stack) -> Iterator[World]:
     made = worlds.build(stack)
-    made.values |= {"provider": "stockphoto"}
+    # A page of a list is found by its id too.
+    made.values |= {"provider": "stockphoto", "slug": made.values["list_id"]}
     settled(stack)
     with resting_upkeep(stack):
         yield made

@@ -167,6 +167,38 @@ def test_a_network_is_one_stranger_whatever_it_asks_for(mailing: Mailing) -> Non
     assert mailing.subjects(email) == []
 
 
+def test_the_page_of_a_list_counts_as_a_call_does(mailing: Mailing) -> None:
+    network, list_id = new_network(), mailing.new_list()
+    addresses = [f"reader@{new_domain()}" for _ in range(20)]
+    with mailing.stranger(0, network) as client:
+        # A page of a list is found by its id too.
+        replies = [client.post(f"/s/{list_id}", data={"email": each}) for each in addresses]
+    assert {(each.status_code, each.headers["location"]) for each in replies} == {
+        (303, replies[0].headers["location"])
+    }
+    assert mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
+
+
+def test_asking_for_preferences_floods_no_mailbox(mailing: Mailing) -> None:
+    list_id, domain = mailing.new_list(), new_domain()
+    forms = [f"victim+{number}@{domain}" for number in range(MAX_TO_MAILBOX + 3)]
+    mailing.stack.query(
+        "WITH made AS ("
+        " INSERT INTO users (id, email) SELECT (random() * 1e15)::bigint, unnest(%s)"
+        " RETURNING id, email"
+        ") INSERT INTO subscriptions (list_id, user_id, status, email, source)"
+        " SELECT %s, id, 'active', email, 'import' FROM made",
+        forms,
+        list_id,
+    )
+    for number, email in enumerate((*forms, *forms)):
+        with mailing.stranger(number % 2) as client:
+            query = {"list": list_id}
+            reply = client.post("/preferences/ask", params=query, data={"email": email})
+            assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
+    assert mailing.subjects(*forms) == ["The link to your subscriptions"] * MAX_TO_MAILBOX
+
+
 def test_whom_one_limit_stops_takes_nothing_of_the_others(mailing: Mailing) -> None:
     domain, list_id = new_domain(), mailing.new_list()
     mailing.ask([(list_id, f"victim+{number}@{domain}") for number in range(20)])

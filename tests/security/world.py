@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from api.console.assets import ASSETS_BY_SERVED_NAME
 from tests.contract.bulk import finished, imported, of_addresses
 from tests.contract.replies import data, send
 from tests.contract.subscribers import new_list, trace_for
@@ -39,9 +40,11 @@ def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = Non
     # The first look at credits opens their account.
     data(world.client.get("/auxilia/credits/balance"))
     values = world.values
+    values["mark"] = world.mark
     for name in ("list_id", "dst_list_id", "closing_list_id"):
         values[name] = new_list(world.client, title=f"{world.mark} {name}")["id"]
     values["list_id"] = list_id or values["list_id"]
+    values["part"] = "thanks"
     _add_files(world)
     _add_members(world)
     _add_segment(world)
@@ -51,6 +54,7 @@ def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = Non
     _add_endpoint(world)
     key = data(world.client.post("/apikeys", json={"name": world.mark}))
     values["key_id"], values["secret"] = key["id"], key["key"]
+    values["asset"] = next(iter(ASSETS_BY_SERVED_NAME))
     return world
 
 

@@ -6,6 +6,6 @@ from tests.stack import Stack
 
 
 @pytest.fixture(scope="session")
-def idle_stack(make_stack: Callable[[str], Stack]) -> Stack:
+def idle_stack(make_lasting_stack: Callable[[str], Stack]) -> Stack:
     """A database that no process of ours uses."""
-    return make_stack("idle")
+    return make_lasting_stack("idle")

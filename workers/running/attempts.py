@@ -5,7 +5,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import timedelta
 
 import structlog
@@ -14,9 +14,11 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlch
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from core.calls import time_limits
+from core.counters import job_metrics
 from core.errors import DomainError, TransientError
 from core.logging import get_logger
 from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
+from core.telemetry import spans
 from services.jobs import lease as leases
 from services.jobs.heartbeat import heartbeat
 from services.jobs.kinds import kind_named
@@ -67,19 +69,22 @@ class JobAttempt:
 
     def take_turn(self) -> bool:
         """Whether the job stays with this process."""
-        seconds = kind_named(self.lease.kind).deadline_seconds
+        kind, began = kind_named(self.lease.kind), time.monotonic()
+        seconds = kind.deadline_seconds
         self._held = Held(time.monotonic() + seconds, self.hand_back)
         bound = {"job_id": self.lease.job_id, "kind": self.lease.kind}
         bound |= {"attempt": self.lease.attempt, "request_id": self.lease.request_id}
         try:
             with (
                 structlog.contextvars.bound_contextvars(**bound),
+                self._span(),
                 self._context.held.holding(self._held),
                 _alarm(seconds if self._has_own_limits else 0),
             ):
                 return self._do()
         finally:
             self._held = None
+            job_metrics.observe_turn(kind.lane, kind.name, time.monotonic() - began)
 
     def _do(self) -> bool:
         try:
@@ -87,6 +92,7 @@ class JobAttempt:
                 self.lease.check_cancelled()
                 stays = bool(self._work(self._context, self.lease))
             except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
+                spans.note_failure(error)
                 _end_for_sure(self._context.resources, self.lease, error)
                 stays = False
         except LeaseLost:
@@ -95,6 +101,16 @@ class JobAttempt:
         if not stays:
             log.info("job.ended")
         return stays
+
+    def _span(self) -> AbstractContextManager[None]:
+        """One for each turn, in the trace of the request that asked for the job."""
+        lease = self.lease
+        about: spans.Attributes = {
+            "pressroom.job.id": lease.job_id,
+            "pressroom.job.kind": lease.kind,
+            "pressroom.job.attempt": lease.attempt,
+        }
+        return spans.work_span(f"job {lease.kind}", lease.traceparent, about)
 
     def _renew(self) -> None:
         held = self._held

@@ -12,6 +12,7 @@ from core.errors import DomainError, TransientError
 from core.lanes import RequestKind
 from core.logging import get_logger
 from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
+from core.telemetry import spans
 from storage.redis.request_work import AllCallersLeft, RequestLease
 from workers.context import WorkerContext
 from workers.running.held_work import Held
@@ -36,8 +37,13 @@ def answer_request(
         return
     held = Held(time.monotonic() + MAX_REQUEST_SECONDS, partial(_give_back, context, kind, lease))
     outcome: dict[str, Any]
+    about: spans.Attributes = {"pressroom.request.kind": kind.task}
     try:
-        with context.held.holding(held), context.request_leases.kept(lease, until=held.deadline):
+        with (
+            spans.work_span(f"request {kind.task}", lease.traceparent, about),
+            context.held.holding(held),
+            context.request_leases.kept(lease, until=held.deadline),
+        ):
             outcome = {"result": answer(context, lease)}
     except AllCallersLeft:
         log.info("request.abandoned", work=request_id)

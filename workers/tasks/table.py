@@ -16,6 +16,8 @@ from services.erasure import erasing
 from services.erasure.marking import ERASE_PERSON
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
+from services.mailing.addresses import shown_addresses
+from services.mailing.addresses.shown_addresses import SHOW_ADDRESS
 from services.mailing.bulk_acts import acting, undoing
 from services.mailing.bulk_acts.acting import CHANGE_MEMBERS
 from services.mailing.bulk_acts.undoing import UNDO_BULK_ACT
@@ -26,6 +28,8 @@ from services.mailing.imports.applying import helpers
 from services.mailing.imports.applying.helpers import APPLY_CHUNKS
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.mailing.imports.undo import UNDO_IMPORT
+from services.mailing.preferences import link_mails
+from services.mailing.preferences.link_mails import MAIL_PREFERENCES
 from services.mailing.subscriber_counts import FOLD_COUNTS
 from services.mailing.subscriptions import mails, unsubscribe
 from services.mailing.subscriptions.subscribe import MAIL_CONFIRMATION, MAIL_WELCOME
@@ -33,13 +37,15 @@ from services.mailing.subscriptions.unsubscribe import FOLLOW_OPT_OUT
 from services.media.attachments import processing, strays
 from services.media.attachments.strays import SWEEP_UPLOADS
 from services.media.attachments.upload import PROCESS_ATTACHMENT
+from services.merging import merge_turns
 from services.money.credits import verify
 from services.money.credits.verify import VERIFY_LEDGER
 from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
 from services.money.topups.polling import POLL_ORDERS, REFRESH_ORDER
 from services.people import account_mails
-from services.people.account_mails import SEND_ACCOUNT_MAIL
+from services.people.account_mails import SEND_ACCOUNT_MAIL, SEND_MERGE_MAIL
+from services.people.account_merges.merge_jobs import MERGE_RECORDS
 from services.removals import REMOVE_OBJECTS
 from services.retention import ip_addresses, partitions, purging, strangers
 from services.retention.ip_addresses import SHORTEN_IP_ADDRESSES
@@ -72,9 +78,10 @@ TASKS = TaskTable(
         PROCESS_ATTACHMENT: lambda worker, lease: processing.process(
             worker.resources, lease, worker.converter
         ),
-        SEND_ACCOUNT_MAIL: _mailing(account_mails.send),
+        **dict.fromkeys((SEND_ACCOUNT_MAIL, SEND_MERGE_MAIL), _mailing(account_mails.send)),
         MAIL_CONFIRMATION: _mailing(mails.send_confirmation),
         MAIL_WELCOME: _mailing(mails.send_welcome),
+        MAIL_PREFERENCES: _mailing(link_mails.send),
         ADD_MEMBERS: _alone(import_jobs.run),
         IMPORT_FILE: _alone(import_jobs.run),
         IMPORT_SUPPRESSIONS: _alone(import_jobs.run),
@@ -85,6 +92,8 @@ TASKS = TaskTable(
         **dict.fromkeys((*EXPORT_JOBS.values(), *CHOICE_JOBS.values()), _alone(exports.run)),
         FOLLOW_OPT_OUT: _alone(unsubscribe.follow),
         ERASE_PERSON: _alone(erasing.run),
+        MERGE_RECORDS: _alone(merge_turns.run),
+        SHOW_ADDRESS: _alone(shown_addresses.run),
         SEND_EVENTS: lambda worker, lease: sending.run(worker.resources, lease, worker.receivers),
         OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(
             worker.resources, worker.payments, lease

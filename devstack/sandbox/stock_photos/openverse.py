@@ -12,6 +12,7 @@ from devstack.sandbox.stock_photos.pictures import HEADERS, picture, size_of
 
 MAX_PAGE_PHOTOS = 20
 PHOTOS_A_SEARCH = 120
+_THUMB_WIDTH = 600
 _BURST, _SUSTAINED = 20, 200
 _NAMES = uuid.UUID("7d1a3c1e-6f0e-4c53-9a53-0f2f1f3a5b11")
 
@@ -45,6 +46,10 @@ def make_router(faults: Faults = FAULTS) -> APIRouter:
     @router.get("/v1/images/{photo_id}/")
     async def detail(request: Request, photo_id: uuid.UUID) -> Response:
         return JSONResponse(_photo(_base(request), photo_id), headers=_quota(_BURST - 2))
+
+    @router.get("/v1/images/{photo_id}/thumb/")
+    def show_small(photo_id: uuid.UUID) -> Response:
+        return Response(picture(str(photo_id), _THUMB_WIDTH), headers=HEADERS)
 
     @router.get("/pictures/{photo_id}.jpg")
     def show(photo_id: uuid.UUID) -> Response:

@@ -13,11 +13,11 @@ from devstack.supervisor.processes.program import Program
 USER = "pressroom"
 # The stack uses the first one. Each stack of a test run has one of its own.
 DATABASES = 64
-# Keys, channels and scripts, and none of the commands that concern the whole server or everything
-# in it, such as FLUSHALL, CONFIG, KEYS or SCRIPT KILL. The Compose file has the same words.
+# Keys, channels, scripts and the server's figures, and no command that concerns the whole server or
+# everything in it, such as FLUSHALL, CONFIG or KEYS. The Compose file has the same words.
 PERMISSIONS = (
     "~* &* -@all +@read +@write +@pubsub +@transaction +@connection"
-    " -@admin -@dangerous -@scripting +time +eval +evalsha +script|load +script|exists"
+    " -@admin -@dangerous -@scripting +info +time +eval +evalsha +script|load +script|exists"
 )
 
 

@@ -32,6 +32,7 @@ class Run(BaseModel):
     flower_password: str
     sandbox_url: str
     mailbox_url: str
+    status_url: str
     database_url: str
     # As the owner of the tables.
     migration_database_url: str

@@ -114,7 +114,7 @@ def change(uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, A
     A choice that is taken away stays the value of the members who have it. Raises
     ``field.not_found``, ``field.key``, ``field.key_taken``, ``field.label``, ``field.choices``.
     """
-    field = _get(uow, owner_id, field_id)
+    field = get(uow, owner_id, field_id, lock=True)
     _set(uow, field, values)
     return field
 
@@ -124,18 +124,22 @@ def retire(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
 
     Raises ``field.not_found``.
     """
-    _get(uow, owner_id, field_id).retired_at = func.now()
+    get(uow, owner_id, field_id, lock=True).retired_at = func.now()
     return 1
 
 
-def _get(uow: UnitOfWork, owner_id: int, field_id: int) -> MemberField:
-    """Another owner's field, or one that was retired, is as if it were not there."""
+def get(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) -> MemberField:
+    """One of the owner's fields.
+
+    Another owner's field, or one that was retired, is as if it were not there. Raises
+    ``field.not_found``.
+    """
     query = select(MemberField).where(
         MemberField.id == field_id,
         MemberField.user_id == owner_id,
         MemberField.retired_at.is_(None),
     )
-    found = uow.session.scalar(query.with_for_update())
+    found = uow.session.scalar(query.with_for_update() if lock else query)
     if found is None:
         raise refusals.FIELD_NOT_FOUND()
     return found

@@ -20,20 +20,22 @@ class Submission:
     """
     Attributes:
         fields: stored values, by the ids of fields as text.
+        language: that of the page on which the person subscribed.
     """
 
     name: str | None = None
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
+    language: str | None = None
 
     @property
     def columns(self) -> dict[str, Any]:
         """What a new record gets of it."""
-        return {"name": self.name, "fields": dict(self.fields)}
+        return {"name": self.name, "fields": dict(self.fields), "language": self.language}
 
     @property
     def waiting(self) -> dict[str, Any] | None:
         """As it is stored until the person confirms."""
-        return self.columns if self.name or self.fields else None
+        return self.columns if self.name or self.fields or self.language else None
 
 
 NOTHING = Submission()
@@ -70,4 +72,6 @@ def confirmed(
     public = fields.own(uow, owner_id).public().of_ids(waited["fields"])
     before = record.fields if record else {}
     given = {"name": waited["name"]} if waited["name"] else {}
-    return {**given, "fields": fields.merged(before, public)}
+    # What a release before this one stored has no language.
+    spoken = {"language": waited["language"]} if waited.get("language") else {}
+    return {**given, **spoken, "fields": fields.merged(before, public)}

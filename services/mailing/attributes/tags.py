@@ -76,6 +76,15 @@ def page(uow: UnitOfWork, list_id: int, wanted: PageRequest) -> PageOfRows[Membe
     return paging.cut(found, wanted.limit, lambda each: str(each.id))
 
 
+def get(uow: UnitOfWork, list_id: int, tag_id: int) -> MemberTag:
+    """Raises ``tag.not_found``, also for a tag of another list."""
+    own = MemberTag.id == tag_id, MemberTag.list_id == list_id
+    found = uow.session.scalar(select(MemberTag).where(*own))
+    if found is None:
+        raise refusals.TAG_NOT_FOUND()
+    return found
+
+
 def rename(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
     """Give the tag another name for all its members; raises ``tag.not_found``, ``tag.name_taken``.
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import bindparam, func, select
 
-from core.refusals.segments import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER, BULK_VALUE
+from core.refusals.segments import BULK_RUNNING, BULK_UNDO_OVER, BULK_VALUE
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
 from models import BulkAct, BulkAction, Job, JobStatus, MailingList, Tier
@@ -16,13 +15,13 @@ from services.access.caller import Caller
 from services.jobs import outbox, records
 from services.mailing.attributes import tags
 from services.mailing.attributes.field_values import ValueRefused
+from services.mailing.bulk_acts import bulk_records
 from services.mailing.bulk_acts.acting import CHANGE_MEMBERS
+from services.mailing.bulk_acts.bulk_records import BULK_UNDO_TIME
 from services.mailing.bulk_acts.undoing import UNDO_BULK_ACT
 from services.mailing.subscriptions import locks
 from storage.unit_of_work import UnitOfWork
 
-# What an undo needs is kept for this long after it was written, which is after `created_at`.
-BULK_UNDO_TIME = timedelta(days=90)
 _OF_TAG = (BulkAction.TAG, BulkAction.UNTAG)
 
 
@@ -96,9 +95,9 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) 
     ``bulk.undo_over``.
     """
     # The job before the act, as a transaction that takes a batch back locks them.
-    job_id = _get(uow, caller, bulk_id).undo_job_id
+    job_id = bulk_records.get(uow, caller, bulk_id).undo_job_id
     job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
-    act = _get(uow, caller, bulk_id, lock=True)
+    act = bulk_records.get(uow, caller, bulk_id, lock=True)
     if act.status == JobStatus.RUNNING:
         raise BULK_RUNNING()
     if act.undone_at is not None:
@@ -123,16 +122,6 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) 
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         records.restart(uow, job)
     return job.id
-
-
-def _get(uow: UnitOfWork, caller: Caller, bulk_id: int, *, lock: bool = False) -> BulkAct:
-    """One of the caller's acts; raises ``bulk.not_found``."""
-    query = select(BulkAct).where(BulkAct.id == bulk_id, BulkAct.user_id == caller.user_id)
-    locked = query.with_for_update().execution_options(populate_existing=True)
-    found = uow.session.scalar(locked if lock else query)
-    if found is None:
-        raise BULK_NOT_FOUND()
-    return found
 
 
 _IS_OFFERED = select(BulkAct.created_at > func.now() - BULK_UNDO_TIME).where(

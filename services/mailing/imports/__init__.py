@@ -4,4 +4,7 @@ A file is stored while it arrives (``accept``). Its job first reads the file to 
 numbered chunks of judged rows (``splitting``), and then applies one chunk a transaction
 (``applying``), so that a file which can't be read to its end changes nothing. The members of one
 request take the same way. Every few seconds the job goes to the end of its lane (``import_jobs``).
+
+A dry run does the same and changes nothing. Its file stays for a while, so that another job can
+read it again: by another mapping, or to add its members (``records.read_again``).
 """

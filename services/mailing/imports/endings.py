@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import delete, func
+from sqlalchemy import delete, func, select
 
 from core.errors import DomainError
 from core.refusals.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
@@ -22,6 +22,11 @@ from storage.unit_of_work import UnitOfWork
 
 VERDICTS = ("added", "already", "opted_out", "invalid", "duplicate", "denied")
 COUNTS = ("received", *VERDICTS, "updated")
+# The file of a dry run stays for as long, so that its owner can look again, or import it.
+DRY_RUN_FILE_KEPT = timedelta(days=1)
+# Of one owner: no plan bounds what they take.
+MAX_DRY_RUN_FILES = 3
+_LATEST = 100
 
 
 def end_with_job(uow: UnitOfWork, job: Job) -> None:
@@ -87,7 +92,23 @@ def _finish(
     task.finished_at = func.now()
     # Those that are left are found anew when its job is started again.
     uow.session.execute(delete(WaitingChunk).where(WaitingChunk.import_id == task.id))
+    if task.dry_run and task.source == "file" and not task.by_operator:
+        _forget_files_before(uow, task)
+        if task.status != "cancelled":
+            keep_for = max(keep_for, DRY_RUN_FILE_KEPT)
     removals.forget(uow, f"{task.object_prefix}/", after=keep_for)
+
+
+def _forget_files_before(uow: UnitOfWork, task: MemberImport) -> None:
+    """Remove the files of earlier dry runs of the owner, but for the last ones."""
+    own, id_ = MemberImport.user_id == task.user_id, MemberImport.id
+    lately = select(MemberImport).where(own, id_ != task.id).order_by(id_.desc()).limit(_LATEST)
+    kept = [each for each in uow.session.scalars(lately) if each.dry_run and each.finished_at]
+    for each in kept[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
+        key = f"{each.object_prefix}/"
+        # Brought forward: one removal that is left would pass for a file that is there.
+        if removals.keep(uow, key):
+            removals.forget(uow, key)
 
 
 def result_of(task: MemberImport) -> dict[str, Any]:

@@ -26,8 +26,11 @@ from services.mailing.consent import consent_entries
 from storage.unit_of_work import UnitOfWork
 
 ERASED = "erased"
+_WITH_REASON = ("unsubscribed", "email_disabled")
 # A transfer changes two records, and announces both with the other list.
 TRANSFERRED_IN, TRANSFERRED_AWAY = "transferred_in", "transferred_away"
+# Two records of one person became one.
+MERGED = "merged"
 
 
 class Via(StrEnum):
@@ -65,6 +68,8 @@ class Actor:
     # The page from which the act came, without its query, and the name of the browser.
     page_url: str | None = None
     browser: str | None = None
+    # Why the person leaves or stops the mail, if they say.
+    reason: str | None = None
 
 
 def find(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
@@ -95,7 +100,7 @@ def add(uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor) 
     """Store a new record of a person on a list, and note it."""
     uow.session.add(subscription)
     uow.session.flush()
-    _note(uow, subscription, action, actor)
+    note(uow, subscription, action, actor)
     return subscription
 
 
@@ -130,7 +135,7 @@ def change(
     changed = uow.session.scalar(statement)
     if changed is None:
         raise SUBSCRIPTION_CHANGED()
-    _note(uow, changed, action, actor, names, status=status, email_enabled=email_enabled)
+    note(uow, changed, action, actor, names, status=status, email_enabled=email_enabled)
     return True
 
 
@@ -165,7 +170,7 @@ def switch_mail(
     return change(uow, subscription, action, actor, email_enabled=enabled)
 
 
-def _note(
+def note(
     uow: UnitOfWork,
     subscription: Subscription,
     action: str,
@@ -192,6 +197,7 @@ def _note(
             email_enabled_before=email_enabled,
             email_enabled_after=subscription.email_enabled,
             changed=changed,
+            reason=actor.reason if action in _WITH_REASON else None,
             ip=actor.ip,
             request_id=actor.request_id,
         )
@@ -210,7 +216,7 @@ def _record_consent(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, before: str | None
 ) -> None:
     """Note how the person came onto the list, if they did: here, so that no way can forget it."""
-    if subscription.status not in _ON_LIST or subscription.status == before:
+    if subscription.status not in _ON_LIST or subscription.status == before or action == MERGED:
         return
     how = ConsentHow.OWNER if actor.kind == ActorKind.OWNER else consent_entries.BY_VIA[actor.via]
     if action == TRANSFERRED_IN:

@@ -66,10 +66,12 @@ _HOLD_PAIR = text(
 )
 _HOLD_LIST = text("SELECT pg_advisory_xact_lock(:list_id)")
 _WAIT_BRIEFLY = text("SET LOCAL lock_timeout = '500ms'")
-# Waits for a transaction that erases the person, and then returns no row.
+# Waits for a transaction that erases the person or merges their record, and then returns no row.
 _SHARE_PERSON = text(
-    "SELECT true FROM users WHERE id = :user_id AND erased_at IS NULL FOR KEY SHARE"
+    "SELECT true FROM users WHERE id = :user_id AND erased_at IS NULL AND merged_into IS NULL"
+    " FOR KEY SHARE"
 )
+_SHARE_RECORD = text("SELECT true FROM users WHERE id = :user_id FOR KEY SHARE")
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,9 @@ def _busy_for_now() -> Iterator[None]:
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
     """Keep other acts on this person and these lists out until the transaction ends.
 
-    False for a person who was erased or never existed: the caller must leave their records alone.
-    Raises ``list.busy``, at once if it is not to wait for bulk acts.
+    False for a person who was erased, whose record another one took up, or who never existed: the
+    caller must leave their records alone. Raises ``list.busy``, at once if it is not to wait for
+    bulk acts.
     """
     share = _SHARE if wait_for_lists else _TRY_TO_SHARE
     with waiting_briefly(uow):
@@ -154,8 +157,24 @@ def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: boo
         return share_person(uow, user_id)
 
 
+def lock_both(uow: UnitOfWork, person_id: int, other_id: int, *list_ids: int) -> bool:
+    """As ``lock_pair`` and for a job, for two records of one person, of which one has the account.
+
+    False when that person was erased. Raises ``TransientError`` when it gets a lock not in time.
+    """
+    share_lists(uow, *list_ids)
+    with _busy_for_now():
+        for list_id in sorted(list_ids):
+            for user_id in sorted((person_id, other_id)):
+                uow.session.execute(_HOLD_PAIR, {"list_id": list_id, "user_id": user_id})
+        is_there = share_person(uow, person_id)
+        # The purge of requests holds this row alone.
+        uow.session.execute(_SHARE_RECORD, {"user_id": other_id})
+        return is_there
+
+
 def share_person(uow: UnitOfWork, user_id: int) -> bool:
-    """Keep an erasure of the person out; False when they were erased, or never existed."""
+    """Keep an erasure or merge of the person out; False when they were, or never existed."""
     return uow.session.scalar(_SHARE_PERSON, {"user_id": user_id}) is not None
 
 

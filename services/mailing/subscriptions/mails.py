@@ -10,7 +10,7 @@ from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing.subscriptions import mail_urls, trace_ids
 from services.mailing.subscriptions.trace_ids import Trace
-from services.people import mailed_tokens
+from services.people import accounts, mailed_tokens
 from services.people.mail_templates import render
 from services.people.mailed_tokens import Purpose
 from services.people.unasked_mails import shown_words
@@ -36,16 +36,44 @@ def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> Non
             owner = uow.session.get_one(User, mailing_list.user_id)
             trace = Trace(mailing_list.id, person.id, delivery=lease.job_id)
             trace_id = trace_ids.make(resources.keyring, trace)
-            mail = render(
-                "confirm_subscription",
-                to=person.email,
+            mail = confirmation_mail(
+                mailing_list,
+                owner,
+                to=_address(record, person),
                 key=f"job-{lease.job_id}",
-                title=shown_words.quoted(mailing_list.title),
-                owner=shown_words.masked_address(owner.email),
+                language=(record.submitted or {}).get("language") or record.language,
                 url=mail_urls.confirm_url(resources.settings, secret),
                 report_url=mail_urls.report_url(resources.settings, trace_id),
             )
     _send(resources, lease, mailer, mail)
+
+
+def confirmation_mail(
+    mailing_list: MailingList,
+    owner: User,
+    *,
+    to: str,
+    key: str,
+    language: str | None,
+    url: str,
+    report_url: str,
+) -> Mail:
+    """The mail as the owner of the list sees it beforehand, and a subscriber gets it."""
+    # A stranger may have it sent, so the owner's words are marked as such.
+    words = mailing_list.confirmation_text
+    return render(
+        "confirm_subscription",
+        to=to,
+        key=key,
+        sender_name=mailing_list.sender_name,
+        language=language,
+        colour=mailing_list.colour,
+        words=None if words is None else f"“{words}”",
+        title=shown_words.quoted(mailing_list.title),
+        owner=shown_words.masked_address(owner.email),
+        url=url,
+        report_url=report_url,
+    )
 
 
 def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
@@ -54,13 +82,15 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         member = _member(uow, lease, SubscriptionStatus.ACTIVE)
     if member and member[0].email_enabled:
-        _, mailing_list, person = member
+        record, mailing_list, person = member
         trace = Trace(mailing_list.id, person.id, delivery=lease.job_id)
         trace_id = trace_ids.make(resources.keyring, trace)
         mail = render(
             "welcome",
-            to=person.email,
+            to=_address(record, person),
             key=f"job-{lease.job_id}",
+            sender_name=mailing_list.sender_name,
+            language=record.language,
             headers=mail_urls.list_headers(resources.settings, mailing_list, trace_id),
             title=shown_words.quoted(mailing_list.title),
             unsubscribe_url=mail_urls.unsubscribe_url(resources.settings, trace_id),
@@ -80,6 +110,11 @@ def _member(
         return None
     person = uow.session.get_one(User, record.user_id)
     return None if person.erased_at is not None else (record, mailing_list, person)
+
+
+def _address(record: Subscription, person: User) -> str:
+    """That of the person's account or, while they are about to be merged, that of the record."""
+    return person.email if accounts.has_address(person) else record.email or person.email
 
 
 def _send(resources: Resources, lease: Lease, mailer: Mailer, mail: Mail | None) -> None:

@@ -7,7 +7,12 @@ from typing import Any
 from sqlalchemy import func, select
 
 from core.keyring import Keyring
-from core.refusals.mailing import MEMBER_NOT_FOUND, PLAN_REQUIRED, SUBSCRIPTION_OPTED_OUT
+from core.refusals.mailing import (
+    MEMBER_ELSEWHERE,
+    MEMBER_NOT_FOUND,
+    PLAN_REQUIRED,
+    SUBSCRIPTION_OPTED_OUT,
+)
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
 from models import (
@@ -105,8 +110,9 @@ def upsert(
 ) -> Subscription:
     """Change the member of this address, or make them one: an owner's act, without a confirmation.
 
-    A pending member stays pending. Raises ``subscription.opted_out``, for a person who is no member
-    ``member.denied``, ``plan.required`` and ``quota.exceeded``, and what ``update`` raises.
+    A pending member stays pending. Raises ``subscription.opted_out``, ``member.elsewhere`` for who
+    moved to this address since they joined, for a person who is no member ``member.denied``,
+    ``plan.required`` and ``quota.exceeded``, and what ``update`` raises.
     """
     locked = _lock_named(uow, mailing_list, named)
     record = locked.record
@@ -114,6 +120,9 @@ def upsert(
     has_left = record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED
     if has_left or OptOutKind.LIST in refused:
         raise SUBSCRIPTION_OPTED_OUT()
+    if isinstance(named, str) and record is not None and record.email != named:
+        # No owner learns of two addresses that they are one person's.
+        raise MEMBER_ELSEWHERE()
     columns = edit.all_columns(uow, mailing_list, record)
     if record is not None and record.status != SubscriptionStatus.REMOVED:
         changes.change(uow, record, "edited", actor, **columns)

@@ -7,11 +7,11 @@ An opt-out counts from its commit, which needs no lock. While a bulk act holds t
 person's record stays behind it until it is settled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, exists, func, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
@@ -153,7 +153,40 @@ def lift(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *kinds: 
     )
 
 
-def keep_for_erasure(uow: UnitOfWork, keyring: Keyring, person: User) -> int:
+def hand_over(
+    uow: UnitOfWork,
+    keyring: Keyring,
+    list_ids: Sequence[int],
+    *,
+    of: int,
+    to: int,
+    addresses: Iterable[str],
+) -> None:
+    """Let the opt-outs of one record of a person hold for their other one; call it under locks.
+
+    They hold for these addresses too, whatever address the person will have.
+    """
+    theirs = (OptOut.user_id == of, OptOut.list_id.in_(list_ids))
+    for address in addresses:
+        digest = literal(keyring.signer(_PURPOSE).digest(address.encode()))
+        kept = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at)
+        columns = ["list_id", "address_hmac", "kind", "source", "created_at"]
+        statement = insert(OptOut).from_select(columns, kept.where(*theirs))
+        uow.session.execute(statement.on_conflict_do_nothing())
+    same = aliased(OptOut)
+    has_same = exists().where(
+        same.list_id == OptOut.list_id, same.kind == OptOut.kind, same.user_id == to
+    )
+    whose = case((has_same, None), else_=to)
+    uow.session.execute(
+        update(OptOut)
+        .where(*theirs)
+        .values(user_id=whose)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def keep_for_erasure(uow: UnitOfWork, keyring: Keyring, person: User, address: str) -> int:
     """Detach the opt-outs of a person who is about to be erased; the HMAC of the address stays.
 
     Returns the number of opt-outs.
@@ -161,7 +194,7 @@ def keep_for_erasure(uow: UnitOfWork, keyring: Keyring, person: User) -> int:
     of_person = OptOut.user_id == person.id
     kept = select(
         OptOut.list_id,
-        literal(_digest(keyring, person)),
+        literal(keyring.signer(_PURPOSE).digest(address.encode())),
         OptOut.kind,
         OptOut.source,
         OptOut.created_at,

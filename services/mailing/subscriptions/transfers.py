@@ -1,6 +1,6 @@
 """The transfer of a member between two lists of one owner."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.keyring import Keyring
@@ -16,7 +16,7 @@ from services.mailing.subscriptions.changes import Actor
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
-_COPIED = ("user_id", "name", "email", "confirmation_asked_at", "submitted")
+_COPIED = ("user_id", "name", "email", "confirmation_asked_at", "submitted", "language")
 
 
 def transfer(
@@ -110,13 +110,20 @@ def merge(
         status = SubscriptionStatus.PENDING
     else:
         status = SubscriptionStatus.UNSUBSCRIBED
-    # The later expiry. A paid tier without an expiry never ends.
-    never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in both)
-    known = [each.paid_expiry for each in both if each.paid_expiry is not None]
     has_mail = all(each.email_enabled for each in both)
     return {
         "status": status,
-        "type": max((Tier(each.type) for each in both), key=[*Tier].index),
-        "paid_expiry": None if never_ends else max(known, default=None),
+        **better_tier(both),
         "email_enabled": has_mail and OptOutKind.EMAIL not in opted_out,
+    }
+
+
+def better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
+    """The better tier of some records, with the later expiry."""
+    # A paid tier without an expiry never ends.
+    never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in records)
+    known = [each.paid_expiry for each in records if each.paid_expiry is not None]
+    return {
+        "type": max((Tier(each.type) for each in records), key=[*Tier].index),
+        "paid_expiry": None if never_ends else max(known, default=None),
     }

@@ -29,6 +29,7 @@ from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
 from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.people import accounts
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -67,10 +68,11 @@ def opt_out(
         if error.code != LIST_BUSY.code:
             raise
         with resources.unit_of_work() as uow:
-            if not locks.share_person(uow, person.id):
+            leaver = accounts.whose(uow, person.id) or person
+            if not locks.share_person(uow, leaver.id):
                 return
             found = opt_outs.record_again(
-                uow, keyring, mailing_list.id, person, kind=kind, source=actor.via
+                uow, keyring, mailing_list.id, leaver, kind=kind, source=actor.via
             )
             outbox.enqueue(
                 uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found, request_id=actor.request_id
@@ -104,12 +106,26 @@ def leave(
     wait: bool = True,
 ) -> None:
     """Unsubscribe the person; only they themselves can bring them back. Raises ``list.busy``."""
-    if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
+    leaver = _locked(uow, mailing_list, person, wait=wait)
+    if leaver is None:
         return
-    opt_outs.record(uow, keyring, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
-    record = changes.find(uow, mailing_list.id, person.id)
+    opt_outs.record(uow, keyring, mailing_list.id, leaver, kind=OptOutKind.LIST, source=actor.via)
+    record = changes.find(uow, mailing_list.id, leaver.id)
     if record is not None and record.status in _CAN_LEAVE:
         changes.change(uow, record, "unsubscribed", actor, status=SubscriptionStatus.UNSUBSCRIBED)
+
+
+def _locked(uow: UnitOfWork, mailing_list: MailingList, person: User, *, wait: bool) -> User | None:
+    """The person under the pair's lock, or whose their record became at this moment.
+
+    ``None`` for a person who was erased. Raises ``list.busy``.
+    """
+    if locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
+        return person
+    found = accounts.whose(uow, person.id)
+    if found is None or not locks.lock_pair(uow, found.id, mailing_list.id, wait_for_lists=wait):
+        return None
+    return found
 
 
 def undo_leave(
@@ -158,13 +174,14 @@ def set_email(
 
     Raises ``list.busy``.
     """
-    if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
+    found = _locked(uow, mailing_list, person, wait=wait)
+    if found is None:
         return
     kind = OptOutKind.EMAIL
     if enabled:
-        opt_outs.lift(uow, keyring, mailing_list.id, person, kind)
+        opt_outs.lift(uow, keyring, mailing_list.id, found, kind)
     else:
-        opt_outs.record(uow, keyring, mailing_list.id, person, kind=kind, source=actor.via)
-    record = changes.find(uow, mailing_list.id, person.id)
+        opt_outs.record(uow, keyring, mailing_list.id, found, kind=kind, source=actor.via)
+    record = changes.find(uow, mailing_list.id, found.id)
     if record is not None:
         changes.switch_mail(uow, record, actor, enabled=enabled)

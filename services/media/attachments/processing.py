@@ -6,6 +6,7 @@ from core.errors import DomainError, Kind, TransientError
 from core.refusals.media import ATTACHMENT_DAMAGED, ATTACHMENT_ORIGINAL_MISSING
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
+from core.telemetry import spans
 from models import Attachment, AttachmentStatus
 from services import removals
 from services.access import quotas
@@ -76,7 +77,8 @@ def _converted(
     converter: ConverterProcess, original: bytes, attachment: Attachment
 ) -> ConvertedImage:
     try:
-        return converter.convert(original, with_renditions=attachment.renditions is not None)
+        with spans.span("convert image"):
+            return converter.convert(original, with_renditions=attachment.renditions is not None)
     except UnreadableImage as error:
         raise DomainError(Kind.INVALID, error.code, error.message) from error
 

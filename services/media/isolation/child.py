@@ -12,7 +12,7 @@ import time
 from importlib import import_module
 from typing import BinaryIO
 
-from core.linux import end_with_parent, give_memory_back
+from core.process.linux import end_with_parent, give_memory_back
 from services.media.images.conversion import convert
 from services.media.images.outcome import ConvertedImage, UnreadableImage
 from services.media.isolation.child_messages import REQUEST, answer_parts

@@ -13,7 +13,7 @@ from threading import Thread
 
 from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
-from core.linux import hide_memory, refuse_new_privileges
+from core.process.linux import hide_memory, refuse_new_privileges
 
 # A child is replaced once it has computed for 60 s, and an image may take 30 s more. This ends code
 # that computes for itself between two images.

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
+from core.counters.work_metrics import CONVERSION_SECONDS, Kill, count_kill
 from core.logging import get_logger
 from core.refusals.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
 from services.media.images.outcome import ConvertedImage, UnreadableImage, refused
@@ -60,7 +61,8 @@ class ConverterProcess:
     def convert(self, data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
         """Do as `conversion.convert` does, within the limits; raises UnreadableImage."""
         head = REQUEST.pack(len(data), with_renditions)
-        result = self._ask(head, data) or self._ask(head, data)
+        with CONVERSION_SECONDS.time():
+            result = self._ask(head, data) or self._ask(head, data)
         if result is None:
             raise refused(IMAGE_CRASHED_TWICE)
         if isinstance(result, UnreadableImage):
@@ -87,6 +89,7 @@ class ConverterProcess:
             return outcome(text, _receive(answers, data_length, deadline))
         except _Late:
             self._kill(child)
+            count_kill(Kill.TOO_SLOW)
             raise refused(IMAGE_TIMEOUT, seconds=self._timeout) from None
         except BrokenPipeError:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
@@ -97,6 +100,7 @@ class ConverterProcess:
             raise
         if status == 0:
             return None
+        count_kill(Kill.CRASHED)
         cause = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         _log.error("converter.crashed", cause=cause, printed=printed[-_MAX_LOGGED_CHARACTERS:])
         raise refused(IMAGE_CRASHED, cause=cause)

@@ -16,17 +16,22 @@ from psycopg2 import DataError
 from psycopg2.errors import LockNotAvailable
 
 from core import ids
+from core.counters.work_metrics import count_credits
 from core.errors import DomainError
 from core.money import MAX_AMOUNT, is_storable
 from core.refusals import money as refusals
 from core.refusals.requests import IDEMPOTENCY_KEY_REUSED
+from models import CreditAction
 from services import paging
 from services.jobs.idempotency import IdempotencyKey
+from services.money.credits import ledger_search
+from services.money.credits.ledger_search import LedgerFilter
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 
 MAX_SOURCE_ID_CHARACTERS = 255
 MAX_META_BYTES = 8 * 1024
+_EVERYTHING = LedgerFilter()
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,10 @@ def consume(
         raise insufficient(database, user_id, amount)
     if outcome == "key_reused":
         raise IDEMPOTENCY_KEY_REUSED()
-    return Charge(entry, is_replayed=outcome == "replayed")
+    is_replayed = outcome == "replayed"
+    if not is_replayed:
+        count_credits(CreditAction.CONSUME, amount)
+    return Charge(entry, is_replayed=is_replayed)
 
 
 def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
@@ -98,12 +106,16 @@ def balance(database: Database, user_id: int) -> str:
     return str(account)
 
 
-def page(database: Database, user_id: int, wanted: PageRequest) -> PageOfRows[tuple[int, str]]:
+def page(
+    database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter = _EVERYTHING
+) -> PageOfRows[tuple[int, str]]:
     """Return entries, each its number and its JSON text, newest first; raises ``cursor.invalid``.
 
     Entries are numbered without gaps, so an offset gives a number, which an index finds: old pages
-    cost as much as new ones.
+    cost as much as new ones. A filter raises as ``ledger_search.find`` does.
     """
+    if not only.takes_all:
+        return ledger_search.find(database, user_id, wanted, only)
     before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
     rows = database.rows(
         PAGE, user_id=user_id, offset=wanted.offset, limit=wanted.limit + 1, before=before
@@ -158,6 +170,7 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
         raise refusals.CREDITS_BALANCE_TOO_LARGE() from None
     if not written:
         raise insufficient(database, user_id, abs(delta))
+    count_credits(action, abs(delta))
     [(entry,)] = written
     return str(entry)
 

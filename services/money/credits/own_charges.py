@@ -13,7 +13,9 @@ import orjson
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from core.counters.work_metrics import count_credits
 from core.refusals.money import CHARGE_IN_PROGRESS
+from models import CreditAction
 from services.jobs.idempotency import LOCK_NOT_AVAILABLE, IdempotencyKey
 from services.money.credits import ledger
 from storage.database import Statement
@@ -55,13 +57,16 @@ def charge_once(resources: Resources, charge: OwnCharge, meta: dict[str, Any]) -
         with resources.unit_of_work() as uow:
             # The lock comes first: equal calls at the same time take turns.
             uow.session.execute(_LOCK, values)
-            charged = uow.session.scalar(_CHARGED, values) or uow.session.scalar(_CHARGE, values)
+            was_charged = uow.session.scalar(_CHARGED, values) is not None
+            charged = was_charged or uow.session.scalar(_CHARGE, values) is not None
     except OperationalError as error:
         if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
             raise
         raise CHARGE_IN_PROGRESS() from None
-    if charged is None:
+    if not charged:
         raise ledger.insufficient(resources.database, charge.key.caller_id, charge.amount)
+    if not was_charged:
+        count_credits(CreditAction.CONSUME, charge.amount)
 
 
 def _values(charge: OwnCharge) -> dict[str, object]:

@@ -57,7 +57,8 @@ def accept(
     Raises what ``prices.price``, ``return_urls.check`` and ``services.jobs.idempotency`` do, and
     ``topup.channel``, ``topup.channel_unavailable``.
     """
-    return_urls.check(request.redirect_url, resources.settings.redirect_origins)
+    if request.redirect_url != return_urls.console_url(resources.settings):
+        return_urls.check(request.redirect_url, resources.settings.redirect_origins)
     terms = price(
         resources.settings,
         currency=request.currency,

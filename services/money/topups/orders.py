@@ -33,12 +33,26 @@ def list_of(
     )
 
 
-def list_all(uow: UnitOfWork, *, status: OrderStatus | None, limit: int) -> Sequence[PaymentOrder]:
-    """Return the orders of all users for an operator, newest first."""
-    query = select(PaymentOrder).order_by(PaymentOrder.created_at.desc(), PaymentOrder.id)
+def get_any(uow: UnitOfWork, order_id: int) -> PaymentOrder:
+    """Return any user's order, or nobody's, for an operator; raises ``order.not_found``."""
+    order = uow.session.get(PaymentOrder, order_id)
+    if order is None:
+        raise ORDER_NOT_FOUND()
+    return order
+
+
+def list_all(
+    uow: UnitOfWork, wanted: PageRequest, *, status: OrderStatus | None
+) -> PageOfRows[PaymentOrder]:
+    """Return the orders of all users for an operator, newest first; raises ``cursor.invalid``."""
+    query = select(PaymentOrder)
     if status is not None:
         query = query.where(PaymentOrder.status == status)
-    return uow.session.scalars(query.limit(limit)).all()
+    query = paging.by_moment(query, PaymentOrder.created_at, PaymentOrder.id, wanted)
+    found = uow.session.scalars(query).all()
+    return paging.cut(
+        found, wanted.limit, lambda order: paging.moment_cursor(order.created_at, order.id)
+    )
 
 
 def changes(uow: UnitOfWork, order_id: int) -> Sequence[PaymentOrderChange]:

@@ -4,12 +4,19 @@ from collections.abc import Collection
 from urllib.parse import parse_qsl, urlencode
 
 from core.refusals.money import TOPUP_REDIRECT_NOT_ALLOWED
-from core.settings import origins
+from core.settings import Settings, origins
 from core.settings.origins import MAX_URL_CHARACTERS
 
 # The names that we add to the query. A URL that has them already could tell its page that the
 # order was paid.
 ORDER, STATUS = "order_id", "status"
+# The page of the console to which an owner comes back who ordered there.
+CONSOLE_RETURN_PATH = "/console/credits/returned"
+
+
+def console_url(settings: Settings) -> str:
+    """Our own page, which needs no allowance."""
+    return f"{settings.public_base}{CONSOLE_RETURN_PATH}"
 
 
 def check(url: str, allowed: Collection[str]) -> None:

@@ -7,15 +7,17 @@ by the same evidence again does nothing.
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 from sqlalchemy import select, text
 from sqlalchemy.exc import DataError
 
 from core import clock
+from core.counters.work_metrics import MoneyDirection, count_credits, count_money, count_order
 from core.logging import get_logger
 from core.refusals.money import ORDER_NOT_FOUND, ORDER_NOT_IN_REVIEW
 from integrations.payments.port import DisputeStatus, Evidence, PaymentChannel
-from models import OrderStatus, OrderVia, PaymentOrder, Resolution
+from models import CreditAction, OrderStatus, OrderVia, PaymentOrder, Resolution
 from services.feed.announcing import announce
 from services.feed.catalogue import FeedEventType
 from services.money.topups import facts
@@ -129,6 +131,7 @@ def _walk(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
         order.status, order.changed_via = status, via
         # Each step is a statement of its own: the database checks it and records it.
         uow.session.flush()
+        uow.after_commit(partial(count_order, status))
         if order.user_id is not None and status in _ANNOUNCED:
             announce(uow, order.user_id, _ANNOUNCED[status], order.id, before=before)
 
@@ -140,11 +143,17 @@ def _reconcile(uow: UnitOfWork, order: PaymentOrder) -> None:
     if not order.credited:
         _give(uow, order, "topup", order.credit_amount, "payment")
         order.credited = order.credit_amount
+        paid = order.amount
+        uow.after_commit(partial(count_money, MoneyDirection.IN, order.currency, paid))
     due = facts.due_back(order)
     if due > order.taken:
         source = "refund" if order.dispute in (None, DisputeStatus.WON) else "dispute"
         taken = {"amount": due - order.taken, "source": source}
         uow.session.execute(_TAKE, _values(order) | taken)
+        uow.after_commit(partial(count_credits, CreditAction.TOPUP_REFUND, due - order.taken))
+        # What was paid for these credits.
+        back = (due - order.taken) * order.amount / order.credit_amount
+        uow.after_commit(partial(count_money, MoneyDirection.OUT, order.currency, back))
     elif due < order.taken:
         source = "refund_failed" if order.refunds_failed_minor else "dispute"
         _give(uow, order, "adjust", order.taken - due, source)
@@ -155,6 +164,7 @@ def _reconcile(uow: UnitOfWork, order: PaymentOrder) -> None:
 def _give(uow: UnitOfWork, order: PaymentOrder, action: str, amount: Decimal, source: str) -> None:
     values = _values(order) | {"action": action, "amount": amount, "source": source}
     uow.session.execute(_GIVE, values)
+    uow.after_commit(partial(count_credits, action, amount))
 
 
 def _values(order: PaymentOrder) -> dict[str, object]:

@@ -29,9 +29,19 @@ _LEFT_OUTS = re.compile(rf"{_LEFT_OUT}(?: ?{_LEFT_OUT})+")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
+def leads_away(text: str) -> bool:
+    """Whether a mail program, or its reader, could take a part of the text for somewhere to go."""
+    plain = _plain(text)
+    return bool(_LEADS_AWAY.search(plain) or _NUMBER.search(plain))
+
+
+def _plain(text: str) -> str:
+    return normalize("NFKC", text.translate(_FULL_STOPS)).translate(_FULL_STOPS)
+
+
 def quoted(text: str) -> str:
     """The text in quotation marks, as harmless as it can be; ``“…”`` when nothing of it is left."""
-    plain = normalize("NFKC", text.translate(_FULL_STOPS)).translate(_FULL_STOPS)
+    plain = _plain(text)
     spaced = _BLANKS.sub(" ", plain)
     seen = "".join(each for each in spaced if category(each) not in _UNSEEN)
     words = seen.translate(_QUOTES).split()

@@ -3,7 +3,8 @@
 import pytest
 
 from core.calls.sentinels import Sentinels
-from core.settings.given_settings import SettingsError, read_settings
+from core.errors import SettingsError
+from core.settings.given_settings import read_settings
 from core.settings.store_settings import BrokerSettings, CacheSettings
 
 ONE, OTHER = "redis://one/0", "rediss://other/1"

@@ -145,11 +145,34 @@ class _Monitor(_Shape):
     endpoints: list[_Endpoint]
 
 
+class _Expression(_Shape):
+    key: str
+    operator: Literal["In"]
+    values: list[Name]
+
+
+class _Expressions(_Shape):
+    match_expressions: list[_Expression]
+
+
+class _PodEndpoint(_Shape):
+    port: Name
+    path: str
+    interval: Duration
+    scrape_timeout: Duration
+
+
+class _PodMonitor(_Shape):
+    selector: _Expressions
+    pod_metrics_endpoints: list[_PodEndpoint]
+
+
 _SPECS: dict[tuple[str, str], type[_Shape]] = {
     ("keda.sh/v1alpha1", "ScaledObject"): _Scaling,
     ("keda.sh/v1alpha1", "TriggerAuthentication"): _Authentication,
     ("external-secrets.io/v1", "ExternalSecret"): _External,
     ("monitoring.coreos.com/v1", "ServiceMonitor"): _Monitor,
+    ("monitoring.coreos.com/v1", "PodMonitor"): _PodMonitor,
 }
 
 

@@ -115,14 +115,33 @@ def test_no_way_out_leads_to_the_nodes_credentials() -> None:
                     assert "169.254.0.0/16" in place["ipBlock"]["except"], name
 
 
-def test_strangers_reach_the_api_alone() -> None:
+def test_strangers_reach_the_api_alone_and_prometheus_the_workers_figures() -> None:
     reached = {
-        workload
+        (workload, port["port"])
         for policy in policies().values()
-        if policy.get("ingress")
+        for rule in policy.get("ingress", [])
+        for port in rule["ports"]
         for workload in selected(policy["podSelector"])
     }
-    assert reached == {"pressroom-api"}
+    workers = {("pressroom-worker-waiting", "metrics"), ("pressroom-worker-computing", "metrics")}
+    assert reached == {("pressroom-api", "http"), *workers}
+
+
+def test_the_workers_monitor_finds_them_at_their_port() -> None:
+    [monitor] = pods.of_kind("PodMonitor").values()
+    found = selected(monitor["spec"]["selector"])
+    assert found == {"pressroom-worker-waiting", "pressroom-worker-computing"}
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    for name in found:
+        [container] = pods.pod_of(pods.workloads()[name])["containers"]
+        [port] = container["ports"]
+        assert endpoint["port"] == port["name"] == "metrics"
+        [address] = [
+            each["value"]
+            for each in container["env"]
+            if each["name"] == "PRESSROOM_WORKER_METRICS_ADDRESS"
+        ]
+        assert address == f"0.0.0.0:{port['containerPort']}"
 
 
 def test_service_and_monitor_find_the_api() -> None:

@@ -173,7 +173,7 @@ def test_a_broken_mail_is_shown_as_far_as_it_goes(raw: bytes) -> None:
 
 
 def test_a_mail_server_of_the_users_own_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    ports = programs.Ports(api=1, flower=2, sandbox=3, smtp=4)
+    ports = programs.Ports(api=1, flower=2, sandbox=3, smtp=4, workers={})
     monkeypatch.delenv("PRESSROOM_MAIL_URL", raising=False)
     chosen = environment.for_programs(programs.mail_settings(ports))
     assert chosen["PRESSROOM_MAIL_URL"] == "smtp://127.0.0.1:4"

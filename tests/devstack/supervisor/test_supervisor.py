@@ -128,6 +128,7 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
     assert httpx.get(run["api_url"] + "/readyz").status_code == 200
     assert httpx.get(run["sandbox_url"] + "/healthz").status_code == 200
     assert httpx.get(run["mailbox_url"]).status_code == 200
+    assert "database: up" in httpx.get(run["status_url"], timeout=30).text
     assert httpx.get(run["flower_url"]).status_code == 401
     login = (run["flower_user"], run["flower_password"])
     assert httpx.get(run["flower_url"], auth=login, follow_redirects=True).status_code == 200
@@ -135,7 +136,7 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
 
 
 def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stack: Stack) -> None:
-    worker_files = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE"}
+    own = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE", "PRESSROOM_WORKER_METRICS_ADDRESS"}
     needs = {
         "api": settings_of("serve"),
         "flower": settings_of("flower"),
@@ -143,7 +144,7 @@ def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stac
     }
     for name, needed in needs.items():
         process = psutil.Process(stack.run["pids"][name])
-        expected = set(map(variable_of, needed)) & (set(stack.run["settings"]) | worker_files)
+        expected = set(map(variable_of, needed)) & (set(stack.run["settings"]) | own)
         for each in (process, *process.children(recursive=True)):
             given = {word for word in each.environ() if word.startswith("PRESSROOM_")}
             assert given == expected, each

@@ -1,78 +1,65 @@
-"""Nothing outlives a supervisor that was killed outright."""
+"""The watcher ends what is left of a stack, and nobody else's processes."""
 
-import os
-import signal
+import contextlib
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.devstack.supervisor.waiting import runs, until
-
-# Starts a child that ignores the polite signal and has a child of its own, then waits.
-SUPERVISOR = """
-import os, sys, time
-from pathlib import Path
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import spawn
 from devstack.supervisor.processes.watcher_client import Watcher
+from tests.devstack.supervisor.waiting import until
 
-directory = Path(sys.argv[1])
-code = '''
-import os, signal, time
-from pathlib import Path
-if {deaf}: signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = os.fork() if {deaf} else 0
-if child or not {deaf}: Path({mark!r}).write_text(str(child or os.getpid()))
-time.sleep(600)
-'''
-watcher = Watcher()
-pids = [watcher.pid]
-for name, deaf in (("deaf", True), ("polite", False)):
-    mark = str(directory / name)
-    argv = (sys.executable, "-S", "-c", code.format(deaf=deaf, mark=mark))
-    pids.append(spawn(Program(name, argv, directory / "log", dict(os.environ)), watcher).pid)
-while not all((directory / name).exists() and (directory / name).read_text()
-              for name in ("deaf", "polite")):
-    time.sleep(0.02)
-pids.append(int((directory / "deaf").read_text()))
-print(*pids, flush=True)
-time.sleep(600)
-"""
+_LAST_NUMBER = Path("/proc/sys/kernel/ns_last_pid")
+_SLEEP = "import time; time.sleep(60)"
 
 
 @pytest.fixture
-def supervisor(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", SUPERVISOR, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    return process, [int(word) for word in process.stdout.readline().split()]
+def start(tmp_path: Path) -> Iterator[Callable[[Watcher], subprocess.Popen[bytes]]]:
+    """Starts a program that sleeps."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(watcher: Watcher) -> subprocess.Popen[bytes]:
+        program = Program("sleeper", (sys.executable, "-c", _SLEEP), tmp_path / "log", {})
+        started.append(spawn(program, watcher))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.kill()
+        each.wait()
 
 
-@pytest.mark.slow
-def test_a_killed_supervisor_leaves_no_process_not_even_grandchildren(
-    supervisor: tuple[subprocess.Popen[str], list[int]],
+def test_what_is_left_ends_with_the_watcher(
+    start: Callable[[Watcher], subprocess.Popen[bytes]],
 ) -> None:
-    process, pids = supervisor
-    assert len(pids) == 4
-    assert all(map(runs, pids))
-    process.kill()
-    process.wait()
-    until(lambda: not any(map(runs, pids)))
+    watcher = Watcher()
+    left = start(watcher)
+    watcher.close()
+    until(lambda: left.poll() is not None)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has death signals")
-def test_children_end_even_when_the_watcher_was_killed_first(
-    supervisor: tuple[subprocess.Popen[str], list[int]],
+def test_a_process_that_got_the_number_of_an_ended_one_lives(
+    start: Callable[[Watcher], subprocess.Popen[bytes]],
 ) -> None:
-    process, (watcher, deaf, polite, grandchild) = supervisor
-    try:
-        os.kill(watcher, signal.SIGKILL)
-        process.kill()
-        process.wait()
-        until(lambda: not runs(polite))
-    finally:
-        os.kill(deaf, signal.SIGKILL)
-        os.kill(grandchild, signal.SIGKILL)
+    ending, living = Watcher(), Watcher()
+    ended = start(ending)
+    ended.kill()
+    ended.wait()
+    for _ in range(500):
+        try:
+            _LAST_NUMBER.write_text(str(ended.pid - 1))
+        except OSError:
+            pytest.skip("the system lets nobody choose the number of a process")
+        other = start(living)
+        if other.pid == ended.pid:
+            break
+        with contextlib.suppress(ProcessLookupError):
+            other.kill()
+    assert other.pid == ended.pid
+    ending.close()
+    assert other.poll() is None
+    living.close()

@@ -17,8 +17,8 @@ def _left_as_found() -> None:
 
 
 @pytest.fixture(scope="session")
-def rig(make_stack: Callable[[str], Stack]) -> Iterator[Rig]:
-    with open_rig(make_stack("matrix")) as opened:
+def rig(make_lasting_stack: Callable[[str], Stack]) -> Iterator[Rig]:
+    with open_rig(make_lasting_stack("matrix")) as opened:
         yield opened
 
 

@@ -45,7 +45,7 @@ REFUSED_SOON = Promise(Worst.REFUSED, 3.0)
 # The API can't do these without S3; what is accepted needs it later.
 _NEED_S3 = {"upload": REFUSED, "media": REFUSED, "import": REFUSED, "export": LATER}
 # The answer waits a second for a dependency that hangs, and is kept for a second.
-_WAITS_A_SECOND = {"readyz": DONE}
+_WAITS_A_SECOND = dict.fromkeys(("readyz", "metrics"), DONE)
 # Calls are counted and callers notified by Redis; a call that needs neither is untouched.
 _NEED_REDIS = {
     **dict.fromkeys(

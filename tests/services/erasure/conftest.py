@@ -7,9 +7,9 @@ from tests.stack import Owner, Stack
 
 
 @pytest.fixture(scope="session")
-def quiet(make_stack: Callable[[str], Stack]) -> Importing:
+def quiet(make_lasting_stack: Callable[[str], Stack]) -> Importing:
     """A stack without a worker: the tests themselves work on the jobs."""
-    return Importing(make_stack("erasures"))
+    return Importing(make_lasting_stack("erasures"))
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from tests.stack import Stack
 
 
 @pytest.fixture(scope="session")
-def quiet(make_stack: Callable[[str], Stack]) -> Stack:
+def quiet(make_lasting_stack: Callable[[str], Stack]) -> Stack:
     """A stack without processes: the tests themselves announce and read."""
-    return make_stack("feed")
+    return make_lasting_stack("feed")
 
 
 @pytest.fixture

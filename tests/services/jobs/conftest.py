@@ -18,9 +18,9 @@ CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
 
 
 @pytest.fixture(scope="session")
-def quiet(make_stack: Callable[[str], Stack]) -> Bench:
+def quiet(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     """A bench without workers: the tests themselves claim, sweep and finish."""
-    made = make_bench(make_stack("jobs"))
+    made = make_bench(make_lasting_stack("jobs"))
     # No lease counts as lost until workers had time to renew theirs after the database's start.
     steady = "SELECT pg_postmaster_start_time() < now() - %s"
     eventually(lambda: made.stack.query(steady, STEADY_AFTER)[0][0], what="a steady database")
@@ -28,9 +28,9 @@ def quiet(make_stack: Callable[[str], Stack]) -> Bench:
 
 
 @pytest.fixture(scope="session")
-def bench(make_stack: Callable[[str], Stack]) -> Bench:
+def bench(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     """A bench with one probe worker of four processes."""
-    working = make_bench(make_stack("probes"))
+    working = make_bench(make_lasting_stack("probes"))
     working.start_worker(concurrency=4)
     return working
 

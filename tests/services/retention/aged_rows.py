@@ -46,6 +46,7 @@ INSERTS = {
     " VALUES ({user}, sha256('{any}'), now() + interval '1 day', {at})",
     "mailed_links": "mailed_links (purpose, user_id, secret_hmac, expires_at)"
     " VALUES ('x', {user}, sha256('{any}'), {at})",
+    "account_merges": "account_merges (user_id, expires_at) VALUES ({own}, {at})",
     "account_mails": "account_mails (kind, email, created_at) VALUES ('x', '{any}', {at})",
     "mail_counts": "mail_counts (digest, mails, ends_at) VALUES (sha256('{any}'), 1, {at})",
     "list_reports": "list_reports (list_id, created_at) VALUES ({list}, {at})",

@@ -7,9 +7,9 @@ from tests.stack import Stack
 
 
 @pytest.fixture(scope="session")
-def bare(make_stack: Callable[[str], Stack]) -> Stack:
+def bare(make_lasting_stack: Callable[[str], Stack]) -> Stack:
     """A stack without processes, in which nothing is purged but by the test."""
-    return make_stack("retention")
+    return make_lasting_stack("retention")
 
 
 @pytest.fixture(scope="session")

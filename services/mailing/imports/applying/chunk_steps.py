@@ -1,9 +1,11 @@
 """One chunk from the object storage to its commit, with what an import and its job count."""
 
 from collections.abc import Callable
+from functools import partial
 
 from sqlalchemy.exc import IntegrityError
 
+from core.counters.work_metrics import IMPORTED_ROWS
 from core.errors import DomainError, Kind, TransientError
 from models import ImportChunk, MemberImport
 from services.jobs import lease as leases
@@ -91,3 +93,4 @@ def _count(
     task.updated += applied.updated
     task.left_out += applied.left_out
     task.applied += 1
+    uow.after_commit(partial(IMPORTED_ROWS.inc, len(chunk.rows)))

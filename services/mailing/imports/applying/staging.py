@@ -12,6 +12,7 @@ from sqlalchemy import text
 from core import ids
 from core.errors import TransientError
 from core.keyring import Keyring
+from core.telemetry.statement_spans import statement_span
 from services.mailing.imports.chunks import JudgedRow
 from services.mailing.subscriptions import opt_outs
 from storage.unit_of_work import UnitOfWork
@@ -112,8 +113,9 @@ def copy_digests(
 def _copy(uow: UnitOfWork, table: str, lines: str) -> None:
     connection = cast("psycopg2.extensions.connection", uow.session.connection().connection)
     try:
-        with connection.cursor() as cursor:
-            cursor.copy_expert(f"COPY {table} FROM STDIN", io.StringIO(lines))
+        copy = f"COPY {table} FROM STDIN"
+        with statement_span(copy), connection.cursor() as cursor:
+            cursor.copy_expert(copy, io.StringIO(lines))
     except psycopg2.DatabaseError as error:
         # SQLAlchemy takes no part in COPY, so these are the driver's exceptions. The driver has no
         # class for a connection that is cut in the middle; its error has no code.

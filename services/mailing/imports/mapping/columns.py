@@ -144,7 +144,7 @@ def detect_layout(
             )
         if role not in ("ignore", "tags") and role in mapped.values():
             raise refusals.IMPORT_MAPPING_ROLE_TWICE(role=role)
-        mapped[_index(header, column)] = role
+        mapped[index_of(header, column)] = role
     keys = {header_words.key(name) for name in header}
     layout = ColumnLayout(header, products.detect_product(keys))
     for index, role in mapped.items():
@@ -164,7 +164,8 @@ def columns_shown(header: Sequence[str]) -> str:
     return f"The columns are: {', '.join(names)}{more}." if names else "There are no columns."
 
 
-def _index(header: Sequence[str], column: str) -> int:
+def index_of(header: Sequence[str], column: str) -> int:
+    """The column that a mapping names so; raises ``import.mapping_column``."""
     if column in header:
         return header.index(column)
     wanted = header_words.key(column)

@@ -82,7 +82,7 @@ def new_fields(
         # A blank column is that after a comma at the end of each line.
         if is_blank or (layout.product == "pressroom" and name in OWN_COLUMNS):
             continue
-        key = _free_key(_name(layout, index), keys)
+        key = free_key(_name(layout, index), keys)
         keys.add(key)
         found[index] = _new_field(layout, index, key, sample)
     return found
@@ -112,7 +112,7 @@ def _cells(sample: Sequence[Sequence[str]], index: int) -> list[str]:
     return [record[index] for record in sample if index < len(record)]
 
 
-def _free_key(name: str, taken: Collection[str]) -> str:
+def free_key(name: str, taken: Collection[str]) -> str:
     """A key made of the column's name that no field has."""
     plain = unicodedata.normalize("NFKD", name[: 10 * MAX_KEY_CHARACTERS]).casefold()
     key = _NOT_OF_A_KEY.sub("_", "".join(c for c in plain if not unicodedata.combining(c)))

@@ -26,6 +26,8 @@ Outcome = MemberRow | RejectedRecord | None
 # Given a layout and some records of the file before its rows are read, says which of its columns
 # hold fields; called again when later records have more columns, without records.
 FindFields = Callable[[ColumnLayout, Sequence[Sequence[str]]], None]
+# Given the names of the columns and some records, before it is known what the columns are.
+NoteHeader = Callable[[Sequence[str], Sequence[Sequence[str]]], None]
 
 # The bytes from which encoding, delimiter and header are recognised.
 HEAD_BYTES = 64 * 1024
@@ -57,11 +59,16 @@ def _find_none(_: ColumnLayout, __: Sequence[Sequence[str]]) -> None:
     """No column holds a field."""
 
 
+def pass_over(_: Sequence[str], __: Sequence[Sequence[str]]) -> None:
+    """Nobody needs the header of a file that is refused."""
+
+
 def open_rows(
     source: Source,
     filename: str | None = None,
     mapping: Mapping[str, str] | None = None,
     find_fields: FindFields = _find_none,
+    note_header: NoteHeader = pass_over,
 ) -> MemberReader:
     """Recognise the form of the file, and begin to read it.
 
@@ -81,13 +88,21 @@ def open_rows(
     dialect = jsonlines.sniff(sample) or sniff_dialect(
         sample, whole=whole, mapping=mapping or {}, filename=filename
     )
+    note_header(dialect.header, dialect.sample)
     layout, email = _layout(dialect, mapping)
     find_fields(layout, dialect.sample)
     if dialect.delimiter is None:
         rows = _json_rows(everything, layout, email, partial(_grown, dialect, mapping, find_fields))
     else:
         rows = _delimited_rows(everything, text, dialect, RowMapper(layout, email))
-    description = FileDescription(
+    description = _described(container, text, dialect, layout)
+    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
+
+
+def _described(
+    container: str, text: DecodedText, dialect: Dialect, layout: ColumnLayout
+) -> FileDescription:
+    return FileDescription(
         container=container,
         format="csv" if dialect.delimiter else "jsonl",
         encoding=text.encoding,
@@ -96,7 +111,6 @@ def open_rows(
         product=layout.product,
         columns=layout.described(),
     )
-    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
 
 
 def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:

@@ -13,8 +13,10 @@ from core.refusals.imports import IMPORT_MAPPING_FIELD, IMPORT_TOO_MANY_FIELDS
 from models import FieldType, MemberField, MemberImport
 from services.mailing.attributes import fields
 from services.mailing.attributes.fields import MAX_FIELDS
+from services.mailing.imports import shown_cells
 from services.mailing.imports.mapping import field_columns
 from services.mailing.imports.mapping.columns import IGNORED, MAX_COLUMN_NAMES_SHOWN, ColumnLayout
+from services.mailing.imports.shown_cells import ImportSamples
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -33,6 +35,19 @@ class ColumnPlan:
         self._import_id = task.id
         # Of the fields that some column has, by the fields' ids as text.
         self.keys: dict[str, str] = {}
+
+    def note_header(self, header: Sequence[str], sample: Sample) -> None:
+        """Keep the columns before they are known, with some cells of each.
+
+        The owner of a file that is refused since nobody knows which column has the addresses can
+        say so then.
+        """
+        with self._resources.unit_of_work() as uow:
+            task = uow.session.get_one(MemberImport, self._import_id)
+            if task.columns is None:
+                task.columns = _described(ColumnLayout(header), 0, {})
+                samples = ImportSamples.of(header, sample, (), {})
+                shown_cells.keep(self._resources, task, samples)
 
     def find_fields(self, layout: ColumnLayout, sample: Sample) -> None:
         """Give columns of the layout to the owner's fields, and make new ones if the import asks.

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import Any
 
 import orjson
 
@@ -20,7 +21,7 @@ from services.mailing.imports.mapping.rows import MemberRow, SuppressionStatus
 from services.mailing.imports.mapping.suppressions import suppressed
 from services.mailing.imports.prefetch import Prefetch
 from services.mailing.imports.reading.json_documents import as_lines
-from services.mailing.imports.reading.reader import open_rows
+from services.mailing.imports.reading.reader import open_rows, pass_over
 from services.mailing.imports.reading.sources import RangedFile
 from services.mailing.imports.shown_cells import MAX_ROWS_SHOWN, AnyRow, ImportSamples
 from services.mailing.imports.splitting.column_plan import ColumnPlan
@@ -54,6 +55,7 @@ class FileSplit:
         self.chunk_bytes = 0
         self.is_complete = False
         self.samples: ImportSamples | None = None
+        self.read_as = _read_as(task)
         rows = self._open(resources, task)
         self._at_once = min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
         self._batches = judge_rows(rows, self._seen, self._at_once)
@@ -89,7 +91,8 @@ class FileSplit:
         """Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read."""
         stored = RangedFile(sealed_files.stored_file(resources, task))
         plan = ColumnPlan(resources, task)
-        reader = open_rows(stored, task.filename, task.mapping, plan.find_fields)
+        note = plan.note_header if task.dry_run else pass_over
+        reader = open_rows(stored, task.filename, task.mapping, plan.find_fields, note)
         self.header, self.description = reader.header, dataclasses.asdict(reader.description)
         self._has_extras = True
         rows = iter(reader)
@@ -139,6 +142,11 @@ class FileSplit:
         return _Chunk(encode(rows, has_extras=self._has_extras), len(rows), is_last)
 
 
+def _read_as(task: MemberImport) -> tuple[Any, ...]:
+    """What decides which chunks the file makes."""
+    return task.kind, task.mapping, task.dry_run, task.create_fields
+
+
 _open: dict[int, FileSplit] = {}
 
 
@@ -148,7 +156,9 @@ def take_split(resources: Resources, task: MemberImport) -> FileSplit:
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read.
     """
     split = _open.pop(task.id, None)
-    if split is not None and split.number > task.chunks:
+    # A dry run's file may be read again by other options (``records.read_again``).
+    is_of_before = split is not None and split.read_as != _read_as(task)
+    if split is not None and (split.number > task.chunks or is_of_before):
         split.close()
         split = None
     return split or FileSplit(resources, task)

@@ -8,9 +8,9 @@ from tests.stack import Owner, Stack
 
 
 @pytest.fixture(scope="session")
-def bulk_stack(make_stack: Callable[[str], Stack]) -> Stack:
+def bulk_stack(make_lasting_stack: Callable[[str], Stack]) -> Stack:
     """A stack without a worker: the tests themselves work on the jobs."""
-    return make_stack("bulk-acts")
+    return make_lasting_stack("bulk-acts")
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from tests.stack import Owner, Stack
 
 
 @pytest.fixture(scope="session")
-def importing(make_stack: Callable[[str], Stack]) -> Importing:
+def importing(make_lasting_stack: Callable[[str], Stack]) -> Importing:
     """A stack without a worker: the tests themselves work on the jobs."""
-    return Importing(make_stack("imports"))
+    return Importing(make_lasting_stack("imports"))
 
 
 @pytest.fixture

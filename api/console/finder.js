@@ -1,0 +1,79 @@
+// ⌘K and Ctrl-K open the finder of lists and members over any page of the console. Without this
+// script, or when it fails, the link "Find" leads to the page that does the same.
+(() => {
+  "use strict";
+  const link = document.querySelector("a[data-finder]");
+  if (!link || typeof HTMLDialogElement !== "function") return;
+
+  const made = (tag, attributes) => Object.assign(document.createElement(tag), attributes);
+  const dialog = made("dialog", { className: "finder-dialog" });
+  dialog.setAttribute("aria-label", "Find a list or a member");
+  const label = made("label", { htmlFor: "finder-input", textContent: "A list’s title, or the beginning of an address" });
+  const input = made("input", { id: "finder-input", type: "search", autocomplete: "off", maxLength: 200 });
+  const found = made("div", { className: "finder-found" });
+  found.setAttribute("aria-live", "polite");
+  dialog.append(label, input, found);
+  document.body.append(dialog);
+
+  let timer = 0;
+  let asked = 0;
+
+  const look = async () => {
+    const number = ++asked;
+    const url = new URL(link.href);
+    url.searchParams.set("q", input.value);
+    try {
+      const reply = await fetch(url, { credentials: "same-origin" });
+      const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+      if (number !== asked) return;
+      const there = page.getElementById("found");
+      // The session has ended: the page leads to the login and back.
+      if (!there && reply.redirected) location.assign(url);
+      if (there) found.replaceChildren(...there.childNodes);
+    } catch {
+      if (number === asked) location.assign(url);
+    }
+  };
+
+  const open = () => {
+    if (dialog.open) return;
+    dialog.showModal();
+    input.select();
+  };
+
+  const move = (step) => {
+    const places = [input, ...found.querySelectorAll("a")];
+    const here = places.indexOf(document.activeElement);
+    places[(here + step + places.length) % places.length].focus();
+  };
+
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(look, 150);
+  });
+  dialog.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      move(event.key === "ArrowDown" ? 1 : -1);
+    } else if (event.key === "Enter" && event.target === input) {
+      event.preventDefault();
+      const first = found.querySelector("a");
+      if (first) first.click();
+    }
+  });
+  // A press beside the dialog closes it, as Escape does.
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
+  link.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    open();
+  });
+  document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      open();
+    }
+  });
+})();

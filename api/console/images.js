@@ -1,0 +1,120 @@
+// Images: several at once, dropped or pasted, with progress; and buttons that copy. Without this
+// script the form takes one file at a time, and what is to be copied can be selected.
+"use strict";
+
+const form = document.querySelector("form[data-images]");
+if (form) {
+  takeImages(form);
+}
+for (const field of document.querySelectorAll("[data-copy]")) {
+  addButton(field);
+}
+
+function takeImages(form) {
+  const chosen = form.querySelector("input[type=file]");
+  let waiting = Promise.resolve();
+  let refused = 0;
+
+  chosen.multiple = true;
+  for (const hint of form.querySelectorAll(".scripted")) {
+    hint.hidden = false;
+  }
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    take(chosen.files);
+  });
+  document.addEventListener("paste", (event) => take(event.clipboardData.files));
+  document.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    form.classList.add("over");
+  });
+  document.addEventListener("dragleave", () => form.classList.remove("over"));
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    form.classList.remove("over");
+    take(event.dataTransfer.files);
+  });
+
+  // One after the other, as the form would send them.
+  function take(files) {
+    for (const file of files) {
+      const line = lineOf(file);
+      waiting = waiting.then(() => send(form, file, line)).then((isThere) => {
+        refused += isThere ? 0 : 1;
+      });
+    }
+    const last = waiting;
+    waiting.then(() => {
+      if (files.length && last === waiting && !refused) {
+        window.location.assign(form.dataset.images);
+      }
+      chosen.value = "";
+    });
+  }
+
+  function lineOf(file) {
+    const line = document.createElement("li");
+    const name = document.createElement("bdi");
+    const bar = document.createElement("progress");
+    name.textContent = file.name;
+    bar.max = 1;
+    bar.value = 0;
+    bar.setAttribute("aria-label", `How much of ${file.name} is sent`);
+    line.append(name, " ", bar);
+    form.querySelector(".sent").append(line);
+    return line;
+  }
+}
+
+function send(form, file, line) {
+  const content = new FormData(form);
+  content.delete("file");
+  content.append("file", file);
+  const bar = line.querySelector("progress");
+  return new Promise((done) => {
+    const request = new XMLHttpRequest();
+    request.upload.addEventListener("progress", ({ loaded, total }) => {
+      bar.max = total || 1;
+      bar.value = loaded;
+    });
+    request.addEventListener("load", () => {
+      const isThere = request.status < 400;
+      tell(isThere ? "is there" : reasonIn(request.responseText));
+      done(isThere);
+    });
+    request.addEventListener("error", () => {
+      tell("was not sent: the connection was lost");
+      done(false);
+    });
+    request.open("POST", form.action);
+    request.send(content);
+  });
+
+  function tell(text) {
+    bar.replaceWith(text);
+  }
+}
+
+function reasonIn(text) {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const wrong = page.querySelector(".field .wrong") || page.querySelector("main .wrong, main h1");
+  return wrong ? wrong.textContent.trim() : "was refused";
+}
+
+function addButton(field) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "second";
+  button.textContent = "Copy";
+  button.setAttribute("aria-label", `Copy: ${field.labels[0].textContent}`);
+  button.addEventListener("click", async () => {
+    field.select();
+    try {
+      await navigator.clipboard.writeText(field.value);
+    } catch {
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+  });
+  field.after(button);
+}

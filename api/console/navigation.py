@@ -1,0 +1,76 @@
+"""The pages to which every page of the console links; a new part of it is one line here."""
+
+from dataclasses import dataclass
+
+from api.console.assets import CONSOLE_PATH
+
+
+@dataclass(frozen=True)
+class NavigationEntry:
+    label: str
+    path: str
+
+
+NAVIGATION = (
+    NavigationEntry("Overview", CONSOLE_PATH),
+    NavigationEntry("Lists", f"{CONSOLE_PATH}/lists"),
+    NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
+    NavigationEntry("Exports", f"{CONSOLE_PATH}/exports"),
+    NavigationEntry("Images", f"{CONSOLE_PATH}/images"),
+    NavigationEntry("Composer", f"{CONSOLE_PATH}/composer"),
+    NavigationEntry("Credits", f"{CONSOLE_PATH}/credits"),
+    NavigationEntry("Programs", f"{CONSOLE_PATH}/programs"),
+)
+
+# The pages of what acts for an owner without them.
+OF_PROGRAMS = (
+    NavigationEntry("Overview", f"{CONSOLE_PATH}/programs"),
+    NavigationEntry("API keys", f"{CONSOLE_PATH}/programs/keys"),
+    NavigationEntry("Access", f"{CONSOLE_PATH}/programs/access"),
+    NavigationEntry("Webhooks", f"{CONSOLE_PATH}/programs/webhooks"),
+    NavigationEntry("Events", f"{CONSOLE_PATH}/programs/feed"),
+)
+
+OPERATORS = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
+# For operators alone.
+OF_OPERATORS = (
+    NavigationEntry("What waits", OPERATORS.path),
+    NavigationEntry("Users", f"{OPERATORS.path}/users"),
+    NavigationEntry("Orders", f"{OPERATORS.path}/orders"),
+    NavigationEntry("Jobs", f"{OPERATORS.path}/jobs"),
+    NavigationEntry("Upkeep", f"{OPERATORS.path}/upkeep"),
+)
+
+# The pages of one list, by what follows its own path.
+OF_A_LIST = (
+    NavigationEntry("Overview", ""),
+    NavigationEntry("Members", "/members"),
+    NavigationEntry("Segments", "/segments"),
+    NavigationEntry("Tags", "/tags"),
+    NavigationEntry("Acts", "/acts"),
+    NavigationEntry("Export", "/export"),
+    NavigationEntry("Settings", "/settings"),
+)
+
+
+def navigation_of(*, is_operator: bool) -> tuple[NavigationEntry, ...]:
+    return (*NAVIGATION, OPERATORS) if is_operator else NAVIGATION
+
+
+def list_path(list_id: int) -> str:
+    return f"{CONSOLE_PATH}/lists/{list_id}"
+
+
+def of_list(list_id: int) -> tuple[NavigationEntry, ...]:
+    own = list_path(list_id)
+    return tuple(NavigationEntry(each.label, f"{own}{each.path}") for each in OF_A_LIST)
+
+
+def current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
+    """The value of ``aria-current`` for an entry on the page at this path; ``None``: it has none.
+
+    ``is_first``: the other entries stand below its path, so that only its own page is the entry's.
+    """
+    if path == entry.path:
+        return "page"
+    return "true" if not is_first and path.startswith(f"{entry.path}/") else None

@@ -1,0 +1,1 @@
+"""What acts for an owner without them: keys, other programs, webhooks and events."""

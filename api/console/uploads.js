@@ -1,0 +1,62 @@
+// A form that sends a file shows how much of it is sent. Without this script the browser sends it.
+"use strict";
+
+for (const form of document.querySelectorAll("form[data-upload]")) {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send(form);
+  });
+}
+
+function send(form) {
+  const told = form.querySelector(".upload");
+  const bar = told.querySelector("progress");
+  const words = told.querySelector("output");
+  const button = form.querySelector("button");
+  const request = new XMLHttpRequest();
+  const begun = performance.now();
+
+  told.hidden = false;
+  button.disabled = true;
+  words.textContent = "";
+  request.upload.addEventListener("progress", ({ loaded, total }) => {
+    bar.max = total || 1;
+    bar.value = loaded;
+    const seconds = (performance.now() - begun) / 1000;
+    const left = seconds > 2 ? `, ${inWords(((total - loaded) * seconds) / loaded)} left` : "";
+    words.textContent = `${megabytes(loaded)} of ${megabytes(total)} MB${left}`;
+  });
+  request.addEventListener("load", () => {
+    if (request.status < 400 && request.responseURL && request.responseURL !== form.action) {
+      // Where the server leads: to the import, or to the login.
+      window.location.assign(request.responseURL);
+      return;
+    }
+    const page = new DOMParser().parseFromString(request.responseText, "text/html");
+    const main = page.querySelector("main");
+    const wrong = main && main.querySelector(".wrong, h1");
+    stop(wrong ? wrong.textContent.trim() : "That didn’t work. Please try again.");
+    for (const each of page.querySelectorAll(".field .wrong")) {
+      words.textContent = each.textContent.trim();
+    }
+  });
+  request.addEventListener("error", () =>
+    stop("The connection was lost. Nothing was changed: please send the file again."),
+  );
+  request.open("POST", form.action);
+  request.send(new FormData(form));
+
+  function stop(text) {
+    bar.value = 0;
+    words.textContent = text;
+    button.disabled = false;
+  }
+}
+
+function megabytes(bytes) {
+  return (bytes / 1e6).toFixed(1);
+}
+
+function inWords(seconds) {
+  return seconds < 60 ? `about ${Math.ceil(seconds)} s` : `about ${Math.round(seconds / 60)} min`;
+}

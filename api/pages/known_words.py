@@ -1,0 +1,116 @@
+"""The words for what is known of a reader, by the names that its JSON has."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from babel.dates import format_datetime
+
+from api.pages.leaving_reasons import REASONS
+from core.languages.reader_languages import marked, translated
+
+_NAMES = {
+    "action": marked("What"),
+    "actor": marked("By"),
+    "browser": marked("Browser"),
+    "changed": marked("Changed"),
+    "claimed_by": marked("Who says so"),
+    "created_at": marked("When"),
+    "email": marked("E-mail address"),
+    "email_enabled": marked("E-mails are sent"),
+    "how": marked("How"),
+    "imported_at": marked("Imported at"),
+    "ip": marked("IP address"),
+    "joined_at": marked("Joined at"),
+    "kind": marked("What"),
+    "language": marked("Language"),
+    "list": marked("List"),
+    "name": marked("Name"),
+    "occurred_at": marked("When"),
+    "paid_expiry": marked("Paid until"),
+    "reason": marked("Why"),
+    "source": marked("Came by"),
+    "status": marked("Status"),
+    "tags": marked("Tags"),
+    "type": marked("Tier"),
+    "updated_at": marked("Changed at"),
+    "url": marked("Page"),
+    "via": marked("Way"),
+    "wording": marked("Wording"),
+}
+# Codes, by the names whose values they are: what a person or an owner wrote stays as it is.
+_CODES: Mapping[str, Mapping[str, str]] = {
+    "status": {
+        "active": marked("active"),
+        "pending": marked("pending"),
+        "unsubscribed": marked("unsubscribed"),
+        "removed": marked("removed"),
+    },
+    "actor": {
+        "user": marked("you"),
+        "owner": marked("the owner"),
+        "stranger": marked("a person who wrote your address"),
+        "operator": marked("the people who run this service"),
+        "import": marked("a file of the owner"),
+    },
+    "action": {
+        "requested": marked("asked for the list"),
+        "subscribed": marked("subscribed"),
+        "added": marked("added"),
+        "confirmed": marked("confirmed"),
+        "unsubscribed": marked("unsubscribed"),
+        "unsubscribing_undone": marked("came back"),
+        "email_enabled": marked("e-mails on"),
+        "email_disabled": marked("e-mails off"),
+        "removed": marked("removed"),
+        "edited": marked("changed"),
+        "transferred_in": marked("came from another list"),
+        "transferred_away": marked("went to another list"),
+        "imported": marked("imported"),
+        "import_undone": marked("import undone"),
+        "bulk_undone": marked("change undone"),
+        "lapsed": marked("lapsed without a confirmation"),
+    },
+    "kind": {"list": marked("the list"), "email": marked("its e-mails")},
+    "reason": REASONS,
+}
+_WAYS = {
+    "challenge": marked("a form"),
+    "form": marked("a form"),
+    "login": marked("a login"),
+    "confirmation": marked("a link in an e-mail"),
+    "trace": marked("a link in an e-mail"),
+    "link": marked("a link in an e-mail"),
+    "page": marked("a page here"),
+    "one-click": marked("your mail program"),
+    "import": marked("a file of the owner"),
+    "bulk": marked("an act on many members"),
+    "command": marked("the people who run this service"),
+    "transfer": marked("another list"),
+    "owner": marked("the owner"),
+}
+_YES_AND_NO = {True: marked("Yes"), False: marked("No")}
+
+
+def known_words(language: str) -> dict[str, str]:
+    return {name: translated(language, text) for name, text in _NAMES.items()}
+
+
+def shown_value(language: str) -> Callable[[str, Any], str]:
+    """A function that writes the value of a name for people."""
+    locale = language.replace("-", "_")
+
+    def shown(name: str, value: Any) -> str:
+        if isinstance(value, list):
+            return ", ".join(str(each) for each in value)
+        if isinstance(value, bool):
+            return translated(language, _YES_AND_NO[value])
+        if name.endswith("_at") or name == "paid_expiry":
+            return format_datetime(datetime.fromisoformat(value), tzinfo=UTC, locale=locale)
+        text = _CODES.get(name, _WAYS if name in _OF_WAYS else {}).get(value)
+        return str(value) if text is None else translated(language, text)
+
+    return shown
+
+
+_OF_WAYS = ("source", "via", "how", "claimed_by")

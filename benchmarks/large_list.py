@@ -1,0 +1,64 @@
+"""A list of a million members as a platform has it: beside others, with tiers, tags and fields."""
+
+from psycopg2.extensions import connection
+
+from benchmarks.measure import seconds_of
+from models import FieldType
+from services.mailing import lists
+from services.mailing.attributes import fields, tags
+from tests.stack import Owner, Stack
+
+MEMBERS = 1_000_000
+# One row in so many is of another list: a database has more than one.
+OTHERS = 11
+
+_USERS = """
+    INSERT INTO users (id, email)
+    SELECT (random() * 9e15)::bigint, first || '.' || last || n || '@' || domain
+    FROM generate_series(1, %s) AS n
+    CROSS JOIN LATERAL (SELECT
+        ('{ada,ben,chloe,dmitri,elena,farid,grace,hugo}'::text[])[1 + n %% 8] AS first,
+        ('{adams,brown,castro,dubois,evans,fischer,garcia}'::text[])[1 + n %% 7] AS last,
+        ('{example.com,example.org,example.net}'::text[])[1 + n %% 3] AS domain
+    ) AS words
+"""
+# One in twenty pays, and of those one in six does so no more. One in three has a tag, one in four
+# a field.
+_SUBSCRIPTIONS = """
+    INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, name, email, source,
+        tag_ids, fields)
+    SELECT
+        (%s::bigint[])[CASE WHEN n %% %s = 0 THEN 2 ELSE 1 END],
+        id,
+        'active',
+        CASE WHEN n %% 20 > 0 THEN 'free' WHEN n %% 60 = 0 THEN 'gold' ELSE 'silver' END,
+        CASE WHEN n %% 20 = 0 THEN now() + (n %% 360 - 59) * interval '1 day' END,
+        initcap(split_part(email, '.', 1)),
+        email,
+        'import',
+        CASE WHEN n %% 50000 = 7 THEN ARRAY[%s] WHEN n %% 3 = 0 THEN ARRAY[%s] ELSE '{}' END,
+        CASE WHEN n %% 50000 = 9 THEN jsonb_build_object(%s, 'Utqiagvik')
+            WHEN n %% 4 = 0 THEN jsonb_build_object(%s, 'Paris') ELSE '{}' END
+    FROM (SELECT row_number() OVER () AS n, id, email FROM users WHERE email ~ '@example') AS people
+"""
+
+
+def filled_list(stack: Stack, owner: Owner, alone: connection) -> tuple[int, float]:
+    """The id of a new list of so many members, and the seconds that their rows took."""
+    with stack.resources.unit_of_work() as uow:
+        made = [
+            lists.create(uow, owner_id=owner.user_id, title=slug, slug=slug).id
+            for slug in ("large", "other")
+        ]
+        tag_ids = tags.tag_ids_of(uow, made[0], ("rare", "common"), make=True)
+        kind = FieldType.TEXT
+        city = fields.create(uow, owner.user_id, type=kind, key="city", label="City")
+        field_id = str(city.id)
+    values = (made, OTHERS, tag_ids["rare"], tag_ids["common"], field_id, field_id)
+    with alone.cursor() as running:
+        running.execute(_USERS, (MEMBERS * OTHERS // (OTHERS - 1) + 1,))
+        filling = seconds_of(lambda: running.execute(_SUBSCRIPTIONS, values))
+        # As a database is some minutes after an import.
+        for table in ("users", "subscriptions", "subscriber_deltas"):
+            running.execute(f"VACUUM ANALYZE {table}")
+    return made[0], filling

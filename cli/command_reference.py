@@ -1,0 +1,123 @@
+"""Prints the page of all commands, as Markdown.
+
+``python -m cli.command_reference > docs/commands.md`` renews the committed page.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from textwrap import fill
+from typing import Any, get_args, get_origin
+
+import typer
+
+from cli.command_groups import loaded
+from cli.main import app
+
+HEAD = """# Commands
+
+Written by `python -m cli.command_reference`; don't edit. Each command takes `--help`. `--json`
+prints one JSON document for scripts. A command ends with code 0, with 1 when it was refused or
+found a fault, and with 2 when its words or the settings are wrong; where there are more codes, its
+text says so. `pressroom --version` shows the version, and `pressroom --install-completion` has your
+shell complete commands and options.
+
+The commands from `pressroom users` on work on the services that the settings name, else on the
+development stack of this folder: its home is `.pressroom`, or what `PRESSROOM_HOME` names.
+"""
+_KINDS = {int: "NUMBER", Path: "FILE", datetime: "TIME"}
+_MAX_CHOICES_SHOWN = 12
+_LINE_CHARACTERS = 100
+_SHOWN_BY_ALL = {"--help", "--json", "--install-completion", "--show-completion", "--version"}
+
+
+def page() -> str:
+    root: Any = typer.main.get_command(app)
+    return HEAD + "".join(f"\n{section}" for section in _sections(root, ["pressroom"]))
+
+
+def _sections(group: Any, words: list[str]) -> Iterator[str]:
+    for name, each in group.commands.items():
+        command, path = loaded(each), [*words, name]
+        if hasattr(command, "commands"):
+            yield f"{'#' * len(path)} `{' '.join(path)}`\n\n{_sentences(command)}\n"
+            yield from _sections(command, path)
+        else:
+            yield _section(command, path)
+
+
+def _section(command: Any, path: list[str]) -> str:
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [
+        each
+        for each in command.params
+        if each not in arguments and not each.hidden and not _SHOWN_BY_ALL & set(each.opts)
+    ]
+    usage = [*path, *(_usage(each) for each in arguments), *_required(options)]
+    lines = [f"{'#' * len(path)} `{' '.join(path)}`", ""]
+    if usage != path:
+        lines += [f"`{' '.join(usage)}`", ""]
+    lines += [_sentences(command), ""]
+    described = [(f"`{_usage(each)}`", each.help, "") for each in arguments if each.help]
+    described += [(f"`{_option(each)}`", each.help or "", _default(each)) for each in options]
+    if described:
+        lines += ["| argument or option | meaning | default |", "|---|---|---|"]
+        lines += [f"| {' | '.join(_cell(text) for text in row)} |" for row in described]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def _usage(argument: Any) -> str:
+    name = str(argument.metavar or _choices(argument) or argument.name.upper())
+    return name if argument.required else f"[{name}]"
+
+
+def _required(options: list[Any]) -> list[str]:
+    return [_option(each) for each in options if each.required]
+
+
+def _option(option: Any) -> str:
+    if option.is_flag:
+        return str(option.opts[0])
+    value = option.metavar or _choices(option) or _KINDS.get(_annotation(option), "TEXT")
+    return f"{option.opts[0]} {value}"
+
+
+def _choices(parameter: Any) -> str | None:
+    """The few words that a parameter may be, if it may not be others."""
+    annotation = _annotation(parameter)
+    is_choice = isinstance(annotation, type) and issubclass(annotation, StrEnum)
+    return "|".join(annotation) if is_choice and len(annotation) <= _MAX_CHOICES_SHOWN else None
+
+
+def _annotation(parameter: Any) -> Any:
+    """The type of one value."""
+    annotation = parameter.type_descriptor.annotation
+    return get_args(annotation)[0] if get_origin(annotation) is list else annotation
+
+
+def _default(option: Any) -> str:
+    value = option.default
+    if value is None or option.is_flag or callable(value):
+        return ""
+    return f"`{getattr(value, 'value', value)}`"
+
+
+def _sentences(command: Any) -> str:
+    paragraphs = (command.help or "").split("\n\n")
+    return "\n\n".join(fill(each, _LINE_CHARACTERS) for each in paragraphs)
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", r"\|")
+
+
+def main() -> None:
+    sys.stdout.write(page())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""`pressroom env`: a file with every setting, and with passwords and keys of its own."""
+
+import base64
+import os
+import re
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from textwrap import fill
+from typing import Annotated, Any
+
+import typer
+from pydantic import AnyHttpUrl
+
+from core.errors import SettingsError
+from core.refusals.requests import FILE_NOT_WRITTEN
+from core.settings import Settings
+from core.settings.given_settings import read_values, variable_of
+
+app = typer.Typer(add_completion=False)
+
+_STDOUT = Path("-")
+_COMMENT_CHARACTERS = 100
+# What docker-compose.yml names beside the settings. deploy/compose/secrets.sh takes the passwords.
+_OF_COMPOSE = {
+    "MINIO_ROOT_USER": ("administrator", "Name of the administrator of the object storage"),
+    "HTTP_PORT": ("80", "Port where the proxy sends callers on to HTTPS"),
+    "HTTPS_PORT": ("443", "Port where the proxy takes calls"),
+    "API_PORT": ("8000", "Port on this machine where the API is published"),
+    "FLOWER_PORT": ("5555", "Port on this machine where Flower is published"),
+    "PROMETHEUS_PORT": ("9090", "Port on this machine where Prometheus is published"),
+    "GRAFANA_PORT": ("3000", "Port on this machine where Grafana is published"),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ("", "URL of the collector of traces; none are kept without it"),
+    "OTEL_EXPORTER_OTLP_TIMEOUT": (
+        "",
+        "Seconds that the collector has to take what it is sent; 10 without it",
+    ),
+    "OTEL_EXPORTER_OTLP_COMPRESSION": (
+        "",
+        "How what is sent to the collector is compressed: gzip, or none",
+    ),
+    "OTEL_TRACES_SAMPLER": ("", "Which traces are recorded, such as parentbased_traceidratio"),
+    "OTEL_TRACES_SAMPLER_ARG": ("", "Argument of that, such as 0.1 for each tenth"),
+    "OTEL_RESOURCE_ATTRIBUTES": (
+        "",
+        "What the collector is told of each process beside its name",
+    ),
+}
+_PASSWORDS = {
+    "POSTGRES_PASSWORD": "Password of the owner of the database's tables",
+    "POSTGRES_APP_PASSWORD": "Password of the application's role in the database",
+    "REDIS_PASSWORD": "Password of Redis",
+    "MINIO_ROOT_PASSWORD": "Password of the administrator of the object storage",
+}
+# What the containers of docker-compose.yml are told by that file itself.
+_PLACES = {
+    "database_url": "postgresql://pressroom_app:password@postgres:5432/pressroom",
+    "redis_url": "redis://pressroom:password@redis:6379/0",
+    "s3_endpoint": "http://minio:9000",
+}
+# Single quotes keep all of these as they are, for Compose and for secrets.sh.
+_NEEDS_QUOTES = re.compile(r"[\s#$\"\\`]")
+
+
+@app.command()
+def env(
+    public_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="URL of the API for its callers; asked for without it."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option(help="The file to make, which must not be there; - for stdout.")
+    ] = Path(".env"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """Write a file of all settings for docker-compose.yml, with passwords and keys drawn anew.
+
+    What the environment of this command sets already is written instead: give it the secrets of
+    your providers so. Only you can read the file, and one that is there is never changed.
+    """
+    if output != _STDOUT and output.exists():
+        raise FILE_NOT_WRITTEN(target=output, reason="it is there already")
+    values = _drawn() | _given()
+    values[variable_of("public_url")] = _public_url(public_url, values)
+    _require_usable(values)
+    text = "\n".join(_lines(values)) + "\n"
+    if output == _STDOUT:
+        typer.echo(text, nl=False)
+        return
+    _write(output, text)
+    next_step = "Run: sh deploy/compose/secrets.sh && docker compose up --build --detach"
+    if as_json:
+        from cli.output import show
+
+        show({"file": str(output), "settings": len(values)}, as_json=True)
+    else:
+        typer.echo(f"Wrote {output}, which only you can read. {next_step}")
+
+
+def _drawn() -> dict[str, str]:
+    """The defaults, with passwords and keys for what can't do without."""
+    values = {variable_of(name): "" for name in Settings.model_fields}
+    for name, field in Settings.model_fields.items():
+        if not field.is_required() and field.default not in (None, ()):
+            values[variable_of(name)] = _written(field.default)
+    values |= {name: default for name, (default, _) in _OF_COMPOSE.items()}
+    values |= {name: _password() for name in _PASSWORDS}
+    for name in ("secret_keys", "encryption_keys"):
+        values[variable_of(name)] = _key()
+    for name in ("s3_secret_key", "flower_password", "metrics_token"):
+        values[variable_of(name)] = _password()
+    values[variable_of("s3_access_key")] = "pressroom"
+    return values
+
+
+def _written(default: Any) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, AnyHttpUrl):
+        return str(default).rstrip("/")
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _password() -> str:
+    return secrets.token_hex(24)
+
+
+def _key() -> str:
+    return "k1:" + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+def _given() -> dict[str, str]:
+    """What this command's own environment sets."""
+    known = {*map(variable_of, Settings.model_fields), *_OF_COMPOSE, *_PASSWORDS}
+    return {name: os.environ[name] for name in known if os.environ.get(name)}
+
+
+def _public_url(option: str | None, values: Mapping[str, str]) -> str:
+    found = option or values[variable_of("public_url")]
+    if found:
+        return found
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("is needed where nobody can be asked", param_hint="--public-url")
+    return str(typer.prompt("URL of the API for its callers, such as https://api.example.com"))
+
+
+def _require_usable(values: Mapping[str, str]) -> None:
+    """Raises ``SettingsError`` for what a process would refuse, or what no such file can say."""
+    unwritable = [name for name, value in values.items() if "'" in value or "\n" in value]
+    if unwritable:
+        reason = "has a single quote or an end of line, which this file can't have"
+        raise SettingsError("\n".join(f"{name}: {reason}" for name in unwritable))
+    settings = {
+        name: values[variable_of(name)] or _PLACES.get(name, "") for name in Settings.model_fields
+    }
+    read_values(Settings, settings)
+
+
+def _lines(values: Mapping[str, str]) -> Iterator[str]:
+    yield from _comment("Made by pressroom env. docs/operations.md says what each setting does.")
+    yield from _comment("Run deploy/compose/secrets.sh after a change: a secret is a file there.")
+    for name, field in Settings.model_fields.items():
+        yield ""
+        yield from _comment(" ".join((field.description or "").split()))
+        yield _line(variable_of(name), values)
+    others = {name: text for name, (_, text) in _OF_COMPOSE.items()} | _PASSWORDS
+    for name, text in others.items():
+        yield ""
+        yield from _comment(text)
+        yield _line(name, values)
+
+
+def _comment(text: str) -> list[str]:
+    lines = fill(text, _COMMENT_CHARACTERS, initial_indent="# ", subsequent_indent="# ")
+    return lines.splitlines()
+
+
+def _line(name: str, values: Mapping[str, str]) -> str:
+    value = values[name]
+    return f"{name}='{value}'" if _NEEDS_QUOTES.search(value) else f"{name}={value}"
+
+
+def _write(target: Path, text: str) -> None:
+    """Make the file, which other users of the machine can't read at any moment."""
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+    except OSError as error:
+        raise FILE_NOT_WRITTEN(target=target, reason=error.strerror) from None

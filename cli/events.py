@@ -1,0 +1,55 @@
+from typing import Annotated, Any
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, Limit, fields, group, show_all
+from services.events import event_reading
+from services.feed import reading
+from services.feed.catalogue import FeedEventType
+from services.feed.showing import show as shown_events
+from services.paging import PageRequest
+from services.people import accounts
+
+app = group("What happened to a user's account, and to what they own.")
+
+Email = Annotated[str, typer.Argument(metavar="EMAIL")]
+
+
+@app.command("account")
+def account_events(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
+    """Show what happened to a user's account, such as logins and new keys, newest first."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = accounts.get_by_email(uow, email)
+        found = event_reading.page(uow, user.id, PageRequest(limit)).rows
+        names = "id occurred_at type ip user_agent credential_kind credential_id detail"
+        show_all([fields(each, names) for each in found], as_json=as_json)
+
+
+@app.command("feed")
+def feed_events(
+    email: Email,
+    types: Annotated[
+        list[FeedEventType] | None,
+        typer.Option("--type", help="This type alone; repeat for several."),
+    ] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """Show the newest events of a user's feed, which their programs follow, newest first."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = accounts.get_by_email(uow, email)
+        wanted = set(types or FeedEventType)
+        found = reading.newest(uow.session, user.id, types=wanted, limit=limit)
+        events = shown_events(uow.session, found)
+    show_all(events if as_json else [_brief(each) for each in events], as_json=as_json)
+
+
+def _brief(event: dict[str, Any]) -> dict[str, Any]:
+    subject = event["subject"]
+    known = {name: value for name, value in event["data"].items() if value is not None}
+    return {
+        **{name: event[name] for name in ("id", "occurred_at", "type", "list_id")},
+        "subject": subject and f"{subject['kind']} {subject['id']}",
+        "data": known,
+    }

@@ -1,0 +1,53 @@
+"""Postgres, object storage and Redis, as the process that asks them finds them."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from prometheus_client import Counter, Gauge, Histogram
+
+SLOW_STATEMENT_SECONDS = 0.1
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+_SLOW_STATEMENTS = Counter("pressroom_slow_statements", "Statements that took more than 100 ms")
+CONNECTIONS_IN_USE = Gauge(
+    "pressroom_database_connections_in_use",
+    "Connections to the database that a thread holds",
+    multiprocess_mode="livesum",
+)
+CONNECTION_LIMIT = Gauge(
+    "pressroom_database_connections_limit",
+    "Connections to the database that there may be",
+    multiprocess_mode="livesum",
+)
+_S3_SECONDS = Histogram(
+    "pressroom_s3_seconds", "Time that a call to object storage takes", buckets=_SECONDS
+)
+_S3_FAILURES = Counter("pressroom_s3_failures", "Calls to object storage that failed")
+_REDIS_SECONDS = Histogram(
+    "pressroom_redis_seconds", "Time that a round trip to Redis takes", buckets=_SECONDS
+)
+_REDIS_FAILURES = Counter("pressroom_redis_failures", "Round trips to Redis that failed")
+
+
+def note_statement(seconds: float) -> None:
+    if seconds > SLOW_STATEMENT_SECONDS:
+        _SLOW_STATEMENTS.inc()
+
+
+@contextmanager
+def _observed(seconds: Histogram, failures: Counter, *failing: type[Exception]) -> Iterator[None]:
+    """Of a call that raises, only these exceptions say that it failed: others are answers."""
+    began = time.perf_counter()
+    try:
+        yield
+    except failing:
+        failures.inc()
+        raise
+    finally:
+        seconds.observe(time.perf_counter() - began)
+
+
+observed_s3 = partial(_observed, _S3_SECONDS, _S3_FAILURES)
+observed_redis = partial(_observed, _REDIS_SECONDS, _REDIS_FAILURES)

@@ -1,0 +1,115 @@
+"""Spans by OpenTelemetry. Only ``spans`` uses this, in a process that has a collector to tell."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from http import HTTPStatus
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from core.errors import DomainError
+from core.telemetry.spans import Attributes, StepKind
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+_HEADER = "traceparent"
+_NO_PARENT = Context()
+
+
+class Tracing:
+    def __init__(self, tracer: Tracer, close: Callable[[], None]) -> None:
+        self._tracer = tracer
+        self.close = close
+
+    def is_recording(self) -> bool:
+        return trace.get_current_span().is_recording()
+
+    def step(
+        self, name: str, kind: StepKind, attributes: Attributes
+    ) -> AbstractContextManager[None]:
+        return self._current(name, SpanKind[kind.upper()], attributes)
+
+    def request(self, name: str, callers: str | None) -> AbstractContextManager[None]:
+        """A caller's own trace is not gone on with: it would choose which requests are recorded,
+        and could mix its spans with those of others."""
+        link = trace.get_current_span(_extracted(callers)).get_span_context()
+        links = [Link(link)] if link.is_valid else []
+        return self._current(name, SpanKind.SERVER, {}, _NO_PARENT, links)
+
+    def work(
+        self, name: str, traceparent: str | None, attributes: Attributes
+    ) -> AbstractContextManager[None]:
+        return self._current(name, SpanKind.CONSUMER, attributes, _extracted(traceparent))
+
+    def note(self, attributes: Attributes) -> None:
+        trace.get_current_span().set_attributes(_plain(attributes))
+
+    def name_request(self, method: str, route: str, status: int) -> None:
+        current = trace.get_current_span()
+        current.update_name(f"{method} {route}")
+        self.note(
+            {
+                "http.request.method": method,
+                "http.route": route,
+                "http.response.status_code": status,
+            }
+        )
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            current.set_status(StatusCode.ERROR)
+
+    def note_failure(self, error: Exception) -> None:
+        _fail(trace.get_current_span(), error)
+
+    def traceparent(self) -> str | None:
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier)
+        return carrier.get(_HEADER)
+
+    def ids(self) -> dict[str, str]:
+        found = trace.get_current_span().get_span_context()
+        if not found.is_valid or not found.trace_flags.sampled:
+            return {}
+        return {
+            "trace_id": trace.format_trace_id(found.trace_id),
+            "span_id": trace.format_span_id(found.span_id),
+        }
+
+    @contextmanager
+    def _current(
+        self,
+        name: str,
+        kind: SpanKind,
+        attributes: Attributes,
+        parent: Context | None = None,
+        links: list[Link] | None = None,
+    ) -> Iterator[None]:
+        started = self._tracer.start_span(
+            name, context=parent, kind=kind, attributes=_plain(attributes), links=links
+        )
+        # The library would keep the texts of errors, which quote what people sent.
+        with trace.use_span(
+            started, end_on_exit=True, record_exception=False, set_status_on_exception=False
+        ):
+            try:
+                yield
+            except BaseException as error:
+                _fail(started, error)
+                raise
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    # A refusal is an answer, and so is a caller's leaving.
+    kind = error.code if isinstance(error, DomainError) else type(error).__name__
+    span.set_attribute("error.type", kind)
+    if isinstance(error, Exception) and not isinstance(error, DomainError):
+        span.set_status(StatusCode.ERROR)
+
+
+def _extracted(traceparent: str | None) -> Context:
+    return _PROPAGATOR.extract({_HEADER: traceparent or ""}, _NO_PARENT)
+
+
+def _plain(attributes: Attributes) -> dict[str, Any]:
+    return {**attributes}

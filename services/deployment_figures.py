@@ -1,0 +1,158 @@
+"""What the database knows of the whole deployment, for its operator's metrics.
+
+It is asked every few seconds for ever, so each statement reads a bounded number of rows by a narrow
+index, however many there are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from core.lanes import Lane
+from models import OrderStatus
+from services.money.credits.verify import VERIFY_LEDGER
+from storage.database import Database, Statement
+
+# Of each lane, and of each status of orders.
+MAX_COUNTED = 1_000
+_MAX_ENDPOINTS = 10_000
+# Of orders that wait for somebody: the others only get more.
+_OPEN_ORDERS = (
+    OrderStatus.CREATED,
+    OrderStatus.PENDING,
+    OrderStatus.PAID_UNCLAIMED,
+    OrderStatus.REVIEW,
+    OrderStatus.DISPUTED,
+)
+
+
+@dataclass(frozen=True)
+class JobFigures:
+    """Attributes:
+    unfinished: jobs by lane and status.
+    due: queued jobs that are due by lane and kind, up to ``MAX_COUNTED`` sent and unsent ones.
+    oldest: for how many seconds the lane's oldest job has been due.
+    """
+
+    unfinished: Mapping[tuple[str, str], int]
+    due: Mapping[tuple[str, str], int]
+    oldest: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class WebhookFigures:
+    """Attributes:
+    late_seconds: for how long the endpoint that waits longest for a worker has been due.
+    failing_seconds: for how long the endpoint has failed that has failed longest.
+    """
+
+    active: int = 0
+    failing: int = 0
+    late_seconds: float = 0.0
+    failing_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class UpkeepFigures:
+    """Attributes:
+    late_seconds: for how long the kind has been due.
+    failed: the kinds whose last run failed.
+    """
+
+    late_seconds: Mapping[str, float] = field(default_factory=dict)
+    failed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class DeploymentFigures:
+    jobs: JobFigures
+    orders: Mapping[str, int]
+    webhooks: WebhookFigures
+    upkeep: UpkeepFigures
+    # Of the last daily check; ``None`` before the first one.
+    ledger_faults: int | None
+
+
+def read(database: Database) -> DeploymentFigures:
+    """Raises ``psycopg2.Error``."""
+    rows = database.rows(_UPKEEP)
+    kinds = UpkeepFigures(
+        {name: late for name, late, _, _ in rows},
+        frozenset(name for name, _, has_failed, _ in rows if has_failed),
+    )
+    done = {name: done for name, _, _, done in rows}
+    return DeploymentFigures(
+        jobs=_jobs(database),
+        orders=dict(database.rows(_ORDERS, statuses=list(_OPEN_ORDERS), most=MAX_COUNTED)),
+        webhooks=WebhookFigures(*database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)[0]),
+        upkeep=kinds,
+        ledger_faults=done.get(VERIFY_LEDGER.name),
+    )
+
+
+def _jobs(database: Database) -> JobFigures:
+    lanes = list(Lane)
+    unfinished: dict[tuple[str, str], int] = {
+        (lane, status): 0 for lane in lanes for status in ("queued", "running")
+    }
+    unfinished |= {(lane, status): count for lane, status, count in database.rows(_UNFINISHED)}
+    due, oldest = {}, dict.fromkeys(map(str, lanes), 0.0)
+    for lane, kind, count, seconds in database.rows(_DUE, lanes=lanes, most=MAX_COUNTED):
+        due[lane, kind] = count
+        oldest[lane] = max(oldest[lane], seconds)
+    return JobFigures(unfinished, due, oldest)
+
+
+# Apart, since queued jobs and running ones have indexes of their own.
+_UNFINISHED = Statement(
+    "SELECT lane, 'queued', count(*) FROM jobs WHERE status = 'queued' GROUP BY lane"
+    " UNION ALL"
+    " SELECT lane, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY lane"
+)
+# A lane's oldest job is among those that were sent first, or is the next one to be sent. One that
+# waits for its next turn does not count as old, though it was due when its first one came.
+_DUE = Statement(
+    """
+    SELECT looked.lane, kind, count(*), CAST(coalesce(extract(epoch FROM now()
+        - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)
+    FROM unnest(CAST(:lanes AS text[])) AS looked(lane) CROSS JOIN LATERAL (
+        (SELECT kind, run_at, attempt, retries FROM jobs
+         WHERE status = 'queued' AND jobs.lane = looked.lane AND sends > 0
+         ORDER BY send_after LIMIT :most)
+        UNION ALL
+        (SELECT kind, run_at, attempt, retries FROM jobs
+         WHERE status = 'queued' AND jobs.lane = looked.lane AND sends = 0
+         ORDER BY send_after LIMIT :most)
+    ) AS waiting
+    WHERE run_at <= now() GROUP BY looked.lane, kind
+    """
+)
+_ORDERS = Statement(
+    """
+    SELECT looked.status, count(found.id)
+    FROM unnest(CAST(:statuses AS text[])) AS looked(status) LEFT JOIN LATERAL (
+        SELECT id FROM payment_orders WHERE payment_orders.status = looked.status
+        ORDER BY created_at LIMIT :most
+    ) AS found ON true
+    GROUP BY looked.status
+    """
+)
+_WEBHOOKS = Statement(
+    """
+    SELECT count(*), count(failing_since),
+        CAST(coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE due_at < now())), 0)
+            AS float),
+        CAST(coalesce(extract(epoch FROM now() - min(failing_since)), 0) AS float)
+    FROM (
+        SELECT due_at, failing_since FROM webhook_endpoints
+        WHERE state = 'active' ORDER BY id LIMIT :most
+    ) AS endpoints
+    """
+)
+# All of them: this process does not know each kind. A release that drops a kind drops its row.
+_UPKEEP = Statement(
+    """
+    SELECT name, CAST(greatest(extract(epoch FROM now() - due_at), 0) AS float),
+        last_error IS NOT NULL, CAST(last_result->>'done' AS bigint)
+    FROM upkeep
+    """
+)

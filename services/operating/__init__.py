@@ -1,0 +1,1 @@
+"""What operators ask and do: for the command line, and for their pages of the console."""

@@ -1,0 +1,153 @@
+"""Makes the pictures of docs/console.md: ``make pictures``.
+
+A demonstration owner does by the API and in a browser what the page tells of. The days before
+today are written into the database: nobody waits two months for a picture.
+"""
+
+import random
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from services.money.credits import ledger
+from tests.browser.consoles import console_in
+from tests.contract.bulk import imported, sheet
+from tests.contract.replies import data
+from tests.embedded import embedded_services
+from tests.ports import free_port
+from tests.stack import Stack, open_stack
+
+PICTURES = Path(__file__).parents[2] / "docs" / "console"
+_WIDTH, _HEIGHT = 1000, 800
+# Text and a few colours: more of them make the files four times as large, and nothing clearer.
+_COLOURS = 64
+_NAMES = ("Ada", "Björn", "Chidi", "Dolores", "Emeka", "Fatima", "Goran", "Hana", "Ines", "Jun")
+_POST = (
+    "The harbour was silent at noon. For the first time since the strike of 1974 no ferry left"
+    " Lisbon for the south bank, and forty thousand commuters looked for another way across the"
+    " river.\n\n"
+    "The reason was a cable. A storm in the night had torn the power line of the control tower, and"
+    " the harbour master kept all ships in port until the radar worked again. By three o'clock"
+    " engineers had mended it with a line borrowed from the tram depot.\n\n"
+    "Ferries run as usual today. The city promises a second line before the winter."
+)
+_TOWNS = ("Lisbon", "Oslo", "Kyoto", "Lagos", "Trieste")
+# About as many as came by the import, in 30 days instead of one.
+_READERS = 600
+_SPREAD_OVER_DAYS = """
+    WITH folded AS (DELETE FROM member_days WHERE list_id = %s),
+        beside AS (DELETE FROM member_day_deltas WHERE list_id = %s)
+    INSERT INTO member_days (list_id, day, source, type, joined, gone, moved_in, moved_out)
+    SELECT %s, current_date - 1 - n, 'import', 'free',
+        (22 + 9 * sin(n / 4.0) + 6 * sin(n * 2.1))::int, 2 + n %% 5, 0, 0
+    FROM generate_series(0, 29) n
+"""
+
+
+def main() -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        sys.exit("The pictures are taken by Chromium: install it.")
+    PICTURES.mkdir(exist_ok=True)
+    with _stack() as stack, sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu"]
+        running = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        _take_all(stack, running)
+        running.close()
+
+
+@contextmanager
+def _stack() -> Iterator[Stack]:
+    with TemporaryDirectory(dir="/tmp") as folder:
+        home = Path(folder)
+        with (
+            embedded_services(home) as services,
+            open_stack(services, home, "pictures", 1, free_port()) as stack,
+        ):
+            stack.start_sandbox()
+            stack.start_api()
+            stack.start_worker("media", "bulk", "export", concurrency=1)
+            stack.start_worker("request", "photos", "money", "mail", "webhooks", "upkeep")
+            yield stack
+
+
+def _take_all(stack: Stack, browser: Browser) -> None:
+    owner = stack.new_owner()
+    with stack.client(owner.key) as api, console_in(browser, stack, owner) as page:
+        page.set_viewport_size({"width": _WIDTH, "height": _HEIGHT})
+        the_post = _list_of_readers(stack, api)
+        page.goto(f"{stack.api_url}/console/lists/{the_post['id']}")
+        _take(page, "list")
+        page.goto(f"{stack.api_url}/console/lists/{the_post['id']}/members?q=ada.1")
+        _take(page, "members", whole=True)
+        _take_import(page, stack)
+        _take_composer(page, stack)
+        ledger.grant(stack.resources.database, owner.user_id, Decimal(250), source_id="welcome")
+        page.goto(f"{stack.api_url}/console/credits")
+        _take(page, "credits", whole=True)
+        page.goto(f"{stack.api_url}/console/programs/keys/new")
+        _take(page, "new-key")
+
+
+def _list_of_readers(stack: Stack, api: httpx.Client) -> dict[str, Any]:
+    made: dict[str, Any] = data(
+        api.post("/lists", json={"title": "The Harbour Post", "slug": "harbour-post"})
+    )
+    imported(api, made["id"], sheet(["Email", "Name"], *_people(_READERS)), "readers.csv")
+    stack.query(_SPREAD_OVER_DAYS, *[made["id"]] * 3)
+    return made
+
+
+def _people(count: int) -> Iterator[tuple[str, str]]:
+    dice = random.Random(count)
+    for number in range(count):
+        name = dice.choice(_NAMES)
+        yield f"{name.lower().replace('ö', 'o')}.{number}@example.com", f"{name} {number}"
+
+
+def _take_import(page: Page, stack: Stack) -> None:
+    rows = [(*each, _TOWNS[number % 5]) for number, each in enumerate(_people(500))]
+    file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
+    page.goto(f"{stack.api_url}/console/imports/new")
+    page.locator("#file").set_input_files(
+        {"name": "moved-in.csv", "mimeType": "text/csv", "buffer": file}
+    )
+    page.get_by_role("button", name="Look at the file").click()
+    expect(page.get_by_role("heading", name="How the file is read")).to_be_visible()
+    page.get_by_label("Who", exact=True).select_option(label="Name")
+    page.get_by_label("Home town").select_option(label="Make a field of it")
+    page.get_by_role("button", name="Look again with this choice").click()
+    expect(page.get_by_text("A new field of type text")).to_be_visible()
+    _take(page, "import-as-read", whole=True)
+    page.get_by_role("button", name="Import it").click()
+    expect(page.get_by_role("heading", name="What became of its rows")).to_be_visible()
+    _take(page, "import-done", whole=True)
+
+
+def _take_composer(page: Page, stack: Stack) -> None:
+    page.goto(f"{stack.api_url}/console/composer")
+    page.get_by_label("Title", exact=True).fill("Why the ferries stopped at noon")
+    page.get_by_label("Post", exact=True).fill(_POST)
+    page.get_by_role("button", name="Write all of it").click()
+    expect(page.get_by_label("Slug", exact=True)).not_to_have_value("")
+    _take(page, "composer", whole=True)
+
+
+def _take(page: Page, name: str, *, whole: bool = False) -> None:
+    with Image.open(BytesIO(page.screenshot(full_page=whole, animations="disabled"))) as taken:
+        drawn = taken.convert("RGB").quantize(_COLOURS)
+        drawn.save(PICTURES / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The console in a real browser: logged in, with and without scripts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, Page, expect
+
+from services.access import sessions
+from tests.browser.test_unsubscribe import require_accessible
+from tests.stack import Owner, Stack
+from tests.visiting import SESSION
+
+
+def log_in_browser(page: Page, stack: Stack, owner: Owner) -> None:
+    """By a session that is made behind the login page."""
+    with stack.resources.unit_of_work() as uow:
+        cookie = sessions.begin(uow, stack.resources.keyring, owner.user_id)
+    page.context.add_cookies([{"name": SESSION, "value": cookie, "url": stack.api_url}])
+
+
+@contextmanager
+def console_in(
+    browser: Browser, stack: Stack, owner: Owner, *, scripts: bool = True, dark: bool = False
+) -> Iterator[Page]:
+    """A page of a browser in which the owner is logged in; it fails if the page logs an error."""
+    context = browser.new_context(
+        java_script_enabled=scripts,
+        color_scheme="dark" if dark else "light",
+        viewport={"width": 1280, "height": 900},
+    )
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    # A browser logs every page that is answered 4xx, as a form with something wrong is.
+    page.on(
+        "console",
+        lambda message: (
+            complaints.append(message.text)
+            if message.type in {"error", "warning"} and "status of 4" not in message.text
+            else None
+        ),
+    )
+    log_in_browser(page, stack, owner)
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def shows_console(page: Page, heading: str) -> None:
+    """It shows this, and anybody can read and use it."""
+    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+    expect(page).to_have_title(f"{heading} – Pressroom")
+    require_accessible(page)
+
+
+def fits(page: Page, width: int) -> bool:
+    """Whether nothing but a table of its own scrolls sideways."""
+    return int(page.evaluate("document.documentElement.scrollWidth")) <= width

@@ -1,0 +1,195 @@
+"""Imports in a real browser: a file of 5,000 is mapped, watched and undone; and images."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.browser.consoles import console_in, fits, log_in_browser
+from tests.browser.test_unsubscribe import NARROW, require_accessible
+from tests.contract.bulk import everybody, of_addresses, upload
+from tests.contract.replies import data
+from tests.contract.subscribers import new_list
+from tests.pictures import encoded
+from tests.stack import Owner, Stack
+
+Keep = Callable[[Page, str], Path]
+ROWS = 5_000
+
+
+@pytest.fixture
+def sheet_of_members(tmp_path: Path, owner: Owner) -> Path:
+    path = tmp_path / "readers.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["Mail", "Who", "Home town"])
+        for number in range(ROWS):
+            writer.writerow([f"r{number}.{owner.user_id}@example.com", f"R {number}", "Rome"])
+        writer.writerow(["not an address", "Nobody", "Oslo"])
+    return path
+
+
+def looked_at(page: Page, stack: Stack, file: Path) -> None:
+    """Open the console, choose the file, and wait until it was looked at."""
+    page.goto(f"{stack.api_url}/console")
+    page.get_by_role("link", name="Imports").click()
+    page.get_by_role("link", name="Import a file").click()
+    page.locator("#file").set_input_files(file)
+    page.get_by_role("button", name="Look at the file").click()
+    expect(page.get_by_role("heading", name="How the file is read")).to_be_visible()
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_five_thousand_members_are_mapped_imported_watched_and_undone(
+    stack: Stack,
+    browser: Browser,
+    keep: Keep,
+    owner: Owner,
+    sheet_of_members: Path,
+    *,
+    scripts: bool,
+) -> None:
+    kind = "js" if scripts else "plain"
+    with console_in(browser, stack, owner, scripts=scripts) as page, stack.client(owner.key) as api:
+        list_id = new_list(api)["id"]
+        looked_at(page, stack, sheet_of_members)
+        keep(page, f"console-import-looked-at-{kind}")
+        page.get_by_label("Who", exact=True).select_option(label="Name")
+        page.get_by_label("Home town").select_option(label="Make a field of it")
+        page.get_by_role("button", name="Look again with this choice").click()
+        expect(page.get_by_text("A new field of type text")).to_be_visible()
+        expect(page.get_by_text("R 0", exact=True)).to_be_visible()
+
+        page.get_by_role("button", name="Import it: 5,000 new members").click()
+        expect(page.get_by_role("status")).to_have_text("The import has begun.")
+        keep(page, f"console-import-at-work-{kind}")
+        expect(page.get_by_role("heading", name="What became of its rows")).to_be_visible()
+        expect(page.get_by_role("link", name="errors.csv")).to_be_visible()
+        expect(page.get_by_role("cell", name="not an address, Nobody, Oslo")).to_be_visible()
+        keep(page, f"console-import-done-{kind}")
+        members = everybody(api, list_id).values()
+        assert {each["fields"]["home_town"] for each in members} == {"Rome"}
+
+        # A second window shows the same.
+        second = page.context.new_page()
+        second.goto(page.url)
+        assert second.locator("#state").inner_text() == page.locator("#state").inner_text()
+        second.close()
+
+        page.get_by_role("link", name="Undo this import").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(
+            "Undo the import of 5,000 members?"
+        )
+        keep(page, f"console-import-undo-{kind}")
+        page.get_by_role("button", name="Undo it").click()
+        expect(page.get_by_text("5,000 members are as before it")).to_be_visible()
+        keep(page, f"console-import-undone-{kind}")
+        assert everybody(api, list_id) == {}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_file_that_was_looked_at_can_be_read_by_anybody_on_any_screen(
+    stack: Stack,
+    browser: Browser,
+    keep: Keep,
+    owner: Owner,
+    sheet_of_members: Path,
+    *,
+    dark: bool,
+) -> None:
+    with console_in(browser, stack, owner, dark=dark) as page, stack.client(owner.key) as api:
+        new_list(api)
+        looked_at(page, stack, sheet_of_members)
+        require_accessible(page)
+        page.set_viewport_size({"width": NARROW, "height": 640})
+        require_accessible(page)
+        assert fits(page, NARROW)
+        keep(page, f"console-import-looked-at-narrow-{'dark' if dark else 'light'}")
+
+
+def test_an_import_is_watched_on_after_a_lost_connection(
+    stack: Stack, browser: Browser, owner: Owner
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    log_in_browser(page, stack, owner)
+    lost: list[str] = []
+
+    def lose(route: Route) -> None:
+        lost.append(route.request.url)
+        route.abort()
+
+    page.route("**/events", lose, times=2)
+    with stack.client(owner.key) as api:
+        list_id = new_list(api)["id"]
+        addresses = of_addresses(*(f"w{n}.{owner.user_id}@example.com" for n in range(30_000)))
+        upload(api, list_id, addresses, prefer="respond-async")
+        [task] = data(api.get("/imports"))["items"]
+    page.goto(f"{stack.api_url}/console/imports/{task['id']}")
+    expect(page.get_by_role("heading", name="What became of its rows")).to_be_visible()
+    assert page.locator("dd").all_inner_texts()[:2] == ["30,000", "30,000"]
+    # If it was still at work when the page was opened, the connection was lost and made again.
+    assert len(lost) in {0, 2}
+    context.close()
+
+
+def test_images_are_chosen_dropped_pasted_and_their_links_copied(
+    stack: Stack, browser: Browser, keep: Keep, owner: Owner
+) -> None:
+    png = encoded("PNG")
+    dropping = """([name, numbers]) => {
+        const data = new DataTransfer();
+        data.items.add(new File([new Uint8Array(numbers)], name, {type: "image/png"}));
+        return data;
+    }"""
+    with console_in(browser, stack, owner) as page:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.goto(f"{stack.api_url}/console/images")
+        names = ["one.png", "two.png"]
+        files = [{"name": each, "mimeType": "image/png", "buffer": png} for each in names]
+        page.get_by_label("A new image").set_input_files(files)  # type: ignore[arg-type]
+        page.get_by_role("button", name="Add it").click()
+        expect(page.locator(".grid li")).to_have_count(2)
+
+        data_transfer = page.evaluate_handle(dropping, ["dropped.png", list(png)])
+        page.dispatch_event("main", "drop", {"dataTransfer": data_transfer})
+        expect(page.locator(".grid li")).to_have_count(3)
+
+        data_transfer = page.evaluate_handle(dropping, ["pasted.png", list(png)])
+        page.evaluate(
+            "data => document.dispatchEvent(new ClipboardEvent('paste', {clipboardData: data}))",
+            data_transfer,
+        )
+        expect(page.locator(".grid li")).to_have_count(4)
+        require_accessible(page)
+        keep(page, "console-images-four")
+
+        data_transfer = page.evaluate_handle(dropping, ["words.txt", list(b"words")])
+        page.dispatch_event("main", "drop", {"dataTransfer": data_transfer})
+        expect(page.locator(".sent")).to_contain_text("words.txt")
+        expect(page.locator(".sent progress")).to_have_count(0)
+        expect(page.locator(".sent")).not_to_contain_text("is there")
+
+        page.get_by_role("link", name="pasted.png").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("pasted.png")
+        page.get_by_role("button", name="Copy: Markdown").first.click()
+        link = page.get_by_label("Link").first.input_value()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == f"![]({link})"
+        keep(page, "console-image")
+
+
+def test_an_image_is_added_and_deleted_without_scripts(
+    stack: Stack, browser: Browser, owner: Owner
+) -> None:
+    with console_in(browser, stack, owner, scripts=False) as page:
+        page.goto(f"{stack.api_url}/console/images")
+        file = {"name": "plain.png", "mimeType": "image/png", "buffer": encoded("PNG")}
+        page.get_by_label("A new image").set_input_files(file)  # type: ignore[arg-type]
+        page.get_by_role("button", name="Add it").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("plain.png")
+        page.get_by_role("link", name="Delete this image").click()
+        page.get_by_role("button", name="Delete it").click()
+        expect(page.get_by_role("status")).to_have_text("“plain.png” is deleted.")

@@ -1,0 +1,150 @@
+"""Flower as operators read it: what work is, in which lane, in columns that stand in line."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import FloatRect, Locator, Page, expect
+
+from devstack import LOOPBACK
+from devstack.supervisor.programs import answers
+from tests.contract.replies import data, send
+from tests.ports import free_port
+from tests.stack import Stack, eventually, plain_client
+from workers.monitor.straight_tables import script
+from workers.monitor.task_lanes import lanes_of_tasks
+
+Open = Callable[..., Page]
+Keep = Callable[[Page, str], Path]
+MAX_PIXELS_APART = 1.0
+
+
+def login(stack: Stack) -> tuple[str, str]:
+    names = ("PRESSROOM_FLOWER_USER", "PRESSROOM_FLOWER_PASSWORD")
+    user, password = (stack.environment[name] for name in names)
+    return user, password
+
+
+@contextmanager
+def flower(stack: Stack, *words: str) -> Iterator[str]:
+    """Its URL, once it hears of the workers."""
+    port = free_port()
+    running = stack.start(
+        "flower", "flower", "--port", str(port), *words, ready=lambda: answers(port, "/healthcheck")
+    )
+    url = f"http://{LOOPBACK}:{port}"
+    try:
+        with plain_client(auth=login(stack)) as asking:
+            eventually(
+                lambda: len(asking.get(f"{url}/workers?json=1").json()["data"]) > 1, what="workers"
+            )
+        yield url
+    finally:
+        running.stop()
+        stack.processes.remove(running)
+
+
+def tasks(stack: Stack, url: str) -> dict[str, Any]:
+    with plain_client(auth=login(stack)) as asking:
+        found: dict[str, Any] = asking.get(f"{url}/api/tasks").json()
+    return found
+
+
+def names(stack: Stack, url: str) -> set[str]:
+    return {str(each["name"]) for each in tasks(stack, url).values()}
+
+
+def test_a_task_is_named_by_its_lane_and_kind_and_periodic_work_is_left_out(
+    stack: Stack, client: httpx.Client
+) -> None:
+    with flower(stack) as url, flower(stack, "--periodic") as all_url:
+        # Upkeep of a few seconds has come by while this one waits.
+        eventually(
+            lambda: "upkeep/objects.remove" in names(stack, all_url), within=60, what="upkeep"
+        )
+        data(send(client))
+        eventually(lambda: "media/attachment.process" in names(stack, url), what="the upload")
+        shown = names(stack, url)
+    periodic = {name for name, found in lanes_of_tasks().items() if found.is_periodic}
+    assert not {each.rpartition("/")[2] for each in shown} & periodic
+    # Without a name there would be a row for each event of theirs.
+    assert not {"", "None"} & shown
+
+
+_EDGES = """selectors => selectors.map(selector =>
+    [...document.querySelectorAll(selector)].filter(cell => cell.offsetParent).map(cell => {
+        const box = cell.getBoundingClientRect();
+        return [box.left, box.right];
+    }))"""
+
+
+@pytest.mark.parametrize("width", [1000, 1280, 1600])
+def test_headers_stand_above_their_columns(
+    stack: Stack, client: httpx.Client, open_page: Open, keep: Keep, width: int
+) -> None:
+    with flower(stack) as url:
+        for _ in range(3):
+            data(send(client))
+        eventually(lambda: len(tasks(stack, url)) >= 3, what="three tasks")
+        for path, table in (("tasks", "tasks-table"), ("workers", "workers-table")):
+            page = open_page(f"{url}/{path}", login(stack))
+            page.set_viewport_size({"width": width, "height": 900})
+            page.reload()
+            body = page.locator(f"#{table} tbody tr")
+            expect(body.nth(1)).to_be_visible()
+            eventually(
+                partial(_is_in_line, page, table),
+                what="headers above their columns",
+            )
+            head = page.locator(f".{table}-card thead:visible th")
+            # What matters most needs no scrolling: the name, the state and the job's id.
+            third = _box(head.nth(2))
+            assert third["x"] + third["width"] < width
+            keep(page, f"flower-{path}-{width}")
+
+
+def _is_in_line(page: Page, table: str) -> bool:
+    return _apart(page, table) <= MAX_PIXELS_APART
+
+
+def _apart(page: Page, table: str) -> float:
+    """By how many pixels the edges of headers and of the cells below them differ at most.
+
+    All are measured at one moment: the page may draw them anew at any other.
+    """
+    cells = f".{table}-card thead th", f"#{table} tbody tr:first-child td"
+    heads, below = page.evaluate(_EDGES, cells)
+    assert len(heads) == len(below) > 5
+    apart: float = max(
+        abs(above - under)
+        for header, cell in zip(heads, below, strict=True)
+        for above, under in zip(header, cell, strict=True)
+    )
+    return apart
+
+
+def _box(cell: Locator) -> FloatRect:
+    box = cell.bounding_box()
+    assert box is not None
+    return box
+
+
+def test_a_name_leads_to_its_own_tasks(stack: Stack, client: httpx.Client, open_page: Open) -> None:
+    with flower(stack) as url:
+        data(send(client))
+        eventually(lambda: "media/attachment.process" in names(stack, url), what="the upload")
+        page = open_page(f"{url}/tasks", login(stack))
+        page.get_by_role("link", name="media/attachment.process").first.click()
+        rows = page.locator("#tasks-table tbody tr")
+        expect(rows.first).to_contain_text("media/attachment.process")
+        assert page.locator("#task-search-error").is_hidden()
+
+
+def test_the_script_that_is_changed_is_the_one_that_was_looked_at() -> None:
+    """A later Flower may have another table: look at its pages then."""
+    assert "DataTable({" in script()
+    assert "scrollX" not in script()

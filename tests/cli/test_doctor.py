@@ -1,0 +1,266 @@
+"""`pressroom doctor`: what works is found to work, and each fault is named, whatever hangs."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from devstack import LOOPBACK
+from tests.ports import free_port
+from tests.stack import Stack
+from tests.storage.s3_access.regional_server import REGION, regional_server
+
+ALL_FINE = {
+    ("database", "connection"),
+    ("database", "version"),
+    ("database", "clock"),
+    ("database", "role"),
+    ("database", "revision"),
+    ("database", "extension"),
+    ("database", "connections"),
+    ("redis", "connection"),
+    ("redis", "version"),
+    ("redis", "policy"),
+    ("redis", "memory"),
+    ("redis", "persistence"),
+    ("object storage", "bucket"),
+    ("object storage", "write"),
+    ("object storage", "read"),
+    ("object storage", "range"),
+    ("object storage", "policy"),
+    ("object storage", "delete"),
+    ("mail", "login"),
+    ("public URL", "reachable"),
+    ("public URL", "proxy headers"),
+    ("public URL", "invented address"),
+    ("providers", "payments sandbox"),
+    ("providers", "turnstile"),
+    ("providers", "hcaptcha"),
+    ("providers", "recaptcha"),
+    ("providers", "unsplash"),
+    ("this machine", "disk"),
+    ("this machine", "open files"),
+    ("this machine", "memory"),
+}
+NOBODY = f"{LOOPBACK}:9"
+
+
+def doctor(
+    stack: Stack, *words: str, **environment: str
+) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
+    """The exit code, and what was found by part and check."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "doctor", "--json", *words],
+        env={**stack.environment, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    return done.returncode, {(each["part"], each["check"]): each for each in found}
+
+
+def faults(found: dict[tuple[str, str], dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {name: each for name, each in found.items() if each["state"] == "wrong"}
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """Accepts connections and never answers."""
+    with socket.create_server((LOOPBACK, 0), backlog=100) as server:
+        yield f"{LOOPBACK}:{server.getsockname()[1]}"
+
+
+def at(url: str, place: str) -> str:
+    """The URL with another host and port."""
+    return re.sub(r"(?<=@)[^/]+|(?<=://)[^/@]+(?=/|$)", place, url, count=1)
+
+
+def test_a_stack_in_which_everything_works_is_told_so(stack: Stack) -> None:
+    code, found = doctor(stack)
+    assert faults(found) == {}
+    assert code == 0
+    fine = {name for name, each in found.items() if each["state"] == "fine"}
+    assert fine == ALL_FINE
+    skipped = {name for name, each in found.items() if each["state"] == "skipped"}
+    assert skipped == {
+        ("database", "replica"),
+        ("broker", "connection"),
+        ("mail", "sending"),
+    }
+    assert stack.stored("doctor/") == []
+
+
+def test_people_get_a_table_with_what_to_do(stack: Stack) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "doctor"],
+        env={**stack.environment, "PRESSROOM_REDIS_URL": f"redis://{NOBODY}/0"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    [row] = [line for line in done.stdout.splitlines() if "✗" in line]
+    assert "redis" in row
+    assert "See the settings of this part" in row
+    assert "✓" in done.stdout
+
+
+def test_a_mail_is_sent_to_whom_the_operator_names(stack: Stack) -> None:
+    code, found = doctor(stack, "--send", "operator@example.com")
+    assert code == 0
+    assert found["mail", "sending"]["state"] == "fine"
+    [mail] = stack.mails("operator@example.com")
+    assert mail["subject"] == "Pressroom sends mail"
+
+
+URLS = {
+    "database": "PRESSROOM_DATABASE_URL",
+    "redis": "PRESSROOM_REDIS_URL",
+    "object storage": "PRESSROOM_S3_ENDPOINT",
+    "mail": "PRESSROOM_MAIL_URL",
+    "public URL": "PRESSROOM_PUBLIC_URL",
+    "providers": "PRESSROOM_TURNSTILE_URL",
+}
+
+
+@pytest.mark.parametrize("part", URLS)
+def test_a_part_that_is_away_is_named_alone(stack: Stack, part: str) -> None:
+    setting = URLS[part]
+    code, found = doctor(stack, **{setting: at(stack.environment[setting], NOBODY)})
+    assert code == 1
+    assert {name for name, _ in faults(found)} == {part}
+    assert all(each["advice"] for each in faults(found).values())
+
+
+def test_parts_that_accept_and_never_answer_hold_up_nothing(stack: Stack) -> None:
+    with silent_server() as place:
+        hanging = {each: at(stack.environment[each], place) for each in URLS.values()}
+        code, found = doctor(stack, "--seconds", "5", **hanging)
+    assert code == 1
+    assert {name for name, _ in faults(found)} == set(URLS)
+    assert found["this machine", "disk"]["state"] == "fine"
+
+
+def with_password(url: str, password: str) -> str:
+    return re.sub(r":[^:@/]+@", f":{password}@", url)
+
+
+@pytest.mark.parametrize(
+    ("part", "setting"),
+    [("database", "PRESSROOM_DATABASE_URL"), ("redis", "PRESSROOM_REDIS_URL")],
+)
+def test_a_wrong_password_is_found_and_not_shown(stack: Stack, part: str, setting: str) -> None:
+    url = with_password(stack.environment[setting], "hunter2")
+    code, found = doctor(stack, **{setting: url})
+    assert code == 1
+    assert {name for name, _ in faults(found)} == {part}
+    assert "hunter2" not in json.dumps(list(found.values()))
+    assert "password" in json.dumps(list(faults(found).values()))
+
+
+def test_a_wrong_secret_of_the_object_storage_is_named(stack: Stack) -> None:
+    code, found = doctor(stack, PRESSROOM_S3_SECRET_KEY="not-this-one-but-as-long")
+    assert code == 1
+    assert "PRESSROOM_S3_SECRET_KEY" in json.dumps(faults(found)["object storage", "answers"])
+
+
+def test_a_wrong_region_is_named_with_the_right_one(stack: Stack) -> None:
+    keys = (
+        stack.environment["PRESSROOM_S3_ACCESS_KEY"],
+        stack.environment["PRESSROOM_S3_SECRET_KEY"],
+    )
+    upstream = stack.environment["PRESSROOM_S3_ENDPOINT"].removeprefix("http://")
+    with regional_server(upstream, *keys) as server:
+        code, found = doctor(stack, PRESSROOM_S3_ENDPOINT=server.url)
+    assert code == 1
+    assert (
+        f"set PRESSROOM_S3_REGION to {REGION}"
+        in faults(found)["object storage", "answers"]["found"]
+    )
+
+
+def test_a_missing_bucket_is_named(stack: Stack) -> None:
+    code, found = doctor(stack, PRESSROOM_S3_BUCKET="pressroom-that-nobody-made")
+    assert code == 1
+    assert {name for name, _ in faults(found)} == {"object storage"}
+
+
+def test_a_database_of_an_earlier_revision_is_found(
+    make_stack: Callable[[str], Stack], stack: Stack
+) -> None:
+    old = make_stack("oldtables")
+    old.query("UPDATE alembic_version SET version_num = '0001'")
+    elsewhere = {"PRESSROOM_DATABASE_URL": old.environment["PRESSROOM_DATABASE_URL"]}
+    code, found = doctor(stack, **elsewhere)
+    assert code == 1
+    assert set(faults(found)) == {("database", "revision")}
+    assert "pressroom migrate" in found["database", "revision"]["advice"]
+    old.query("UPDATE alembic_version SET version_num = '9999'")
+    assert doctor(stack, **elsewhere)[0] == 0
+
+
+def test_a_role_without_time_limits_is_found(
+    make_stack: Callable[[str], Stack], stack: Stack
+) -> None:
+    other = make_stack("unlimited")
+    url = urlsplit(other.environment["PRESSROOM_DATABASE_URL"])
+    other.query(f"ALTER ROLE {url.username} IN DATABASE {url.path[1:]} RESET ALL")
+    code, found = doctor(stack, PRESSROOM_DATABASE_URL=url.geturl())
+    assert code == 1
+    assert set(faults(found)) == {("database", "role")}
+    assert "pressroom migrate" in found["database", "role"]["advice"]
+
+
+def test_keys_that_providers_refuse_are_named(stack: Stack) -> None:
+    code, found = doctor(
+        stack,
+        PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY="sk_test_nobody",
+        PRESSROOM_HCAPTCHA_SECRET="nobody",
+        PRESSROOM_UNSPLASH_ACCESS_KEY="nobody",
+    )
+    assert code == 1
+    refused = {"payments sandbox", "hcaptcha", "unsplash"}
+    assert set(faults(found)) == {("providers", name) for name in refused}
+    assert found["providers", "hcaptcha"]["advice"] == "Check PRESSROOM_HCAPTCHA_SECRET."
+    assert "nobody" not in json.dumps(list(found.values()))
+
+
+def test_an_api_that_believes_strangers_about_their_address_is_found(stack: Stack) -> None:
+    port = free_port()
+    api = stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK)
+    try:
+        code, found = doctor(stack, PRESSROOM_PUBLIC_URL=f"http://{LOOPBACK}:{port}")
+    finally:
+        api.stop()
+        stack.processes.remove(api)
+    assert code == 1
+    assert set(faults(found)) == {("public URL", "invented address")}
+
+
+def test_only_who_has_the_secret_keys_is_told_how_a_caller_is_seen(
+    stack: Stack, stranger: httpx.Client
+) -> None:
+    for query in ({}, {"expires": "99999999999", "signature": "k.forged"}):
+        assert "pressroom-seen" not in stranger.get("/healthz", params=query).headers
+    other_key = f"k1:{'A' * 43}"
+    _, found = doctor(stack, PRESSROOM_SECRET_KEYS=other_key)
+    assert found["public URL", "proxy headers"]["state"] == "skipped"
+
+
+def test_missing_settings_are_all_named(stack: Stack) -> None:
+    code, found = doctor(stack, PRESSROOM_REDIS_URL="", PRESSROOM_PUBLIC_URL="")
+    assert code == 1
+    missing = {("settings", "PRESSROOM_REDIS_URL"), ("settings", "PRESSROOM_PUBLIC_URL")}
+    assert set(faults(found)) == set(found) == missing

@@ -1,0 +1,176 @@
+"""`pressroom env`: what it writes is complete, secret, and of use to Compose as it is."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.settings import Settings, read_settings
+from core.settings.given_settings import FILE_SUFFIX
+from tests.deployment import files
+from tests.deployment.files import made_secrets
+
+pytestmark = pytest.mark.check
+
+URL = "https://news.example.com"
+DRAWN = {
+    "PRESSROOM_SECRET_KEYS": "secret_keys",
+    "PRESSROOM_ENCRYPTION_KEYS": "encryption_keys",
+    "PRESSROOM_S3_SECRET_KEY": "s3_secret_key",
+    "PRESSROOM_FLOWER_PASSWORD": "flower_password",
+    "PRESSROOM_METRICS_TOKEN": "metrics_token",
+    "POSTGRES_PASSWORD": "postgres_password",
+    "REDIS_PASSWORD": "redis_password",
+    "MINIO_ROOT_PASSWORD": "s3_admin_secret_key",
+}
+
+
+def env(
+    folder: Path, *words: str, url: str | None = URL, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    asked = () if url is None else ("--public-url", url)
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", "env", *asked, *words],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(files.ROOT), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def written(folder: Path, **environment: str) -> dict[str, str]:
+    """The variables of the file, as Compose reads them."""
+    done = env(folder, **environment)
+    assert done.returncode == 0, done.stderr
+    lines = (folder / ".env").read_text().splitlines()
+    pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
+    assert len({name for name, _, _ in pairs}) == len(pairs)
+    return {name: value.strip("'") for name, _, value in pairs}
+
+
+def test_every_setting_is_there_with_the_value_of_the_example_unless_it_was_drawn(
+    tmp_path: Path,
+) -> None:
+    found = written(tmp_path)
+    expected = {name: each.value for name, each in files.env_example().items()}
+    drawn = {*DRAWN, "POSTGRES_APP_PASSWORD"}
+    assert set(found) == {*expected, *drawn}
+    assert {name: found[name] for name in set(found) - drawn} == {
+        **{name: value for name, value in expected.items() if name not in drawn},
+        "PRESSROOM_PUBLIC_URL": URL,
+    }
+    assert all(found[name] for name in drawn)
+
+
+def test_only_its_owner_can_read_it_and_no_secret_is_printed(tmp_path: Path) -> None:
+    done = env(tmp_path)
+    file = tmp_path / ".env"
+    assert file.stat().st_mode & 0o777 == 0o600
+    text = file.read_text()
+    for name in DRAWN:
+        [value] = [line.partition("=")[2] for line in text.splitlines() if line.startswith(name)]
+        assert value not in done.stdout + done.stderr
+
+
+def test_a_file_that_is_there_is_never_changed(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("PRESSROOM_SECRET_KEYS=mine\n")
+    done = env(tmp_path)
+    assert done.returncode == 1
+    assert "it is there already" in done.stderr
+    assert (tmp_path / ".env").read_text() == "PRESSROOM_SECRET_KEYS=mine\n"
+
+
+def test_no_two_files_have_a_secret_in_common(tmp_path: Path) -> None:
+    found = []
+    for name in ("one", "another"):
+        (tmp_path / name).mkdir()
+        found.append(written(tmp_path / name))
+    assert not [name for name in DRAWN if found[0][name] == found[1][name]]
+
+
+def test_what_its_environment_sets_is_written(tmp_path: Path) -> None:
+    given = {
+        "PRESSROOM_MAIL_URL": "smtp://me:p%24ss%23word@mail.example.com",
+        "PRESSROOM_MAIL_FROM": "The $ News <news@example.com>",
+        "HTTPS_PORT": "8443",
+    }
+    found = written(tmp_path, **given)
+    assert {name: found[name] for name in given} == given
+    made = made_secrets(tmp_path, (tmp_path / ".env").read_text())
+    assert (made / "mail_url").read_text() == given["PRESSROOM_MAIL_URL"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"PRESSROOM_LOG_LEVEL": "loud"}, "PRESSROOM_LOG_LEVEL: "),
+        ({"PRESSROOM_MAIL_FROM": "O'Hara <o@example.com>"}, "PRESSROOM_MAIL_FROM: has a single"),
+    ],
+)
+def test_what_no_process_would_take_is_not_written(
+    tmp_path: Path, given: dict[str, str], said: str
+) -> None:
+    done = env(tmp_path, **given)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / ".env").exists()
+
+
+def test_where_nobody_can_be_asked_the_url_is_needed(tmp_path: Path) -> None:
+    done = env(tmp_path, url=None)
+    assert done.returncode == 2
+    assert "--public-url" in done.stderr
+    assert env(tmp_path, url=None, PRESSROOM_PUBLIC_URL=URL).returncode == 0
+
+
+def test_a_person_at_a_terminal_is_asked_for_the_url(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "env"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(files.ROOT)},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    os.write(ours, f"{URL}\n".encode())
+    assert process.wait() == 0
+    os.close(ours)
+    assert f"PRESSROOM_PUBLIC_URL={URL}\n" in (tmp_path / ".env").read_text()
+
+
+def test_compose_has_all_that_it_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables without a default have a value, and each process takes what it is handed."""
+    found = written(tmp_path)
+    made = made_secrets(tmp_path, (tmp_path / ".env").read_text())
+    for variable, secret in DRAWN.items():
+        assert (made / secret).read_text() == found[variable]
+    for name in files.ours():
+        environment = files.ours()[name]["environment"]
+        for variable in set(files.setting_names()) | set(files.secrets()):
+            monkeypatch.delenv(variable, raising=False)
+        for variable, value in environment.items():
+            filled = files.VARIABLE.sub(lambda each: _filled(each, found), str(value))
+            is_file = variable.endswith(FILE_SUFFIX) and filled.startswith(files.SECRETS_FOLDER)
+            place = str(made / filled.rpartition("/")[2]) if is_file else filled
+            monkeypatch.setenv(variable, place)
+        if {"PRESSROOM_PUBLIC_URL", "PRESSROOM_DATABASE_URL_FILE"} <= set(environment):
+            settings = read_settings(Settings)
+            assert settings.public_base == URL
+            assert found["POSTGRES_APP_PASSWORD"] in settings.database_url.get_secret_value()
+
+
+def _filled(found: re.Match[str], values: dict[str, str]) -> str:
+    name, operator, otherwise = found[1], found[2], found[3]
+    value = values.get(name, "")
+    if operator == ":?":
+        assert value, f"Compose stops without {name}"
+    is_missing = not value if operator and operator.startswith(":") else name not in values
+    return (otherwise or "") if is_missing else value

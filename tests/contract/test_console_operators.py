@@ -1,0 +1,264 @@
+"""The console's pages for operators: what waits, users, orders, jobs and upkeep."""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.refusals.jobs import JOB_GIVEN_UP
+from models import Plan
+from services.access import sessions
+from services.jobs import lease as leases
+from services.people import accounts
+from tests.consoles import (
+    OwnerAtConsole,
+    at_console,
+    at_operators_console,
+    heading,
+    rows_of,
+    shown,
+    wrong_beside,
+)
+from tests.contract.bulk import export
+from tests.contract.replies import data
+from tests.contract.subscribers import new_list
+from tests.contract.test_commands import printed
+from tests.contract.test_orders_commands import order, payment, tell
+from tests.contract.test_upkeep_commands import KINDS
+from tests.security.console_calls import CONSOLE_CALLS
+from tests.stack import Owner, Stack, eventually
+from tests.upkeep import resting_upkeep
+from tests.visiting import SESSION, a_visitor
+
+HOME = "/console/operators"
+OPERATIONS = [operation for operation in CONSOLE_CALLS if HOME in operation]
+MAX_TEXT_BYTES = 40_000
+
+
+@pytest.fixture(scope="module")
+def operator(stack: Stack) -> Iterator[OwnerAtConsole]:
+    with at_operators_console(stack) as found:
+        yield found
+
+
+def events_of(owner: OwnerAtConsole, kind: str) -> list[dict[str, Any]]:
+    found = data(owner.api.get("/users/me/security-events", params={"limit": 100}))["items"]
+    return [each for each in found if each["type"] == kind]
+
+
+def acts_of(operator: OwnerAtConsole) -> list[dict[str, Any]]:
+    """What the operator did, the last first."""
+    return [each["detail"] for each in events_of(operator, "operator.acted")]
+
+
+def test_to_all_but_operators_their_pages_are_none(stack: Stack) -> None:
+    values = {"user_id": 1, "order_id": 1, "job_id": 1}
+    with at_console(stack) as owner:
+        assert HOME not in owner.see("/console")
+        nowhere = owner.see("/console/nowhere", 404)
+        for operation in OPERATIONS:
+            method, path = operation.format(**values).split(" ")
+            # Not even its form's token is looked at.
+            assert shown(owner.visitor.client.request(method, path), 404) == nowhere
+        printed(stack, "users", "operator", owner.owner.email, "on")
+        # They have no second factor yet.
+        reply = owner.visitor.get(HOME)
+        assert reply.headers["location"].endswith("/account/factors")
+        printed(stack, "users", "operator", owner.owner.email, "off")
+        assert owner.see(HOME, 404) == nowhere
+
+
+def test_every_page_says_what_it_is_and_names_a_command(operator: OwnerAtConsole) -> None:
+    navigation = operator.see("/console").split("</nav>")[0]
+    assert navigation.count(HOME) == 1
+    pages = re.findall(rf'href="[^"]*({HOME}[^"?]*)"', operator.see(HOME).split("<section")[0])
+    assert len(set(pages)) == 5
+    for path in sorted(set(pages)):
+        text = operator.see(path)
+        assert heading(text)
+        assert "<code>pressroom " in text
+        assert len(text.encode()) < MAX_TEXT_BYTES
+
+
+def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
+    operator: OwnerAtConsole, stack: Stack
+) -> None:
+    with at_console(stack, stack.new_owner(plan=Plan.FREE)) as owner:
+        email, user_id = owner.owner.email, owner.owner.user_id
+        path = f"{HOME}/users/{user_id}"
+        for name in (email, email.upper(), str(user_id)):
+            reply = operator.visitor.get(f"{HOME}/users", user=f" {name} ")
+            assert reply.headers["location"].endswith(path)
+        text = operator.see(f"{HOME}/users", 404, user="no.such@example.com")
+        assert "no.such@example.com" in wrong_beside(text, "user")
+        assert wrong_beside(operator.see(f"{HOME}/users", 422, user="no address"), "user")
+        operator.see(f"{HOME}/users", 404, user="9" * 30)
+        new_list(owner.api, slug=f"of-{user_id}")
+        rows = rows_of(operator.see(f"{HOME}/users"))
+        assert [email, "free", "1"] in [[row[0], row[2], row[3]] for row in rows]
+        text = operator.see(path)
+        assert heading(text) == email
+        assert f"of-{user_id}" in text
+        text = operator.do(path, plan="paid")
+        assert "They are on the paid plan now." in text
+        assert data(owner.api.get("/users/me"))["plan"] == "paid"
+        assert "They were on it already." in operator.do(path, plan="paid")
+        for no_plan in ({}, {"plan": ""}, {"plan": "gold"}):
+            text = shown(operator.send(path, 0, ("plan",), **no_plan), 422)
+            assert wrong_beside(text, "plan") == "Must be one of those that the page offers."
+        assert printed(stack, "users", "plan", email, "free")["plan"] == "free"
+        by_command, by_page = events_of(owner, "plan.changed")
+        assert by_page["detail"] == {"plan": "paid", "before": "free"}
+        assert by_command["detail"] == {"plan": "free", "before": "paid"}
+        for event in (by_command, by_page):
+            # The other person is not told from where.
+            assert (event["ip"], event["user_agent"]) == (None, None)
+            assert event["credential"]["kind"] == "command"
+        assert "plan.changed" in operator.see(path)
+    [act] = events_of(operator, "operator.acted")
+    assert act["detail"] == {"act": "plan.changed", "user_id": user_id, "plan": "paid"}
+    assert act["ip"] == "127.0.0.1"
+    assert act["credential"]["kind"] == "session"
+
+
+def test_a_change_needs_a_recent_login_and_a_form_of_ours(
+    operator: OwnerAtConsole, stack: Stack
+) -> None:
+    owner = stack.new_owner()
+    path = f"{HOME}/users/{owner.user_id}"
+    forged = operator.visitor.client.post(path, data={"plan": "free", "csrf_token": "x"})
+    assert forged.status_code == 403
+    with stack.resources.unit_of_work() as uow:
+        cookie = sessions.begin(uow, stack.resources.keyring, operator.owner.user_id)
+    aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE id ="
+    newest = "(SELECT max(id) FROM user_sessions WHERE user_id = %s)"
+    stack.query(f"{aged} {newest}", operator.owner.user_id)
+    with a_visitor(stack) as visitor:
+        visitor.client.cookies.set(SESSION, cookie)
+        old = OwnerAtConsole(operator.owner, visitor, operator.api)
+        # To look at it needs none.
+        old.see(path)
+        reply = old.send(path, plan="free")
+        assert reply.status_code == 303
+        assert f"again=yes&next={path.replace('/', '%2F')}" in reply.headers["location"]
+    with stack.resources.unit_of_work() as uow:
+        assert accounts.get(uow, owner.user_id).plan == Plan.PAID
+
+
+def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
+    operator: OwnerAtConsole, stack: Stack
+) -> None:
+    buyer: Owner = stack.new_owner()
+    first, second = order(stack, buyer.user_id), order(stack, None)
+    for terms in (first, second):
+        tell(stack, terms, replace(payment(terms), amount_minor=499))
+    rows = rows_of(operator.see(f"{HOME}/orders"))
+    [row] = [row for row in rows if row[0] == str(first.order_id)]
+    why = "amount: 499 instead of 500"
+    assert row[:6] == [row[0], "review", why, "5 USD", "500", str(buyer.user_id)]
+    assert f"{HOME}/orders?status=review" in operator.see(HOME)
+    path = f"{HOME}/orders/{first.order_id}"
+    assert why in operator.see(path)
+    text = shown(operator.send(path), 422)
+    assert "Choose one of the two." in text
+    opened = operator.visitor.get(path)
+    text = operator.do(path, resolution="credit")
+    assert "its credits are given" in text
+    assert [row[1:] for row in rows_of(text)[-1:]] == [["paid", "operator"]]
+    [(token,)] = [re.findall(r'name="csrf_token" value="([^"]+)"', opened.text)]
+    again = {"csrf_token": html.unescape(token), "resolution": "refunded"}
+    assert f"Order {first.order_id} is paid." in shown(
+        operator.visitor.client.post(path, data=again), 409
+    )
+    with stack.client(buyer.key) as api:
+        assert data(api.get("/auxilia/credits/balance"))["balance_credit"] == 500
+    operator.do(f"{HOME}/orders/{second.order_id}", resolution="refunded")
+    of_status = rows_of(operator.see(f"{HOME}/orders", status="refunded"))
+    assert str(second.order_id) in [row[0] for row in of_status]
+    assert acts_of(operator)[:2] == [
+        {"act": "order.refunded", "order_id": second.order_id},
+        {"act": "order.credited", "order_id": first.order_id},
+    ]
+    operator.see(f"{HOME}/orders/12345", 404)
+
+
+def test_a_job_of_any_user_is_found_by_lane_and_status_cancelled_and_retried(
+    quiet: Stack,
+) -> None:
+    with at_operators_console(quiet) as operator, at_console(quiet) as owner:
+        list_id = new_list(owner.api)["id"]
+        for _ in range(2):
+            data(export(owner.api, list_id, "members", Prefer="respond-async"), 202)
+        broken, waiting = [
+            each["id"] for each in data(owner.api.get("/jobs", params={"limit": 2}))["items"]
+        ]
+        text = operator.see(f"{HOME}/jobs", status="queued", lane="export")
+        assert {str(broken), str(waiting)} <= {row[0] for row in rows_of(text)}
+        [lane] = [row for row in rows_of(text) if row[0] == "export"]
+        assert int(lane[1]) >= 2
+        text = operator.see(f"{HOME}/jobs", status="queued", lane="media")
+        assert str(broken) not in {row[0] for row in rows_of(text)}
+        assert "It stops at its next step." in operator.do(f"{HOME}/jobs/{waiting}", act="cancel")
+        assert data(owner.api.get(f"/jobs/{waiting}"))["status"] == "cancelled"
+        with quiet.resources.unit_of_work() as uow:
+            lease = leases.claim(uow, broken)
+        assert lease is not None
+        with quiet.resources.unit_of_work() as uow:
+            leases.fail(uow, lease, JOB_GIVEN_UP(reason="It broke.", hours=24))
+        [row] = [each for each in rows_of(operator.see(f"{HOME}/jobs")) if each[0] == str(broken)]
+        assert row[3] == "failed"
+        assert "It broke." in row[4]
+        path = f"{HOME}/jobs/{broken}"
+        assert "It broke." in operator.see(path)
+        assert "The job starts again." in operator.do(path, act="retry")
+        assert data(owner.api.get(f"/jobs/{broken}"))["status"] == "queued"
+        assert acts_of(operator) == [
+            {"act": "job.retried", "job_id": broken},
+            {"act": "job.cancelled", "job_id": waiting},
+        ]
+        operator.see(f"{HOME}/jobs/999999999", 404)
+
+
+def test_upkeep_is_shown_and_run_now(operator: OwnerAtConsole, stack: Stack) -> None:
+    path, name = f"{HOME}/upkeep", "maintenance.sweep_uploads"
+    with resting_upkeep(stack):
+        fault = "UPDATE upkeep SET last_error = 'OSError: no room' WHERE name = 'credits.verify'"
+        stack.query(fault)
+        text = operator.see(path)
+        rows = {row[0]: row for row in rows_of(text)}
+        assert rows.keys() - {"Name"} == KINDS.keys()
+        assert rows["credits.verify"][5] == "OSError: no room"
+        assert rows["maintenance.purge"][1] == "1 hour"
+        assert rows["maintenance.purge"][6].startswith("in ")
+        assert "<code>credits.verify</code> failed in its last run." in operator.see(HOME)
+        ran = "SELECT last_finished_at FROM upkeep WHERE name = %s"
+        before = stack.query(ran, name)
+        number = sorted(KINDS).index(name)
+        assert f"A worker runs {name} within seconds." in operator.do(path, number)
+        eventually(lambda: stack.query(ran, name) != before, what=f"a run of {name}")
+        assert acts_of(operator)[0] == {"act": "upkeep.begun", "upkeep": name}
+        operator_form = {"name": "maintenance.tidy"}
+        assert operator.send(path, **operator_form).status_code == 404
+        lease = f"UPDATE upkeep SET lease_expires_at = {{}} WHERE name = '{name}'"
+        stack.query(lease.format("now() + interval '1 minute'"))
+        text = shown(operator.send(path, number), 409)
+        assert "runs" in {row[6] for row in rows_of(text) if row[0] == name}
+        stack.query(lease.format("NULL"))
+
+
+def test_what_is_overdue_is_told_of(operator: OwnerAtConsole, stack: Stack) -> None:
+    lapse = "UPDATE user_sessions SET expires_at = now() {} WHERE user_id = %s"
+
+    def overdue_sessions() -> int:
+        rows = {row[0]: row[1] for row in rows_of(operator.see(HOME)) if len(row) > 1}
+        return int(rows.get("user_sessions", 0))
+
+    with resting_upkeep(stack), at_console(stack) as other:
+        before = overdue_sessions()
+        stack.query(lapse.format("- interval '1 day'"), other.owner.user_id)
+        assert overdue_sessions() == before + 1
+        stack.query(lapse.format("+ interval '1 day'"), other.owner.user_id)
+        assert overdue_sessions() == before

@@ -1,0 +1,143 @@
+"""What every page of the console has: its frame, its weight, and the calls that it shows."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.consoles import OwnerAtConsole, at_console, calls_of, heading, shown
+from tests.security import world as worlds
+from tests.security.console_calls import CONSOLE_CALLS
+from tests.security.world import World, settled
+from tests.stack import Stack
+
+ROOT = Path(__file__).parents[2]
+MAX_PAGE_BYTES = 100_000
+# Others are files, streams and what leads elsewhere.
+PAGES = [
+    operation
+    for operation, call in CONSOLE_CALLS.items()
+    if operation.startswith("GET") and call.own == 200 and "/assets/" not in operation
+    if not operation.endswith("/events")
+]
+each_page = pytest.mark.parametrize("page", PAGES)
+
+
+@pytest.fixture(scope="module")
+def world(stack: Stack) -> Iterator[World]:
+    made = worlds.build(stack)
+    settled(stack)
+    yield made
+    made.client.close()
+
+
+@pytest.fixture(scope="module")
+def owner(stack: Stack, world: World) -> Iterator[OwnerAtConsole]:
+    with at_console(stack, world.owner) as found:
+        yield found
+
+
+def opened(owner: OwnerAtConsole, world: World, page: str) -> str:
+    return shown(CONSOLE_CALLS[page].send(owner.visitor.client, page, world.values))
+
+
+@each_page
+def test_a_page_says_what_it_is_and_loads_little(
+    owner: OwnerAtConsole, world: World, page: str
+) -> None:
+    text = opened(owner, world, page)
+    assert heading(text)
+    assert text.count("<main") == 1
+    assert 'href="#main"' in text
+    weight = len(text.encode())
+    loaded = re.findall(r'(?:script src|link rel="stylesheet" href)="([^"]+)"', text)
+    assert len(loaded) >= 2
+    for url in loaded:
+        asset = owner.visitor.client.get(url)
+        assert asset.status_code == 200
+        assert asset.headers["cache-control"] == "public, max-age=31536000, immutable"
+        weight += len(asset.content)
+    assert weight <= MAX_PAGE_BYTES
+
+
+@each_page
+def test_a_page_shows_calls_that_the_document_has(
+    owner: OwnerAtConsole, world: World, page: str
+) -> None:
+    document = json.loads((ROOT / "docs" / "openapi.json").read_text())
+    templates = {
+        (method.upper(), re.compile(re.sub(r"{\w+}", "[^/?]+", path) + r"(\?.*)?$"))
+        for path, operations in document["paths"].items()
+        for method in operations
+    }
+    for call in calls_of(opened(owner, world, page)):
+        matching = [
+            path for method, path in templates if method == call.method and path.match(call.path)
+        ]
+        assert matching, call
+
+
+@each_page
+def test_every_form_of_a_page_has_the_token_that_other_sites_lack(
+    owner: OwnerAtConsole, world: World, page: str
+) -> None:
+    for form in re.findall(r'<form method="post".*?</form>', opened(owner, world, page), re.S):
+        assert 'name="csrf_token"' in form
+
+
+def test_links_of_the_frame_lead_somewhere(owner: OwnerAtConsole) -> None:
+    text = owner.see("/console")
+    [navigation] = re.findall(r'<nav aria-label="Console">(.*?)</nav>', text, re.S)
+    links = re.findall(r'href="([^"]+)"', navigation)
+    assert len(links) >= 2
+    for url in links:
+        shown(owner.visitor.client.get(url))
+
+
+def test_a_page_of_nothing_and_of_a_list_that_is_none_are_told_alike(
+    owner: OwnerAtConsole,
+) -> None:
+    paths = ("/console/nowhere", "/console/lists/1", "/console/lists/never-was")
+    pages = {owner.see(path, 404) for path in paths}
+    assert len(pages) == 1
+    assert heading(pages.pop()) == "There is nothing here"
+
+
+def test_an_asset_of_another_release_is_answered_by_ours_and_not_kept(
+    stranger: httpx.Client,
+) -> None:
+    reply = stranger.get("/console/assets/console.0123456789abcdef.css")
+    assert reply.status_code == 200
+    assert reply.headers["cache-control"] == "no-store"
+    assert reply.headers["content-type"] == "text/css; charset=utf-8"
+    assert stranger.get("/console/assets/other.0123456789abcdef.css").status_code == 404
+
+
+def test_a_script_whose_session_has_ended_leads_the_whole_page_to_the_login(
+    stack: Stack, stranger: httpx.Client
+) -> None:
+    current = f"{stack.api_url}/console/lists?cursor=1-2"
+    asked = {"HX-Request": "true", "HX-Current-URL": current}
+    reply = stranger.get("/console/lists/7/members", headers=asked)
+    if reply.status_code == 404:
+        reply = stranger.get("/console/lists/7", headers=asked)
+    assert reply.status_code == 200
+    login = f"{stack.api_url}/login?next=%2Fconsole%2Flists%3Fcursor%3D1-2"
+    assert reply.headers["hx-redirect"] == login
+    asked["HX-Current-URL"] = "https://evil.example/"
+    reply = stranger.get("/console/lists/7", headers=asked)
+    assert reply.headers["hx-redirect"].endswith("/login?next=%2Fconsole%2Flists%2F7")
+
+
+def test_a_notice_is_told_once(owner: OwnerAtConsole) -> None:
+    reply = owner.send("/console/lists/new", title="Zürich & more", slug="a-notice-is-told")
+    path = reply.headers["location"]
+    assert "is made." in shown(owner.visitor.client.get(path))
+    assert "is made." not in shown(owner.visitor.client.get(path))
+
+
+def test_the_account_leads_to_the_console(owner: OwnerAtConsole, stack: Stack) -> None:
+    assert f'href="{stack.api_url}/console"' in owner.visitor.get("/account").text

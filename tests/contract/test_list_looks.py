@@ -1,0 +1,275 @@
+"""How a list looks to readers: its colour, logo and words, and who its mails are from."""
+
+import html
+import re
+from importlib.resources import files
+
+import httpx
+import pytest
+
+from services.mailing import looks
+from services.mailing.looks import (
+    DARK_GROUND,
+    DARK_INK,
+    LIGHT_GROUND,
+    MIN_CONTRAST,
+    contrast,
+    for_dark_windows,
+)
+from tests.contract.replies import data, problem, send
+from tests.contract.subscribers import new_address, new_list
+from tests.contract.test_pages import follow, heading
+from tests.contract.test_sign_up_forms import BROWSER
+from tests.stack import Stack, eventually
+
+BLUE = "#1d4ed8"
+WORDS = "One letter each morning.\nIn two minutes."
+
+
+def picture(client: httpx.Client, encrypted: str = "0") -> str:
+    """A new attachment, by its hash id."""
+    made: str = data(send(client, encrypted=encrypted))["hash_id"]
+    return made
+
+
+def change(client: httpx.Client, list_id: int, **fields: object) -> httpx.Response:
+    return client.patch(f"/lists/{list_id}", json=fields)
+
+
+# -- the colour -----------------------------------------------------------------------------------
+
+
+def test_pages_have_the_colour_in_light_and_dark_windows(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    made = new_list(client, colour=BLUE.upper())
+    assert made["colour"] == BLUE
+    page = stranger.get(f"/s/{made['slug']}")
+    assert heading(page) == "Subscribe"
+    assert f":root {{ --accent: {BLUE};" in page.text
+    assert f"--accent: {for_dark_windows(BLUE)};" in page.text
+    # The policy allows both styles by their hashes, and no other.
+    assert page.headers["content-security-policy"].count("'sha256-") == 2
+    plain = stranger.get(f"/s/{new_list(client)['slug']}")
+    assert plain.headers["content-security-policy"].count("'sha256-") == 1
+
+
+@pytest.mark.parametrize(
+    ("colour", "said"),
+    [
+        ("#ff9900", "contrast of 1.9"),
+        ("#767676", "contrast of 4.0"),
+        ("#ffffff", "contrast of 1.1"),
+        ("red", "#rrggbb"),
+        ("#12345", "#rrggbb"),
+        ("#1d4ed8;}</style>", "#rrggbb"),
+        ("url(https://evil.example)", "#rrggbb"),
+    ],
+)
+def test_a_colour_that_can_not_be_read_is_refused_and_says_why(
+    client: httpx.Client, colour: str, said: str
+) -> None:
+    made = new_list(client)
+    refused = problem(change(client, made["id"], colour=colour), 422, "list.colour")
+    assert refused["errors"][0]["field"] == "body.colour"
+    assert said in refused["detail"]
+    assert data(client.get(f"/lists/{made['id']}"))["colour"] is None
+
+
+@pytest.mark.parametrize("colour", ["#000000", "#00008b", "#6b21a8", "#9f2d16", "#0b6623"])
+def test_every_colour_that_is_taken_can_be_read_in_both_windows(colour: str) -> None:
+    assert contrast(colour, LIGHT_GROUND) >= MIN_CONTRAST
+    assert contrast("#ffffff", colour) >= MIN_CONTRAST
+    dark = for_dark_windows(colour)
+    assert contrast(dark, DARK_GROUND) >= MIN_CONTRAST
+    assert contrast(DARK_INK, dark) >= MIN_CONTRAST
+    for deep, ink in ((looks.deeper(colour), "#ffffff"), (looks.lighter(dark), DARK_INK)):
+        assert contrast(deep, ink) >= MIN_CONTRAST
+
+
+def test_contrast_is_that_of_wcag() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+
+
+def test_grounds_are_those_of_the_pages() -> None:
+    style = files("api.pages").joinpath("style.css").read_text()
+    light, dark = style.split("prefers-color-scheme: dark", 1)
+    assert f"--paper: {LIGHT_GROUND};" in light
+    assert f"--card: {DARK_GROUND};" in dark
+    assert f"--paper: {DARK_INK};" in dark
+
+
+def test_a_look_is_taken_back_by_null(client: httpx.Client) -> None:
+    given = {"colour": BLUE, "sender_name": "Ada", "thanks_text": "Thanks."}
+    made = new_list(client, **given)
+    assert {name: made[name] for name in given} == given
+    data(change(client, made["id"], title="Another"))
+    assert data(client.get(f"/lists/{made['id']}"))["colour"] == BLUE
+    gone = data(change(client, made["id"], **dict.fromkeys(given)))
+    assert {gone[name] for name in given} == {None}
+
+
+# -- the logo -------------------------------------------------------------------------------------
+
+
+def test_pages_show_the_logo_and_the_policy_lets_them(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    hash_id = picture(client)
+    made = new_list(client, logo_hash_id=hash_id)
+    page = stranger.get(f"/s/{made['slug']}")
+    found = re.search(r'<p class="logo"><img src="([^"]+)" alt=""></p>', page.text)
+    assert found
+    [images] = re.findall(r"img-src ([^;]+)", page.headers["content-security-policy"])
+    assert any(found[1].startswith(f"{each}/media/") for each in images.split())
+    assert stranger.get(found[1]).headers["content-type"] == "image/webp"
+    assert data(client.delete(f"/attachments/{hash_id}")) == 1
+    page = stranger.get(f"/s/{made['slug']}")
+    assert heading(page) == "Subscribe"
+    assert "<img" not in page.text
+
+
+def test_no_other_image_is_a_logo(
+    stack: Stack, client: httpx.Client, neighbour: httpx.Client
+) -> None:
+    made = new_list(client)
+    foreign, secret = picture(neighbour), picture(client, encrypted="1")
+    for hash_id in (foreign, secret, "000000000000", "../../etc", ""):
+        reply = change(client, made["id"], logo_hash_id=hash_id)
+        if hash_id:
+            problem(reply, 422, "list.logo")
+    assert data(client.get(f"/lists/{made['id']}"))["logo_hash_id"] is None
+
+
+# -- the words ------------------------------------------------------------------------------------
+
+
+def test_words_stand_on_their_pages(client: httpx.Client, stranger: httpx.Client) -> None:
+    made = new_list(client, sign_up_text=f"  {WORDS} <b> ", thanks_text="Until <tomorrow>.")
+    page = stranger.get(f"/s/{made['slug']}")
+    assert html.escape(f"{WORDS} <b>") in page.text
+    form = {"email": new_address()}
+    done = follow(stranger, stranger.post(f"/s/{made['slug']}", data=form, headers=BROWSER))
+    assert html.escape("Until <tomorrow>.") in done.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Go to https://evil.example",
+        "evil.example",
+        "www.evil",
+        "me@evil.example",
+        "call 0123 4567 890",
+        "evil。example",
+        "hidden\u202etext",
+        "nul\0",
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("sign_up_text", "list.words"),
+        ("thanks_text", "list.words"),
+        ("confirmation_text", "list.words"),
+        ("sender_name", "list.sender_name"),
+    ],
+)
+def test_words_lead_nowhere(client: httpx.Client, name: str, code: str, text: str) -> None:
+    made = new_list(client)
+    reply = change(client, made["id"], **{name: text})
+    if "\0" in text and reply.json()["code"] != code:
+        # No text with a NUL character comes so far.
+        assert reply.status_code == 422
+        return
+    problem(reply, 422, code)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("sign_up_text", 1000),
+        ("thanks_text", 1000),
+        ("confirmation_text", 200),
+        ("sender_name", 40),
+    ],
+)
+def test_words_are_bounded(client: httpx.Client, name: str, most: int) -> None:
+    made = new_list(client)
+    assert data(change(client, made["id"], **{name: "x" * most}))[name] == "x" * most
+    assert change(client, made["id"], **{name: "x" * (most + 1)}).status_code == 422
+
+
+@pytest.mark.parametrize("name", ['A" <b@c', "=?utf-8?q?x?=", "a, b", "a\r\nBcc: b", "Ada (x)"])
+def test_sender_is_a_name_and_no_header(client: httpx.Client, name: str) -> None:
+    reply = change(client, new_list(client)["id"], sender_name=name)
+    assert reply.status_code == 422
+
+
+# -- the mails ------------------------------------------------------------------------------------
+
+
+def test_confirmation_mail_has_the_look_and_names_the_installation(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    made = new_list(
+        client,
+        title="Tea",
+        confirm_required=True,
+        colour=BLUE,
+        sender_name="Ada & Söhne",
+        confirmation_text="Welcome\nto <Tea>!",
+    )
+    email = new_address()
+    data(stranger.post(f"/subscriptions/{made['id']}", json={"email": email}))
+    eventually(lambda: stack.mails(to=email), what="the confirmation")
+    [mail] = stack.mails(to=email)
+    headers = {name.lower(): value for name, value in dict(mail["headers"]).items()}
+    sender = str(headers["from"])
+    assert "Ada & Söhne via " in sender
+    assert "“Welcome to <Tea>!”" in mail["text"]
+    assert html.escape("“Welcome to <Tea>!”") in mail["html"]
+    assert f"background:{BLUE}" in mail["html"]
+
+
+def test_owner_sees_pages_and_mail_beforehand_in_each_language(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    fields = {"colour": BLUE, "sender_name": "Ada", "confirmation_text": "Welcome!"}
+    made = new_list(client, title="Tea", thanks_text="Until tomorrow.", **fields)
+    path = f"/lists/{made['id']}/previews"
+    sign_up = data(client.get(f"{path}/sign_up"))
+    assert sign_up["html"] == stranger.get(f"/s/{made['slug']}").text
+    assert "Until tomorrow." in data(client.get(f"{path}/thanks"))["html"]
+    mail = data(client.get(f"{path}/confirmation_mail"))
+    assert mail["subject"] == "Confirm your subscription"
+    assert mail["sender_name"] == "Ada"
+    assert "“Welcome!”" in mail["text"]
+    assert f"background:{BLUE}" in mail["html"]
+    assert client.get(f"{path}/nothing").status_code == 400
+
+
+def test_owner_sees_a_change_before_it_is_made(client: httpx.Client) -> None:
+    made = new_list(client, title="Tea", consent_wording="Old.")
+    path, before = f"/lists/{made['id']}", data(client.get(f"/lists/{made['id']}"))
+    change_to = {"title": "Coffee", "colour": BLUE, "consent_wording": "New.", "sender_name": "B"}
+    shown = data(client.post(f"{path}/previews/sign_up", json=change_to))["html"]
+    for text in ("Coffee", BLUE, "New."):
+        assert text in shown
+    mail = data(client.post(f"{path}/previews/confirmation_mail", json=change_to))
+    assert ("“Coffee”" in mail["text"], mail["sender_name"]) == (True, "B")
+    assert data(client.get(path)) == before
+    # The next wording gets the number that the trial did not keep.
+    assert (
+        data(change(client, made["id"], consent_wording="Other."))["consent_wording_version"] == 2
+    )
+    pale = client.post(f"{path}/previews/thanks", json={"colour": "#ffff00"})
+    problem(pale, 422, "list.colour")
+
+
+def test_preview_is_the_owners(client: httpx.Client, neighbour: httpx.Client) -> None:
+    made = new_list(client)
+    path = f"/lists/{made['id']}/previews/thanks"
+    problem(neighbour.get(path), 403, "list.not_owner")
+    problem(neighbour.post(path, json={"title": "Mine"}), 403, "list.not_owner")

@@ -1,0 +1,141 @@
+"""What an operator asks about people, lists, credits, jobs and events, and does to them."""
+
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.replies import data, send
+from tests.contract.test_commands import pressroom, printed, refused
+from tests.stack import Owner, Stack
+from tests.visiting import a_visitor
+
+PASSWORD, OTHER = "correct horse battery", "staple wagon lantern"
+
+
+def printed_with(stack: Stack, stdin: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *words, "--json"],
+        env=stack.environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_password_comes_by_stdin_and_is_set_anew(stack: Stack) -> None:
+    email = "by.stdin@example.com"
+    create = ("users", "create", email, "--name", "Ada", "--plan", "paid", "--password-stdin")
+    made = printed_with(stack, f"{PASSWORD}\n", *create)
+    assert made.returncode == 0, made.stderr
+    shown = printed(stack, "users", "show", email)
+    assert (shown["plan"], shown["has_password"], shown["lists"]) == ("paid", True, [])
+    assert printed(stack, "users", "show", str(shown["id"])) == shown
+    with a_visitor(stack) as visitor:
+        assert visitor.log_in(email, PASSWORD).status_code == 303
+        change = ("users", "password", email, "--password-stdin")
+        assert printed_with(stack, OTHER, *change).returncode == 0
+        assert not visitor.is_in()
+        visitor.mailed(email, "Your password was changed")
+    with a_visitor(stack) as visitor:
+        assert visitor.log_in(email, PASSWORD).status_code != 303
+        assert visitor.log_in(email, OTHER).status_code == 303
+    [changed] = [
+        each
+        for each in printed(stack, "events", "account", email)
+        if each["type"] == "password.changed"
+    ]
+    assert changed["credential_kind"] == "command"
+
+
+def test_a_script_without_a_terminal_is_told_how_to_give_a_password(stack: Stack) -> None:
+    for words in (("create", "no.tty@example.com", "--name", "N"), ("password", "x@example.com")):
+        done = printed_with(stack, "", "users", *words)
+        assert done.returncode == 2
+        assert "--password-stdin" in done.stderr
+
+
+def test_a_password_that_is_refused_changes_nothing(stack: Stack, owner: Owner) -> None:
+    done = printed_with(stack, "short", "users", "password", owner.email, "--password-stdin")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "password.length" in done.stderr
+    refused(stack, "user.not_found", "users", "show", "nobody@example.com")
+
+
+def test_lists_are_listed_shown_and_archived(
+    stack: Stack, owner: Owner, client: httpx.Client
+) -> None:
+    slugs = [f"listed-{owner.user_id}-{number}" for number in range(2)]
+    for slug in slugs:
+        data(client.post("/lists", json={"title": "A letter", "slug": slug}))
+    listed = printed(stack, "lists", "list", "--owner", owner.email)
+    assert [each["slug"] for each in listed] == slugs[::-1]
+    assert {each["active"] for each in listed} == {0}
+    shown = printed(stack, "lists", "show", slugs[0])
+    assert (shown["owner"], shown["archived_at"]) == (owner.email, None)
+    archived = {"id": shown["id"], "slug": slugs[0], "archived": 1}
+    assert printed(stack, "lists", "archive", slugs[0]) == archived
+    assert printed(stack, "lists", "archive", slugs[0])["archived"] == 0
+    assert printed(stack, "lists", "show", slugs[0])["archived_at"]
+    still = printed(stack, "lists", "list", "--owner", owner.email)
+    assert [each["slug"] for each in still] == slugs[1:]
+    gone = printed(stack, "lists", "list", "--owner", owner.email, "--archived")
+    assert [each["slug"] for each in gone] == slugs[:1]
+
+
+def test_credits_are_shown_as_the_owner_sees_them(
+    stack: Stack, owner: Owner, client: httpx.Client
+) -> None:
+    printed(stack, "credits", "grant", owner.email, "12.5")
+    printed(stack, "credits", "adjust", owner.email, "-0.5")
+    balance = printed(stack, "credits", "balance", owner.email)
+    assert balance == data(client.get("/auxilia/credits/balance"))
+    assert balance["balance_credit"] == 12
+    entries = printed(stack, "credits", "ledger", owner.email)
+    assert entries == data(client.get("/auxilia/credits/ledger"))["items"]
+    assert [each["delta_credit"] for each in entries] == [-0.5, 12.5]
+
+
+@pytest.fixture
+def queued(quiet_client: httpx.Client) -> int:
+    data(send(quiet_client, prefer="respond-async"), 202)
+    [job] = data(quiet_client.get("/jobs"))["items"]
+    return int(job["id"])
+
+
+def test_a_queued_job_is_cancelled_with_its_subject(
+    quiet: Stack, quiet_client: httpx.Client, queued: int
+) -> None:
+    words = ("jobs", "cancel", str(queued))
+    assert printed(quiet, *words) == {"id": queued, "cancelled": 1}
+    [record] = data(quiet_client.get("/attachments"))["items"]
+    assert (record["status"], record["error"]["code"]) == (3, "job.cancelled")
+    assert printed(quiet, *words) == {"id": queued, "cancelled": 0}
+    done = pressroom(quiet, "jobs", "watch", str(queued))
+    assert done.returncode == 1
+    assert "job.cancelled" in done.stdout
+    refused(quiet, "job.not_found", "jobs", "cancel", "999999999")
+
+
+def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx.Client) -> None:
+    data(send(client, prefer="respond-async"), 200, 202)
+    [job] = data(client.get("/jobs"))["items"]
+    watched = printed(stack, "jobs", "watch", str(job["id"]))
+    assert (watched["status"], watched["error"]) == ("succeeded", None)
+    assert watched["result"]["hash_id"]
+
+
+def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: httpx.Client) -> None:
+    for _ in range(3):
+        data(send(client))
+    followed = data(client.get("/events", params={"type": "attachment.ready"}))["items"]
+    wanted = ("events", "feed", owner.email, "--type", "attachment.ready")
+    found: Any = printed(stack, *wanted, "--limit", "2")
+    assert found == followed[::-1][:2]
+    assert len(followed) == 3
+    table = pressroom(stack, *wanted)
+    assert str(followed[0]["id"]) in table.stdout

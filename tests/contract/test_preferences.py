@@ -1,0 +1,462 @@
+"""A reader's preferences: a trace id asks for the link, and the mailed link alone opens them."""
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from services.people.account_mails import MAX_MAILS_PER_ADDRESS
+from tests.contract.attributes import new_field, put
+from tests.contract.replies import data
+from tests.contract.subscribers import known_member
+from tests.contract.test_pages import follow, heading, require_headers
+from tests.stack import Stack, eventually
+from tests.subscribers import Subscriber, new_list, subscribe
+
+TITLE = "The Morning Letter"
+LINK = re.compile(r"/preferences/open\?token=([\w-]+)")
+
+
+@pytest.fixture
+def reader(stack: Stack, client: httpx.Client) -> Subscriber:
+    return subscribe(stack, new_list(client, TITLE))
+
+
+@pytest.fixture
+def browser(stack: Stack) -> Iterator[httpx.Client]:
+    """One that keeps cookies."""
+    with stack.client() as client:
+        yield client
+
+
+def ask(client: httpx.Client, reader: Subscriber) -> httpx.Response:
+    return client.post("/preferences/ask", params={"trace_id": reader.trace_id})
+
+
+def ask_by_address(client: httpx.Client, list_id: int, email: str) -> httpx.Response:
+    return client.post("/preferences/ask", params={"list": list_id}, data={"email": email})
+
+
+def links(reader: Subscriber) -> list[str]:
+    """The tokens that were mailed, the newest first."""
+    texts = [mail["text"] for mail in reader.stack.mails(to=reader.email)]
+    return [token for text in texts for token in LINK.findall(text)]
+
+
+def mailed_link(client: httpx.Client, reader: Subscriber) -> str:
+    before = len(links(reader))
+    assert ask(client, reader).status_code == 303
+
+    def arrived() -> list[str]:
+        found = links(reader)
+        return found if len(found) > before else []
+
+    found = eventually(arrived, what="the link")
+    assert isinstance(found, list)
+    return str(found[0])
+
+
+def visit(browser: httpx.Client, reader: Subscriber) -> httpx.Response:
+    """The page of the reader's preferences, by a link that is mailed now."""
+    token = mailed_link(browser, reader)
+    assert heading(browser.get("/preferences/open", params={"token": token}))
+    opened = browser.post("/preferences/open", params={"token": token})
+    assert opened.status_code == 303
+    page = follow(browser, opened)
+    assert heading(page) == "Your subscriptions"
+    return page
+
+
+def csrf(page: httpx.Response) -> str:
+    found = re.search(r'name="csrf_token" value="([^"]+)"', page.text)
+    assert found
+    return found[1]
+
+
+def press(browser: httpx.Client, page: httpx.Response, list_id: int, action: str) -> httpx.Response:
+    fields = {"csrf_token": csrf(page), "list": str(list_id), "action": action}
+    return browser.post("/preferences", data=fields)
+
+
+def known(browser: httpx.Client) -> dict[str, Any]:
+    reply = browser.get("/preferences/data.json")
+    assert reply.status_code == 200, reply.text
+    found: dict[str, Any] = json.loads(reply.content)
+    return found
+
+
+# -- asking for the link --------------------------------------------------------------------------
+
+
+def test_page_of_a_trace_id_offers_the_link(stranger: httpx.Client, reader: Subscriber) -> None:
+    page = stranger.get("/unsubscribe", params={"trace_id": reader.trace_id})
+    assert f'action="preferences/ask?trace_id={reader.trace_id}"' in page.text
+    reply = ask(stranger, reader)
+    assert reply.status_code == 303
+    assert heading(follow(stranger, reply)) == "Look into your mail"
+
+
+def test_answers_are_the_same_whether_an_address_is_known_or_not(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    elsewhere = subscribe(stack, new_list(client))
+    strange = subscribe(stack, reader.list_id).email.replace("reader.", "nobody.")
+    replies = [
+        ask(stranger, reader),
+        *(ask_by_address(stranger, reader.list_id, each.email) for each in (reader, elsewhere)),
+        ask_by_address(stranger, reader.list_id, strange),
+    ]
+    assert {(each.status_code, each.headers["location"]) for each in replies} == {
+        (303, replies[0].headers["location"])
+    }
+    assert len({frozenset(each.headers) for each in replies}) == 1
+    # The same work was done for each; what differs is left to the worker.
+    noted = stack.query(
+        "SELECT email, user_id FROM account_mails WHERE list_id = %s ORDER BY id", reader.list_id
+    )
+    emails = (reader.email, reader.email, elsewhere.email, strange)
+    assert noted == [(each, None) for each in emails]
+    assert stack.query("SELECT id FROM users WHERE email = %s", strange) == []
+
+
+def test_link_is_mailed_to_whom_the_owner_knows_and_to_nobody_else(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    # One owner's lists: a person of one of them is asked about at the other.
+    sibling = new_list(client, "Another letter")
+    with stack.client(stack.new_owner().key) as other:
+        foreign = subscribe(stack, new_list(other))
+    assert ask_by_address(stranger, sibling, foreign.email).status_code == 303
+    assert ask_by_address(stranger, sibling, reader.email).status_code == 303
+    eventually(lambda: links(reader), what="the link")
+    done = eventually(
+        lambda: stack.query(
+            "SELECT j.result FROM jobs AS j JOIN account_mails AS m ON m.id = j.subject_id"
+            " WHERE j.kind = 'subscription.mail_preferences' AND m.email = %s"
+            " AND j.status = 'succeeded'",
+            foreign.email,
+        ),
+        what="the end of the job",
+    )
+    assert done == [({"sent": False},)]
+    assert links(foreign) == []
+
+
+def test_no_address_gets_more_links_than_the_limit_allows(
+    stack: Stack, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    for _ in range(MAX_MAILS_PER_ADDRESS + 2):
+        assert ask(stranger, reader).status_code == 303
+    [(asked,)] = stack.query("SELECT count(*) FROM account_mails WHERE email = %s", reader.email)
+    assert asked == MAX_MAILS_PER_ADDRESS
+
+
+@pytest.mark.parametrize("email", ["", "nobody", "x" * 5000])
+def test_what_is_no_address_is_said_beside_the_input(
+    stranger: httpx.Client, reader: Subscriber, email: str
+) -> None:
+    reply = ask_by_address(stranger, reader.list_id, email)
+    assert heading(reply, 422) == "Change your subscription"
+    assert 'id="email-problem"' in reply.text
+
+
+def test_forged_and_revoked_trace_ids_ask_for_nothing(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    forged = stranger.post("/preferences/ask", params={"trace_id": f"{reader.trace_id}A"})
+    assert heading(forged, 403) == "This link doesn’t work"
+    data(client.delete(f"/lists/{reader.list_id}/traces"))
+    assert heading(ask(stranger, reader), 403) == "This link doesn’t work"
+    page = stranger.get("/unsubscribe", params={"trace_id": reader.trace_id})
+    assert "preferences/ask" not in page.text
+    assert stack.query("SELECT id FROM account_mails WHERE email = %s", reader.email) == []
+
+
+# -- the link and the visit -----------------------------------------------------------------------
+
+
+def test_a_trace_id_opens_nothing_but_its_own_list(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    other = new_list(client, "Another letter")
+    put(client, other, reader.email)
+    by_trace = {"trace_id": reader.trace_id}
+    for path in ("", "/data", "/data.json", "/erase", f"/answers?list={reader.list_id}"):
+        reply = stranger.get(f"/preferences{path}", params={**by_trace, "list": reader.list_id})
+        assert heading(reply, 403) == "Please ask for a new link"
+    for path in ("", "/erase", "/answers"):
+        fields = {"list": str(other), "action": "leave"}
+        params = {**by_trace, "list": str(other)}
+        reply = stranger.post(f"/preferences{path}", params=params, data=fields)
+        assert heading(reply, 403) == "Please ask for a new link"
+    opened = stranger.post("/preferences/open", params={"token": reader.trace_id})
+    assert heading(opened, 403) == "This link doesn’t work"
+    page = stranger.get("/unsubscribe", params=by_trace)
+    assert "Another letter" not in page.text
+    assert known_member(client, other, reader.email)["status"] == "active"
+
+
+def test_opening_the_link_changes_nothing_and_it_works_once(
+    stack: Stack, browser: httpx.Client, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    token = mailed_link(stranger, reader)
+    for _ in range(2):
+        assert heading(stranger.get("/preferences/open", params={"token": token}))
+    assert "set-cookie" not in stranger.get("/preferences/open", params={"token": token}).headers
+    opened = browser.post("/preferences/open", params={"token": token})
+    assert opened.status_code == 303
+    cookie = opened.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=lax" in cookie
+    for reply in (
+        stranger.get("/preferences/open", params={"token": token}),
+        stranger.post("/preferences/open", params={"token": token}),
+    ):
+        assert heading(reply, 403) == "This link has been used"
+    # Who has the mail can't make the cookie of it.
+    name = opened.headers["set-cookie"].partition("=")[0]
+    stolen = stranger.get("/preferences", headers={"Cookie": f"{name}={token}"})
+    assert heading(stolen, 403) == "Please ask for a new link"
+
+
+def test_links_and_visits_end_after_an_hour(
+    stack: Stack, browser: httpx.Client, reader: Subscriber
+) -> None:
+    visit(browser, reader)
+    token = mailed_link(browser, reader)
+    stack.query(
+        "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s RETURNING id",
+        reader.user_id,
+    )
+    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    reply = browser.post("/preferences/open", params={"token": token})
+    assert heading(reply, 403) == "This link doesn’t work"
+    late = "SELECT 1 FROM mailed_links WHERE user_id = %s AND expires_at > created_at + '1 hour'"
+    assert stack.query(late, reader.user_id) == []
+
+
+def test_a_visit_ends_when_the_reader_says_so(browser: httpx.Client, reader: Subscriber) -> None:
+    page = visit(browser, reader)
+    kept = dict(browser.cookies)
+    done = browser.post("/preferences/end", data={"csrf_token": csrf(page)})
+    assert "max-age=0" in done.headers["set-cookie"].lower()
+    browser.cookies.update(kept)
+    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+
+
+def test_forms_of_other_sites_change_nothing(browser: httpx.Client, reader: Subscriber) -> None:
+    visit(browser, reader)
+    before = reader.kept()
+    fields = {"list": str(reader.list_id), "action": "leave"}
+    for token in ({}, {"csrf_token": "x" * 43}):
+        for path in ("", "/erase", "/end", f"/answers?list={reader.list_id}"):
+            reply = browser.post(f"/preferences{path}", data={**fields, **token})
+            assert reply.status_code == 403
+    assert reader.kept() == before
+    assert heading(browser.get("/preferences")) == "Your subscriptions"
+
+
+# -- the owner's lists ----------------------------------------------------------------------------
+
+
+def test_visit_shows_the_lists_of_one_owner_and_changes_each(
+    stack: Stack, client: httpx.Client, browser: httpx.Client, reader: Subscriber
+) -> None:
+    second = new_list(client, "The Evening <Letter>")
+    put(client, second, reader.email)
+    with stack.client(stack.new_owner().key) as other:
+        foreign = new_list(other, "Of somebody else")
+        put(other, foreign, reader.email)
+        page = visit(browser, reader)
+        assert html.escape("The Evening <Letter>") in page.text
+        assert "Of somebody else" not in page.text
+        for action, stands in (
+            ("stop_mail", ("active", False)),
+            ("resume_mail", ("active", True)),
+            ("leave", ("unsubscribed", True)),
+            ("undo", ("active", True)),
+        ):
+            assert press(browser, page, second, action).status_code == 303
+            found = known_member(client, second, reader.email)
+            assert (found["status"], found["email_enabled"]) == stands
+        assert heading(press(browser, page, foreign, "leave"), 404)
+        assert known_member(other, foreign, reader.email)["status"] == "active"
+    assert reader.stands() == ("active", True)
+
+
+def test_a_list_that_does_not_know_the_reader_is_not_joined_or_left(
+    client: httpx.Client, browser: httpx.Client, reader: Subscriber
+) -> None:
+    page = visit(browser, reader)
+    unknown = new_list(client)
+    for action in ("leave", "undo", "resume_mail"):
+        assert heading(press(browser, page, unknown, action), 404)
+    for action in ("", "erase"):
+        assert heading(press(browser, page, reader.list_id, action), 422)
+
+
+def test_reader_changes_name_and_open_fields_alone(
+    client: httpx.Client, browser: httpx.Client, reader: Subscriber
+) -> None:
+    for key, kind in (("city", "text"), ("visits", "number"), ("news", "boolean")):
+        new_field(client, key, kind, public=True)
+    new_field(client, "note")
+    put(client, reader.list_id, reader.email, name="A", fields={"note": "kept", "visits": 1})
+    visit(browser, reader)
+    path = f"/preferences/answers?list={reader.list_id}"
+    page = browser.get(path)
+    assert heading(page) == "Your name and answers"
+    assert 'value="A"' in page.text
+    assert "note" not in page.text
+    answers = {"fields.city": "Rome", "fields.visits": "many", "fields.news": "no", "name": "Ada"}
+    wrong = browser.post(path, data={**answers, "csrf_token": csrf(page)})
+    assert heading(wrong, 422) == "Your name and answers"
+    assert 'id="fields.visits-problem"' in wrong.text
+    assert 'value="Rome"' in wrong.text
+    answers["fields.visits"] = ""
+    assert browser.post(path, data={**answers, "csrf_token": csrf(page)}).status_code == 303
+    found = known_member(client, reader.list_id, reader.email)
+    assert found["name"] == "Ada"
+    assert found["fields"] == {"city": "Rome", "news": False, "note": "kept"}
+    long = browser.post(path, data={"name": "x" * 201, "csrf_token": csrf(page)})
+    assert heading(long, 422) == "Your name and answers"
+    assert 'id="name-problem"' in long.text
+    closed = browser.post(path, data={"fields.note": "x", "csrf_token": csrf(page)})
+    assert closed.status_code == 422
+    assert known_member(client, reader.list_id, reader.email)["fields"]["note"] == "kept"
+
+
+# -- what is known, and its erasure ---------------------------------------------------------------
+
+
+def test_what_is_known_is_a_page_and_a_file(
+    stack: Stack, client: httpx.Client, browser: httpx.Client, reader: Subscriber
+) -> None:
+    new_field(client, "note")
+    body = {"name": "Ada", "fields": {"note": "tall <b>"}, "tags": ["VIP"]}
+    put(client, reader.list_id, reader.email, **body)
+    with stack.client(stack.new_owner().key) as other:
+        put(other, new_list(other, "Of somebody else"), reader.email, name="Secret")
+    visit(browser, reader)
+    page = browser.get("/preferences/data")
+    assert heading(page) == "What is known of you"
+    for text in ("Ada", html.escape("tall <b>"), "VIP", reader.email):
+        assert text in page.text
+    reply = browser.get("/preferences/data.json")
+    require_headers(reply)
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.headers["content-disposition"].startswith("attachment;")
+    found = known(browser)
+    assert found["email"] == reader.email
+    [of_list] = found["lists"]
+    assert (of_list["name"], of_list["fields"], of_list["tags"]) == (
+        "Ada",
+        {"note": "tall <b>"},
+        ["VIP"],
+    )
+    assert [each["action"] for each in of_list["history"]][-1] == "requested"
+    assert of_list["consent"][-1]["how"] == "form"
+    assert "Secret" not in page.text + reply.text
+
+
+def test_refusals_and_reports_are_known_too(browser: httpx.Client, reader: Subscriber) -> None:
+    browser.post("/report", params={"trace_id": reader.trace_id})
+    visit(browser, reader)
+    found = known(browser)
+    assert [each["kind"] for each in found["opt_outs"]] == ["list"]
+    assert len(found["reports"]) == 1
+    assert heading(browser.get("/preferences/data")) == "What is known of you"
+
+
+def test_reader_is_erased_after_a_confirmation(
+    stack: Stack, client: httpx.Client, browser: httpx.Client, reader: Subscriber
+) -> None:
+    put(client, reader.list_id, reader.email, name="Ada")
+    visit(browser, reader)
+    page = browser.get("/preferences/erase")
+    assert heading(page) == "Have it erased"
+    assert reader.stands() == ("active", True)
+    done = browser.post("/preferences/erase", data={"csrf_token": csrf(page)})
+    assert heading_of_last_page(done) == "You are erased"
+    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+
+    def blanked() -> bool:
+        rows = stack.query(
+            "SELECT name, email, status FROM subscriptions WHERE user_id = %s", reader.user_id
+        )
+        return rows == [(None, None, "removed")]
+
+    eventually(blanked, what="the erasure")
+    [(email,)] = stack.query("SELECT email FROM users WHERE id = %s", reader.user_id)
+    assert email == f"erased-{reader.user_id}@erased.invalid"
+
+
+def heading_of_last_page(reply: httpx.Response) -> str:
+    """This one page sets a cookie: it has the browser forget the visit."""
+    reply.headers.pop("set-cookie")
+    return heading(reply)
+
+
+def test_no_mailed_link_erases_an_account(
+    stack: Stack, client: httpx.Client, browser: httpx.Client
+) -> None:
+    list_id, person = new_list(client), stack.new_owner()
+    put(client, list_id, person.email)
+    stack.query("UPDATE users SET password_hash = 'x' WHERE id = %s RETURNING id", person.user_id)
+    reader = Subscriber(stack, list_id, person.user_id, person.email)
+    page = visit(browser, reader)
+    shown = browser.get("/preferences/erase")
+    assert "has an account here" in shown.text
+    assert "<button" not in shown.text
+    refused = browser.post("/preferences/erase", data={"csrf_token": csrf(page)})
+    assert refused.status_code == 403
+    assert reader.stands() == ("active", True)
+
+
+def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
+    stack: Stack, client: httpx.Client, browser: httpx.Client, reader: Subscriber
+) -> None:
+    visit(browser, reader)
+    told = "You are on lists of other owners"
+    assert told not in browser.get("/preferences/erase").text
+    with stack.client(stack.new_owner().key) as other:
+        put(other, new_list(other), reader.email)
+    assert told in browser.get("/preferences/erase").text
+
+
+# -- why a reader left ----------------------------------------------------------------------------
+
+
+def test_a_reason_that_is_no_text_is_none(stranger: httpx.Client, reader: Subscriber) -> None:
+    params = {"trace_id": reader.trace_id}
+    body = {"action": "leave", "reason": ["too_many"]}
+    assert stranger.post("/unsubscribe", params=params, json=body).status_code == 303
+    assert reader.stands() == ("unsubscribed", True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"), [({"reason": "too_many"}, "too_many"), ({"reason": "<b>"}, None), ({}, None)]
+)
+def test_a_reason_is_kept_if_it_is_one_of_ours(
+    client: httpx.Client,
+    stranger: httpx.Client,
+    reader: Subscriber,
+    sent: dict[str, str],
+    kept: str | None,
+) -> None:
+    params = {"trace_id": reader.trace_id}
+    reply = stranger.post("/unsubscribe", params=params, data={"action": "leave", **sent})
+    assert reply.status_code == 303
+    path = f"/lists/{reader.list_id}/members/{reader.user_id}/history"
+    newest = data(client.get(path))["items"][0]
+    assert (newest["action"], newest["reason"]) == ("unsubscribed", kept)
+
+
+def test_page_says_in_plain_words_what_differs(stranger: httpx.Client, reader: Subscriber) -> None:
+    page = stranger.get("/unsubscribe", params={"trace_id": reader.trace_id})
+    assert "You leave the list: you are no subscriber any more" in page.text
+    assert "You stay a subscriber, with your answers" in page.text

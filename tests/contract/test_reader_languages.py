@@ -1,0 +1,160 @@
+"""Readers' pages and mails speak their language; owners' and operators' pages are English."""
+
+import html
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.replies import data
+from tests.contract.subscribers import new_address, new_list
+from tests.contract.test_pages import follow
+from tests.contract.test_sign_up_forms import BROWSER
+from tests.stack import Stack, eventually
+from tests.subscribers import Subscriber, subscribe
+from tests.subscribers import new_list as new_list_id
+
+GERMAN = {"Accept-Language": "de-AT,de;q=0.9,en;q=0.5"}
+ENGLISH = {"Accept-Language": "en"}
+
+
+@pytest.fixture
+def reader(stack: Stack, client: httpx.Client) -> Subscriber:
+    return subscribe(stack, new_list_id(client, "Der Morgenbrief"))
+
+
+def german(reply: httpx.Response) -> str:
+    """The heading of a page in German."""
+    assert '<html lang="de">' in reply.text
+    assert reply.headers["content-language"] == "de"
+    [found] = re.findall(r"<h1>(.*?)</h1>", reply.text)
+    return html.unescape(found)
+
+
+def test_each_page_of_readers_is_german_for_germans(
+    client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
+    for path, heading in (
+        (f"/s/{slug}", "Anmelden"),
+        (f"/subscribed?list={reader.list_id}", "Vielen Dank"),
+        (reader.unsubscribe_url, "Sie sind angemeldet"),
+        (f"/report?trace_id={reader.trace_id}", "Diese Liste melden"),
+        (f"/preferences/ask?list={slug}", "Ihr Abonnement ändern"),
+        ("/preferences/ask?sent=yes", "Sehen Sie in Ihre E-Mails"),
+    ):
+        assert german(stranger.get(path, headers=GERMAN)) == heading
+
+
+def test_refusals_are_german_too(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
+    for reply, heading in (
+        (stranger.get("/unsubscribe", headers=GERMAN), "Dieser Link ist unvollständig"),
+        (stranger.get("/preferences", headers=GERMAN), "Bitten Sie um einen neuen Link"),
+        (stranger.put(f"/s/{slug}", headers=GERMAN), "Das ging nicht"),
+        (stranger.get("/s/no-such-list", headers=GERMAN), "Diese Liste ist geschlossen"),
+        (stranger.post(f"/s/{slug}", data={}, headers=GERMAN), "Noch nicht angemeldet"),
+        (
+            stranger.post(f"/subscriptions/{reader.list_id}", data={"x": "y"}, headers=GERMAN),
+            "Noch nicht angemeldet",
+        ),
+    ):
+        assert german(reply) == heading
+    one_click = stranger.post(
+        reader.unsubscribe_url, data={"List-Unsubscribe": "One-Click"}, headers=GERMAN
+    )
+    assert one_click.text == "Sie erhalten keine E-Mails mehr von dieser Liste.\n"
+
+
+def test_programs_and_owners_read_english(
+    client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
+    for path in ("/login", "/register", f"/s/{slug}/embed"):
+        page = stranger.get(path, headers=GERMAN)
+        if "/embed" not in path:
+            assert '<html lang="en">' in page.text
+    refused = stranger.get("/lists", headers=GERMAN)
+    assert refused.json()["detail"].startswith("Send an API key")
+    assert stranger.get(f"/s/{slug}", headers=ENGLISH).headers["content-language"] == "en"
+
+
+def mail_of(stack: Stack, email: str, subject: str) -> dict[str, Any]:
+    def arrived() -> list[dict[str, Any]]:
+        return [mail for mail in stack.mails(to=email) if mail["subject"] == subject]
+
+    found = eventually(arrived, what=subject)
+    assert isinstance(found, list)
+    return dict(found[0])
+
+
+def test_mails_keep_the_language_in_which_a_reader_subscribed(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    made, email = new_list(client, title="Tee", confirm_required=True), new_address()
+    sent = stranger.post(f"/s/{made['slug']}", data={"email": email}, headers={**BROWSER, **GERMAN})
+    assert (
+        german(stranger.get(sent.headers["location"], headers=GERMAN)) == "Ein Schritt fehlt noch"
+    )
+    mail = mail_of(stack, email, "Bestätigen Sie Ihre Anmeldung")
+    assert "Meine Anmeldung bestätigen" in mail["html"]
+    assert '<html lang="de">' in mail["html"]
+    [link] = re.findall(r"\S+/confirm\?token=\S+", mail["text"])
+    # Confirmed in an English browser.
+    done = follow(stranger, stranger.post(link, headers=ENGLISH))
+    assert "You’re subscribed" in done.text
+    assert "Von jetzt an kommt die Liste" in mail_of(stack, email, "Sie sind angemeldet")["text"]
+    [(language,)] = stack.query("SELECT language FROM subscriptions WHERE email = %s", email)
+    assert language == "de"
+    asked = stranger.post(
+        "/preferences/ask", params={"list": made["slug"]}, data={"email": email}, headers=ENGLISH
+    )
+    assert asked.status_code == 303
+    assert mail_of(stack, email, "Der Link zu Ihren Abonnements")
+
+
+def test_a_reader_without_a_known_language_is_asked_in_that_of_their_browser(
+    stack: Stack, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    [(language,)] = stack.query("SELECT language FROM subscriptions WHERE email = %s", reader.email)
+    assert language is None
+    stranger.post("/preferences/ask", params={"trace_id": reader.trace_id}, headers=GERMAN)
+    assert mail_of(stack, reader.email, "Der Link zu Ihren Abonnements")
+
+
+def test_a_new_language_waits_for_the_confirmation_of_a_reader_who_was_known(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    """A stranger who writes the address of a reader changes nothing of theirs."""
+    made, email = new_list(client, title="Tee"), new_address()
+    path = f"/subscriptions/{made['id']}"
+    data(stranger.post(path, json={"email": email}, headers=ENGLISH))
+    stranger.post(path, data={"email": email}, headers={**BROWSER, **GERMAN})
+    spoken = "SELECT language FROM subscriptions WHERE email = %s"
+    assert stack.query(spoken, email) == [("en",)]
+    user_id = stack.query("SELECT user_id FROM subscriptions WHERE email = %s", email)[0][0]
+    data(client.delete(f"{path}/members/{user_id}"))
+    stranger.post(path, data={"email": email}, headers={**BROWSER, **GERMAN})
+    mail = mail_of(stack, email, "Bestätigen Sie Ihre Anmeldung")
+    assert stack.query(spoken, email) == [("en",)]
+    [link] = re.findall(r"\S+/confirm\?token=\S+", mail["text"])
+    assert stranger.post(link).status_code == 303
+    assert stack.query(spoken, email) == [("de",)]
+
+
+def test_embedded_form_and_previews_come_in_a_language(client: httpx.Client) -> None:
+    made = new_list(client, title="Tee")
+    path = f"/lists/{made['id']}"
+    asked = {"language": "de"}
+    assert "E-Mail-Adresse" in data(client.get(f"{path}/embed", params=asked))["html"]
+    for part, text in (
+        ("sign_up", "Anmelden"),
+        ("thanks", "Vielen Dank"),
+        ("confirmation_mail", "Meine Anmeldung bestätigen"),
+    ):
+        assert text in data(client.get(f"{path}/previews/{part}", params=asked))["html"]
+    unknown = data(client.get(f"{path}/embed", params={"language": "xx"}))
+    assert "E-mail address" in unknown["html"]

@@ -1,0 +1,290 @@
+"""The page of a list on which strangers subscribe, and the same form for a site of its owner's."""
+
+import html
+import re
+import secrets
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+
+from tests.contract.attributes import new_field
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import known_member, member, members, new_address, new_list
+from tests.contract.test_pages import follow, heading, require_headers
+from tests.contract.test_sign_up_forms import BROWSER, OWN, TITLE, WIDGET_FIELDS
+from tests.stack import Stack
+
+WORDING = "I want <The Letter> by e-mail."
+MANY = ("email", "name", "fields.city", "fields.visits", "fields.born", "fields.news", "fields.tea")
+
+
+class Inputs(HTMLParser):
+    """The named inputs of a form, with what describes each."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.inputs: dict[str, dict[str, str | None]] = {}
+        self.labels: set[str | None] = set()
+        self.chosen: list[str] = []
+        self._name = ""
+        self._is_chosen = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = dict(attributes)
+        if tag in {"input", "select"} and found.get("type") != "hidden":
+            self.inputs[str(found["name"])] = found
+        if tag == "label":
+            self.labels.add(found.get("for"))
+        self._is_chosen = tag == "option" and "selected" in found
+
+    def handle_data(self, text: str) -> None:
+        if self._is_chosen:
+            self.chosen.append(text.strip())
+            self._is_chosen = False
+
+
+@pytest.fixture(autouse=True)
+def _fields(client: httpx.Client) -> None:
+    """Of each type one that people may set, and one that the owner alone does."""
+    for key, kind in (
+        ("city", "text"),
+        ("visits", "number"),
+        ("born", "date"),
+        ("news", "boolean"),
+    ):
+        new_field(client, key, kind, public=True)
+    new_field(client, "tea", "choice", public=True, choices=["Green <tea>", "Black"])
+    new_field(client, "note")
+
+
+@pytest.fixture
+def path(client: httpx.Client) -> str:
+    return f"/s/{new_list(client, title=TITLE)['slug']}"
+
+
+def send(stranger: httpx.Client, path: str, **fields: str) -> httpx.Response:
+    return stranger.post(path, data=fields, headers=BROWSER)
+
+
+def wrong(reply: httpx.Response) -> dict[str, str]:
+    """What is wrong, by the inputs beside which it stands."""
+    pattern = r'<p class="wrong" role="alert" id="([\w.]+)-problem">(.*?)</p>'
+    return {name: html.unescape(text) for name, text in re.findall(pattern, reply.text)}
+
+
+def test_page_asks_what_the_owner_opened_and_shows_what_is_agreed_to(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    made = new_list(client, title=TITLE, consent_wording=WORDING, tagline="Each <morning>")
+    page = stranger.get(f"/s/{made['slug']}")
+    assert heading(page) == "Subscribe"
+    for text in (TITLE, WORDING, "Each <morning>"):
+        assert html.escape(text) in page.text
+    shown = Inputs(page.text)
+    assert tuple(shown.inputs) == MANY
+    assert "note" not in page.text
+    ids = {each.get("id") for each in shown.inputs.values()}
+    # The box to tick stands inside of its label.
+    assert ids - shown.labels == {"fields.news"}
+    assert page.headers["content-language"] == "en"
+
+
+def test_person_subscribes_on_the_page_with_their_answers(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    made, email = new_list(client, title=TITLE), new_address()
+    answers = {
+        "city": " Paris ",
+        "visits": "2",
+        "born": "1990-02-01",
+        "news": "yes",
+        "tea": "Black",
+    }
+    reply = send(
+        stranger,
+        f"/s/{made['slug']}",
+        email=email,
+        name="Ada",
+        **{f"fields.{key}": value for key, value in answers.items()},
+    )
+    assert reply.status_code == 303
+    require_headers(reply)
+    assert heading(follow(stranger, reply)) == "Thank you"
+    found = known_member(client, made["id"], email)
+    assert (found["name"], found["source"], found["status"]) == ("Ada", "form", "active")
+    assert found["fields"] == {**answers, "city": "Paris", "visits": 2, "news": True}
+
+
+def test_the_page_itself_is_noted_as_the_place_of_consent(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    made, email = new_list(client, consent_wording=WORDING), new_address()
+    send(stranger, f"/s/{made['slug']}", email=email)
+    user_id = known_member(client, made["id"], email)["user_id"]
+    [entry] = data(client.get(f"/lists/{made['id']}/members/{user_id}/consent"))["items"]
+    assert entry["url"] == f"{stack.api_url}/s/{made['slug']}"
+    assert entry["wording"] == WORDING
+
+
+def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
+    client: httpx.Client, stranger: httpx.Client, path: str
+) -> None:
+    written = {
+        "email": new_address(),
+        "name": 'A "quoted" name',
+        "fields.city": "x" * 1001,
+        "fields.visits": "many",
+        "fields.born": "yesterday",
+        "fields.tea": "Black",
+    }
+    reply = send(stranger, path, **written)
+    assert heading(reply, 422) == "Not subscribed yet"
+    assert wrong(reply) == {
+        "fields.city": "This is too long.",
+        "fields.visits": "Please write a number.",
+        "fields.born": "Please write a date as year, month and day, such as 2026-11-22.",
+    }
+    shown = Inputs(reply.text)
+    for name in ("email", "name", "fields.visits", "fields.born"):
+        assert shown.inputs[name]["value"] == written[name]
+    assert shown.chosen == ["Black"]
+    for name in wrong(reply):
+        assert shown.inputs[name]["aria-invalid"] == "true"
+        assert shown.inputs[name]["aria-describedby"] == f"{name}-problem"
+    assert member(client, new_list(client)["id"], written["email"]) is None
+
+
+@pytest.mark.parametrize("email", ["", "nobody", "reader@example", "\0@example.com", "x" * 5000])
+def test_wrong_address_is_said_beside_its_input(
+    stranger: httpx.Client, path: str, email: str
+) -> None:
+    reply = send(stranger, path, email=email)
+    assert heading(reply, 422) == "Not subscribed yet"
+    assert set(wrong(reply)) == {"email"}
+
+
+@pytest.mark.parametrize("key", ["note", "unknown"])
+def test_field_that_is_not_open_can_not_be_set(
+    client: httpx.Client, stranger: httpx.Client, key: str
+) -> None:
+    made, email = new_list(client), new_address()
+    reply = send(stranger, f"/s/{made['slug']}", email=email, **{f"fields.{key}": "x"})
+    assert heading(reply, 422) == "Not subscribed yet"
+    assert member(client, made["id"], email) is None
+
+
+def test_known_address_gets_the_same_answer(client: httpx.Client, stranger: httpx.Client) -> None:
+    made, email = new_list(client), new_address()
+    first, second = (send(stranger, f"/s/{made['slug']}", email=email) for _ in range(2))
+    assert first.headers["location"] == second.headers["location"]
+    assert set(first.headers) == set(second.headers)
+    assert len(members(client, made["id"])) == 1
+
+
+def test_page_leads_on_to_an_origin_of_the_list_and_to_no_other(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    made = new_list(client, redirect_origins=[OWN])
+    path, url = f"/s/{made['slug']}", f"{OWN}/thanks"
+    page = stranger.get(path, params={"redirect_url": url})
+    assert f'name="redirect_url" value="{url}"' in page.text
+    assert "form-action 'self' https:" in page.headers["content-security-policy"]
+    reply = send(stranger, path, email=new_address(), redirect_url=url)
+    assert reply.headers["location"] == url
+    hostile = "https://evil.example/"
+    page = stranger.get(path, params={"redirect_url": hostile})
+    assert "evil" not in page.text + page.headers["content-security-policy"]
+    reply = send(stranger, path, email=new_address(), redirect_url=hostile)
+    assert heading(follow(stranger, reply)) == "Thank you"
+
+
+@pytest.mark.parametrize("provider", WIDGET_FIELDS)
+def test_page_of_a_list_with_a_challenge_shows_and_asks_it(
+    client: httpx.Client, stranger: httpx.Client, provider: str
+) -> None:
+    made = new_list(client, challenge_enabled=True, challenge_provider=provider)
+    path, email = f"/s/{made['slug']}", new_address()
+    shown = f'data-sitekey="sandbox-{provider}-site-key" data-action="subscribe"'
+    assert shown in stranger.get(path).text
+    refused = send(stranger, path, email=email)
+    assert refused.status_code == 422
+    assert shown in refused.text
+    assert member(client, made["id"], email) is None
+    token = {WIDGET_FIELDS[provider]: f"pass-{secrets.token_hex(6)}"}
+    assert send(stranger, path, email=email, **token).status_code == 303
+    assert known_member(client, made["id"], email)["source"] == "challenge"
+
+
+@pytest.mark.parametrize("slug", ["no-such-list", "NO", "9" * 20, "%00", "a.b"])
+def test_what_is_no_list_is_a_page(stranger: httpx.Client, slug: str) -> None:
+    for path in (f"/s/{slug}", f"/s/{slug}/embed"):
+        assert heading(stranger.get(path), 404) == "This list is closed"
+    assert heading(send(stranger, f"/s/{slug}", email=new_address()), 404)
+
+
+def test_archived_list_has_no_page(client: httpx.Client, stranger: httpx.Client) -> None:
+    made = new_list(client)
+    data(client.delete(f"/lists/{made['id']}"))
+    assert heading(stranger.get(f"/s/{made['slug']}"), 404) == "This list is closed"
+
+
+def test_what_is_no_form_is_refused_by_a_page(stranger: httpx.Client, path: str) -> None:
+    reply = stranger.post(path, json={"email": new_address()})
+    heading(reply, 415)
+    wrong_method = stranger.put(path)
+    heading(wrong_method, 405)
+    assert wrong_method.headers["allow"] == "GET, HEAD, POST"
+
+
+def test_scripts_of_other_origins_read_no_page(stranger: httpx.Client, path: str) -> None:
+    for each in (path, f"{path}/", f"{path}/embed"):
+        reply = stranger.get(each, headers={"Origin": "https://elsewhere.test"})
+        assert reply.status_code == 200
+        assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
+# -- the form for another site -------------------------------------------------------------------
+
+
+def test_pasted_form_has_the_same_inputs_and_no_frame_style_or_script(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    made = new_list(client, title=TITLE, consent_wording=WORDING)
+    told = data(client.get(f"/lists/{made['id']}/embed"))
+    assert told["action"] == f"{stack.api_url}/subscriptions/{made['id']}"
+    assert told["page_url"] == f"{stack.api_url}/s/{made['slug']}"
+    shown = Inputs(told["html"])
+    assert tuple(shown.inputs) == MANY
+    assert {each.get("id") for each in shown.inputs.values()} == shown.labels
+    assert html.escape(WORDING) in told["html"]
+    for word in ("<iframe", "<script", "<style", " style=", " class="):
+        assert word not in told["html"]
+    page = stranger.get(f"/s/{made['slug']}/embed")
+    assert heading(page) == "A form for your own site"
+    assert html.escape(told["html"]) in page.text.replace("&#34;", "&quot;")
+
+
+def test_what_is_pasted_subscribes(client: httpx.Client, stranger: httpx.Client) -> None:
+    made, email = new_list(client), new_address()
+    told = data(client.get(f"/lists/{made['slug']}/embed"))
+    answers = {**dict.fromkeys(Inputs(told["html"]).inputs, ""), "email": email}
+    reply = stranger.post(told["action"], data=answers, headers=BROWSER)
+    assert heading(follow(stranger, reply)) == "Thank you"
+    found = known_member(client, made["id"], email)
+    assert (found["name"], found["fields"]) == (None, {})
+
+
+def test_pasted_form_of_a_list_with_a_challenge_has_the_widget(client: httpx.Client) -> None:
+    made = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
+    text = data(client.get(f"/lists/{made['id']}/embed"))["html"]
+    assert 'data-sitekey="sandbox-turnstile-site-key" data-action="subscribe"' in text
+    assert text.count("<script") == 1
+
+
+def test_form_of_another_owners_list_is_not_given(
+    client: httpx.Client, neighbour: httpx.Client
+) -> None:
+    made = new_list(client)
+    problem(neighbour.get(f"/lists/{made['id']}/embed"), 403, "list.not_owner")

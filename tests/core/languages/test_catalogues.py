@@ -1,0 +1,169 @@
+"""Readers get pages and mails in their language: no text of theirs is without a translation."""
+
+import ast
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from jinja2 import Environment, nodes
+
+from cli.message_catalogues import CATALOGUES, MAILS, PAGES, READER_TEMPLATES, ROOT, read, texts
+from core.languages.reader_languages import ENGLISH, languages, translations
+
+pytestmark = pytest.mark.check
+
+PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+# Names are the same in every language.
+NAMES = {"Pressroom"}
+READ_ALOUD = ("alt", "aria-label", "placeholder", "title")
+# The modules that draw pages and mails for readers.
+MODULES = (
+    *(ROOT / "api" / "readers").glob("*.py"),
+    *(
+        ROOT / "api" / "routers" / f"{name}.py"
+        for name in ("preference_links", "preference_pages", "sign_up", "subscription_pages")
+    ),
+    ROOT / "services" / "mailing" / "subscriptions" / "mails.py",
+    ROOT / "services" / "mailing" / "preferences" / "link_mails.py",
+)
+each_catalogue = pytest.mark.parametrize(
+    "path", sorted(CATALOGUES.glob("*.po")), ids=lambda path: path.stem
+)
+each_template = pytest.mark.parametrize(
+    "path", READER_TEMPLATES, ids=lambda path: path.relative_to(ROOT).as_posix()
+)
+
+
+def test_there_is_german() -> None:
+    assert languages()[0] == ENGLISH
+    assert "de" in languages()
+
+
+@each_catalogue
+def test_every_text_is_translated_and_looked_at(path: Path) -> None:
+    catalogue = read(path)
+    found = {message.id: message for message in catalogue if message.id}
+    assert set(found) == set(texts()), "run `python -m cli.message_catalogues`"
+    assert [each.id for each in found.values() if not each.string] == []
+    assert [each.id for each in found.values() if each.fuzzy] == []
+    assert not catalogue.obsolete
+
+
+def pairs(path: Path) -> list[tuple[str, str]]:
+    """Each text and its translation."""
+    return [(str(each.id), str(each.string)) for each in read(path) if each.id]
+
+
+@each_catalogue
+def test_translations_have_what_is_filled_in_and_no_markup(path: Path) -> None:
+    for text, translation in pairs(path):
+        wanted = sorted(PLACEHOLDER.findall(text))
+        assert sorted(PLACEHOLDER.findall(translation)) == wanted, text
+        assert translation.replace("%%", "").count("%") == len(wanted), text
+        # A text stands in pages as it is.
+        assert not re.search(r"[<>&]", translation), text
+        assert translation == translation.strip(), text
+
+
+@each_catalogue
+def test_a_process_reads_what_the_catalogue_has(path: Path) -> None:
+    compiled = translations(path.stem.replace("_", "-"))
+    for text, translation in pairs(path):
+        assert compiled.gettext(text) == translation
+
+
+class Words(HTMLParser):
+    """What a reader sees or hears of HTML."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._hidden = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self._hidden = tag in {"style", "script"}
+        self.found += [value or "" for name, value in attributes if name in READ_ALOUD]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
+
+    def handle_data(self, text: str) -> None:
+        if not self._hidden:
+            self.found.append(text)
+
+
+@each_template
+def test_no_text_of_a_template_is_unmarked(path: Path) -> None:
+    templates = Environment(extensions=["jinja2.ext.i18n"], autoescape=True)
+    parsed = templates.parse(path.read_text())
+    # Values stand in quotation marks of attributes too, so something must stand in their place.
+    plain = "".join(
+        each.data if isinstance(each, nodes.TemplateData) else "\N{OBJECT REPLACEMENT CHARACTER}"
+        for output in parsed.find_all(nodes.Output)
+        for each in output.nodes
+    )
+    # A macro may write attributes alone.
+    seen = (re.sub(r'[\w-]+="[^"]*"', "", each) for each in Words(plain).found)
+    left = [text for words in seen for text in re.findall(r"[^\W\d_]{2,}", words)]
+    assert set(left) <= NAMES
+
+
+def test_an_unmarked_text_is_found() -> None:
+    seen = Words('<p title="Read me">Hello <b>you</b></p><style>p { color: red }</style>').found
+    assert "".join(seen) == "Read meHello you"
+
+
+def test_every_template_of_readers_is_looked_at() -> None:
+    """Those that the modules name, and those that these extend or import."""
+    known = {each.name for each in READER_TEMPLATES}
+    # The page for owners, who read English, and macros without a text.
+    known |= {"embed.html", "form.html"}
+    named = set()
+    for module in MODULES:
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named |= set(re.findall(r"\b[\w-]+\.html\b", node.value))
+    for path in READER_TEMPLATES:
+        named |= set(re.findall(r'{% (?:extends|from) "([^"]+)"', path.read_text()))
+    assert named <= known
+    assert all((PAGES / name).exists() or (MAILS / name).exists() for name in named)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_no_text_of_a_module_is_shown_unmarked(module: Path) -> None:
+    """A sentence in code is a docstring, or it is marked."""
+    tree = ast.parse(module.read_text())
+    marked = {
+        id(each)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "marked"
+        for each in node.args
+    }
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    # What the document and programs get stands in these calls, and is English.
+    for node in ast.walk(tree):
+        is_for_programs = isinstance(node, ast.keyword) and node.arg in {"responses", "rule"}
+        called = getattr(node, "func", None)
+        is_refusal = isinstance(called, ast.Attribute) and called.attr.isupper()
+        is_problem = isinstance(called, ast.Name) and called.id == "FieldProblem"
+        if is_for_programs or is_refusal or is_problem:
+            docs |= {id(each) for each in ast.walk(node)}
+    sentences = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in marked | docs
+        and re.search(r"[a-z]{2,} [a-z]{2,} [a-z]{2,}", node.value)
+    ]
+    assert sentences == []

@@ -1,0 +1,37 @@
+"""Which language a reader gets, by the header that their browser sends."""
+
+import pytest
+
+from core.languages.reader_languages import chosen, known
+
+
+@pytest.mark.parametrize(
+    ("accepted", "language"),
+    [
+        ("", "en"),
+        ("*", "en"),
+        ("de", "de"),
+        ("DE", "de"),
+        ("de-AT", "de"),
+        ("de-Latn-DE-1996", "de"),
+        ("fr", "en"),
+        ("fr, de;q=0.5", "de"),
+        ("en, de", "en"),
+        ("en-GB,en;q=0.9,de;q=0.8", "en"),
+        ("en;q=0.5, de;q=0.9", "de"),
+        ("de;q=0, en", "en"),
+        ("de;q=0", "en"),
+        ("de ; q=0.7 , fr", "de"),
+        ("de;q=2", "en"),
+        ("d€, de\x00, ;;q, =", "en"),
+        ("deutsch", "en"),
+        ("x" * 100_000 + ", de", "en"),
+        ("fr," * 1_000, "en"),
+    ],
+)
+def test_the_dearest_language_that_there_is(accepted: str, language: str) -> None:
+    assert chosen(accepted) == language
+
+
+def test_a_language_that_is_gone_is_english() -> None:
+    assert (known("de"), known("xx"), known(None)) == ("de", "en", "en")

@@ -1,0 +1,40 @@
+"""Each fault fires the alert that it is for, and the alert clears when the fault is over.
+
+The short form tries two of them.
+"""
+
+import pytest
+
+from tests.faults.alerts.troubles import TROUBLES, Site, called
+from tests.faults.alerts.watching import hurried
+from tests.faults.size import FULL
+from tests.observability.alert_rules import ALERTS
+
+SHORT = ("Postgres away", "mail server refuses")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", TROUBLES if FULL else SHORT)
+def test_a_fault_fires_its_alert_which_clears_afterwards(site: Site, name: str) -> None:
+    trouble = TROUBLES[name]
+    site.watch.await_silence(trouble.alert, trouble.labels)
+    with called(site, trouble):
+        with trouble.begin(site):
+            site.watch.await_alert(trouble.alert, trouble.labels)
+        site.watch.await_silence(trouble.alert, trouble.labels)
+
+
+def test_a_hurried_rule_asks_for_the_same_in_less_time() -> None:
+    rules = ALERTS.read_text()
+    changed = [
+        (before, after)
+        for before, after in zip(rules.splitlines(), hurried(rules).splitlines(), strict=True)
+        if before != after
+    ]
+    assert changed
+    for before, after in changed:
+        names = [word for word in before.split() if "pressroom_" in word and "[" not in word]
+        assert "for:" in before or "[" in before or all(name in after for name in names)
+    assert "for: 10m" not in hurried(rules)
+    assert "> 7200" not in hurried(rules)

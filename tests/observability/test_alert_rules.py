@@ -1,0 +1,262 @@
+"""Each alert fires for what it is for and clears after it, and its section says what to do."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs import markdown
+from tests.observability.alert_rules import (
+    ALERTS,
+    RECORDING,
+    RULE_FILES,
+    alerts,
+    recorded,
+    series,
+    unknown_in,
+)
+from tests.observability.scraping import promtool
+
+pytestmark = pytest.mark.check
+
+RUNBOOK = markdown.ROOT / "docs" / "runbook.md"
+# Minutes: all is well, then the trouble, then all is well again.
+_BEFORE, _WRONG, _AFTER = 30, 120, 120
+_LONGEST = _BEFORE + _WRONG + _AFTER
+
+
+@dataclass(frozen=True)
+class Case:
+    """Attributes:
+    wrong: how each series goes on, a step a minute, while something is wrong.
+    well: the same before and after that.
+    labels: of the alert that fires.
+    """
+
+    wrong: dict[str, str]
+    well: dict[str, str]
+    labels: dict[str, str]
+
+
+def gauge(series_name: str, wrong: float, well: float, **labels: str) -> Case:
+    return Case({series_name: f"{wrong}"}, {series_name: f"{well}"}, labels)
+
+
+def counters(wrong: dict[str, float], well: dict[str, float], **labels: str) -> Case:
+    """By how much each rises in a minute."""
+    rise = {name: f"+{each}" for name, each in wrong.items()}
+    return Case(rise, {name: f"+{each}" for name, each in well.items()}, labels)
+
+
+REQUESTS = 'pressroom_requests_total{method="GET",route="/lists",status="200"}'
+BROKEN = 'pressroom_requests_total{method="GET",route="/lists",status="500"}'
+SHED = 'pressroom_refusals_total{code="service.busy"}'
+QUICK = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="0.1"}'
+SLOW = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="5"}'
+ALL = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="+Inf"}'
+SENT, DEFERRED, REFUSED = (
+    f'pressroom_mails_total{{outcome="{each}"}}' for each in ("sent", "deferred", "refused")
+)
+ANSWERED, LIMITED = (
+    f'pressroom_provider_calls_total{{provider="photo provider",outcome="{each}"}}'
+    for each in ("answered", "limited")
+)
+KIND = 'lane="media",kind="attachment.process"'
+LOST = f"pressroom_job_leases_lost_total{{{KIND}}}"
+BROKE = f'pressroom_job_failures_total{{{KIND},code="job.broke"}}'
+HELD = 'pressroom_database_connections_in_use{instance="api:8000"}'
+LIMIT = 'pressroom_database_connections_limit{instance="api:8000"}'
+QUOTA = '{provider="unsplash",window="hour"}'
+
+CASES = {
+    "PressroomApiAway": Case({"pressroom_database_up": "_"}, {"pressroom_database_up": "1"}, {}),
+    "PressroomDatabaseAway": gauge("pressroom_database_up", 0, 1),
+    "PressroomRedisAway": gauge("pressroom_redis_up", 0, 1),
+    "PressroomBrokerAway": gauge("pressroom_broker_up", 0, 1),
+    "PressroomStorageAway": gauge("pressroom_objects_up", 0, 1),
+    "PressroomStorageFails": counters(
+        {"pressroom_s3_failures_total": 10, "pressroom_s3_seconds_count": 100},
+        {"pressroom_s3_failures_total": 1, "pressroom_s3_seconds_count": 100},
+    ),
+    "PressroomRedisFails": counters(
+        {"pressroom_redis_failures_total": 10, "pressroom_redis_seconds_count": 100},
+        {"pressroom_redis_failures_total": 1, "pressroom_redis_seconds_count": 100},
+    ),
+    "PressroomConnectionsUsedUp": Case(
+        {HELD: "10", LIMIT: "10"}, {HELD: "8", LIMIT: "10"}, {"instance": "api:8000"}
+    ),
+    "PressroomStatementsSlow": counters(
+        {"pressroom_slow_statements_total": 90}, {"pressroom_slow_statements_total": 30}
+    ),
+    "PressroomServerErrors": counters({REQUESTS: 100, BROKEN: 2}, {REQUESTS: 1000, BROKEN: 1}),
+    "PressroomRequestsShed": counters({REQUESTS: 100, SHED: 6}, {REQUESTS: 100, SHED: 4}),
+    "PressroomRequestsSlow": counters(
+        {QUICK: 90, SLOW: 100, ALL: 100}, {QUICK: 100, SLOW: 100, ALL: 100}
+    ),
+    "PressroomLoginsFail": counters(
+        {'pressroom_logins_total{outcome="failed"}': 90},
+        {'pressroom_logins_total{outcome="failed"}': 30},
+    ),
+    "PressroomLaneBehind": gauge(
+        'pressroom_job_oldest_seconds{lane="mail"}', 301, 200, lane="mail"
+    ),
+    "PressroomLaneStalled": gauge('pressroom_canary_seconds{lane="mail"}', 31, 1, lane="mail"),
+    "PressroomLeasesLost": counters({LOST: 1}, {LOST: 0}, lane="media"),
+    "PressroomJobsFail": counters(
+        {BROKE: 1}, {BROKE: 0}, lane="media", kind="attachment.process", code="job.broke"
+    ),
+    "PressroomConvertersKilled": counters(
+        {'pressroom_conversion_kills_total{cause="crashed"}': 1},
+        {'pressroom_conversion_kills_total{cause="crashed"}': 0},
+    ),
+    "PressroomUpkeepFails": gauge(
+        'pressroom_upkeep_failed{upkeep="maintenance.purge"}', 1, 0, upkeep="maintenance.purge"
+    ),
+    "PressroomUpkeepLate": gauge(
+        'pressroom_upkeep_late_seconds{upkeep="topups.poll"}', 7201, 0, upkeep="topups.poll"
+    ),
+    "PressroomRowsOverdue": gauge('pressroom_overdue_rows{table="jobs"}', 1, 0, table="jobs"),
+    "PressroomBackupOverdue": gauge(
+        'pressroom_upkeep_failed{upkeep="backup.create"}', 1, 0, upkeep="backup.create"
+    ),
+    "PressroomMailDeferred": counters({SENT: 1, DEFERRED: 5}, {SENT: 5, DEFERRED: 1}),
+    "PressroomMailRefused": counters({SENT: 8, REFUSED: 2}, {SENT: 99, REFUSED: 1}),
+    "PressroomCircuitOpen": gauge(
+        'pressroom_circuit_open{server="mail server"}', 1, 0, server="mail server"
+    ),
+    "PressroomProviderLimited": counters(
+        {ANSWERED: 8, LIMITED: 2}, {ANSWERED: 99, LIMITED: 1}, provider="photo provider"
+    ),
+    "PressroomPhotoQuotaLow": Case(
+        {f"pressroom_stock_photo_quota{QUOTA}": "50"}
+        | {f"pressroom_stock_photo_quota_remaining{QUOTA}": "4"},
+        {f"pressroom_stock_photo_quota{QUOTA}": "50"}
+        | {f"pressroom_stock_photo_quota_remaining{QUOTA}": "40"},
+        {"provider": "unsplash", "window": "hour"},
+    ),
+    "PressroomWebhooksLate": gauge("pressroom_webhook_lag_seconds", 301, 2),
+    "PressroomWebhookReceiverDown": gauge("pressroom_webhook_failing_seconds", 3601, 0),
+    "PressroomLedgerFaults": gauge("pressroom_ledger_faults", 1, 0),
+    "PressroomOrdersInReview": gauge('pressroom_open_orders{status="review"}', 1, 0),
+}
+
+
+def test_promtool_takes_the_rules() -> None:
+    promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, RULE_FILES))
+
+
+def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
+    """With a token's file in the place where a container has it."""
+    token = tmp_path / "metrics_token"
+    token.write_text("word")
+    folder = ALERTS.parent
+    for file in RULE_FILES:
+        (tmp_path / file.name).write_text(file.read_text())
+    configured = (folder / "prometheus.yml").read_text()
+    configured = configured.replace("/run/secrets/metrics_token", str(token))
+    (tmp_path / "prometheus.yml").write_text(configured)
+    promtool("check", "config", str(tmp_path / "prometheus.yml"))
+
+
+def test_each_alert_has_a_case() -> None:
+    assert CASES.keys() == alerts().keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_alert_fires_and_clears(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    is_counter = any(value.startswith("+") for value in case.wrong.values())
+    values = {
+        each: _rising(case.well[each], case.wrong[each])
+        if is_counter
+        else _steps(case.well[each], case.wrong[each])
+        for each in case.wrong
+    }
+    fires = {
+        "exp_labels": {"severity": alerts()[name].severity, **case.labels},
+        "exp_annotations": _annotations(name, case.labels),
+    }
+    expected = {_BEFORE: [], _BEFORE + _WRONG: [fires], _LONGEST: []}
+    alone = tmp_path / "alert.yml"
+    alone.write_text(yaml.safe_dump({"groups": [{"name": "alone", "rules": [_written(name)]}]}))
+    tested = {
+        "rule_files": [str(RECORDING), str(alone)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": each, "values": values[each]} for each in values],
+                "alert_rule_test": [
+                    {"alertname": name, "eval_time": f"{minute}m", "exp_alerts": found}
+                    for minute, found in expected.items()
+                ],
+            }
+        ],
+    }
+    file = tmp_path / "test.yml"
+    file.write_text(yaml.safe_dump(tested))
+    promtool("test", "rules", str(file))
+
+
+def _steps(well: str, wrong: str) -> str:
+    # Of a value there is one more than the number says, and of a gap as many.
+    gap = wrong == "_"
+    return f"{well}x{_BEFORE} {wrong}x{_WRONG - 1 + gap} {well}x{_AFTER}"
+
+
+def _rising(well: str, wrong: str) -> str:
+    """A counter, which goes on from where it was."""
+    slow, fast = float(well), float(wrong)
+    turn, back = slow * _BEFORE, slow * _BEFORE + fast * _WRONG
+    return (
+        f"0+{slow:g}x{_BEFORE} {turn + fast:g}+{fast:g}x{_WRONG - 1}"
+        f" {back + slow:g}+{slow:g}x{_AFTER}"
+    )
+
+
+def _written(name: str) -> dict[str, Any]:
+    """The rule as its file has it."""
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    [found] = [each for group in groups for each in group["rules"] if each["alert"] == name]
+    return dict(found)
+
+
+def _annotations(name: str, labels: dict[str, str]) -> dict[str, str]:
+    written: dict[str, str] = _written(name)["annotations"]
+    for label, value in labels.items():
+        written["summary"] = written["summary"].replace(f"{{{{ $labels.{label} }}}}", value)
+    return written
+
+
+@pytest.mark.parametrize("name", alerts())
+def test_each_alert_has_a_section_that_its_annotation_leads_to(name: str) -> None:
+    rule = alerts()[name]
+    page, _, anchor = rule.runbook.partition("#")
+    assert markdown.ROOT / page == RUNBOOK
+    assert anchor == name.lower()
+    assert anchor in markdown.anchors(RUNBOOK)
+    section = RUNBOOK.read_text().partition(f"## {name}\n")[2].partition("\n## ")[0].strip()
+    assert section.startswith(f"*{rule.severity}.* ")
+
+
+def test_the_runbook_has_no_section_of_an_alert_that_is_gone() -> None:
+    known = {name.lower() for name in alerts()}
+    found = {each for each in markdown.anchors(RUNBOOK) if each.startswith("pressroom")}
+    assert found == known
+
+
+@pytest.mark.parametrize(
+    "query", [*(each.query for each in alerts().values()), *recorded().values()]
+)
+def test_rules_name_only_metrics_and_labels_that_there_are(query: str) -> None:
+    assert unknown_in(query) == []
+
+
+def test_a_query_with_a_wrong_name_is_found() -> None:
+    assert unknown_in("sum(pressroom_jobz)") == ["pressroom_jobz"]
+    assert unknown_in('pressroom_jobs{line="media"}') == ["pressroom_jobs{line}"]
+    assert unknown_in("max by (line) (pressroom_jobs)") == ["by line"]
+    assert unknown_in('sum by (lane) (pressroom_jobs{status="queued"}) > 1') == []
+    assert "pressroom_jobs" in series()

@@ -1,0 +1,129 @@
+"""Workers tell their own counts, and those of the processes of their pools."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.contract.replies import data, send
+from tests.observability.scraping import Scrape, promtool, scrape
+from tests.ports import free_port
+from tests.stack import Running, Stack, eventually
+
+CONVERSIONS = {"lane": "media", "kind": "attachment.process"}
+
+
+@pytest.fixture(scope="module")
+def scraped(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack of its own with an API, whose workers each test starts."""
+    made = make_stack("scraped")
+    made.start_sandbox()
+    made.start_api()
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "tmp"
+    made.mkdir()
+    return made
+
+
+def start(stack: Stack, folder: Path, *lanes: str) -> tuple[Running, Callable[[], Scrape]]:
+    address = f"127.0.0.1:{free_port()}"
+    more = {"PRESSROOM_WORKER_METRICS_ADDRESS": address, "TMPDIR": str(folder)}
+    worker = stack.start_worker(*lanes, concurrency=2, **more)
+    return worker, lambda: scrape(f"http://{address}/metrics")
+
+
+def upload(stack: Stack, key: str) -> None:
+    with stack.client(key) as client:
+        data(send(client, prefer="wait=60"))
+
+
+def converted(scraped: Scrape) -> float:
+    return scraped.value("pressroom_jobs_ended_total", status="succeeded", **CONVERSIONS)
+
+
+def test_a_worker_counts_the_jobs_of_all_processes_of_its_pool_as_one(
+    scraped: Stack, folder: Path
+) -> None:
+    worker, told = start(scraped, folder, "media")
+    key = scraped.new_owner().key
+    for _ in range(4):
+        upload(scraped, key)
+    eventually(lambda: converted(told()) == 4, what="four conversions among the metrics")
+    after = told()
+    assert after.value("pressroom_job_attempts_total", **CONVERSIONS) == 4
+    assert after.value("pressroom_job_waiting_seconds_count", **CONVERSIONS) == 4
+    assert after.value("pressroom_job_running_seconds_count", **CONVERSIONS) == 4
+    assert after.value("pressroom_conversion_seconds_count") == 4
+    assert after.value("pressroom_s3_seconds_count") > 0
+    assert after.value("pressroom_redis_seconds_count") > 0
+    assert after.value("pressroom_database_connections_limit") >= 2
+    assert after.value("process_resident_memory_bytes") > 0
+    # Which process counted is nobody's business: that would be a series for each there ever was.
+    assert "pid" not in after.label_names()
+    promtool("check", "metrics", given=after.text)
+    assert worker.stop() == 0
+    assert list(folder.glob("pressroom-metrics-*")) == []
+
+
+def test_counts_of_killed_processes_stay_and_leave_no_files(scraped: Stack, folder: Path) -> None:
+    worker, told = start(scraped, folder, "media")
+    key = scraped.new_owner().key
+    upload(scraped, key)
+    eventually(lambda: converted(told()) == 1, what="the first conversion")
+    before = told().value("pressroom_s3_seconds_count")
+    killed = worker.children()
+    for process in killed:
+        os.kill(process, signal.SIGKILL)
+    eventually(lambda: set(worker.children()).isdisjoint(killed), what="new processes")
+    upload(scraped, key)
+    eventually(lambda: converted(told()) == 2, what="the second conversion")
+    assert told().value("pressroom_s3_seconds_count") > before
+    # One file of all that ended, and those of processes that live.
+    written = {file.stem.rpartition("_")[2] for file in folder.rglob("*.db")}
+    assert written.isdisjoint(map(str, killed))
+    assert "ended" in written
+    assert worker.stop() == 0
+
+
+def test_what_a_killed_worker_leaves_goes_with_the_next_start(scraped: Stack, folder: Path) -> None:
+    first, _ = start(scraped, folder, "money")
+    [left] = folder.glob("pressroom-metrics-*")
+    first.kill()
+    second, _ = start(scraped, folder, "money")
+    assert not left.exists()
+    assert len(list(folder.glob("pressroom-metrics-*"))) == 1
+    assert second.stop() == 0
+
+
+def test_a_port_that_is_taken_stops_no_worker(scraped: Stack, folder: Path) -> None:
+    taken = f"127.0.0.1:{scraped.api_port}"
+    worker = scraped.start_worker(
+        "mail", PRESSROOM_WORKER_METRICS_ADDRESS=taken, TMPDIR=str(folder)
+    )
+    eventually(lambda: "metrics.not_served" in worker.log.read_text(), what="a word of the port")
+    assert worker.stop() == 0
+
+
+def test_a_worker_without_the_setting_makes_no_files(scraped: Stack, folder: Path) -> None:
+    worker = scraped.start_worker("mail", TMPDIR=str(folder))
+    assert list(folder.glob("pressroom-metrics-*")) == []
+    assert worker.stop() == 0
+
+
+def test_the_apis_metrics_please_promtool(scraped: Stack) -> None:
+    token = scraped.environment["PRESSROOM_METRICS_TOKEN"]
+    promtool("check", "metrics", given=scrape(f"{scraped.api_url}/metrics", token).text)
+
+
+def test_refusals_are_counted_by_code(scraped: Stack) -> None:
+    token = scraped.environment["PRESSROOM_METRICS_TOKEN"]
+    assert httpx.get(f"{scraped.api_url}/metrics").status_code == 401
+    counted = scrape(f"{scraped.api_url}/metrics", token)
+    assert counted.value("pressroom_refusals_total", code="auth.metrics_token") >= 1

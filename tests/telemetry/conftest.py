@@ -1,0 +1,42 @@
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from devstack.sandbox import sandbox_settings
+from tests.stack import Stack
+from tests.telemetry.otlp_collector import Collector, collecting
+
+MODEL = "steered"
+
+
+@pytest.fixture(scope="package")
+def collector() -> Iterator[Collector]:
+    with collecting() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="package")
+def traced(make_lasting_stack: Callable[[str], Stack], collector: Collector) -> Stack:
+    """A stack whose API and workers tell the collector of what they do."""
+    traced = make_lasting_stack("traced")
+    traced.start_sandbox()
+    traced.environment |= {
+        **collector.environment,
+        "PRESSROOM_LLM_PROVIDER": "openai",
+        "PRESSROOM_LLM_BASE_URL": f"{traced.sandbox_url}{sandbox_settings.LLM_PREFIX}"
+        "/runs/traces/v1",
+        "PRESSROOM_LLM_API_KEY": sandbox_settings.LLM_API_KEY,
+        "PRESSROOM_LLM_MODEL": MODEL,
+    }
+    traced.start_api()
+    traced.start_worker("media", concurrency=1)
+    traced.start_worker("bulk", concurrency=1)
+    traced.start_worker("request", "mail")
+    return traced
+
+
+@pytest.fixture
+def caller(traced: Stack) -> Iterator[httpx.Client]:
+    with traced.client(traced.new_owner().key) as client:
+        yield client

@@ -1,0 +1,89 @@
+"""Without a collector nothing is loaded, and one that is away or hangs costs callers nothing."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from devstack import LOOPBACK
+from tests.pictures import photo
+from tests.ports import free_port
+from tests.stack import Running, Stack, eventually, plain_client
+from tests.telemetry.otlp_collector import Collector, collecting
+
+# Redis' client asks for another part, which is hidden from it; the list of imports names it too.
+SDK = "opentelemetry.sdk.trace"
+# Python writes what it imports into the log.
+SHOW_IMPORTS = {"PYTHONPROFILEIMPORTTIME": "1"}
+
+
+@pytest.fixture(scope="module")
+def plain(make_stack: Callable[[str], Stack]) -> Stack:
+    return make_stack("untraced")
+
+
+@pytest.fixture
+def hanging() -> Iterator[Collector]:
+    with collecting(silent=True) as collector:
+        yield collector
+
+
+def _upload(stack: Stack, api: Running, port: int) -> None:
+    with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
+        headers = {"Authorization": f"Bearer {stack.new_owner().key}"}
+        reply = client.post("/attachments", files={"file": ("a.jpg", photo())}, headers=headers)
+    assert reply.status_code == 200, api.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_loaded"),
+    [
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_SDK_DISABLED": "true"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, True),
+    ],
+)
+def test_the_sdk_is_loaded_only_where_a_collector_is_named(
+    plain: Stack, variables: dict[str, str], *, is_loaded: bool
+) -> None:
+    port = free_port()
+    given = {**SHOW_IMPORTS, **variables}
+    api = plain.start_api(port, **given)
+    worker = plain.start_worker("media", concurrency=1, **given)
+    _upload(plain, api, port)
+    assert (api.stop(), worker.stop()) == (0, 0)
+    for running in (api, worker):
+        assert "psycopg2" in running.log.read_text()
+        assert (SDK in running.log.read_text()) == is_loaded
+        running.log.unlink()
+
+
+def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
+    plain: Stack, hanging: Collector
+) -> None:
+    port = free_port()
+    # More spans than the queue holds, and a collector with all the time in the world.
+    queue = {"OTEL_BSP_MAX_QUEUE_SIZE": "32", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "8"}
+    given = {**hanging.environment, **queue, "OTEL_EXPORTER_OTLP_TIMEOUT": "600"}
+    api = plain.start_api(port, **given)
+    worker = plain.start_worker("media", concurrency=1, **given)
+    _upload(plain, api, port)
+    eventually(lambda: hanging.calls, what="a call that hangs")
+    with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
+        headers = {"Authorization": f"Bearer {plain.new_owner().key}"}
+        for _ in range(200):
+            assert client.get("/lists", headers=headers).status_code == 200
+    _upload(plain, api, port)
+    # The SDK by itself would wait until the collector answers.
+    assert (api.stop(), worker.stop()) == (0, 0)
+    assert hanging.bodies == []
+
+
+def test_a_wrong_variable_is_told_and_stops_no_process(plain: Stack) -> None:
+    port = free_port()
+    wrong = {"OTEL_BSP_MAX_QUEUE_SIZE": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1]:9"}
+    api = plain.start_api(port, **wrong)
+    with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
+        assert client.get("/healthz").status_code == 200
+    assert api.stop() == 0
+    assert "telemetry.off" in api.log.read_text()

@@ -1,0 +1,233 @@
+"""One upload, one import and one composer call: each is one trace, through all that it takes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.contract.bulk import addresses, imported, of_addresses
+from tests.contract.replies import data
+from tests.contract.subscribers import new_list
+from tests.modelling import SOURCE, post
+from tests.pictures import photo
+from tests.ports import free_port
+from tests.stack import Stack, eventually, plain_client
+from tests.telemetry.otlp_collector import Collector, Exported
+
+UPLOAD = "POST /attachments"
+IMPORT = "POST /lists/{list_id}/imports"
+COMPOSE = "POST /composer/metadata"
+
+# Of another program: W3C's own example.
+CALLERS = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def names(trace: list[Exported]) -> set[str]:
+    return {each.name for each in trace}
+
+
+def one(trace: list[Exported], name: str) -> Exported:
+    [found] = [each for each in trace if each.name == name]
+    return found
+
+
+def has(*wanted: str) -> Any:
+    return lambda trace: set(wanted) <= names(trace) and is_connected(trace)
+
+
+def is_connected(trace: list[Exported]) -> bool:
+    """Whether each span but one has its parent in the trace."""
+    known = {each.span_id for each in trace}
+    return [each.parent_id in known for each in trace].count(False) == 1
+
+
+def upload(client: httpx.Client, name: str = "holiday.jpg", **options: Any) -> dict[str, Any]:
+    reply = client.post("/attachments", files={"file": (name, photo())}, **options)
+    assert reply.status_code == 200, reply.text
+    found: dict[str, Any] = reply.json()["data"]
+    return found
+
+
+def test_upload_is_one_trace_from_the_api_to_the_worker_that_converts(
+    collector: Collector, caller: httpx.Client
+) -> None:
+    upload(caller)
+    whole = has("INSERT jobs", "job attachment.process", "convert image", "s3 put", "COMMIT")
+    trace = collector.trace(UPLOAD, whole)
+    root, job = one(trace, UPLOAD), one(trace, "job attachment.process")
+    assert (root.kind, root.service) == ("SERVER", "pressroom-api")
+    assert root.attributes["http.route"] == "/attachments"
+    assert root.attributes["http.response.status_code"] == 200
+    assert (job.kind, job.service) == ("CONSUMER", "pressroom-worker-media")
+    assert job.attributes["pressroom.job.attempt"] == 1
+    assert job.instance != root.instance
+    assert one(trace, "convert image").instance == job.instance
+    # The API stores the original, and the worker what it made.
+    assert {each.instance for each in trace if each.name == "s3 put"} == {
+        root.instance,
+        job.instance,
+    }
+    assert not any(each.failed for each in trace)
+
+
+def test_import_is_one_trace_from_its_file_to_its_members(
+    collector: Collector, caller: httpx.Client
+) -> None:
+    list_id = new_list(caller)["id"]
+    imported(caller, list_id, of_addresses(*addresses(3)))
+    whole = has("INSERT imports", "job members.import", "s3 put", "s3 get", "INSERT subscriptions")
+    trace = collector.trace(IMPORT, whole)
+    assert {each.service for each in trace} == {"pressroom-api", "pressroom-worker-bulk"}
+    assert {each.kind for each in trace if each.name == "job members.import"} == {"CONSUMER"}
+
+
+def test_composer_call_is_one_trace_to_the_language_model(
+    collector: Collector, caller: httpx.Client
+) -> None:
+    assert caller.post("/composer/metadata", json=post()).headers["pressroom-source"] == SOURCE
+    whole = has("send composer.write", "request composer.write", "POST 127.0.0.1")
+    trace = collector.trace(COMPOSE, whole)
+    asked = one(trace, "POST 127.0.0.1")
+    assert (asked.kind, asked.service) == ("CLIENT", "pressroom-worker-request-mail")
+    assert asked.attributes["gen_ai.request.model"] == "steered"
+    assert asked.parent_id == one(trace, "request composer.write").span_id
+
+
+def test_failed_call_of_a_provider_is_marked_in_the_trace(
+    traced: Stack, collector: Collector, caller: httpx.Client
+) -> None:
+    run = traced.environment["PRESSROOM_LLM_BASE_URL"].removesuffix("/v1")
+    httpx.put(run, json={"model": "sandbox-401"}).raise_for_status()
+    try:
+        reply = caller.post("/composer/metadata", json=post("failing"))
+    finally:
+        httpx.put(run, json={"model": None}).raise_for_status()
+    assert reply.headers["pressroom-source"].startswith("offline")
+    whole = has("request composer.write", "POST 127.0.0.1")
+    trace = collector.trace(COMPOSE, lambda found: whole(found) and any(e.failed for e in found))
+    assert one(trace, "POST 127.0.0.1").attributes["error.type"]
+    # The composer answered all the same.
+    assert not one(trace, COMPOSE).failed
+
+
+def test_callers_trace_is_linked_and_not_gone_on_with(
+    collector: Collector, caller: httpx.Client
+) -> None:
+    reply = caller.get("/lists", headers={"traceparent": CALLERS})
+    assert reply.status_code == 200
+
+    def look() -> list[Exported]:
+        return [
+            each
+            for each in collector.spans()
+            if any(bytes(link.trace_id).hex() in CALLERS for link in each.span.links)
+        ]
+
+    found = eventually(look, what="a span with the link")
+    assert isinstance(found, list)
+    assert [each.name for each in found] == ["GET /lists"]
+    assert not any(each.trace_id in CALLERS for each in collector.spans())
+
+
+def test_malformed_traceparent_is_passed_over(caller: httpx.Client) -> None:
+    for sent in ("00-zz-1-01", "x" * 4000, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
+        assert caller.get("/lists", headers={"traceparent": sent}).status_code == 200
+
+
+def test_checks_of_health_and_the_work_of_each_second_make_no_traces(
+    collector: Collector, caller: httpx.Client
+) -> None:
+    for path in ("/healthz", "/readyz"):
+        assert caller.get(path).status_code == 200
+    after = len(collector.bodies)
+    caller.get("/lists")
+    collector.trace("GET /lists", has("GET /lists"), after=after)
+    roots = {each.name for each in collector.spans() if not each.parent_id}
+    assert all(name.startswith(("GET ", "POST ", "PUT ", "job ")) for name in roots), roots
+    assert not any("healthz" in name or "readyz" in name for name in roots)
+
+
+def test_name_that_the_operator_gave_a_process_counts(traced: Stack, collector: Collector) -> None:
+    port = free_port()
+    named = traced.start_api(port, OTEL_SERVICE_NAME="letters")
+    after = len(collector.bodies)
+    with plain_client(base_url=f"http://127.0.0.1:{port}") as client:
+        assert client.get("/nowhere").status_code == 404
+    [root] = collector.trace("GET unmatched", has("GET unmatched"), after=after)
+    assert (root.service, root.resource["pressroom.process"]) == ("letters", "pressroom-api")
+    assert named.stop() == 0
+
+
+def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(
+    traced: Stack, collector: Collector
+) -> None:
+    # As a process of the release before writes it.
+    port = free_port()
+    silent = traced.start_api(port, OTEL_SDK_DISABLED="true")
+    after = len(collector.bodies)
+    with plain_client(base_url=f"http://127.0.0.1:{port}") as client:
+        key = traced.new_owner().key
+        upload(client, headers={"Authorization": f"Bearer {key}"})
+    assert silent.stop() == 0
+    collector.trace("job attachment.process", has("convert image"), after=after)
+
+
+def test_log_records_have_the_ids_of_the_trace(
+    traced: Stack, collector: Collector, caller: httpx.Client
+) -> None:
+    reply = caller.post("/attachments", files={"file": ("logged.jpg", photo())})
+    request_id = reply.headers["x-request-id"]
+
+    def records() -> list[dict[str, Any]]:
+        found = [
+            record
+            for running in traced.processes
+            for record in _records(running.log)
+            if record.get("request_id") == request_id
+        ]
+        return found if {"request", "job.ended"} <= {each["event"] for each in found} else []
+
+    found = eventually(records, what="both processes' records")
+    assert isinstance(found, list)
+    of_both = {each["event"]: each for each in found}
+    request, job = of_both["request"], of_both["job.ended"]
+    assert request["trace_id"] == job["trace_id"]
+    assert request["span_id"] != job["span_id"]
+    eventually(
+        lambda: (
+            {request["span_id"], job["span_id"]}
+            <= {each.span_id for each in collector.spans() if each.trace_id == request["trace_id"]}
+        ),
+        what="the spans of the records",
+    )
+
+
+def _records(log: Path) -> list[dict[str, Any]]:
+    lines = [line for line in log.read_text().splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in lines]
+
+
+def test_figures_of_requests_name_a_trace_where_openmetrics_is_asked_for(
+    traced: Stack, collector: Collector, caller: httpx.Client
+) -> None:
+    assert data(caller.get("/lists")) is not None
+    token = traced.environment["PRESSROOM_METRICS_TOKEN"]
+    headers = {"Authorization": f"Bearer {token}"}
+    plain = caller.get("/metrics", headers=headers)
+    assert plain.headers["content-type"].startswith("text/plain")
+    assert "trace_id" not in plain.text
+    accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
+    shown = caller.get("/metrics", headers={**headers, "Accept": accept})
+    assert shown.headers["content-type"].startswith("application/openmetrics-text")
+    lines = [
+        line
+        for line in shown.text.splitlines()
+        if line.startswith("pressroom_request_seconds_bucket") and 'route="/lists"' in line
+    ]
+    exemplars = [line.partition(" # ")[2] for line in lines if " # " in line]
+    assert exemplars
+    told = exemplars[0].partition('trace_id="')[2].partition('"')[0]
+    eventually(
+        lambda: told in {each.trace_id for each in collector.spans()}, what="the exemplar's trace"
+    )

@@ -1,0 +1,64 @@
+"""No span says who: no address, no name, no query string, no body, no key, no text of an error."""
+
+import httpx
+
+from tests.contract.bulk import imported, sheet
+from tests.contract.subscribers import new_list
+from tests.modelling import post
+from tests.stack import Owner, Stack, eventually
+from tests.telemetry.otlp_collector import Collector, Exported
+from tests.telemetry.test_connected_traces import COMPOSE, has, upload
+
+ADDRESS = "anna.karenina@private.example"
+NAME = "Karenina"
+QUERY = "moonlight"
+# Each, in the forms in which a URL or a log may have it.
+PRIVATE = (ADDRESS, "anna.karenina", "anna%2ekarenina", "private.example", NAME, QUERY)
+
+
+def test_nothing_that_a_person_sent_is_in_any_span(traced: Stack, collector: Collector) -> None:
+    owner = traced.new_owner()
+    with traced.client(owner.key) as client:
+        _walk(client)
+    eventually(
+        lambda: (
+            {COMPOSE, "job members.import", "job attachment.process"}
+            <= {each.name for each in collector.spans()}
+            and any(each.name == "GET unmatched" for each in collector.spans())
+        ),
+        what="the spans of all walks",
+    )
+    _assert_private(collector, owner)
+
+
+def _walk(client: httpx.Client) -> None:
+    """Take the address through an upload, an import and the composer, and through failures."""
+    upload(client, f"{ADDRESS}.jpg", params={"note": QUERY})
+    list_id = new_list(client, title=f"Letters of {NAME}")["id"]
+    rows = sheet(["Email", "Name"], [ADDRESS, f"Anna {NAME}"], ["broken", NAME])
+    for _ in range(2):
+        imported(client, list_id, rows, f"{NAME}.csv")
+    reply = client.post("/composer/metadata", json=post(f"Write to {ADDRESS}, {NAME}."))
+    assert reply.status_code == 200
+    # In a path, in a query, and where the database or the schema refuses it.
+    assert client.get(f"/lists/{list_id}/members/{ADDRESS}").status_code == 200
+    client.get(f"/lists/{list_id}/members", params={"q": QUERY, "email": ADDRESS})
+    client.post(f"/subscriptions/{list_id}", json={"email": ADDRESS, "name": NAME})
+    client.post("/users", json={"email": ADDRESS, "password": QUERY})
+    client.get(f"/nowhere/{ADDRESS}", params={"q": QUERY})
+
+
+def _assert_private(collector: Collector, owner: Owner) -> None:
+    sent = b"".join(collector.bodies).lower()
+    assert b"pressroom-api" in sent
+    for word in (*PRIVATE, owner.key, owner.email):
+        assert word.lower().encode() not in sent, word
+
+
+def test_no_span_has_an_event(collector: Collector, traced: Stack, caller: httpx.Client) -> None:
+    # The library would note errors as events, with their texts.
+    caller.get("/lists")
+    collector.trace("GET /lists", has("GET /lists"))
+    noted: list[Exported] = [each for each in collector.spans() if each.span.events]
+    assert noted == []
+    assert not any(each.span.status.message for each in collector.spans())

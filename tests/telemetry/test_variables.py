@@ -1,0 +1,62 @@
+"""OpenTelemetry's variables, as its specification has them."""
+
+import os
+
+import pytest
+
+from core.telemetry.collector import is_wanted, names_service
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+@pytest.fixture(autouse=True)
+def _no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    ("variables", "wanted"),
+    [
+        ({}, False),
+        ({ENDPOINT: " "}, False),
+        ({ENDPOINT: "http://collector:4318"}, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True),
+        ({ENDPOINT: "http://collector:4318", "OTEL_SDK_DISABLED": "TRUE"}, False),
+        ({ENDPOINT: "http://collector:4318", "OTEL_SDK_DISABLED": ""}, True),
+        ({ENDPOINT: "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
+        ({ENDPOINT: "http://collector:4318", "OTEL_TRACES_EXPORTER": "otlp"}, True),
+        ({ENDPOINT: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, False),
+    ],
+)
+def test_traces_are_told_where_a_collector_is_named(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], *, wanted: bool
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert is_wanted() == wanted
+
+
+def test_an_empty_variable_is_as_if_it_were_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENDPOINT, "http://collector:4318")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "")
+    assert is_wanted()
+    assert "OTEL_EXPORTER_OTLP_TIMEOUT" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({}, False),
+        ({"OTEL_SERVICE_NAME": "letters"}, True),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "team=a, service.name=news"}, True),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "team=a"}, False),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "team=service.name"}, False),
+    ],
+)
+def test_the_operators_name_of_the_service_counts(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], *, named: bool
+) -> None:
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    assert names_service() == named
