@@ -18,14 +18,17 @@ from sqlalchemy import event
 
 from benchmarks.large_list import filled_list
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from core.scopes import EVERYTHING_OF_A_USER
 from devstack import LOOPBACK
 from devstack.supervisor.processes.ports import PortPicker
 from models import Tier
+from services.access.caller import Caller
 from services.mailing import lists
 from services.mailing.filters import member_filter, searching
 from services.mailing.subscriptions import member_pages
 from services.mailing.subscriptions.member_pages import MemberFilters
 from services.paging import PageRequest
+from storage.database import Database, Statement
 from tests.embedded import embedded_services
 from tests.stack import Owner, Stack, open_stack
 
@@ -191,6 +194,15 @@ class _Bench:
 
     def _statements(self, page: Page) -> list[str]:
         """The queries that the service sends to Postgres for it, word for word."""
+        asked = PageRequest(**{"limit": 50} | page.paging)
+        if page.filter is None:
+            caller = Caller(self.owner.user_id, EVERYTHING_OF_A_USER, unrestricted=True)
+            database = _Noting(**vars(self.stack.resources.database), running=self.alone)
+            member_pages.page(database, caller, self.list_id, page.filters, asked)
+            return database.sent
+        return self._statements_of_search(page.filter, asked)
+
+    def _statements_of_search(self, filter_: dict[str, Any], asked: PageRequest) -> list[str]:
         engine = self.stack.resources.database.engine
         sent: list[str] = []
 
@@ -202,16 +214,24 @@ class _Bench:
         event.listen(engine, "before_cursor_execute", note)
         try:
             with self.stack.resources.unit_of_work() as uow:
-                asked = PageRequest(**{"limit": 50} | page.paging)
-                if page.filter is None:
-                    member_pages.page(uow, self.list_id, page.filters, asked)
-                else:
-                    mailing_list = lists.get(uow, self.list_id)
-                    wanted = member_filter.read(uow, mailing_list, page.filter)
-                    searching.search(uow, self.list_id, wanted, asked)
+                wanted = member_filter.read(uow, lists.get(uow, self.list_id), filter_)
+                searching.search(uow, self.list_id, wanted, asked)
         finally:
             event.remove(engine, "before_cursor_execute", note)
         return sent
+
+
+@dataclass(frozen=True)
+class _Noting(Database):
+    """A database that notes each statement, with its values."""
+
+    running: cursor
+    sent: list[str] = field(default_factory=list)
+
+    def rows(self, statement: Statement, **values: object) -> list[tuple[Any, ...]]:
+        written = self.running.mogrify(statement.text, {**statement.values, **values})
+        self.sent.append(written.decode())
+        return super().rows(statement, **values)
 
 
 def _round(action: Callable[[], object]) -> float:

@@ -129,9 +129,7 @@ def _read(text: str) -> object:
 def _listed(
     state: State, caller: Caller, list_id: int, wanted: MemberFilters, paging: PageRequest
 ) -> Response:
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        found = member_pages.page(uow, mailing_list.id, wanted, paging)
+    found = member_pages.page(state.resources.database, caller, list_id, wanted, paging)
     return _members_page(paging, found.page, found.total)
 
 

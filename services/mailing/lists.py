@@ -144,9 +144,19 @@ def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingL
 def owned(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
     """The caller's own list; raises ``list.not_found``, ``list.not_owner``."""
     found = get(uow, list_id)
-    if found.user_id != caller.user_id:
-        raise refusals.LIST_NOT_OWNER()
+    require_owner(found.user_id, caller)
     return found
+
+
+def require_owner(owner_id: int | None, caller: Caller) -> None:
+    """For the owner of a list, ``None`` where there is no such list.
+
+    Raises ``list.not_found``, ``list.not_owner``.
+    """
+    if owner_id is None:
+        raise refusals.LIST_NOT_FOUND()
+    if owner_id != caller.user_id:
+        raise refusals.LIST_NOT_OWNER()
 
 
 def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[MailingList]:

@@ -73,15 +73,16 @@ def _members_page(
     wanted = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
     with visit.unit_of_work() as uow:
         mailing_list = own_list(uow, visit.caller, list_id)
-        try:
-            written = selection.written(uow, mailing_list)
-            found, total = _found(uow, mailing_list, selection, wanted)
-        except DomainError as error:
-            form = form.refused(error, PLACES)
         values = {
             "list": list_response(uow, visit.state, mailing_list),
             "segments": _segments(uow, mailing_list, selection),
         }
+    try:
+        with visit.unit_of_work() as uow:
+            written = selection.written(uow, mailing_list)
+        found, total = _found(visit, mailing_list, selection, wanted)
+    except DomainError as error:
+        form = form.refused(error, PLACES)
     return visit.form_page(
         "members.html",
         form,
@@ -110,7 +111,7 @@ def _segments(
 
 
 def _found(
-    uow: UnitOfWork, mailing_list: MailingList, selection: MemberSelection, wanted: PageRequest
+    visit: ConsoleVisit, mailing_list: MailingList, selection: MemberSelection, wanted: PageRequest
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
     """The page, and how many there are in all if that can be told soon.
 
@@ -119,11 +120,13 @@ def _found(
     status = selection.typed.get("status", SubscriptionStatus.ACTIVE)
     if selection.is_plain and status in [*SubscriptionStatus]:
         filters = MemberFilters(SubscriptionStatus(status))
-        listed = member_pages.page(uow, mailing_list.id, filters, wanted)
+        database = visit.state.resources.database
+        listed = member_pages.page(database, visit.caller, mailing_list.id, filters, wanted)
         return listed.page, listed.total
-    read = selection.read(uow, mailing_list)
-    assert read is not None
-    found = searching.search(uow, mailing_list.id, read, wanted)
+    with visit.unit_of_work() as uow:
+        read = selection.read(uow, mailing_list)
+        assert read is not None
+        found = searching.search(uow, mailing_list.id, read, wanted)
     return found.page, found.total
 
 

@@ -1,8 +1,8 @@
 """Pages of a list's members for its owner.
 
-Each kind of query is built once and cached: SQLAlchemy takes longer to build a statement than
-Postgres to run it. The statements select from tables and return plain rows, not model objects,
-since a page may have a thousand rows.
+Each kind of query is built and compiled once, and each is a transaction of its own: SQLAlchemy
+takes longer for a statement than Postgres to run it. They select from tables and return plain rows,
+not model objects, since a page may have a thousand rows.
 """
 
 import re
@@ -18,7 +18,6 @@ from sqlalchemy import (
     BigInteger,
     BindParameter,
     ColumnElement,
-    Select,
     and_,
     any_,
     bindparam,
@@ -33,12 +32,25 @@ from sqlalchemy import (
 
 from core import ids
 from core.errors import DomainError
-from models import MailingList, Subscription, SubscriptionStatus, Tier, User, active_count
+from models import (
+    MailingList,
+    MemberField,
+    Subscription,
+    SubscriptionStatus,
+    Tier,
+    User,
+    active_count,
+)
 from services import paging
+from services.access.caller import Caller
+from services.mailing import lists
 from services.mailing.attributes import member_attributes
+from services.mailing.attributes.fields import OwnFields
+from services.mailing.attributes.member_attributes import ShownAttributes
 from services.mailing.subscriptions.changes import Via
 from services.paging import PageOfRows, PageRequest
 from services.people import email_addresses
+from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 
@@ -65,49 +77,55 @@ class MemberPage:
 
 
 def page(
-    uow: UnitOfWork,
+    database: Database,
+    caller: Caller,
     list_id: int,
     filters: MemberFilters,
     wanted: PageRequest,
 ) -> MemberPage:
-    """One page, newest first; raises ``cursor.invalid``."""
+    """One page of the caller's own list, newest first, in three round trips or four.
+
+    Raises ``list.not_found``, ``list.not_owner``, ``cursor.invalid``.
+    """
+    fields = _own_fields(database, caller, list_id)
     kind, values = _query_kind(filters)
     values["list_id"] = list_id
     start = {"offset": wanted.offset}
     if wanted.cursor is not None:
         start = {"before": ids.of_cursor(wanted.cursor)}
     records, total = _statements(kind, by_cursor=wanted.cursor is not None)
-    rows = _rows(uow, list_id, records, values | start | {"limit": wanted.limit + 1})
-    return MemberPage(
-        total=uow.session.execute(total, values).scalar_one(),
-        page=paging.cut(rows, wanted.limit, lambda row: str(row["id"])),
-    )
+    found = database.rows(records, **values | start | {"limit": wanted.limit + 1})
+    rows = [dict(zip(_NAMES, row, strict=True)) for row in found]
+    tag_ids = {each for row in rows for each in row["tag_ids"]}
+    names = dict(database.rows(_TAG_NAMES, tag_ids=sorted(tag_ids))) if tag_ids else {}
+    _show_attributes(ShownAttributes(fields, names), rows)
+    [(count,)] = database.rows(total, **values)
+    return MemberPage(total=count, page=paging.cut(rows, wanted.limit, lambda row: str(row["id"])))
+
+
+def _own_fields(database: Database, caller: Caller, list_id: int) -> OwnFields:
+    """The fields of the caller, whose list this is."""
+    found = database.rows(_LIST_AND_FIELDS, list_id=list_id)
+    lists.require_owner(found[0][0] if found else None, caller)
+    return OwnFields(MemberField(id=each, key=key) for _, each, key in found if each is not None)
 
 
 def rows_of(uow: UnitOfWork, list_id: int, subscription_ids: Sequence[int]) -> list[dict[str, Any]]:
     """The rows of these subscriptions to the list, newest first, as ``page`` has them."""
     if not subscription_ids:
         return []
-    return _rows(uow, list_id, _BY_IDS, {"ids": subscription_ids})
-
-
-def _rows(
-    uow: UnitOfWork, list_id: int, query: Select[Any], values: dict[str, Any]
-) -> list[dict[str, Any]]:
-    found = uow.session.execute(query, values)
-    names = tuple(found.keys())
-    rows = [dict(zip(names, row, strict=True)) for row in found]
-    _show_attributes(uow, list_id, rows)
+    found = uow.session.execute(_BY_IDS, {"ids": subscription_ids})
+    rows = [dict(zip(_NAMES, row, strict=True)) for row in found]
+    owner_id = uow.session.get_one(MailingList, list_id).user_id
+    shown = member_attributes.read(uow, owner_id, [row["tag_ids"] for row in rows])
+    _show_attributes(shown, rows)
     return rows
 
 
-def _show_attributes(uow: UnitOfWork, list_id: int, rows: list[dict[str, Any]]) -> None:
-    """Put fields and tags by their names into the rows, two queries for all of them."""
-    owner_id = uow.session.get_one(MailingList, list_id).user_id
-    tag_ids = [row.pop("tag_ids") for row in rows]
-    shown = member_attributes.read(uow, owner_id, tag_ids)
-    for row, ids_of_row in zip(rows, tag_ids, strict=True):
-        row.update(shown.of(row["fields"], ids_of_row))
+def _show_attributes(shown: ShownAttributes, rows: list[dict[str, Any]]) -> None:
+    """Put fields and tags by their names into the rows."""
+    for row in rows:
+        row.update(shown.of(row["fields"], row.pop("tag_ids")))
         row["joined_at"] = row["joined_at"] or row["created_at"]
 
 
@@ -155,11 +173,21 @@ _RECORDS = (
     .join_from(Subscription.__table__, User.__table__, _person.id == _record.user_id)
     .order_by(_record.id.desc())
 )
+_NAMES = tuple(_RECORDS.selected_columns.keys())
+_TAG_NAMES = Statement("SELECT id, name FROM tags WHERE id = ANY(:tag_ids)")
+# A row of each field, one without a field where the owner has none.
+_LIST_AND_FIELDS = Statement(
+    """
+SELECT l.user_id, f.id, f.key FROM lists AS l
+LEFT JOIN fields AS f ON f.user_id = l.user_id AND f.retired_at IS NULL
+WHERE l.id = :list_id AND l.archived_at IS NULL ORDER BY f.id
+"""
+)
 _BY_IDS = _RECORDS.where(_record.id == any_(bindparam("ids", type_=ARRAY(BigInteger))))
 
 
 @cache
-def _statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Select[Any], Select[int]]:
+def _statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statement, Statement]:
     """The statements for a page's records and for the number of all."""
     # The ids come first, from an index alone, then the rows: an offset skips many of them.
     before: Any = bindparam("before") if by_cursor else None
@@ -177,7 +205,7 @@ def _statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Select[Any], S
     if not by_cursor:
         wanted = wanted.offset(bindparam("offset"))
     ids = wanted.limit(bindparam("limit")).subquery()
-    return _RECORDS.join(ids, ids.c.id == _record.id), select(_count(kind))
+    return Statement(_RECORDS.join(ids, ids.c.id == _record.id)), Statement(select(_count(kind)))
 
 
 def _count(kind: MemberFilters) -> ColumnElement[int]:
