@@ -140,7 +140,10 @@ class Keyboard:
         """
         reachable = self.page.evaluate(_REACHABLE)
         assert reachable
-        forwards = self._run("Tab", until=reachable[-1])
+        # A page may begin at its one field.
+        is_within = self._stop(self.page.locator("html"))["place"] >= 0
+        begun = self._run("Shift+Tab", until=reachable[0])[-1:] if is_within else []
+        forwards = begun + self._run("Tab", until=reachable[-1])
         assert [each["place"] for each in forwards] == reachable, _names(forwards)
         backwards = self._run("Shift+Tab", until=reachable[0])
         assert [each["place"] for each in backwards] == reachable[-2::-1], _names(backwards)

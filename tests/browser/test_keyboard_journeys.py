@@ -156,9 +156,7 @@ def test_an_owner_buys_credits_and_reads_the_receipt(
         keys.press("link", "Credits")
         keys.press("link", "Buy your first credits")
         keys.shows("Buy credits")
-        keys.walk()
-        keys.reach("textbox", "How many credits", back=True)
-        keys.overwrite("a lot")
+        keys.write("How many credits", "a lot")
         keys.enter()
         _begins_at_what_is_wrong(keys, "How many credits")
         keys.overwrite("1,250")
@@ -176,7 +174,6 @@ def test_an_owner_buys_credits_and_reads_the_receipt(
         keys.press("link", "Receipt")
         [order] = data(api.get("/auxilia/credits/orders"))["items"]
         keys.shows(f"Receipt {order['order_id']}")
-        keys.walk()
 
 
 def _open_console(keys: Keyboard, stack: Stack, owner: Owner) -> None:
@@ -202,9 +199,7 @@ def test_an_owner_makes_a_key_and_copies_it(
         keys.press("link", "Programs")
         keys.press("link", "Make a key")
         keys.shows("Make an API key")
-        keys.walk()
-        keys.reach("textbox", "Name", back=True)
-        keys.overwrite("Upload script")
+        keys.write("Name", "Upload script")
         keys.enter()
         expect(keys.page.get_by_text("Tick what the key may do.")).to_be_visible()
         keys.begins_at(keys.page.get_by_role("radio", name="Only what is ticked below"))
