@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, any_, bindparam, func, or_, select
 
-from core import clock
+from core import clock, ids
 from core.errors import DomainError
 from core.lanes import Lane
 from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
@@ -96,22 +96,38 @@ def find_late(
 
 
 def list_all(
-    uow: UnitOfWork, wanted: PageRequest, *, status: JobStatus | None, lane: Lane | None = None
+    uow: UnitOfWork,
+    wanted: PageRequest,
+    *,
+    status: JobStatus | None,
+    lane: Lane | None = None,
+    look_at: int = _MAX_LOOKED_AT,
 ) -> PageOfRows[Job]:
     """The jobs of all users, newest first, for the operator. Raises ``cursor.invalid``.
 
-    Of jobs that have ended there are so many that only the last million is looked at.
+    Of jobs that have ended there are so many that only ``look_at`` of them are looked at. The page
+    may then have fewer rows than were asked for, and lead on.
     """
-    query = select(Job)
+    query, end = select(Job), 0
     if status is not None:
         query = query.where(Job.status == status)
     if status in FINISHED:
-        newest = select(func.max(Job.id)).scalar_subquery()
-        query = query.where(Job.id > newest - _MAX_LOOKED_AT)
+        end = _beginning(uow, wanted.cursor) - look_at
+        query = query.where(Job.id >= end)
     if lane is not None:
         query = query.where(Job.lane == lane)
     found = uow.session.scalars(paging.by_id(query, Job.id, wanted)).all()
-    return paging.cut(found, wanted.limit, lambda job: str(job.id))
+    page = paging.cut(found, wanted.limit, lambda job: str(job.id))
+    if page.next_cursor is None and uow.session.scalar(select(Job.id).where(Job.id < end).limit(1)):
+        return PageOfRows(page.rows, str(end))
+    return page
+
+
+def _beginning(uow: UnitOfWork, cursor: str | None) -> int:
+    """The id before which the page's jobs are looked for."""
+    if cursor is not None:
+        return ids.of_cursor(cursor)
+    return (uow.session.scalar(select(func.max(Job.id))) or 0) + 1
 
 
 def get_any(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:

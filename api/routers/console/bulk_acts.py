@@ -221,8 +221,9 @@ def _shown(uow: UnitOfWork, acts: list[BulkAct]) -> list[_Shown]:
 
 def _shown_act(uow: UnitOfWork, act: BulkAct, tag: str | None) -> _Shown:
     undo_job = uow.session.get(Job, act.undo_job_id) if act.undo_job_id else None
-    # A job and what it did end in one transaction: who has seen the job's end, and reads the
-    # record after it, sees all of it.
-    uow.session.refresh(act)
+    if undo_job is not None:
+        # A job and what it did end in one transaction: who has seen the job's end, and reads the
+        # record after it, sees all of it.
+        uow.session.refresh(act)
     undo_until = bulk_records.undo_until(act)
     return _Shown(act, act_words(act, tag), undo_until, act_state(act, undo_job))

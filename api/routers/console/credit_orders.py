@@ -21,7 +21,7 @@ from services.people import accounts
 PATH = f"{CONSOLE_PATH}/credits/orders"
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
 
-ORDERS_ON_PAGE = 50
+ORDERS_ON_PAGE = 30
 
 
 @router.get(PATH)

@@ -44,7 +44,7 @@ router = APIRouter(
     include_in_schema=False,
 )
 
-MEMBERS_ON_PAGE = 50
+MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 _OF_ADDRESS = {
     EMAIL_INVALID.code: "email",

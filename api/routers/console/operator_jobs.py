@@ -22,7 +22,9 @@ from services.paging import PageRequest
 PATH = f"{OPERATORS.path}/jobs"
 router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
 
-JOBS_ON_PAGE = 50
+JOBS_ON_PAGE = 40
+# The next page looks at as many more.
+JOBS_LOOKED_AT = 100_000
 _ANY = "any"
 _STATUSES = [*((each.value, each.value) for each in JobStatus), (_ANY, "any")]
 _LANES = [(_ANY, "any"), *((each.value, each.value) for each in Lane)]
@@ -41,7 +43,9 @@ def show_jobs(
     of_lane = next((each for each in Lane if each == lane), None)
     wanted = PageRequest(JOBS_ON_PAGE, cursor=cursor)
     with visit.unit_of_work() as uow:
-        found = records.list_all(uow, wanted, status=of_status, lane=of_lane)
+        found = records.list_all(
+            uow, wanted, status=of_status, lane=of_lane, look_at=JOBS_LOOKED_AT
+        )
     figures = deployment_figures.read(visit.state.resources.database)
     chosen = {"status": of_status or _ANY, "lane": of_lane or _ANY}
     return visit.page(

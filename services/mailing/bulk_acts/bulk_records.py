@@ -8,6 +8,7 @@ from core.refusals.segments import BULK_NOT_FOUND
 from models import BulkAct, Job
 from services import paging
 from services.access.caller import Caller
+from services.jobs import records
 from services.mailing.bulk_acts.acting import CHANGE_MEMBERS
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
@@ -36,11 +37,8 @@ def list_of(
 
 
 def job_of(uow: UnitOfWork, act: BulkAct) -> Job | None:
-    """The job that does the act; ``None`` once it was purged."""
-    query = select(Job).where(
-        Job.user_id == act.user_id, Job.kind == CHANGE_MEMBERS.name, Job.subject_id == act.id
-    )
-    return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
+    """The job that does the act; ``None`` once it has ended."""
+    return records.find_unfinished(uow, act.user_id, [CHANGE_MEMBERS], act.id)
 
 
 def undo_until(act: BulkAct) -> datetime | None:

@@ -1,0 +1,33 @@
+"""The jobs of all users, as an operator looks through them."""
+
+from models import JobStatus
+from services.jobs import records
+from services.paging import PageRequest
+from tests.stack import Stack
+
+_FAILED = (
+    "INSERT INTO jobs (kind, lane, status, finished_at)"
+    " SELECT 'attachment.process', 'media', CASE WHEN n %% 4 = 0 THEN 'failed' ELSE 'cancelled' END,"
+    " now() FROM generate_series(1, 20) AS n"
+)
+
+
+def test_a_look_at_few_jobs_leads_on_to_all_of_them(stack: Stack) -> None:
+    stack.query(_FAILED)
+    rows = stack.query("SELECT id FROM jobs WHERE status = 'failed' ORDER BY id DESC")
+    # More than a page's worth, or none, in some of the looks.
+    for look_at in (3, 50):
+        seen: list[int] = []
+        cursor, looks = None, 0
+        while cursor is not None or looks == 0:
+            with stack.resources.unit_of_work() as uow:
+                page = records.list_all(
+                    uow,
+                    PageRequest(2, cursor=cursor),
+                    status=JobStatus.FAILED,
+                    look_at=look_at,
+                )
+                seen += [job.id for job in page.rows]
+            cursor, looks = page.next_cursor, looks + 1
+        assert seen == [number for (number,) in rows]
+        assert looks > len(seen) // 2
