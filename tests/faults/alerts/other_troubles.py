@@ -45,7 +45,7 @@ def _recipients_unknown(site: Site) -> Iterator[None]:
     """The mail server takes no address, and refuses each for good."""
     usual = urlsplit(site.stack.environment["PRESSROOM_MAIL_URL"]).port
     assert usual is not None
-    with running_talker(Talker({"RCPT": "550 5.1.1 There is no such mailbox"})) as talker:
+    with running_talker(Talker(answers={"RCPT": "550 5.1.1 There is no such mailbox"})) as talker:
         site.proxies["mail"].lead_to(talker.port)
         try:
             yield
