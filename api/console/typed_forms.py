@@ -46,11 +46,6 @@ class TypedForm:
     problem: str | None = None
     status: int = 200
 
-    @property
-    def first_wrong(self) -> str | None:
-        """The field at which the page begins when it is shown again."""
-        return next(iter(self.wrong), None)
-
     def refused(self, error: DomainError, places: Mapping[str, str] = _NOTHING) -> Self:
         """The form once more, with the refusal; raises one that no form can put right.
 

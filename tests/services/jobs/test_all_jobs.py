@@ -8,7 +8,8 @@ from tests.stack import Stack
 _FAILED = (
     "INSERT INTO jobs (kind, lane, status, finished_at)"
     " SELECT 'attachment.process', 'media',"
-    " CASE WHEN n %% 4 = 0 THEN 'failed' ELSE 'cancelled' END, now() FROM generate_series(1, 20) AS n"
+    " CASE WHEN n %% 4 = 0 THEN 'failed' ELSE 'cancelled' END, now()"
+    " FROM generate_series(1, 20) AS n"
 )
 
 
