@@ -163,7 +163,7 @@ def _require_usable(values: Mapping[str, str]) -> None:
 def _lines(values: Mapping[str, str]) -> Iterator[str]:
     yield from _comment("Made by pressroom env. docs/operations.md says what each setting does.")
     yield from _comment("Run deploy/compose/secrets.sh after a change: a secret is a file there.")
-    texts = _texts()
+    texts = setting_texts()
     for name in Settings.model_fields:
         yield ""
         yield from _comment(texts[name])
@@ -175,7 +175,7 @@ def _lines(values: Mapping[str, str]) -> Iterator[str]:
         yield _line(name, values)
 
 
-def _texts() -> dict[str, str]:
+def setting_texts() -> dict[str, str]:
     """What each setting is: the text below it in the source."""
     found: dict[str, str] = {}
     for kind in Settings.__mro__:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from cli.environment_file import setting_texts
 from core.settings import Settings
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variable_of
 
@@ -64,10 +65,7 @@ def secrets() -> dict[str, str]:
 
 def setting_names() -> dict[str, str]:
     """The environment variable of each setting, and its description."""
-    return {
-        PREFIX + name.upper(): " ".join((field.description or "").split())
-        for name, field in Settings.model_fields.items()
-    }
+    return {variable_of(name): text for name, text in setting_texts().items()}
 
 
 def required_names() -> set[str]:

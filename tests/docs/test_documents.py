@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.environment_file import setting_texts
 from core.settings import Settings
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variable_of
 from tests.command_line import require_accepted, require_known
@@ -78,12 +79,12 @@ def test_settings_that_are_named_exist(document: Path) -> None:
 def test_every_setting_is_in_the_operators_table_with_its_meaning_and_default() -> None:
     text = (markdown.ROOT / "docs" / "operations.md").read_text()
     rows = set(re.findall(r"^\| `(PRESSROOM_\w+)` \| (.*?) \| (.*) \|$", text, re.MULTILINE))
-    expected = set()
+    expected, texts = set(), setting_texts()
     for name, field in Settings.model_fields.items():
         default = "required" if field.is_required() else ""
         if not field.is_required() and field.default not in (None, ()):
             default = f"`{field.default}`"
-        expected.add((PREFIX + name.upper(), default, " ".join((field.description or "").split())))
+        expected.add((variable_of(name), default, texts[name]))
     assert rows == expected
 
 
