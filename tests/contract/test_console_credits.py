@@ -45,7 +45,7 @@ def entries_of(text: str) -> list[list[str]]:
 
 
 def payment_url(text: str) -> str:
-    [found] = re.findall(r'<a class="button" href="([^"]*)">Pay ', text)
+    [found] = re.findall(r'<a class="button" id="pay" href="([^"]*)">Pay ', text)
     return str(found)
 
 
