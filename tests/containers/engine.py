@@ -32,7 +32,7 @@ def missing() -> str:
     """What keeps Podman from running here, or nothing."""
     if os.geteuid() != 0:
         return "containers are run by root"
-    for program in ("podman", "runc"):
+    for program in ("podman", "runc", "ip"):
         if shutil.which(program) is None:
             return f"there is no {program}"
     return "" if _init() else "there is no catatonit"

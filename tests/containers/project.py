@@ -18,8 +18,11 @@ from tests.stack import eventually
 
 # A name for which the proxy makes the certificate itself.
 HOST = "pressroom.localhost"
-# What the Compose file needs beside it.
-_NEEDED = ("docker-compose.yml", "deploy/compose")
+_COMPOSE_FILE = "docker-compose.yml"
+# What it needs beside it.
+_BESIDE = "deploy/compose"
+# How the addresses of its network `edge` begin.
+_EDGE = "172.30.57."
 _READY_SECONDS = 120.0
 
 
@@ -43,13 +46,10 @@ class Project:
     def __post_init__(self) -> None:
         self._program = podman_compose()
         self.port = free_port()
-        for name in _NEEDED:
-            source, target = files.ROOT / name, self.folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if source.is_dir():
-                shutil.copytree(source, target)
-            else:
-                shutil.copy(source, target)
+        shutil.copytree(files.ROOT / _BESIDE, self.folder / _BESIDE)
+        text = (files.ROOT / _COMPOSE_FILE).read_text()
+        assert _EDGE in text
+        (self.folder / _COMPOSE_FILE).write_text(text.replace(_EDGE, _free_network()))
         settings = {
             "PRESSROOM_PUBLIC_URL": f"https://{HOST}",
             "HTTPS_PORT": str(self.port),
@@ -145,6 +145,17 @@ class Project:
             timeout=90,
             trust_env=False,
         )
+
+
+def _free_network() -> str:
+    """How the addresses of a network begin that this machine is no part of.
+
+    A stack that runs here, or a run that was killed, holds the network of the Compose file.
+    """
+    interfaces = json.loads(run(["ip", "-json", "-4", "address"]))
+    held = [each["local"] for interface in interfaces for each in interface["addr_info"]]
+    networks = [_EDGE] + [f"172.30.{number}." for number in range(58, 256)]
+    return next(each for each in networks if not any(ip.startswith(each) for ip in held))
 
 
 def _in_order() -> Iterator[str]:
