@@ -93,11 +93,12 @@ def read(database: Database) -> DeploymentFigures:
         frozenset(name for name, _, has_failed, _ in rows if has_failed),
     )
     done = {name: done for name, _, _, done in rows}
+    jobs = _jobs(database)
     return DeploymentFigures(
         connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
-        jobs=_jobs(database),
+        jobs=jobs,
         orders=dict(database.rows(_ORDERS, statuses=list(_OPEN_ORDERS), most=MAX_COUNTED)),
-        webhooks=WebhookFigures(*database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)[0]),
+        webhooks=_webhooks(database, jobs.oldest[Lane.WEBHOOKS]),
         upkeep=kinds,
         ledger_faults=done.get(VERIFY_LEDGER.name),
     )
@@ -114,6 +115,12 @@ def _jobs(database: Database) -> JobFigures:
         due[lane, kind] = count
         oldest[lane] = max(oldest[lane], seconds)
     return JobFigures(unfinished, due, oldest)
+
+
+def _webhooks(database: Database, oldest_job: float) -> WebhookFigures:
+    [(active, failing, due, failing_seconds)] = database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)
+    # New events make no endpoint due: its job is queued, which some worker should take.
+    return WebhookFigures(active, failing, max(due, oldest_job), failing_seconds)
 
 
 # Superusers alone have those that are reserved. A limit of -1 is none.

@@ -25,7 +25,7 @@ _Step = Callable[[Resources], object]
 
 SWEEP_EVERY_SECONDS = 1.0
 # Canaries come every ten seconds: to ask for each of them each second would be most of the work.
-_ROUNDS_PER_CANARY = 5
+_ROUNDS_BETWEEN = 5
 # A round takes milliseconds. A round that hangs on a server must not stop the pool from forking.
 _MAX_FORK_WAIT_SECONDS = 5.0
 
@@ -66,14 +66,18 @@ def _sweep_until_stopped(lanes: list[Lane]) -> None:
     resources = open_resources(load_settings(), concurrency=1, name="sweep")
     reach = Reach()
     each_second: list[_Step] = [partial(sweep.sweep, reach=reach, paces=Paces()), upkeep.send_due]
+    wake_due = EndpointWaker().wake_due
     if Lane.WEBHOOKS in lanes:
-        each_second.append(EndpointWaker().wake_due)
+        each_second.append(wake_due)
     now_and_then: list[_Step] = [*each_second, partial(canary.send, lanes=lanes)]
+    if Lane.WEBHOOKS not in lanes:
+        # Where no worker of that lane is left, the figures show the jobs that wait for one.
+        now_and_then.append(wake_due)
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):
             break
         with _round:
-            for step in each_second if number % _ROUNDS_PER_CANARY else now_and_then:
+            for step in each_second if number % _ROUNDS_BETWEEN else now_and_then:
                 try:
                     step(resources)
                 except Exception as error:  # noqa: BLE001 - what follows must come in any case

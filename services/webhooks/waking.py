@@ -1,4 +1,6 @@
-"""Waking: each second workers look for endpoints with something to send, and start their jobs.
+"""Waking: workers look for endpoints with something to send, and start their jobs.
+
+Those of the lane look each second, the others now and then.
 
 An endpoint has one job, which ends when nothing is left to send and is started again when there is.
 So a million events are one row in ``jobs``, and no announcement of an event waits for an endpoint.

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg2
 import pytest
 
+from services import deployment_figures
 from services.webhooks import waking
 from services.webhooks.waking import EndpointWaker
 from tests.hooks import CREATED, LEFT, happen
@@ -72,6 +73,20 @@ def test_paused_endpoint_is_not_woken(bare: Stack, watched: tuple[Owner, int]) -
     bare.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
     happen(bare, owner, CREATED)
     assert EndpointWaker().wake_due(bare.resources) == 0
+
+
+def test_lag_is_the_time_that_events_wait_for_a_worker(
+    bare: Stack, watched: tuple[Owner, int]
+) -> None:
+    owner, endpoint_id = watched
+    happen(bare, owner, CREATED)
+    EndpointWaker().wake_due(bare.resources)
+    wait = "UPDATE jobs SET run_at = now() - interval '10 minutes' WHERE subject_id = %s"
+    bare.query(wait, endpoint_id)
+    assert 600 <= deployment_figures.read(bare.resources.database).webhooks.late_seconds < 700
+    end = "UPDATE jobs SET status = 'succeeded', finished_at = now() WHERE subject_id = %s"
+    bare.query(end, endpoint_id)
+    assert deployment_figures.read(bare.resources.database).webhooks.late_seconds < 60
 
 
 def test_job_that_failed_rests_before_it_is_started_again(
