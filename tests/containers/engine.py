@@ -13,8 +13,8 @@ from tests.deployment.files import ROOT
 
 # Kept from run to run, so that only the first one makes base images.
 FOLDER = ROOT / "build" / "containers"
-# Podman takes a short path alone here. Each checkout has its own: the state of a run that was killed
-# in another one would spoil the next.
+# Podman takes a short path alone here. Each checkout has its own: the state of a killed run in
+# another one would spoil this one.
 _RUNNING = Path("/run", f"pressroom-containers-{crc32(bytes(ROOT)):08x}")
 _INIT = ("catatonit", "/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit")
 _MAX_FILES = 65_536
