@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
+import psutil
+
 from tests.deployment.files import ROOT
 
 # Kept from run to run, so that only the first one makes base images.
@@ -16,6 +18,8 @@ FOLDER = ROOT / "build" / "containers"
 # Podman takes a short path alone here. Each checkout has its own: the state of a killed run in
 # another one would spoil this one.
 _RUNNING = Path("/run", f"pressroom-containers-{crc32(bytes(ROOT)):08x}")
+# Podman's name server for containers keeps its state here, whatever its other folders are.
+_NAMES = Path("/run/containers/networks/aardvark-dns")
 _INIT = ("catatonit", "/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit")
 _MAX_FILES = 65_536
 _MAX_PROCESSES = 2048
@@ -103,6 +107,20 @@ class Engine:
         self.podman(*remove)
         self.podman("volume", "prune", "--force")
         self.podman("network", "prune", "--force")
+        _forget_dead_names()
+
+
+def _forget_dead_names() -> None:
+    """Remove the names of containers that ended without Podman, as when the machine stopped.
+
+    The name server lives as long as any container has a name. It would answer with their addresses.
+    """
+    try:
+        served = psutil.pid_exists(int((_NAMES / "aardvark.pid").read_text()))
+    except FileNotFoundError:
+        return
+    if not served:
+        shutil.rmtree(_NAMES)
 
 
 def open_engine() -> Engine:

@@ -1,6 +1,7 @@
 """The Compose file as podman-compose runs it, in a folder of its own."""
 
 import json
+import secrets
 import shutil
 import ssl
 import sys
@@ -45,6 +46,8 @@ class Project:
 
     def __post_init__(self) -> None:
         self._program = podman_compose()
+        # Podman knows networks by their names: those of another run may still be there.
+        self._name = f"pressroom-{secrets.token_hex(4)}"
         self.port = free_port()
         shutil.copytree(files.ROOT / _BESIDE, self.folder / _BESIDE)
         text = (files.ROOT / _COMPOSE_FILE).read_text()
@@ -70,7 +73,7 @@ class Project:
 
     def compose(self, *words: str, timeout: float = 200) -> None:
         run(
-            [str(self._program), "--in-pod", "false", *words],
+            [str(self._program), "--project-name", self._name, "--in-pod", "false", *words],
             timeout=timeout,
             environment=self.engine.environment,
             directory=self.folder,
