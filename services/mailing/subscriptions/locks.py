@@ -41,12 +41,11 @@ from storage.unit_of_work import UnitOfWork
 # List ids are positive and below 2**53; the hashes of pairs take the negative numbers.
 _GATE = "(:list_id + 9007199254740992)"
 _ROOM = "(:list_id + 18014398509481984)"
-# What is held for a moment is a lock of the session, since one of the transaction can't be given
-# back. It is taken and given back in one statement, in the order of the columns. A wait that fails
-# has taken nothing that stays.
+# The room is looked into by a lock of the transaction, which the savepoint gives back.
 _SHARE = text(
-    f"SELECT pg_advisory_xact_lock_shared(:list_id), pg_advisory_xact_lock_shared({_GATE}),"
-    f" pg_advisory_lock({_ROOM}), pg_advisory_unlock({_ROOM})"
+    f"SELECT pg_advisory_xact_lock_shared(:list_id), pg_advisory_xact_lock_shared({_GATE});"
+    f" SAVEPOINT room; SELECT pg_advisory_xact_lock({_ROOM}); ROLLBACK TO SAVEPOINT room;"
+    " RELEASE SAVEPOINT room; SELECT true"
 )
 _TRY_TO_SHARE = text(
     "SELECT CASE WHEN NOT pg_try_advisory_xact_lock_shared(:list_id) THEN false"
@@ -55,10 +54,18 @@ _TRY_TO_SHARE = text(
     f" ELSE pg_advisory_unlock({_ROOM}) END"
 )
 _SHARE_AS_CHUNK = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
-# Only those who hold the gate look whether the room is empty, so the second lock never waits.
+# The gate is given back before the room is, so its lock is one of the session. Only those who hold
+# the gate look whether the room is empty, so the second lock never waits.
 _COME_IN = text(
     f"SELECT pg_advisory_lock({_GATE}), pg_advisory_xact_lock_shared({_ROOM}),"
     f" pg_advisory_unlock({_GATE})"
+)
+# Only if it is held, to spare Postgres a warning. The key of a lock stands there in two halves.
+_LEAVE_GATE = text(
+    f"SELECT pg_advisory_unlock({_GATE})"  # noqa: S608 - no input
+    " FROM pg_locks WHERE locktype = 'advisory'"
+    " AND pid = pg_backend_pid() AND mode = 'ExclusiveLock' AND granted"
+    f" AND (CAST(classid AS bigint) << 32 | CAST(objid AS bigint)) = {_GATE}"
 )
 _HOLD_PAIR = text(
     "SELECT pg_advisory_xact_lock("
@@ -211,4 +218,16 @@ def lock_list_as_chunk(uow: UnitOfWork, list_id: int) -> None:
     """
     with _busy_for_now():
         uow.session.execute(_SHARE_AS_CHUNK, {"list_id": list_id})
-        uow.session.execute(_COME_IN, {"list_id": list_id})
+        _come_in(uow, list_id)
+
+
+def _come_in(uow: UnitOfWork, list_id: int) -> None:
+    try:
+        with uow.session.begin_nested():
+            uow.session.execute(_COME_IN, {"list_id": list_id})
+    except OperationalError as error:
+        # Postgres may grant a lock at the moment at which the wait for it ends as in vain, and no
+        # rollback gives back a lock of the session: everybody would wait for this connection.
+        if not error.connection_invalidated:
+            uow.session.execute(_LEAVE_GATE, {"list_id": list_id})
+        raise
