@@ -6,6 +6,7 @@ say that it has ten times the rows of today's platform. Postgres logs each plan 
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from benchmarks.scale.volume import Volume
 from devstack.supervisor.home.home_folder import Home
 from services.mailing import member_figures
 from services.money.credits import verify
+from tests.contract.replies import data
 from tests.plans.plan_log import (
     Plan,
     WholeScan,
@@ -28,11 +30,13 @@ from tests.plans.plan_log import (
     pretend_growth,
     whole_scans,
 )
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 
 VOLUME = Volume(0.01)
 # Together with what the volume has: ten times the rows of a platform with 1,000 owners.
 TIMES = 1_000
+# Of three chunks of an import.
+MANY_ROWS = 25_000
 # Statements that may read such a table or index, by a part of each, and why.
 MAY_READ_ALL = {
     "SELECT users.id FROM users WHERE users.id >": "a batch of people is a third of these few",
@@ -86,12 +90,32 @@ def sized(filled: Stack) -> Iterator[SizedStack]:
 
 def plans_of_all(sized: SizedStack, home: Path) -> list[Plan]:
     """The plans of all that one call of each route runs, and one run of each kind of upkeep."""
-    log = Home(home.resolve()).log("postgres")
-    start = log.stat().st_size
-    calls = [name for _, name, _ in one_round([sized], [0])]
-    plans = list(plans_in(log, start))
+    with plans_meanwhile(home) as plans:
+        calls = [name for _, name, _ in one_round([sized], [0])]
     assert len(plans) > len(calls) > 60
     return plans
+
+
+@contextmanager
+def plans_meanwhile(home: Path) -> Iterator[list[Plan]]:
+    """A list that is filled when the block ends."""
+    log = Home(home.resolve()).log("postgres")
+    start = log.stat().st_size
+    plans: list[Plan] = []
+    yield plans
+    plans += plans_in(log, start)
+
+
+def import_chunks(sized: SizedStack) -> None:
+    """Import a file that is applied in parts, by several jobs."""
+    rows = "".join(f"chunks{number}@example.org\n" for number in range(MANY_ROWS))
+    with sized.stack.client(sized.owner.key) as client:
+        path = f"/lists/{sized.list_id}/imports"
+        job = data(client.post(path, content=f"email\n{rows}"), 202)
+        path = f"/jobs/{job['id']}"
+        eventually(
+            lambda: data(client.get(path))["status"] == "succeeded", within=120, what="the import"
+        )
 
 
 @pytest.mark.timeout(300)
@@ -111,6 +135,10 @@ def test_no_statement_reads_all_of_a_large_table(sized: SizedStack, home: Path) 
     large = pretend_growth(sized.stack, TIMES)
     assert {"subscriptions", "jobs_p0", "credit_entries", "users", "pk_jobs_p0"} <= large
     plans = plans_of_all(sized, home)
+    with plans_meanwhile(home) as of_chunks:
+        import_chunks(sized)
+    assert any("'members.apply'" in statement for statement, _ in of_chunks)
+    plans += of_chunks
     require_none(scan for plan in plans for scan in whole_scans(*plan, large))
     require_none(sort for plan in plans for sort in large_sorts(*plan))
 

@@ -15,7 +15,7 @@ import gc
 from contextlib import closing
 from functools import partial
 
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import and_, delete, func, or_, select, text
 
 from core.errors import DomainError, Kind
 from core.lanes import Lane
@@ -135,16 +135,17 @@ def _needs_another(uow: UnitOfWork, lease: Lease, task: MemberImport) -> bool:
     """Whether chunks are left for another helper, and none waits for its turn."""
     waiting = select(func.count()).where(WaitingChunk.import_id == task.id)
     left = uow.session.scalar(waiting) or 0
-    others = _others(uow, lease)
+    others = _others(uow, lease, task)
     most = MAX_SHARES if task.side_by_side else 1
     return JobStatus.QUEUED not in others and len(others) + 1 < min(left, most)
 
 
-def _others(uow: UnitOfWork, lease: Lease) -> list[str]:
+def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> list[str]:
     """The statuses of the other helpers that have not ended."""
+    # Queued jobs and running ones have indexes of their own.
+    is_theirs = Job.lane == APPLY_CHUNKS.lane, Job.on_behalf_of == task.user_id
     query = select(Job.status).where(
-        Job.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)),
-        Job.lane == APPLY_CHUNKS.lane,
+        or_(and_(Job.status == JobStatus.QUEUED, *is_theirs), Job.status == JobStatus.RUNNING),
         Job.kind == APPLY_CHUNKS.name,
         Job.subject_id == lease.subject_id,
         Job.id != lease.job_id,
@@ -208,7 +209,7 @@ def _leave(resources: Resources, lease: Lease) -> None:
             task = uow.session.get_one(MemberImport, whole.subject_id)
             if task.applied == task.chunks:
                 endings.end(uow, resources.settings, whole, task)
-            elif not _others(uow, lease):
+            elif not _others(uow, lease, task):
                 # The chunk that it gave back is its own to apply.
                 leases.yield_turn(uow, lease)
                 return
