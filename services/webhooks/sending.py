@@ -79,7 +79,7 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
             leases.progress(uow, lease, done=sent)
             endpoint = _locked(uow, lease)
             if endpoint is not None:
-                outcomes.write(uow, endpoint, message.delivery_id, outcome)
+                outcomes.write(uow, endpoint, message.delivery_id, message.url, outcome)
             if time.monotonic() > ends_at:
                 leases.yield_turn(uow, lease)
                 return

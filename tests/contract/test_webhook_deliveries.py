@@ -149,6 +149,25 @@ def test_receiver_that_is_gone_ends_the_endpoint(
     assert f"endpoint {endpoint['id']} is ended" in stopped[0]["text"]  # type: ignore[index]
 
 
+def test_receiver_that_is_gone_since_the_url_changed_ends_nothing(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    with hooked() as former, stack.client(owner.key) as other:
+        endpoint = new_endpoint(client, former.url)
+        path = f"{PATH}/{endpoint['id']}"
+
+        def move(_: Hook) -> tuple[int, dict[str, str]]:
+            data(other.patch(path, json={"url": receiver.url}))
+            return 410, {}
+
+        former.answer = move
+        happen(stack, owner)
+        # The try that is under way is made again, at the new URL.
+        eventually(lambda: receiver.hooks, what="the event at the new URL", within=30)
+        assert receiver.ids == former.ids
+    assert shown(client, endpoint)["state"] == "active"
+
+
 def test_endpoint_that_fails_for_three_days_is_paused_and_gets_what_it_missed_later(
     stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
 ) -> None:
