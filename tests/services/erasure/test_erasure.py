@@ -100,8 +100,8 @@ def live_a_little(stack: Stack, acting: Acting, owner: Owner, list_id: int, who:
     confirming = acting.new_list(owner, confirm_required=True, challenge=False)
     acting.ask(confirming, person.address)
     acting.mail_link(confirming, person.user_id)
-    body = {"title": f"{who.name}'s own", "slug": f"by-{who.name.lower()}", "tagline": who.name}
-    body |= {"redirect_origins": [f"https://{who.name.lower()}.example.com"]}
+    texts = {"title": f"{who.name}'s own", "slug": f"by-{who.name.lower()}", "tagline": who.name}
+    body = {**texts, "redirect_origins": [f"https://{who.name.lower()}.example.com"]}
     own = acting.client.post("/lists", headers=key, json=body).json()["data"]["id"]
     # Which is refused since the file has no such column.
     mapping = {"dry_run": "true", "mapping": json.dumps({who.name: "email"})}
