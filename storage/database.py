@@ -134,7 +134,14 @@ def open_database(
     url, open_ = connector(settings.database_url, application_name)
     connect = partial(_with_time_limits, open_)
     engine = create_engine(
-        url, creator=connect, pool_size=pool_size, max_overflow=0, pool_timeout=5, pool_recycle=1800
+        url,
+        creator=connect,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=5,
+        pool_recycle=1800,
+        # Errors are logged, and the values of their statements are people's.
+        hide_parameters=True,
     )
     _check_before_use(engine)
     statement_spans.watch(engine)
@@ -147,7 +154,7 @@ def open_database(
 def open_replica(url: SecretStr, *, application_name: str) -> Replica:
     """A replica for long reads, each of which has a connection of its own."""
     replica_url, connect = connector(url, application_name)
-    engine = create_engine(replica_url, creator=connect, poolclass=NullPool)
+    engine = create_engine(replica_url, creator=connect, poolclass=NullPool, hide_parameters=True)
     return Replica(engine, connect)
 
 

@@ -30,6 +30,8 @@ from core.refusals.webhooks import (
     WEBHOOK_EVENT_GONE,
     WEBHOOK_NOT_ACTIVE,
     WEBHOOK_TOO_MANY,
+    WEBHOOK_TOO_MANY_PENDING,
+    WEBHOOK_TOO_MANY_SECRETS,
     WEBHOOK_URL_NOT_ALLOWED,
 )
 from models import EndpointState
@@ -139,7 +141,10 @@ def delete_webhook_endpoint(
         return envelope(webhook_endpoints.delete(uow, caller, endpoint_id))
 
 
-@router.post(f"{_ONE}/rotate", responses=refuses(*_FINDING, WEBHOOK_ENDED, AUTH_LOGIN_AGAIN))
+@router.post(
+    f"{_ONE}/rotate",
+    responses=refuses(*_FINDING, WEBHOOK_ENDED, WEBHOOK_TOO_MANY_SECRETS, AUTH_LOGIN_AGAIN),
+)
 @RECORDS.threaded
 def rotate_webhook_secret(
     state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
@@ -152,7 +157,9 @@ def rotate_webhook_secret(
         )
 
 
-@router.post(f"{_ONE}/test", responses=refuses(*_FINDING, WEBHOOK_NOT_ACTIVE))
+@router.post(
+    f"{_ONE}/test", responses=refuses(*_FINDING, WEBHOOK_NOT_ACTIVE, WEBHOOK_TOO_MANY_PENDING)
+)
 @RECORDS.threaded
 def test_webhook_endpoint(
     state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
@@ -194,7 +201,11 @@ def list_webhook_deliveries(
 @router.post(
     f"{_ONE}/deliveries/{{delivery_id}}/resend",
     responses=refuses(
-        *_FINDING, WEBHOOK_DELIVERY_NOT_FOUND, WEBHOOK_EVENT_GONE, WEBHOOK_NOT_ACTIVE
+        *_FINDING,
+        WEBHOOK_DELIVERY_NOT_FOUND,
+        WEBHOOK_EVENT_GONE,
+        WEBHOOK_NOT_ACTIVE,
+        WEBHOOK_TOO_MANY_PENDING,
     ),
 )
 @RECORDS.threaded

@@ -21,6 +21,16 @@ WEBHOOK_NOT_ACTIVE = conflict(
     "webhook.not_active", "The endpoint is {state}: nothing is sent to it.", state="paused"
 )
 WEBHOOK_ENDED = conflict("webhook.ended", "The endpoint has ended; make another one in its place.")
+WEBHOOK_TOO_MANY_PENDING = conflict(
+    "webhook.too_many_pending",
+    "{most:,} deliveries of the endpoint wait already: what you ask for has to wait for them.",
+    most=2_000,
+)
+WEBHOOK_TOO_MANY_SECRETS = conflict(
+    "webhook.too_many_secrets",
+    "The endpoint has {most} secrets that sign; each ends a day after the one that replaced it.",
+    most=10,
+)
 LISTEN_REFUSED = invalid(
     "listen.refused", "The API answers {status}: {message}", status=401, message="Send an API key."
 )

@@ -125,6 +125,8 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .where(own.id.in_(ids))
         .values(
             **dict.fromkeys(("filename", "description", "mapping", "columns", "samples")),
+            # Why it failed, which names columns and files.
+            error=None,
             **dict.fromkeys(("wrapped_key", "wrapped_by")),
             status=case((own.status == "running", "cancelled"), else_=own.status),
             finished_at=func.coalesce(own.finished_at, func.now()),
@@ -176,7 +178,12 @@ def _blank_lists(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     uow.session.execute(
         update(own)
         .where(own.id.in_(ids))
-        .values(title="Erased", slug=func.concat("erased-", own.id), **dict.fromkeys(words))
+        .values(
+            title="Erased",
+            slug=func.concat("erased-", own.id),
+            redirect_origins=[],
+            **dict.fromkeys(words),
+        )
     )
     return _batch(ids)
 
@@ -201,8 +208,10 @@ def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Answers of other people's receivers, which may repeat the person's address."""
     row = models.WebhookDelivery
     about = row.person_id == user_id, row.answer.is_not(None)
-    gone = uow.session.execute(update(row).where(*about).values(answer=None).returning(row.id))
-    return Batch(len(gone.all()), None)
+    ids = list(uow.session.scalars(select(row.id).where(*about).limit(MAX_ROWS)))
+    uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
+    # A blanked answer is not found again.
+    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
 def _blank_account_events(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:

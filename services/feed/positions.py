@@ -7,9 +7,10 @@ who goes on after the last one that they saw misses none, whatever commits in wh
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Self
 
-from sqlalchemy import BigInteger, ScalarSelect, Text, cast, func, select
+from sqlalchemy import BigInteger, ScalarSelect, Text, bindparam, cast, func, select
 from sqlalchemy.orm import Session
 
 from core.ids import MAX_ID
@@ -58,6 +59,37 @@ def horizon() -> ScalarSelect[int]:
 def newest_position(session: Session) -> FeedPosition:
     """The position after all events that can be seen now; all that come later are after it."""
     return FeedPosition(session.scalars(select(horizon())).one() - 1, MAX_ID)
+
+
+def place_near(session: Session, since: datetime) -> int:
+    """A place before which no event happened since then, found by halving the feed.
+
+    Ids and places rise with time but for what transactions take that are open at once. So it is
+    that of an event from longer before then than any of them is open.
+    """
+    low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
+    place: int = START.place
+    while low is not None and low <= high:
+        middle = (low + high) // 2
+        place_there = session.scalar(_PLACE, {"low": middle, "high": high, "since": since})
+        if place_there is None:
+            high = middle - 1
+        else:
+            place, low = place_there, middle + 1
+    return place
+
+
+# Longer than any transaction is open that announces an event.
+_OPEN = timedelta(hours=1)
+# That of the first event from an id on, if it is from before a moment.
+_FIRST = (
+    select(FeedEvent.place, FeedEvent.occurred_at)
+    .where(FeedEvent.id.between(bindparam("low"), bindparam("high")))
+    .order_by(FeedEvent.id)
+    .limit(1)
+    .subquery()
+)
+_PLACE = select(_FIRST.c.place).where(_FIRST.c.occurred_at + _OPEN < bindparam("since"))
 
 
 def raise_places(uow: UnitOfWork) -> None:

@@ -1,19 +1,28 @@
 """What became of the events for an endpoint, and their sending once more."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, Select, func, select, update
 
 from core import ids
-from core.refusals.webhooks import WEBHOOK_DELIVERY_NOT_FOUND, WEBHOOK_EVENT_GONE
+from core.refusals.webhooks import (
+    WEBHOOK_DELIVERY_NOT_FOUND,
+    WEBHOOK_EVENT_GONE,
+    WEBHOOK_TOO_MANY_PENDING,
+)
 from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
 from services.access.caller import Caller
-from services.feed.positions import FeedPosition
+from services.feed.positions import FeedPosition, place_near
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 TEST_TYPE = "webhook.test"
+# The unfinished deliveries at which no more events become any, and at which none are added that an
+# owner asks for: those have room of their own. All of an endpoint's are read for each try.
+MAX_PENDING = 1_000
+MAX_PENDING_ASKED_FOR = 2 * MAX_PENDING
 # Who sends again more events than that needs no exact number.
 MAX_COUNTED = 1_000
 
@@ -56,6 +65,7 @@ def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDeliv
     """Send an event that tells of nothing. Raises as ``resend`` does."""
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
     webhook_endpoints.require_active(endpoint)
+    _require_room(uow, endpoint)
     delivery = WebhookDelivery(endpoint_id=endpoint.id, event_type=TEST_TYPE)
     uow.session.add(delivery)
     webhook_endpoints.wake(endpoint)
@@ -66,8 +76,8 @@ def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDeliv
 def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) -> WebhookDelivery:
     """Send an event again, whatever became of it before.
 
-    Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active`` and what
-    ``webhook_endpoints.get`` raises.
+    Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
+    ``webhook.too_many_pending`` and what ``webhook_endpoints.get`` raises.
     """
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
     webhook_endpoints.require_active(endpoint)
@@ -77,12 +87,25 @@ def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) 
         raise WEBHOOK_DELIVERY_NOT_FOUND()
     if delivery.event_id is not None and uow.session.get(FeedEvent, delivery.event_id) is None:
         raise WEBHOOK_EVENT_GONE()
+    if delivery.status != DeliveryStatus.PENDING:
+        _require_room(uow, endpoint)
     again = update(WebhookDelivery).where(*mine).values(**AFRESH)
     uow.session.execute(again.execution_options(synchronize_session=False))
     webhook_endpoints.wake(endpoint)
     uow.session.flush()
     uow.session.refresh(delivery)
     return delivery
+
+
+def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
+    """Raises ``webhook.too_many_pending``; the endpoint is locked."""
+    row, most = WebhookDelivery, MAX_PENDING_ASKED_FOR
+    pending = select(row.id).where(
+        row.endpoint_id == endpoint.id, row.status == DeliveryStatus.PENDING
+    )
+    found = select(func.count()).select_from(pending.limit(most).subquery())
+    if (uow.session.scalar(found) or 0) >= most:
+        raise WEBHOOK_TOO_MANY_PENDING(most=most)
 
 
 def replay(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
@@ -134,14 +157,10 @@ def _position_before(
     uow: UnitOfWork, endpoint: WebhookEndpoint, since: datetime
 ) -> FeedPosition | None:
     """The position before the first event for the endpoint since then; ``None``: there is none."""
-    # One look into an index for each type.
+    # One look into an index for each type, which passes over no more than the events of some hours.
+    place = place_near(uow.session, since)
     found = [
-        uow.session.scalar(
-            select(FeedEvent)
-            .where(*_events_for(endpoint, kind), FeedEvent.occurred_at >= since)
-            .order_by(FeedEvent.place, FeedEvent.id)
-            .limit(1)
-        )
+        uow.session.scalar(first_since(_events_for(endpoint, kind), place, since))
         for kind in endpoint.types
     ]
     firsts = [FeedPosition.of_event(event) for event in found if event is not None]
@@ -149,6 +168,15 @@ def _position_before(
         return None
     first = min(firsts)
     return FeedPosition(first.place, first.id - 1)
+
+
+def first_since(
+    events: Collection[ColumnElement[bool]], place: int, since: datetime
+) -> Select[FeedEvent]:
+    """The first of these events that happened since then, looked for from this place on."""
+    happened = FeedEvent.place >= place, FeedEvent.occurred_at >= since
+    query = select(FeedEvent).where(*events, *happened)
+    return query.order_by(FeedEvent.place, FeedEvent.id).limit(1)
 
 
 def _events_for(endpoint: WebhookEndpoint, kind: str) -> list[ColumnElement[bool]]:

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from core.logging import get_logger
 from integrations.http_client import retry_after
-from models import DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
+from models import DeliveryStatus, EndpointState, User, WebhookDelivery, WebhookEndpoint
 from services.people import account_mails, accounts
 from services.people.account_mails import MailKind
 from services.webhooks.schedule import FIRST_PAUSES, MAX_RETRY_AFTER, TRIED_FOR
@@ -41,19 +41,23 @@ class Outcome:
         return self.status is not None and first <= self.status < after
 
 
-def write(uow: UnitOfWork, endpoint: WebhookEndpoint, delivery_id: int, outcome: Outcome) -> None:
-    """Write the outcome of a try of a locked endpoint's delivery."""
+def write(
+    uow: UnitOfWork, endpoint: WebhookEndpoint, delivery_id: int, url: str, outcome: Outcome
+) -> None:
+    """Write the outcome of a try of a locked endpoint's delivery, which went to this URL."""
     delivery = uow.session.get(WebhookDelivery, delivery_id)
     if delivery is None:  # it was past its time
         return
     delivery.status_code, delivery.milliseconds = outcome.status, outcome.milliseconds
     delivery.answer, delivery.error = outcome.body or None, outcome.error
+    delivery.person_id = _person_now(uow, delivery.person_id)
     if outcome.is_success:
         delivery.status, delivery.delivered_at = DeliveryStatus.DELIVERED, func.now()
         endpoint.failing_since = None
         return
     now = uow.session.scalars(select(func.now())).one()
-    if outcome.status == HTTPStatus.GONE:
+    # A receiver that is gone since its owner named another one ends nothing.
+    if outcome.status == HTTPStatus.GONE and url == endpoint.url:
         delivery.status = DeliveryStatus.FAILED
         _stop(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
         return
@@ -64,6 +68,13 @@ def write(uow: UnitOfWork, endpoint: WebhookEndpoint, delivery_id: int, outcome:
     endpoint.failing_since = endpoint.failing_since or delivery.queued_at
     if now >= endpoint.failing_since + TRIED_FOR:
         _stop(uow, endpoint, EndpointState.PAUSED, FAILED_FOR_DAYS)
+
+
+def _person_now(uow: UnitOfWork, person_id: int | None) -> int | None:
+    """Who the person of an event is now, whose erasure blanks the answer: its event names the
+    record that may have become part of another one since."""
+    merged = select(User.merged_into).where(User.id == person_id, User.merged_into.is_not(None))
+    return uow.session.scalar(merged) or person_id
 
 
 def _next_try(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:

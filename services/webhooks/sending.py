@@ -35,7 +35,7 @@ from services.jobs import lease as leases
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
 from services.webhooks import outcomes, schedule, signing
-from services.webhooks.deliveries import AFRESH, TEST_TYPE
+from services.webhooks.deliveries import AFRESH, MAX_PENDING, TEST_TYPE
 from services.webhooks.outcomes import Outcome
 from services.webhooks.schedule import Pending
 from storage.resources import Resources
@@ -49,9 +49,8 @@ MAX_TURN_SECONDS = 5.0
 # So many of an owner's endpoints are called at once: however many hang, others have threads left.
 MAX_AT_ONCE_OF_AN_OWNER = 2
 _PUT_OFF = timedelta(seconds=2)
-# Events that become deliveries at once, and the unfinished ones at which none do.
+# Events that become deliveries at once.
 _MAX_TAKEN_EVENTS = 100
-MAX_PENDING = 1_000
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
             leases.progress(uow, lease, done=sent)
             endpoint = _locked(uow, lease)
             if endpoint is not None:
-                outcomes.write(uow, endpoint, message.delivery_id, outcome)
+                outcomes.write(uow, endpoint, message.delivery_id, message.url, outcome)
             if time.monotonic() > ends_at:
                 leases.yield_turn(uow, lease)
                 return

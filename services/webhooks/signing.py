@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 from standardwebhooks import Webhook
 
 from models import WebhookSecret
@@ -19,6 +19,8 @@ from storage.encryption import KeyWrapper, WrappedKey
 from storage.unit_of_work import UnitOfWork
 
 FORMER_SECRET_LASTS = timedelta(hours=24)
+# Each signs every event: the header has so many signatures.
+MAX_LIVE_SECRETS = 10
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
 _SECRET_BYTES = 32
 
@@ -45,14 +47,23 @@ def new_secret(uow: UnitOfWork, wrapper: KeyWrapper, endpoint_id: int) -> str:
     return SECRET_PREFIX + base64.b64encode(plain).decode()
 
 
+def count_live(uow: UnitOfWork, endpoint_id: int) -> int:
+    """How many secrets sign now."""
+    return uow.session.scalar(select(func.count()).where(*_live(endpoint_id))) or 0
+
+
 def live_secrets(uow: UnitOfWork, wrapper: KeyWrapper, endpoint_id: int) -> list[bytes]:
     """The secrets that sign now, the newest one first; raises ``Tampered``."""
-    lives = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
-    query = select(WebhookSecret).where(WebhookSecret.endpoint_id == endpoint_id, lives)
+    query = select(WebhookSecret).where(*_live(endpoint_id))
     return [
         wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context)
         for row in uow.session.scalars(query.order_by(WebhookSecret.id.desc()))
     ]
+
+
+def _live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
+    lives = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
+    return WebhookSecret.endpoint_id == endpoint_id, lives
 
 
 def body_of(event: dict[str, Any]) -> bytes:

@@ -11,6 +11,7 @@ from core.refusals.webhooks import (
     WEBHOOK_ENDPOINT_NOT_FOUND,
     WEBHOOK_NOT_ACTIVE,
     WEBHOOK_TOO_MANY,
+    WEBHOOK_TOO_MANY_SECRETS,
 )
 from models import DeliveryStatus, EndpointState, MailingList, WebhookDelivery, WebhookEndpoint
 from services.access import recent_logins
@@ -134,11 +135,16 @@ def change(
 
 
 def rotate(uow: UnitOfWork, wrapper: KeyWrapper, caller: Caller, endpoint_id: int) -> str:
-    """A new secret; the former one signs beside it for a day. Raises as ``change``."""
+    """A new secret; the former one signs beside it for a day.
+
+    Raises as ``change`` does, and ``webhook.too_many_secrets``.
+    """
     recent_logins.lock_maker(uow, caller)
     endpoint = get(uow, caller, endpoint_id, lock=True)
     if endpoint.state == EndpointState.ENDED:
         raise WEBHOOK_ENDED()
+    if signing.count_live(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
+        raise WEBHOOK_TOO_MANY_SECRETS(most=signing.MAX_LIVE_SECRETS)
     return signing.new_secret(uow, wrapper, endpoint.id)
 
 

@@ -8,6 +8,8 @@ import httpx
 import pytest
 from standardwebhooks import WebhookVerificationError
 
+from services.webhooks.deliveries import MAX_PENDING_ASKED_FOR
+from services.webhooks.signing import MAX_LIVE_SECRETS
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import new_list
 from tests.hooks import (
@@ -149,6 +151,25 @@ def test_receiver_that_is_gone_ends_the_endpoint(
     assert f"endpoint {endpoint['id']} is ended" in stopped[0]["text"]  # type: ignore[index]
 
 
+def test_receiver_that_is_gone_since_the_url_changed_ends_nothing(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    with hooked() as former, stack.client(owner.key) as other:
+        endpoint = new_endpoint(client, former.url)
+        path = f"{PATH}/{endpoint['id']}"
+
+        def move(_: Hook) -> tuple[int, dict[str, str]]:
+            data(other.patch(path, json={"url": receiver.url}))
+            return 410, {}
+
+        former.answer = move
+        happen(stack, owner)
+        # The try that is under way is made again, at the new URL.
+        eventually(lambda: receiver.hooks, what="the event at the new URL", within=30)
+        assert receiver.ids == former.ids
+    assert shown(client, endpoint)["state"] == "active"
+
+
 def test_endpoint_that_fails_for_three_days_is_paused_and_gets_what_it_missed_later(
     stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
 ) -> None:
@@ -213,6 +234,24 @@ def test_both_secrets_sign_after_a_rotation(
         receiver.hooks[1].check(endpoint["secret"])
 
 
+def test_no_endpoint_has_more_secrets_than_fit_a_header(
+    stack: Stack, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, receiver.url)
+    path = f"{PATH}/{endpoint['id']}"
+    for _ in range(MAX_LIVE_SECRETS - 1):
+        newest = data(client.post(f"{path}/rotate"))["secret"]
+    problem(client.post(f"{path}/rotate"), 409, "webhook.too_many_secrets")
+    data(client.post(f"{path}/test"))
+    eventually(lambda: receiver.hooks, what="the test event")
+    for secret in (endpoint["secret"], newest):
+        receiver.hooks[0].check(secret)
+    ends = "UPDATE webhook_secrets SET expires_at = now() WHERE endpoint_id = %s AND id = ("
+    ends += "SELECT min(id) FROM webhook_secrets WHERE endpoint_id = %s)"
+    stack.query(ends, endpoint["id"], endpoint["id"])
+    assert data(client.post(f"{path}/rotate"))["secret"]
+
+
 def test_test_event_tells_of_nothing_and_is_signed(
     client: httpx.Client, receiver: HookReceiver
 ) -> None:
@@ -249,6 +288,35 @@ def test_resend_and_replay_send_events_again_under_their_ids(
     assert receiver.ids == everything
     later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     assert data(client.post(f"{path}/replay", json={"since": later})) == 0
+
+
+def test_what_an_owner_asks_for_is_bounded_while_nothing_arrives(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    receiver.answer = lambda _: (503, {"Retry-After": "3600"})
+    endpoint = new_endpoint(client, receiver.url)
+    path = f"{PATH}/{endpoint['id']}"
+    first = data(client.post(f"{path}/test"))
+    eventually(lambda: deliveries(client, endpoint)[0]["status_code"], what="the first answer")
+    rows = (
+        "INSERT INTO webhook_deliveries (endpoint_id, event_type, due_at, status)"
+        " SELECT %s, 'webhook.test', now() + interval '1 hour', %s FROM generate_series(1, %s)"
+    )
+    stack.query(rows, endpoint["id"], "pending", MAX_PENDING_ASKED_FOR - 2)
+    stack.query(rows, endpoint["id"], "delivered", 1)
+    done = next(each for each in deliveries(client, endpoint) if each["status"] == "delivered")
+    data(client.post(f"{path}/test"))
+    again = f"{path}/deliveries/{done['id']}/resend"
+    for refused in (f"{path}/test", again):
+        problem(client.post(refused), 409, "webhook.too_many_pending")
+    # What waits already may be sent at once.
+    data(client.post(f"{path}/deliveries/{first['id']}/resend"))
+    stack.query(
+        "UPDATE webhook_deliveries SET status = 'failed' WHERE status = 'pending'"
+        " AND endpoint_id = %s",
+        endpoint["id"],
+    )
+    assert data(client.post(again))["status"] == "pending"
 
 
 def test_pages_of_deliveries(

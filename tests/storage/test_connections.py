@@ -1,10 +1,13 @@
 import time
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import psycopg2
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from storage.connections import IN_USE_SECONDS
 from storage.database import Database, Statement, open_database
@@ -47,6 +50,18 @@ def test_threads_at_the_same_time_have_connections_of_their_own(database: Databa
     with ThreadPoolExecutor(4) as pool:
         found = [pool.submit(database.rows, _SLOWLY, seconds=0.3) for _ in range(4)]
         assert len({each.result()[0] for each in found}) == 4
+
+
+def test_error_of_a_statement_tells_no_value_of_it(database: Database) -> None:
+    """It may be logged with its trace, and the values are people's addresses and names."""
+    statement = text("SELECT 1 / CAST(:zero AS int), CAST(:email AS text)")
+    values = {"zero": 0, "email": "ada@example.com"}
+    with (
+        database.engine.connect() as connection,
+        pytest.raises(DBAPIError, match="division by zero") as failure,
+    ):
+        connection.execute(statement, values)
+    assert "ada@example.com" not in "".join(traceback.format_exception(failure.value))
 
 
 def test_refused_statement_leaves_its_connection_as_it_was(database: Database) -> None:

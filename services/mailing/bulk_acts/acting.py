@@ -30,7 +30,8 @@ def _end_with_job(uow: UnitOfWork, job: Job) -> None:
 
 def _go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
     """Go on with an act that failed, unless its undo was asked for."""
-    act = uow.session.get(BulkAct, job.subject_id)
+    # Locked, as by who asks for its undo: of the two at the same time one finds the other.
+    act = uow.session.get(BulkAct, job.subject_id, with_for_update=True, populate_existing=True)
     if act is None or act.undo_job_id is not None:
         return False
     act.status, act.finished_at = JobStatus.RUNNING, None

@@ -39,9 +39,12 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
 
 
 def go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Go on with an import that failed, with the chunks that are not applied."""
-    task = uow.session.get(MemberImport, job.subject_id)
-    if task is None or task.files_removed_at is not None:
+    """Go on with an import that failed, with the chunks that are not applied.
+
+    Not while it is undone, nor after: nothing would take back what it adds then.
+    """
+    task = _held_before_undo(uow, job.subject_id)
+    if task is None or task.files_removed_at is not None or task.undone_at is not None:
         return False
     if not removals.keep(uow, f"{task.object_prefix}/"):
         return False
@@ -49,6 +52,22 @@ def go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
     # What it adds from now on is taken back too.
     task.undo_restored = task.undo_removed = None
     return True
+
+
+def _held_before_undo(uow: UnitOfWork, import_id: int | None) -> MemberImport | None:
+    """The import, locked, unless its undo is under way; no undo begins or goes on meanwhile."""
+    task = uow.session.get(MemberImport, import_id)
+    if task is None:
+        return None
+    # The undo's job before the import, as who asks for an undo locks them.
+    undo_id = task.undo_job_id
+    undo = uow.session.get(Job, undo_id, with_for_update=True) if undo_id else None
+    own = select(MemberImport).where(MemberImport.id == import_id)
+    held = own.with_for_update(key_share=True).execution_options(populate_existing=True)
+    task = uow.session.scalars(held).one()
+    is_under_way = undo is not None and undo.finished_at is None
+    # Or was begun just now.
+    return None if is_under_way or task.undo_job_id != undo_id else task
 
 
 def end(uow: UnitOfWork, settings: Settings, lease: Lease, task: MemberImport) -> None:

@@ -8,6 +8,7 @@ the owner stay, and so do opt-outs. What the file claimed of consent goes, whate
 from sqlalchemy import func, text
 
 from core.lanes import Lane
+from core.refusals.imports import IMPORT_RUNNING
 from core.scopes import Scope
 from models import Job, JobStatus, MemberImport
 from services.feed.announcing import announce
@@ -41,7 +42,10 @@ UNDO_IMPORT = kinds.register(
 
 
 def run(resources: Resources, lease: Lease) -> None:
-    """Undo batches of records for one turn."""
+    """Undo batches of records for one turn.
+
+    Raises ``import.running`` for an import that went on since its undo was cancelled or failed.
+    """
     turn = Turn()
     while not turn.is_over():
         lease.check_cancelled()
@@ -49,6 +53,8 @@ def run(resources: Resources, lease: Lease) -> None:
             task = uow.session.get(MemberImport, lease.subject_id)
             if task is None:
                 raise JobCancelled
+            if task.status == "running":
+                raise IMPORT_RUNNING()
             locks.lock_list(uow, task.list_id)
             # Records that existed before the import come first, then the new ones.
             bookmark = "undo_restored"

@@ -27,6 +27,14 @@ _CONSENT = """
 INSERT INTO consent_entries (list_id, user_id, how, ip)
 SELECT %s, %s, 'login', '192.0.2.7' FROM generate_series(1, %s)
 """
+_ENDPOINT = """
+INSERT INTO webhook_endpoints (user_id, url, types, place, event_id, state)
+VALUES (%s, 'https://hooks.example.com', '{subscription.left}', 0, 0, 'ended') RETURNING id
+"""
+_ANSWERS = """
+INSERT INTO webhook_deliveries (endpoint_id, event_id, event_type, person_id, status, answer)
+SELECT %s, -n, 'subscription.left', %s, 'delivered', 'thanks, Ada' FROM generate_series(1, %s) AS n
+"""
 
 
 def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) -> None:
@@ -38,6 +46,8 @@ def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) 
     stack.query(_JOBS, user_id, rows)
     stack.query(_KEYED, user_id, rows)
     stack.query(_CONSENT, list_id, user_id, rows)
+    [(endpoint_id,)] = stack.query(_ENDPOINT, other_id)
+    stack.query(_ANSWERS, endpoint_id, user_id, rows)
 
 
 def left(stack: Stack, user_id: int) -> dict[str, int]:
@@ -49,6 +59,7 @@ def left(stack: Stack, user_id: int) -> dict[str, int]:
         "jobs": "user_id = %s",
         "idempotency_records": "caller_id = %s",
         "consent_entries": "user_id = %s",
+        "webhook_deliveries": "person_id = %s AND answer IS NOT NULL",
     }
     found = {
         table: stack.query(f"SELECT count(*) FROM {table} WHERE {condition}", user_id)[0][0]

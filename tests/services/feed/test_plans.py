@@ -1,16 +1,20 @@
 """A page costs what it shows, whatever else the feed holds."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg2
 import pytest
+from sqlalchemy import func, select
 
+from models import FeedEvent
 from services.feed.catalogue import FeedEventType
-from services.feed.positions import START, FeedPosition
+from services.feed.positions import START, FeedPosition, place_near
 from services.feed.reading import reading_statement
+from services.webhooks.deliveries import first_since
 from storage.database import Statement
 from tests.stack import Stack
 
@@ -60,6 +64,47 @@ def test_a_page_reads_no_more_rows_than_it_has_types_and_items(
         for node in scans
     )
     assert read <= LIMIT + len(types)
+
+
+@pytest.fixture(scope="module")
+def weeks(make_stack: Callable[[str], Stack]) -> Stack:
+    """An event each minute for weeks, ten of them in a transaction."""
+    made = make_stack("feed-of-weeks")
+    made.query(
+        "INSERT INTO feed_events (place, user_id, type, occurred_at)"
+        " SELECT 1 + n / 10, %s, %s, now() - make_interval(mins => %s - n)"
+        " FROM generate_series(1, %s) AS n",
+        *(OWNER, RARE, ROWS, ROWS),
+    )
+    made.query("ANALYZE feed_events")
+    return made
+
+
+@pytest.mark.parametrize("ago", [timedelta(hours=2), timedelta(minutes=ROWS // 2)])
+def test_the_first_event_since_a_moment_is_found_without_a_look_at_all_before_it(
+    weeks: Stack, ago: timedelta
+) -> None:
+    since = datetime.now(UTC) - ago
+    events = (FeedEvent.user_id == OWNER, FeedEvent.type == RARE)
+    with weeks.resources.unit_of_work() as uow:
+        place = place_near(uow.session, since)
+        found = uow.session.scalars(first_since(events, place, since)).one()
+        expected = select(func.min(FeedEvent.id)).where(FeedEvent.occurred_at >= since)
+        assert found.id == uow.session.scalar(expected)
+    plan = _plan(weeks, Statement(first_since(events, place, since)))
+    scans = [node for node in _nodes(plan) if node.get("Relation Name", "").startswith("feed_ev")]
+    assert scans
+    read = sum(
+        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+        for node in scans
+    )
+    # Those of the hour before, in which a transaction may have been open.
+    assert read < 200
+
+
+def test_a_moment_before_all_events_has_the_place_before_them(weeks: Stack) -> None:
+    with weeks.resources.unit_of_work() as uow:
+        assert place_near(uow.session, datetime(1, 1, 1, tzinfo=UTC)) == START.place
 
 
 def _plan(stack: Stack, statement: Statement) -> dict[str, Any]:

@@ -7,8 +7,11 @@ import pytest
 
 from core.errors import DomainError
 from core.ids import random_hash_id
+from core.refusals.jobs import JOB_GIVEN_UP
 from models import MemberImport
 from services import removals
+from services.jobs import lease as leases
+from services.jobs import records as jobs
 from services.jobs.kinds import kind_named
 from services.mailing.imports import records, undo
 from services.mailing.imports.splitting import split
@@ -103,6 +106,56 @@ def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
         "UPDATE imports SET status = 'succeeded', finished_at = now() WHERE id = %s", task.id
     )
     assert importing.take_back(owner, task.id)["undone"] == PEOPLE
+
+
+def broken(importing: Importing, owner: Owner, list_id: int, file: bytes) -> tuple[int, int]:
+    """An import whose job was given up, by no fault of the file, with the ids of both."""
+    job_id = importing.begin(owner, list_id, file)
+    lease = importing.claim(job_id)
+    assert lease is not None
+    with importing.resources.unit_of_work() as uow:
+        leases.fail(uow, lease, JOB_GIVEN_UP(reason="It broke.", hours=24))
+    return importing.of_job(job_id).id, job_id
+
+
+def retry_refused(importing: Importing, owner: Owner, import_id: int) -> str:
+    settings = importing.stack.settings()
+    with importing.resources.unit_of_work() as uow, pytest.raises(DomainError) as refused:
+        records.retry(uow, importing.caller(owner), import_id, settings=settings)
+    return refused.value.code
+
+
+def test_an_import_that_was_undone_or_is_being_undone_does_not_go_on(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    import_id, _ = broken(importing, owner, list_id, rows(people))
+    undo_id = importing.begin_undo(owner, import_id)
+    assert retry_refused(importing, owner, import_id) == "job.not_retryable"
+    assert importing.work(undo_id).status == "succeeded"
+    # What it added now, no undo would take back.
+    assert retry_refused(importing, owner, import_id) == "job.not_retryable"
+    assert importing.active(list_id) == set()
+
+
+def test_an_undo_that_is_tried_again_waits_for_the_import_that_went_on(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    import_id, job_id = broken(importing, owner, list_id, rows(people))
+    caller, settings = importing.caller(owner), importing.stack.settings()
+    undo_id = importing.begin_undo(owner, import_id)
+    with importing.resources.unit_of_work() as uow:
+        jobs.cancel(uow, caller, undo_id)
+    with importing.resources.unit_of_work() as uow:
+        records.retry(uow, caller, import_id, settings=settings)
+    with importing.resources.unit_of_work() as uow:
+        jobs.retry(uow, caller, undo_id, settings=settings)
+    refused = importing.work(undo_id)
+    assert refused.error is not None
+    assert refused.error["code"] == "import.running"
+    assert importing.work(job_id).status == "succeeded"
+    assert importing.active(list_id) == set(people)
+    assert importing.take_back(owner, import_id)["undone"] == PEOPLE
+    assert importing.active(list_id) == set()
 
 
 def test_a_record_that_was_there_before_stays_though_what_it_was_is_lost(
