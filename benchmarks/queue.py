@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from benchmarks.echo import BARE_QUEUE, bare_app
 from benchmarks.http_load import callers, request_bytes
