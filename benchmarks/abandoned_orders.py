@@ -54,10 +54,10 @@ def _compare(stack: Stack, provider_port: int) -> list[Finding]:
         return seconds_of(lambda: polling.poll(stack.resources, channels))
 
     def ask_alone(_: int) -> None:
-        link = http.client.HTTPConnection(LOOPBACK, provider_port, timeout=60)
-        link.request("GET", "/v1/checkout/sessions/cs_1")
-        assert link.getresponse().read()
-        link.close()
+        connection = http.client.HTTPConnection(LOOPBACK, provider_port, timeout=60)
+        connection.request("GET", "/v1/checkout/sessions/cs_1")
+        assert connection.getresponse().read()
+        connection.close()
 
     def baseline() -> float:
         with ThreadPoolExecutor(MAX_CALLS_AT_ONCE) as pool:

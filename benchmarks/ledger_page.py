@@ -61,10 +61,10 @@ def run() -> list[Finding]:
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
         owner = stack.new_owner()
         with (
-            closing(psycopg2.connect(stack.owner_url)) as link,
-            link.cursor() as running,
+            closing(psycopg2.connect(stack.owner_url)) as connection,
+            connection.cursor() as running,
         ):
-            link.autocommit = True
+            connection.autocommit = True
             _fill(stack, running, owner)
             pages = (("first", 0), ("last", ENTRIES - LIMIT))
             return [_compare(stack, owner, running, *page) for page in pages]

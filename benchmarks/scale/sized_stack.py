@@ -118,8 +118,8 @@ def _fill_once(stack: Stack, volume: Volume) -> None:
 @contextmanager
 def _larger_log(url: str) -> Iterator[None]:
     """Fewer checkpoints while the database is filled."""
-    with closing(psycopg2.connect(url)) as link, link.cursor() as running:
-        link.autocommit = True
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as running:
+        connection.autocommit = True
         running.execute("ALTER SYSTEM SET max_wal_size = '6GB'")
         running.execute("SELECT pg_reload_conf()")
         yield

@@ -63,7 +63,7 @@ def test_a_page_reads_no_more_rows_than_it_has_types_and_items(
 
 
 def _plan(stack: Stack, statement: Statement) -> dict[str, Any]:
-    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
+    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", statement.values)
         [(found,)] = cursor.fetchall()
     plan = found if isinstance(found, list) else json.loads(found)
