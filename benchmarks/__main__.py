@@ -12,14 +12,13 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from benchmarks import kept_results
 from benchmarks.measure import Finding, full_size
 from benchmarks.report import write_report
 from core import clock
 
-RESULTS = Path(__file__).parent / "results"
 CONSOLE_PAGES = "console-pages"
 NAMES = (
     "queue",
@@ -62,10 +61,10 @@ def main(arguments: list[str]) -> int:
         return 2
     if names == [GROWTH]:
         sizes = [float(size) for size in options.sizes.split(",")]
-        return _report(_run(GROWTH, sizes=sizes, keep=options.keep), kept_as="growth-")
+        return _report(_run(GROWTH, sizes=sizes, keep=options.keep), kept_as=kept_results.GROWTH)
     kept = {CONSOLE_PAGES: {"keep": options.keep}}
     findings = [finding for name in names or NAMES for finding in _run(name, **kept.get(name, {}))]
-    return _report(findings, kept_as=None if names else "")
+    return _report(findings, kept_as=None if names else kept_results.OTHERS)
 
 
 def _report(findings: list[Finding], *, kept_as: str | None) -> int:
@@ -89,7 +88,7 @@ def _run(name: str, **options: Any) -> list[Finding]:
 
 def _keep(findings: list[Finding], kept_as: str) -> None:
     now = clock.now()
-    RESULTS.mkdir(exist_ok=True)
+    kept_results.RESULTS.mkdir(exist_ok=True)
     record: dict[str, Any] = {
         "at": clock.iso(now),
         "size": "full" if full_size() else "short",
@@ -100,11 +99,10 @@ def _keep(findings: list[Finding], kept_as: str) -> None:
         },
         "findings": [finding.record() for finding in findings],
     }
-    file = RESULTS / f"{kept_as}{now:%Y-%m-%d}.json"
+    file = kept_results.RESULTS / f"{kept_as}{now:%Y-%m-%d}.json"
     file.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    newest = (sorted(RESULTS.glob(f"{kind}2*.json"))[-1:] for kind in ("", "growth-"))
-    write_report(*(json.loads(found[0].read_text()) if found else None for found in newest))
-    print(f"Kept in {file.name} and docs/performance.md.")
+    write_report(kept_results.newest(kept_results.OTHERS), kept_results.newest(kept_results.GROWTH))
+    print(f"Kept in {file.name}, docs/performance.md and docs/growth.md.")
 
 
 if __name__ == "__main__":

@@ -8,20 +8,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from benchmarks.own_stack import own_stack
 from devstack import LOOPBACK
 from devstack.sandbox.sandbox_settings import payment_settings
-from devstack.supervisor.processes.ports import PortPicker
 from integrations.payments.registry import PaymentChannels
 from services.money.topups import polling
 from services.money.topups.polling import MAX_CALLS_AT_ONCE, POLL_ORDERS
 from tests.contract.topups import settings_of
-from tests.embedded import embedded_services
-from tests.stack import Stack, open_stack
+from tests.stack import Stack
 
 ORDERS = 512 if full_size() else 128
 PROVIDER_SECONDS = 0.25
@@ -42,17 +39,10 @@ FROM generate_series(1, %s) AS n
 
 
 def run() -> list[Finding]:
-    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
-        home = Path(directory)
-        port = PortPicker(home / "ports.json").pick("api")
-        with (
-            embedded_services(home) as services,
-            open_stack(services, home, "orders", 1, port) as stack,
-            _slow_provider() as provider_port,
-        ):
-            stack.query(_FILL, ORDERS)
-            stack.query("UPDATE payment_orders SET status = 'pending'")
-            return _compare(stack, provider_port)
+    with own_stack("orders") as stack, _slow_provider() as provider_port:
+        stack.query(_FILL, ORDERS)
+        stack.query("UPDATE payment_orders SET status = 'pending'")
+        return _compare(stack, provider_port)
 
 
 def _compare(stack: Stack, provider_port: int) -> list[Finding]:
@@ -64,10 +54,10 @@ def _compare(stack: Stack, provider_port: int) -> list[Finding]:
         return seconds_of(lambda: polling.poll(stack.resources, channels))
 
     def ask_alone(_: int) -> None:
-        link = http.client.HTTPConnection(LOOPBACK, provider_port, timeout=60)
-        link.request("GET", "/v1/checkout/sessions/cs_1")
-        assert link.getresponse().read()
-        link.close()
+        connection = http.client.HTTPConnection(LOOPBACK, provider_port, timeout=60)
+        connection.request("GET", "/v1/checkout/sessions/cs_1")
+        assert connection.getresponse().read()
+        connection.close()
 
     def baseline() -> float:
         with ThreadPoolExecutor(MAX_CALLS_AT_ONCE) as pool:

@@ -42,9 +42,9 @@ def bare_app() -> FastAPI:
         # As many as Pressroom has for the same call.
         anyio.to_thread.current_default_thread_limiter().total_tokens = MONEY.threads
         for _each in range(MONEY.threads):
-            link = psycopg2.connect(url)
-            link.autocommit = True
-            idle.put(link)
+            connected = psycopg2.connect(url)
+            connected.autocommit = True
+            idle.put(connected)
         yield
 
     app = FastAPI(lifespan=lifespan)
@@ -56,16 +56,16 @@ def bare_app() -> FastAPI:
     @app.post("/auxilia/credits/consume")
     def consume(charge: Charge, authorization: Annotated[str, Header()]) -> Response:
         digest = signer.digest(authorization.removeprefix("Bearer ").encode())
-        link = idle.get()
+        connected = idle.get()
         try:
-            with link.cursor() as cursor:
+            with connected.cursor() as cursor:
                 cursor.execute(_CALLER, (digest,))
                 [(user_id,)] = cursor.fetchall()
                 meta = Json(charge.meta)
                 cursor.execute(_CHARGE, (user_id, charge.amount_credit, charge.source_id, meta))
                 [(outcome, answer)] = cursor.fetchall()
         finally:
-            idle.put(link)
+            idle.put(connected)
         assert outcome == "done"
         return Response(f'{{"data":{answer}}}', media_type="application/json")
 

@@ -6,8 +6,6 @@ The baseline is the same calls when that address is quiet.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import httpx
 
@@ -18,14 +16,13 @@ from api.limits.body_budgets import (
     SHARES,
 )
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
+from benchmarks.own_stack import own_stack
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from services.people import accounts
 from tests.contract.credits import grant
-from tests.embedded import embedded_services
 from tests.pictures import photo
 from tests.security.attackers import Attacker, attacking
-from tests.stack import Stack, open_stack, plain_client
+from tests.stack import Stack, plain_client
 from tests.visiting import PASSWORD, Visitor
 
 CALLS = 200 if full_size() else 40
@@ -75,16 +72,10 @@ def _calls(
 
 @contextmanager
 def _stack() -> Iterator[Stack]:
-    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
-        home = Path(directory)
-        port = PortPicker(home / "ports.json").pick("api")
-        with (
-            embedded_services(home) as services,
-            open_stack(services, home, "bodies", 1, port) as stack,
-        ):
-            stack.start_api(PRESSROOM_LOG_LEVEL="warning", PRESSROOM_TRUSTED_PROXIES=LOOPBACK)
-            stack.start_worker("media")
-            yield stack
+    with own_stack("bodies") as stack:
+        stack.start_api(PRESSROOM_LOG_LEVEL="warning", PRESSROOM_TRUSTED_PROXIES=LOOPBACK)
+        stack.start_worker("media")
+        yield stack
 
 
 def _caller_key(stack: Stack) -> str:

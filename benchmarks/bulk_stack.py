@@ -6,18 +6,15 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import httpx
 import psycopg2
 from psycopg2.extensions import connection
 
+from benchmarks.own_stack import own_stack
 from core.ids import neighbouring_ids
-from devstack.supervisor.processes.ports import PortPicker
 from services.mailing import lists
-from tests.embedded import embedded_services
-from tests.stack import Owner, Running, Stack, open_stack
+from tests.stack import Owner, Running, Stack
 
 CHUNK = 10_000
 _numbers = itertools.count(1)
@@ -144,20 +141,14 @@ def people(count: int) -> list[Person]:
 
 @contextmanager
 def bulk_bench() -> Iterator[BulkBench]:
-    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
-        home = Path(directory)
-        port = PortPicker(home / "ports.json").pick("api")
-        with (
-            embedded_services(home) as services,
-            open_stack(services, home, "bulk", 1, port) as stack,
-        ):
-            # Each round fills a list of its own, and all of them stay.
-            stack.environment["PRESSROOM_QUOTA_PAID"] = "members=1000000000"
-            stack.start_api(PRESSROOM_LOG_LEVEL="warning")
-            worker = stack.start_worker("bulk", "export", concurrency=1)
-            stack.start_worker("mail", "upkeep", concurrency=2)
-            owner = stack.new_owner()
-            url = stack.owner_url
-            with closing(psycopg2.connect(url)) as plain, stack.client(owner.key) as client:
-                client.timeout = httpx.Timeout(600)
-                yield BulkBench(stack, owner, client, plain, worker)
+    with own_stack("bulk") as stack:
+        # Each round fills a list of its own, and all of them stay.
+        stack.environment["PRESSROOM_QUOTA_PAID"] = "members=1000000000"
+        stack.start_api(PRESSROOM_LOG_LEVEL="warning")
+        worker = stack.start_worker("bulk", "export", concurrency=1)
+        stack.start_worker("mail", "upkeep", concurrency=2)
+        owner = stack.new_owner()
+        url = stack.owner_url
+        with closing(psycopg2.connect(url)) as plain, stack.client(owner.key) as client:
+            client.timeout = httpx.Timeout(600)
+            yield BulkBench(stack, owner, client, plain, worker)

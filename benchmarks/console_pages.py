@@ -8,20 +8,17 @@ import http.client
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.measure import Finding, median_and_spread, seconds_of
 from benchmarks.scale.page_cases import CHEAPEST, PageCase, page_cases
-from benchmarks.scale.sized_stack import SizedStack, sized_stack
+from benchmarks.scale.sized_stack import SizedStack, services_in, sized_stack
 from benchmarks.scale.volume import Volume
 from devstack import LOOPBACK
 from services.mailing.attributes import tags
 from tests.consoles import OwnerAtConsole, at_console, at_operators_console
-from tests.embedded import embedded_services
 from tests.security import world as worlds
 
 ROUNDS = 7
@@ -44,14 +41,11 @@ _Get = Callable[[PageCase], _Answer]
 def run(keep: str | None = None) -> list[Finding]:
     """Measure all pages; ``keep`` is a folder in which the filled database stays."""
     cases = page_cases()
-    with ExitStack() as opened:
-        if keep is None:
-            keep = opened.enter_context(TemporaryDirectory(prefix="pressroom-bench-"))
-        home = Path(keep)
-        home.mkdir(parents=True, exist_ok=True)
-        services = opened.enter_context(embedded_services(home))
-        sized = opened.enter_context(sized_stack(services, home, Volume(1), 1))
-        get = opened.enter_context(_callers(sized))
+    with (
+        services_in(keep) as (services, home),
+        sized_stack(services, home, Volume(1), 1) as sized,
+        _callers(sized) as get,
+    ):
         took, weights = _rounds(cases, get), _weights(cases, get)
     return [*_findings(cases, took, weights), _heaviest(weights)]
 

@@ -7,15 +7,12 @@ What a caller asks for is no more on a larger database, so it should take no lon
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Finding, median_and_spread
 from benchmarks.scale.rounds import one_round
 from benchmarks.scale.route_cases import Group
-from benchmarks.scale.sized_stack import SizedStack, sized_stack
+from benchmarks.scale.sized_stack import SizedStack, services_in, sized_stack
 from benchmarks.scale.volume import Volume
-from tests.embedded import embedded_services
 
 ROUNDS = 7
 MOST_TIMES = 1.3
@@ -38,12 +35,7 @@ _Times = dict[str, list[float]]
 
 def run(sizes: Sequence[float] = (0.1, 1), keep: str | None = None) -> list[Finding]:
     """Compare the sizes; ``keep`` is a folder in which the filled databases stay."""
-    with ExitStack() as opened:
-        if keep is None:
-            keep = opened.enter_context(TemporaryDirectory(prefix="pressroom-bench-"))
-        home = Path(keep)
-        home.mkdir(parents=True, exist_ok=True)
-        services = opened.enter_context(embedded_services(home))
+    with services_in(keep) as (services, home), ExitStack() as opened:
         sized = [
             opened.enter_context(sized_stack(services, home, Volume(size), number))
             for number, size in enumerate(sizes, start=1)

@@ -3,20 +3,17 @@
 import http.client
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 
 import psycopg2
 from psycopg2.extensions import cursor
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from benchmarks.own_stack import own_stack
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from services.money.credits import ledger, verify
-from tests.embedded import embedded_services
-from tests.stack import Owner, Stack, open_stack
+from tests.stack import Owner, Stack
 
 ENTRIES = 1_000_000 if full_size() else 200_000
 ROUNDS = 15 if full_size() else 7
@@ -60,23 +57,17 @@ $$
 
 
 def run() -> list[Finding]:
-    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
-        home = Path(directory)
-        port = PortPicker(home / "ports.json").pick("api")
+    with own_stack("ledger") as stack:
+        stack.start_api(PRESSROOM_LOG_LEVEL="warning")
+        owner = stack.new_owner()
         with (
-            embedded_services(home) as services,
-            open_stack(services, home, "ledger", 1, port) as stack,
+            closing(psycopg2.connect(stack.owner_url)) as connection,
+            connection.cursor() as running,
         ):
-            stack.start_api(PRESSROOM_LOG_LEVEL="warning")
-            owner = stack.new_owner()
-            with (
-                closing(psycopg2.connect(stack.owner_url)) as link,
-                link.cursor() as running,
-            ):
-                link.autocommit = True
-                _fill(stack, running, owner)
-                pages = (("first", 0), ("last", ENTRIES - LIMIT))
-                return [_compare(stack, owner, running, *page) for page in pages]
+            connection.autocommit = True
+            _fill(stack, running, owner)
+            pages = (("first", 0), ("last", ENTRIES - LIMIT))
+            return [_compare(stack, owner, running, *page) for page in pages]
 
 
 def _fill(stack: Stack, running: cursor, owner: Owner) -> None:

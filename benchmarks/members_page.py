@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,9 +16,9 @@ from sqlalchemy import event
 
 from benchmarks.large_list import filled_list
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from benchmarks.own_stack import own_stack
 from core.scopes import EVERYTHING_OF_A_USER
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from models import Tier
 from services.access.caller import Caller
 from services.mailing import lists
@@ -29,8 +27,7 @@ from services.mailing.subscriptions import member_pages
 from services.mailing.subscriptions.member_pages import MemberFilters
 from services.paging import PageRequest
 from storage.database import Database, Statement
-from tests.embedded import embedded_services
-from tests.stack import Owner, Stack, open_stack
+from tests.stack import Owner, Stack
 
 DEEP = 900_000
 ROUNDS = 15 if full_size() else 7
@@ -119,15 +116,9 @@ def run() -> list[Finding]:
 
 @contextmanager
 def _stack() -> Iterator[Stack]:
-    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
-        home = Path(directory)
-        port = PortPicker(home / "ports.json").pick("api")
-        with (
-            embedded_services(home) as services,
-            open_stack(services, home, "members", 1, port) as stack,
-        ):
-            stack.start_api(PRESSROOM_LOG_LEVEL="warning")
-            yield stack
+    with own_stack("members") as stack:
+        stack.start_api(PRESSROOM_LOG_LEVEL="warning")
+        yield stack
 
 
 def _url(stack: Stack) -> str:

@@ -6,15 +6,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from benchmarks.echo import BARE_QUEUE, bare_app
 from benchmarks.http_load import callers, request_bytes
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
-from devstack.supervisor.processes.ports import PortPicker
+from benchmarks.own_stack import own_stack
 from devstack.supervisor.programs import answers
-from tests.embedded import embedded_services
-from tests.stack import Running, Stack, open_stack
+from tests.stack import Running, Stack
 
 CALLS = 400 if full_size() else 150
 CROWD = 500
@@ -34,28 +32,22 @@ def run() -> list[Finding]:
 
 @contextmanager
 def _echo_stack() -> Iterator[tuple[Stack, Running]]:
-    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
-        home = Path(directory)
-        port = PortPicker(home / "ports.json").pick("api")
-        with (
-            embedded_services(home) as services,
-            open_stack(services, home, "queue", 1, port) as stack,
-        ):
-            module = "benchmarks.echo"
-            quiet = {"PRESSROOM_LOG_LEVEL": "warning"}
-            ours, bare = home / "ours.ready", home / "bare.ready"
-            api = stack.start(
-                "api",
-                "api",
-                str(port),
-                module=module,
-                ready=lambda: answers(port, "/healthz"),
-                environment=quiet,
-            )
-            for role, mark in (("worker", ours), ("bare", bare)):
-                environment = {**quiet, "PRESSROOM_READY_FILE": str(mark)}
-                stack.start(role, role, module=module, ready=mark.exists, environment=environment)
-            yield stack, api
+    with own_stack("queue") as stack:
+        module = "benchmarks.echo"
+        quiet = {"PRESSROOM_LOG_LEVEL": "warning"}
+        ours, bare = stack.home / "ours.ready", stack.home / "bare.ready"
+        api = stack.start(
+            "api",
+            "api",
+            str(stack.api_port),
+            module=module,
+            ready=lambda: answers(stack.api_port, "/healthz"),
+            environment=quiet,
+        )
+        for role, mark in (("worker", ours), ("bare", bare)):
+            environment = {**quiet, "PRESSROOM_READY_FILE": str(mark)}
+            stack.start(role, role, module=module, ready=mark.exists, environment=environment)
+        yield stack, api
 
 
 def _round_trips(stack: Stack, key: str) -> list[Finding]:

@@ -1,9 +1,11 @@
-"""docs/performance.md and its pictures, from the newest findings."""
+"""docs/performance.md, its pictures and a table of docs/growth.md, from the newest findings."""
 
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+
+from benchmarks.growth_page import write_carried
 
 mpl.use("svg")
 # Text as text: the picture stays small, readable and the same from run to run.
@@ -24,6 +26,8 @@ def write_report(record: dict[str, Any] | None, growth: dict[str, Any] | None) -
     if growth is not None:
         lines += _growth(growth)
     (DOCS / "performance.md").write_text("\n".join(lines))
+    if record is not None and growth is not None:
+        write_carried(record, growth)
 
 
 def _page(record: dict[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """What the database knows of the whole deployment, for its operator's metrics.
 
-It is asked every few seconds for ever, so each statement reads a bounded number of rows by a narrow
-index, however many there are.
+It is asked every few seconds for ever, so each statement reads narrow indexes alone: of jobs those
+that have not ended, of all else a bounded number of rows.
 """
 
 from collections.abc import Mapping
@@ -88,7 +88,7 @@ class DeploymentFigures:
 def read(database: Database) -> DeploymentFigures:
     """Raises ``psycopg2.Error``."""
     rows = database.rows(_UPKEEP)
-    kinds = UpkeepFigures(
+    upkeep = UpkeepFigures(
         {name: late for name, late, _, _ in rows},
         frozenset(name for name, _, has_failed, _ in rows if has_failed),
     )
@@ -99,7 +99,7 @@ def read(database: Database) -> DeploymentFigures:
         jobs=jobs,
         orders=dict(database.rows(_ORDERS, statuses=list(_OPEN_ORDERS), most=MAX_COUNTED)),
         webhooks=_webhooks(database, jobs.oldest[Lane.WEBHOOKS]),
-        upkeep=kinds,
+        upkeep=upkeep,
         ledger_faults=done.get(VERIFY_LEDGER.name),
     )
 

@@ -90,8 +90,8 @@ class Front:
 
 
 def _is_listening(admin: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as link, suppress(OSError):
-        link.connect(str(admin))
+    with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+        connection.connect(str(admin))
         return True
     return False
 

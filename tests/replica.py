@@ -144,9 +144,9 @@ def running_replica(
 
 def wait_for_replicas(stack: Stack) -> None:
     """Let each commit wait until the replica has it."""
-    with closing(psycopg2.connect(stack.owner_url)) as link:
-        link.autocommit = True
-        with link.cursor() as cursor:
+    with closing(psycopg2.connect(stack.owner_url)) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
             cursor.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             cursor.execute("SELECT pg_reload_conf()")
     waits = "SELECT sync_state FROM pg_stat_replication"

@@ -432,15 +432,15 @@ def _own_namespace(
     environment: dict[str, str], name: str, number: int, like: str
 ) -> dict[str, str]:
     owner = environment["PRESSROOM_MIGRATION_DATABASE_URL"]
-    link = psycopg2.connect(owner)
-    link.autocommit = True
-    with link.cursor() as cursor:
+    connected = psycopg2.connect(owner)
+    connected.autocommit = True
+    with connected.cursor() as cursor:
         cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
         # A benchmark goes on with the database that its last run filled.
         if cursor.fetchone() is None:
             names = sql.Identifier(name), sql.Identifier(like)
             cursor.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
-    link.close()
+    connected.close()
     retired = base64.urlsafe_b64encode(RETIRED.secret).decode()
     return {
         **environment,

@@ -42,7 +42,7 @@ class Access:
         stranger: the limit by address for calls without credentials; ``None``: no limit.
         public: whether credentials are ignored.
         or_trace: whether a trace id may stand for credentials.
-        deferred: whether the value is a function that runs the check, for an endpoint that calls
+        deferred: whether the value is a function that runs the check, for a handler that calls
             it in its own thread: a change of threads costs as much as a small statement.
     """
 
@@ -219,5 +219,5 @@ ListEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 CreditReader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 CreditEditor = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 WebhookKeeper = Annotated[Caller, requires_scope(Scope.WEBHOOK)]
-# For an endpoint that calls it first thing in the thread that it works in.
+# For a handler that calls it first thing in the thread that it works in.
 AuthoriseSpender = Annotated[Callable[[], Caller], requires_scope(Scope.CREDIT_FULL, deferred=True)]

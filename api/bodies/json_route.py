@@ -27,7 +27,7 @@ class BeforeBody(Protocol):
 class JsonRoute(APIRoute):
     """A route that refuses a body of another media type than JSON.
 
-    FastAPI reads a body that the endpoint declares before the dependencies run. This route lets
+    FastAPI reads a body that the handler declares before the dependencies run. This route lets
     those pass first that check the caller: strangers must not fill the memory for bodies.
     """
 

@@ -75,12 +75,12 @@ class Bulkhead:
                 raise self._refused()
         return await result
 
-    def threaded(self, endpoint: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    def threaded(self, handler: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         """Let this function work in the bulkhead's threads: a decorator, for routes."""
 
-        @wraps(endpoint)
+        @wraps(handler)
         async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await self.run(endpoint, *args, **kwargs)
+            return await self.run(handler, *args, **kwargs)
 
         return in_thread
 

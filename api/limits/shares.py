@@ -39,12 +39,12 @@ class Shares:
     ) -> Callable[[Callable[P, T]], Callable[P, Coroutine[Any, Any, T]]]:
         """A decorator for routes: the parameter of this name is the key."""
 
-        def decorate(endpoint: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-            @wraps(endpoint)
+        def decorate(handler: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+            @wraps(handler)
             async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
                 key = kwargs[name]
                 assert isinstance(key, int)
-                return await self.run(key, endpoint, *args, **kwargs)
+                return await self.run(key, handler, *args, **kwargs)
 
             return in_thread
 

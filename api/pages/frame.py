@@ -11,9 +11,10 @@ from functools import cache
 from importlib.resources import files
 
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader
 
-from core.languages.reader_languages import ENGLISH, translations
+from core.languages.reader_languages import ENGLISH
+from core.languages.reader_templates import templates_in
 
 
 def _own(name: str) -> tuple[str, str]:
@@ -56,17 +57,8 @@ HEADERS = {
 
 @cache
 def _templates(language: str) -> Environment:
-    templates = Environment(
-        loader=PackageLoader(__package__, ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=["jinja2.ext.i18n"],
-    )
-    templates.policies["ext.i18n.trimmed"] = True
-    templates.install_gettext_translations(translations(language), newstyle=True)  # type: ignore[attr-defined] # the extension adds it
-    templates.globals.update(style=_STYLE, script=_SCRIPT, language=language)
+    templates = templates_in(language, PackageLoader(__package__, ""))
+    templates.globals.update(style=_STYLE, script=_SCRIPT)
     return templates
 
 

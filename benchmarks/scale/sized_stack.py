@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg2
@@ -17,7 +18,7 @@ from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
 from devstack.supervisor.processes.ports import PortPicker
 from services.jobs import upkeep
-from tests.embedded import Services
+from tests.embedded import Services, embedded_services
 from tests.stack import Owner, Stack, open_stack
 from workers.context import WorkerContext
 from workers.queues.serving import serving
@@ -38,6 +39,16 @@ class SizedStack:
     # The owner's largest list.
     list_id: int
     worker: WorkerContext
+
+
+@contextmanager
+def services_in(keep: str | None) -> Iterator[tuple[Services, Path]]:
+    """The services that stacks share, and their folder: ``keep`` stays, without it none does."""
+    with ExitStack() as opened:
+        folder = keep or opened.enter_context(TemporaryDirectory(prefix="pressroom-bench-"))
+        home = Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
+        yield opened.enter_context(embedded_services(home)), home
 
 
 @contextmanager
@@ -107,8 +118,8 @@ def _fill_once(stack: Stack, volume: Volume) -> None:
 @contextmanager
 def _larger_log(url: str) -> Iterator[None]:
     """Fewer checkpoints while the database is filled."""
-    with closing(psycopg2.connect(url)) as link, link.cursor() as running:
-        link.autocommit = True
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as running:
+        connection.autocommit = True
         running.execute("ALTER SYSTEM SET max_wal_size = '6GB'")
         running.execute("SELECT pg_reload_conf()")
         yield

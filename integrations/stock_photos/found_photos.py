@@ -1,10 +1,12 @@
 """Photos as a search shows them to a person, whatever provider found them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+import orjson
 
 _WEB_URL = re.compile(r"https?://[^\s/\"<>\\]+(?:/[^\s\"<>\\]*)?")
 MAX_SHOWN_CHARACTERS = 300
@@ -45,6 +47,13 @@ class FoundPhoto:
     height: int
     shows: str
     credit: PhotoCredit
+
+
+def photos_in(payload: str, read: Callable[[Any], FoundPhoto | None]) -> list[FoundPhoto]:
+    """The photos of a search's payload that the provider's adapter can read."""
+    results = inside(orjson.loads(payload), "results")
+    photos = map(read, results if isinstance(results, list) else [])
+    return [photo for photo in photos if photo is not None]
 
 
 def origin_of(url: str) -> str:

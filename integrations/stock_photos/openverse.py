@@ -8,8 +8,6 @@ licence and the credit that the licence asks for.
 import re
 from typing import Any
 
-import orjson
-
 from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.found_photos import (
@@ -17,6 +15,7 @@ from integrations.stock_photos.found_photos import (
     PhotoCredit,
     inside,
     origin_of,
+    photos_in,
     side_of,
     text_of,
     web_url,
@@ -46,9 +45,7 @@ class Openverse:
         return self._exchange.get("/v1/images/", params)[0]
 
     def found_in(self, payload: str) -> list[FoundPhoto]:
-        results = inside(orjson.loads(payload), "results")
-        photos = map(self._found, results if isinstance(results, list) else [])
-        return [photo for photo in photos if photo is not None]
+        return photos_in(payload, self._found)
 
     def photo_at(self, endpoint: str) -> Photo:
         if match := self._endpoint.fullmatch(endpoint):

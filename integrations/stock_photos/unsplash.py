@@ -7,7 +7,6 @@ Its rules: photos are shown from Unsplash's own URLs, each use is reported to th
 import re
 from typing import Any
 
-import orjson
 from pydantic import SecretStr
 
 from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
@@ -17,6 +16,7 @@ from integrations.stock_photos.found_photos import (
     PhotoCredit,
     inside,
     origin_of,
+    photos_in,
     side_of,
     text_of,
     web_url,
@@ -50,9 +50,7 @@ class Unsplash:
         return self._exchange.get("/search/photos", params)[0]
 
     def found_in(self, payload: str) -> list[FoundPhoto]:
-        results = inside(orjson.loads(payload), "results")
-        photos = map(self._found, results if isinstance(results, list) else [])
-        return [photo for photo in photos if photo is not None]
+        return photos_in(payload, self._found)
 
     def photo_at(self, endpoint: str) -> Photo:
         if match := self._endpoint.fullmatch(endpoint):

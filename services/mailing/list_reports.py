@@ -12,7 +12,6 @@ from services.mailing.subscriptions.changes import Actor
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-REPORT_RETENTION = timedelta(days=365)
 _LATELY = timedelta(days=7)
 
 

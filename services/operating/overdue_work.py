@@ -43,7 +43,7 @@ class OverdueWork:
 
 
 def read(resources: Resources) -> OverdueWork:
-    """Raises ``psycopg2.Error``. Each statement reads a bounded number of rows."""
+    """Raises ``psycopg2.Error``. Reads the jobs that have not ended, and few other rows."""
     figures = deployment_figures.read(resources.database)
     counted = OverdueRows(resources.settings).count(resources.database)
     with resources.unit_of_work() as uow:

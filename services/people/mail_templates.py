@@ -1,26 +1,15 @@
 from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader
 
 from core.languages import reader_languages
+from core.languages.reader_templates import templates_in
 from integrations.mail.port import Mail
 
 
 @cache
 def _templates(language: str) -> Environment:
-    templates = Environment(
-        loader=PackageLoader("services.people"),
-        autoescape=select_autoescape(["html"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=["jinja2.ext.i18n"],
-    )
-    templates.policies["ext.i18n.trimmed"] = True
-    catalogue = reader_languages.translations(language)
-    templates.install_gettext_translations(catalogue, newstyle=True)  # type: ignore[attr-defined] # the extension adds it
-    templates.globals["language"] = language
-    return templates
+    return templates_in(language, PackageLoader("services.people"))
 
 
 def render(

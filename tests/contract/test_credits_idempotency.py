@@ -166,8 +166,8 @@ def test_equal_requests_at_once_are_one_charge(
 def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
     stack: Stack, client: httpx.Client, owner: Owner, key: str
 ) -> None:
-    with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as link:
-        with link.cursor() as cursor:
+    with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as connection:
+        with connection.cursor() as cursor:
             hold = "SELECT 1 FROM credit_accounts WHERE user_id = %s FOR UPDATE"
             cursor.execute(hold, (owner.user_id,))
             with ThreadPoolExecutor(2) as pool:
@@ -175,6 +175,6 @@ def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
                 plain = pool.submit(consume, client)
                 problem(keyed.result(), 409, "idempotency.in_progress")
                 problem(plain.result(), 503, "service.unavailable")
-        link.rollback()
+        connection.rollback()
     assert not replayed(consume(client, key=key))
     assert balance(client) == 9

@@ -142,11 +142,16 @@ def test_the_owner_is_mailed_the_counts_unless_they_want_no_mails(
     client: httpx.Client, list_id: int, stack: Stack, owner: Owner
 ) -> None:
     assert data(client.get("/users/me"))["import_mails"] is True
-    imported(client, list_id, of_addresses(*addresses(3)), name="people.csv")
+    people = addresses(3)
+    data(client.patch("/deny-list", json={"add_addresses": people[:1]}))
+    imported(client, list_id, of_addresses(*people), name="people.csv")
     imported(client, list_id, of_addresses(new_address()), dry_run="1")
     eventually(lambda: stack.mails(owner.email), what="the mail")
     [mail] = stack.mails(owner.email)
     assert mail["subject"] == "Your import has ended"
+    text = " ".join(mail["text"].split())
+    assert "Of 3 rows 2 were added" in text
+    assert "1 are kept out by a deny list." in text
     assert data(client.patch("/users/me", json={"import_mails": False}))["import_mails"] is False
     job = data(upload(client, list_id, of_addresses(new_address()), prefer=None), 202)
     assert finished(client, job["id"])["status"] == "succeeded"

@@ -80,10 +80,10 @@ class Count:
             thread.join()
 
     def _look_again_and_again(self) -> None:
-        with closing(psycopg2.connect(self.stack.owner_url)) as link:
-            link.autocommit = True
+        with closing(psycopg2.connect(self.stack.owner_url)) as connected:
+            connected.autocommit = True
             while not self._over.wait(0.02):
-                with link.cursor() as cursor:
+                with connected.cursor() as cursor:
                     cursor.execute(
                         "SELECT application_name, count(*) FROM pg_stat_activity"
                         " WHERE datname = current_database() GROUP BY application_name"
@@ -94,8 +94,8 @@ class Count:
 @contextmanager
 def locked(stack: Stack, *tables: str) -> Iterator[None]:
     """Whoever needs these tables waits, and keeps the connection."""
-    with closing(psycopg2.connect(stack.owner_url)) as link:
-        link.cursor().execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
+    with closing(psycopg2.connect(stack.owner_url)) as connected:
+        connected.cursor().execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
         began = time.monotonic()
         yield
         time.sleep(max(HELD_SECONDS - (time.monotonic() - began), 0))

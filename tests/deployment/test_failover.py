@@ -56,7 +56,7 @@ class Deployment:
     def rows(self, statement: str, *values: object) -> list[tuple[object, ...]]:
         """From the replica."""
         url = self.replica.reached_as(self.stack.owner_url)
-        with closing(psycopg2.connect(url)) as link, link.cursor() as cursor:
+        with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
             cursor.execute(statement, values)
             return cursor.fetchall()
 

@@ -87,14 +87,29 @@ def test_events_of_a_job_pass_while_the_stream_goes_on(
 
 
 def test_body_that_no_call_may_have_is_refused_by_the_proxy(front: Front) -> None:
+    assert _refusal_of_a_large_body(front, "/lists") == (413, None)
+
+
+@pytest.mark.parametrize(
+    "path", ["/lists/1/imports", "/lists/the-daily/imports", "/lists/1/imports/"]
+)
+def test_large_file_of_members_reaches_the_api_however_its_list_is_named(
+    front: Front, path: str
+) -> None:
+    status, request_id = _refusal_of_a_large_body(front, path)
+    assert status == 401
+    assert request_id is not None
+
+
+def _refusal_of_a_large_body(front: Front, path: str) -> tuple[int, str | None]:
+    """The status, and the id that the API gives each request, of a call without credentials."""
     address = front.url.removeprefix("https://")
     context = ssl._create_unverified_context()
     with closing(http.client.HTTPSConnection(address, timeout=20, context=context)) as caller:
         # None of it is sent.
-        caller.request("POST", "/lists", headers={"Content-Length": "50000000"})
+        caller.request("POST", path, headers={"Content-Length": "50000000"})
         reply = caller.getresponse()
-        assert reply.status == 413
-        assert reply.getheader("X-Request-ID") is None
+        return reply.status, reply.getheader("X-Request-ID")
 
 
 def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(

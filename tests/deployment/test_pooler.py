@@ -142,9 +142,9 @@ def test_limits_hold(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
     with closing(open_database(settings, pool_size=1, application_name="limits")) as database:
         for name, value in SESSION_DEFAULTS.items():
             assert database.rows(Statement(f"SHOW {name}")) == [(value,)]
-    with closing(psycopg2.connect(stack.owner_url)) as link, stack.client(payer.key) as client:
+    with closing(psycopg2.connect(stack.owner_url)) as connected, stack.client(payer.key) as client:
         hold = "SELECT 1 FROM credit_accounts WHERE user_id = %s FOR UPDATE"
-        link.cursor().execute(hold, (payer.user_id,))
+        connected.cursor().execute(hold, (payer.user_id,))
         began = time.monotonic()
         problem(consume(client, key="0123456789abcdef"), 409, "idempotency.in_progress")
         assert WAITS_FOR_A_LOCK <= time.monotonic() - began < NOT_FOR_EVER

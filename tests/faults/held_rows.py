@@ -16,11 +16,11 @@ _WAITS = (
 @contextmanager
 def held(stack: Stack, table: str, row_id: object) -> Iterator[None]:
     """Lock a row until the block ends."""
-    link = psycopg2.connect(stack.owner_url)
-    with link, link.cursor() as cursor:
+    connection = psycopg2.connect(stack.owner_url)
+    with connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", (row_id,))
         yield
-    link.close()
+    connection.close()
 
 
 def await_waiter(stack: Stack, words: str) -> None:

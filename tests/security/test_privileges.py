@@ -40,9 +40,9 @@ OF_ORDERS = {
 @pytest.fixture
 def cursor(stack: Stack) -> Iterator[Cursor]:
     """The application's own login."""
-    with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as link:
-        link.autocommit = True
-        with link.cursor() as opened:
+    with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as connection:
+        connection.autocommit = True
+        with connection.cursor() as opened:
             yield opened
 
 
@@ -194,8 +194,8 @@ def database(stack: Stack) -> Iterator[Callable[[str], Settings]]:
     """Makes settings for a new database, as an older installation has one, by this owner's URL."""
     made: list[str] = []
     before = {row for (row,) in stack.query("SELECT rolname FROM pg_roles")}
-    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
-        link.autocommit = True
+    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
 
         def make(owner: str) -> Settings:
             made.append(f"roles_{secrets.token_hex(4)}")
@@ -222,7 +222,7 @@ def login(settings: Settings, user: str, password: str) -> SecretStr:
 
 def rows(url: SecretStr, statement: str) -> list[tuple[object, ...]]:
     plain = url.get_secret_value().replace("+psycopg2", "")
-    with closing(psycopg2.connect(plain)) as link, link, link.cursor() as cursor:
+    with closing(psycopg2.connect(plain)) as connection, connection, connection.cursor() as cursor:
         cursor.execute(statement)
         return cursor.fetchall() if cursor.description else []
 

@@ -262,13 +262,13 @@ def test_files_of_members_run_nothing_and_rest_encrypted(live: Production) -> No
 
 def test_the_applications_role_empties_no_table(live: Production) -> None:
     url = live.stack.environment["PRESSROOM_DATABASE_URL"]
-    with closing(psycopg2.connect(url)) as link, link.cursor() as cursor:
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM users")
-        link.commit()
+        connection.commit()
         for table in ("users", "jobs", "events"):
             with pytest.raises(InsufficientPrivilege):
                 cursor.execute(f"TRUNCATE {table}")
-            link.rollback()
+            connection.rollback()
 
 
 # -- what everybody gets -------------------------------------------------------------------------

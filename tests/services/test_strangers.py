@@ -79,12 +79,12 @@ def there(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
 
 @contextmanager
 def transaction(stack: Stack) -> Iterator[Cursor]:
-    link = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
+    connection = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
     try:
-        with link, link.cursor() as cursor:
+        with connection, connection.cursor() as cursor:
             yield cursor
     finally:
-        link.close()
+        connection.close()
 
 
 @pytest.fixture
@@ -414,7 +414,7 @@ def test_an_index_finds_the_orders_that_go(stack: Stack) -> None:
             abandoned.purge(uow, clock.now(), limit=10)
     finally:
         event.remove(engine, "before_cursor_execute", note)
-    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
+    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
         # The tables of a test are too small for an index to be worth it.
         cursor.execute(
             "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"

@@ -75,8 +75,8 @@ def engine(stack: Stack) -> Iterator[Engine]:
     """A database of its own, at the revision before, with rows."""
     name = f"upgraded_{secrets.token_hex(4)}"
     server = stack.owner_url.rpartition("/")[0]
-    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
-        link.autocommit = True
+    with closing(psycopg2.connect(stack.owner_url)) as connected, connected.cursor() as cursor:
+        connected.autocommit = True
         cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         made = create_engine(f"{server}/{name}".replace("postgresql:", "postgresql+psycopg2:"))
         try:
@@ -193,9 +193,9 @@ def test_callers_go_on_while_the_tables_become_partitions(stack: Stack, engine: 
     ends, calls = threading.Event(), list[float]()
 
     def call() -> None:
-        with closing(psycopg2.connect(url_of(engine).replace("+psycopg2", ""))) as link:
-            link.autocommit = True
-            with link.cursor() as cursor:
+        with closing(psycopg2.connect(url_of(engine).replace("+psycopg2", ""))) as connected:
+            connected.autocommit = True
+            with connected.cursor() as cursor:
                 cursor.execute("SET lock_timeout = '3s'")  # as our processes have it
                 while not ends.is_set():
                     for statement in CALLS:

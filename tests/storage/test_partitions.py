@@ -102,9 +102,9 @@ def parts(stack: Stack, table: str) -> list[str]:
 def application(stack: Stack) -> Iterator[psycopg2.extensions.cursor]:
     """What runs with the rights of our processes, each statement by itself."""
     url = stack.settings().database_url.get_secret_value().replace("+psycopg2", "")
-    with closing(psycopg2.connect(url)) as link:
-        link.autocommit = True
-        with link.cursor() as cursor:
+    with closing(psycopg2.connect(url)) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
             yield cursor
 
 

@@ -45,13 +45,13 @@ Cursor = psycopg2.extensions.cursor
 @pytest.fixture
 def cursor(stack: Stack) -> Iterator[Cursor]:
     """A transaction that is rolled back."""
-    link = psycopg2.connect(stack.owner_url)
+    connection = psycopg2.connect(stack.owner_url)
     try:
-        with link.cursor() as opened:
+        with connection.cursor() as opened:
             yield opened
     finally:
-        link.rollback()
-        link.close()
+        connection.rollback()
+        connection.close()
 
 
 @contextmanager

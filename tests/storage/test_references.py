@@ -68,11 +68,11 @@ def rows(stack: Stack) -> Rows:
 @contextmanager
 def application(stack: Stack) -> Iterator[connection]:
     """A connection with the application's rights."""
-    link = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
+    connected = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
     try:
-        yield link
+        yield connected
     finally:
-        link.close()
+        connected.close()
 
 
 @pytest.mark.parametrize("column", ["list_id", "user_id", "import_id"])
@@ -105,7 +105,7 @@ def test_what_a_subscription_refers_to_stays(rows: Rows, column: str, table: str
     rows.add(user_id=user_id, import_id=rows.import_id)
     referred = {"list_id": rows.list_id, "user_id": user_id, "import_id": rows.import_id}[column]
     # What else refers to the row is no matter of this test.
-    with application(rows.stack) as link, link.cursor() as cursor:
+    with application(rows.stack) as connected, connected.cursor() as cursor:
         for statement in (
             f"DELETE FROM {table} WHERE id = %s",
             f"UPDATE {table} SET id = -id WHERE id = %s",
@@ -113,7 +113,7 @@ def test_what_a_subscription_refers_to_stays(rows: Rows, column: str, table: str
             with pytest.raises(ForeignKeyViolation) as refused:
                 cursor.execute(statement, (referred,))
             assert refused.value.diag.table_name in {"subscriptions", "imports"}
-            link.rollback()
+            connected.rollback()
     # Without the subscription a person or an import may go.
     rows.stack.query("DELETE FROM subscriptions WHERE user_id = %s", user_id)
     if table != "lists":
@@ -122,31 +122,31 @@ def test_what_a_subscription_refers_to_stays(rows: Rows, column: str, table: str
 
 def test_a_row_that_an_open_transaction_refers_to_is_not_deleted(rows: Rows) -> None:
     user_id = rows.person()
-    with application(rows.stack) as link, link.cursor() as cursor:
+    with application(rows.stack) as connected, connected.cursor() as cursor:
         cursor.execute(_ADD, (rows.list_id, user_id, None))
         deleted = _in_background(
             lambda: rows.stack.query("DELETE FROM users WHERE id = %s", user_id)
         )
         _await_blocked(rows.stack)
-        link.commit()
+        connected.commit()
         assert isinstance(deleted(), ForeignKeyViolation)
     assert rows.stack.query("SELECT 1 FROM users WHERE id = %s", user_id)
 
 
 def test_a_subscription_waits_for_a_deletion_and_is_refused(rows: Rows) -> None:
     user_id = rows.person()
-    with application(rows.stack) as link, link.cursor() as cursor:
+    with application(rows.stack) as connected, connected.cursor() as cursor:
         cursor.execute("DELETE FROM users WHERE id = %s", (user_id,))
         added = _in_background(lambda: rows.add(user_id=user_id))
         _await_blocked(rows.stack)
-        link.commit()
+        connected.commit()
         assert isinstance(added(), ForeignKeyViolation)
 
 
 def test_an_old_snapshot_deletes_nothing(rows: Rows) -> None:
     user_id = rows.person()
-    with application(rows.stack) as link, link.cursor() as cursor:
-        link.set_session(isolation_level="REPEATABLE READ")
+    with application(rows.stack) as connected, connected.cursor() as cursor:
+        connected.set_session(isolation_level="REPEATABLE READ")
         cursor.execute("SELECT 1")
         rows.add(user_id=user_id)
         with pytest.raises(FeatureNotSupported):
@@ -154,7 +154,7 @@ def test_an_old_snapshot_deletes_nothing(rows: Rows) -> None:
 
 
 def test_names_of_temporary_tables_mislead_no_check(rows: Rows) -> None:
-    with application(rows.stack) as link, link.cursor() as cursor:
+    with application(rows.stack) as connected, connected.cursor() as cursor:
         cursor.execute("CREATE TEMP TABLE users (id bigint)")
         cursor.execute("INSERT INTO pg_temp.users VALUES (%s)", (MISSING,))
         with pytest.raises(ForeignKeyViolation):

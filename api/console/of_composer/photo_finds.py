@@ -20,12 +20,11 @@ PROVIDERS = {PhotoProviderName.UNSPLASH: "Unsplash", PhotoProviderName.OPENVERSE
 class PhotoFinds:
     search: PhotoSearch
     photos: list[FoundPhoto]
-    is_cached: bool
 
     @classmethod
     def of_result(cls, state: State, search: PhotoSearch, result: PhotoSearchResult) -> Self:
         photos = state.photos.providers.named(search.provider).found_in(result.payload)
-        return cls(search, photos, result.source.endswith("cached"))
+        return cls(search, photos)
 
     @property
     def has_more(self) -> bool:

@@ -38,7 +38,7 @@ KINDS = (
     (ImportKind.BOUNCES.value, "Addresses whose mail bounced", ""),
     (ImportKind.COMPLAINTS.value, "Addresses that complained", ""),
 )
-UPDATE, LOOK, START = "update", "look", "start"
+UPDATE, START = "update", "start"
 
 
 @dataclass(frozen=True)

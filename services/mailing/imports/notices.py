@@ -56,6 +56,10 @@ def _told(uow: UnitOfWork, task: MemberImport) -> str:
         f"already ({task.updated:,} of them got something new), {task.opted_out:,} said no, "
         f"{task.invalid:,} are invalid and {task.duplicate:,} came twice."
     )
+    if task.denied:
+        sentences.append(f"{task.denied:,} are kept out by a deny list.")
+    if task.over_quota:
+        sentences.append(f"{task.over_quota:,} found no room in your plan.")
     if task.left_out:
         sentences.append(f"{task.left_out:,} values did not fit their fields and were left out.")
     return " ".join(sentences)

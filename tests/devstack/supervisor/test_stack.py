@@ -74,9 +74,9 @@ def query(services: Services, statement: str) -> list[tuple[object, ...]]:
 def valkey(services: Services, *lines: str, password: str | None = None) -> bytes:
     url = urllib3.util.parse_url(services.environment["PRESSROOM_REDIS_URL"])
     login = password or services.secrets.valkey_admin_password
-    with socket.create_connection((url.host or "", url.port or 0), timeout=5) as link:
-        link.sendall("\r\n".join([f"AUTH {login}", *lines, "QUIT", ""]).encode())
-        return link.makefile("rb").read()
+    with socket.create_connection((url.host or "", url.port or 0), timeout=5) as connected:
+        connected.sendall("\r\n".join([f"AUTH {login}", *lines, "QUIT", ""]).encode())
+        return connected.makefile("rb").read()
 
 
 def s3(services: Services, access_key: str | None = None, secret: str | None = None) -> Minio:

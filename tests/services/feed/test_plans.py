@@ -108,7 +108,7 @@ def test_a_moment_before_all_events_has_the_place_before_them(weeks: Stack) -> N
 
 
 def _plan(stack: Stack, statement: Statement) -> dict[str, Any]:
-    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
+    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", statement.values)
         [(found,)] = cursor.fetchall()
     plan = found if isinstance(found, list) else json.loads(found)

@@ -79,13 +79,13 @@ def broken(stack: Stack, table: str) -> Iterator[None]:
 @contextmanager
 def transaction(stack: Stack, statement: str) -> Iterator[None]:
     """The statement is done, and its transaction goes on."""
-    link = psycopg2.connect(stack.owner_url)
+    connection = psycopg2.connect(stack.owner_url)
     try:
-        with link.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute(statement)
             yield
     finally:
-        link.close()
+        connection.close()
 
 
 @pytest.mark.parametrize("table", [name for name in PURGED if "." not in name])

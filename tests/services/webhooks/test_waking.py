@@ -130,7 +130,7 @@ def test_look_of_each_second_asks_only_for_owners_with_new_events(bare: Stack) -
 
 def _looks_into_the_feed(stack: Stack, **values: object) -> int:
     statement = waking.DUE
-    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
+    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
         whole = {**statement.values, **values, "most": 200}
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", whole)
         [(found,)] = cursor.fetchall()

@@ -291,8 +291,8 @@ def test_the_applications_role_takes_back_no_claim_of_an_import_that_stands(
     task = bring(importing, owner, list_id, people[:1])
     claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, THEN))
     url = importing.stack.environment["PRESSROOM_DATABASE_URL"]
-    with closing(psycopg2.connect(url)) as link, link.cursor() as cursor:
-        link.autocommit = True
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
         with pytest.raises(RestrictViolation):
             cursor.execute("SELECT take_back_claims(%s, 10)", (task.id,))
     assert claims_of(importing, task.id) == 1
@@ -311,8 +311,8 @@ def test_the_applications_role_erases_nothing_of_a_person_who_is_there(
     before = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
     assert len(before) == 1
     url = importing.stack.environment["PRESSROOM_DATABASE_URL"]
-    with closing(psycopg2.connect(url)) as link, link.cursor() as cursor:
-        link.autocommit = True
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
         cursor.execute("SELECT erase_consent(ARRAY[%s, %s], 10)", (user_id, owner.user_id))
         assert cursor.fetchone() == (0,)
         # Not even addresses of today, whatever it asks for.

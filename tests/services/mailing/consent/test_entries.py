@@ -101,7 +101,7 @@ def test_the_release_before_adds_lists_and_members_as_it_did(
 ) -> None:
     """It names none of the new columns, and has the application's role."""
     url = importing.stack.environment["PRESSROOM_DATABASE_URL"]
-    with closing(psycopg2.connect(url)) as link, link, link.cursor() as cursor:
+    with closing(psycopg2.connect(url)) as connection, connection, connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO lists (id, user_id, title, slug)"
             " SELECT id + 1, user_id, title, 'before-' || id FROM lists WHERE id = %s",

@@ -1,0 +1,23 @@
+"""A stack of a benchmark's own, which is gone at its end."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from devstack.supervisor.processes.ports import PortPicker
+from tests.embedded import embedded_services
+from tests.stack import Stack, open_stack
+
+
+@contextmanager
+def own_stack(name: str) -> Iterator[Stack]:
+    """Its services run; which processes of ours run is up to the benchmark."""
+    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
+        home = Path(directory)
+        port = PortPicker(home / "ports.json").pick("api")
+        with (
+            embedded_services(home) as services,
+            open_stack(services, home, name, 1, port) as stack,
+        ):
+            yield stack
