@@ -1,5 +1,6 @@
 """Imports while everything around them is killed, emptied and restarted: each row exactly once."""
 
+import json
 import os
 import random
 import signal
@@ -11,6 +12,8 @@ import pytest
 from core.ids import random_hash_id
 from models import FINISHED
 from services.jobs.outbox import send
+from services.mailing.imports import accept
+from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST
 from tests.embedded import Services
 from tests.faults.bulk import prepare, require_exact, succeeded, worker
 from tests.faults.conftest import kill_all, pause, resume
@@ -70,6 +73,43 @@ def test_each_row_is_imported_once_however_often_the_worker_is_killed(
     task = succeeded(importing, job_id, within=sized(60, 600))
     assert kills >= sized(3, KILLS)
     require_exact(importing, list_id, task, sent)
+
+
+def test_members_of_a_request_are_added_once_however_often_the_worker_is_killed(
+    importing: Importing, importer: Owner
+) -> None:
+    dice = random.Random(20_261_123)
+    list_id = importing.new_list(importer)
+    sent = prepare(importing, list_id, min(ROWS, MAX_MEMBERS_PER_REQUEST))
+    people = [{"email": email, "name": name} for email, name in sent.rows]
+    job_id = accept.accept_members(
+        importing.resources,
+        importing.caller(importer),
+        list_id,
+        json.dumps({"members": people}).encode(),
+        key=None,
+        request_id=None,
+    ).job_id
+    running, kills = worker(importing), 0
+    while kills < KILLS and importing.job(job_id).status not in FINISHED:
+        if kills % 2:
+            await_step(importing, job_id, steps(importing, job_id))
+        time.sleep(dice.uniform(0, 0.3))
+        if kills % 2:
+            kill_all(running)
+            running = worker(importing)
+        else:
+            kill_child(running)
+        kills += 1
+    task = succeeded(importing, job_id, within=sized(60, 600))
+    assert kills >= 2
+    assert counts_of(task) == sent.counts()
+    assert importing.active(list_id) == sent.members
+    assert importing.count(list_id) == len(sent.members)
+    told = [(int(line), code) for *_, line, code, _ in importing.not_added(task.id)]
+    # A request has no header.
+    assert told == [(line - 1, code) for line, code in sorted(sent.codes.items())]
+    assert not importing.stack.stored(f"{task.object_prefix}/")
 
 
 def test_fields_tags_and_claims_come_once_however_often_the_worker_is_killed(

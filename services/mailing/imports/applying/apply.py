@@ -32,7 +32,7 @@ from services.mailing.imports.applying.verdicts import (
     OPTED_OUT,
     OVER_QUOTA,
 )
-from services.mailing.imports.chunks import ROWS_PER_CHUNK, JudgedRow, decode, verdict_of
+from services.mailing.imports.chunks import ROWS_PER_CHUNK, JudgedRow, verdict_of
 from services.mailing.subscriptions import locks
 from storage.unit_of_work import UnitOfWork
 
@@ -75,9 +75,8 @@ class PreparedChunk:
     has_extras: bool
 
 
-def prepare(number: int, encoded: bytes) -> PreparedChunk:
-    """Decode a stored chunk, and write its lines for COPY."""
-    rows = decode(encoded)
+def prepare(number: int, rows: list[JudgedRow]) -> PreparedChunk:
+    """The rows of a chunk with their lines for COPY."""
     found = [verdict_of(row) or ALREADY for row in rows]
     has_extras = any(row.extras is not None for row in rows)
     return PreparedChunk(number, rows, found, staging.copy_lines(rows), has_extras)

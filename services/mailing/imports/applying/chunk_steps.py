@@ -15,7 +15,7 @@ from services.mailing.imports.applying import apply, extras, verdicts
 from services.mailing.imports.applying.apply import AppliedChunk, PreparedChunk
 from services.mailing.imports.applying.extras import TagIds
 from services.mailing.imports.applying.verdicts import OVER_QUOTA
-from services.mailing.imports.chunks import chunk_key
+from services.mailing.imports.chunks import chunk_key, decode
 from services.mailing.imports.endings import VERDICTS
 from storage.encryption import seal, unseal
 from storage.resources import Resources
@@ -28,7 +28,7 @@ def fetch(resources: Resources, task: MemberImport, number: int) -> PreparedChun
     """A stored chunk, ready to be applied."""
     name = chunk_key(task.object_prefix, number)
     key = sealed_files.data_key(resources, task)
-    return apply.prepare(number, unseal(resources.objects.get(name), key, name))
+    return apply.prepare(number, decode(unseal(resources.objects.get(name), key, name)))
 
 
 def commit(
@@ -87,10 +87,14 @@ def _count(
     # The job first, then the import: the order in which a transaction that ends both locks them.
     # If another worker has the job now, this rolls the chunk back.
     done = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS) + len(chunk.rows)
-    leases.progress(uow, lease, done=done, total=task.received)
+    leases.progress(uow, lease, done=done, total=task.received if task.is_split else None)
     for verdict, rows in applied.counts.items():
         setattr(task, verdict, getattr(task, verdict) + rows)
     task.updated += applied.updated
     task.left_out += applied.left_out
     task.applied += 1
+    if chunk.number == task.chunks:
+        # Of a request, which is applied while it is read.
+        task.chunks += 1
+        task.received += len(chunk.rows)
     uow.after_commit(partial(IMPORTED_ROWS.inc, len(chunk.rows)))

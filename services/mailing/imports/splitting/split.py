@@ -6,7 +6,7 @@ from the first byte again and passes over the stored chunks: a file always makes
 """
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -37,8 +37,11 @@ MAX_CHUNK_CHARACTERS = 8_000_000
 
 @dataclass(frozen=True)
 class _Chunk:
+    # A file's chunk, which is stored.
     encoded: bytes
-    rows: int
+    # A request's chunk, which is applied at once.
+    rows: list[JudgedRow]
+    size: int
     is_last: bool
 
 
@@ -51,9 +54,12 @@ class FileSplit:
         self._key = sealed_files.data_key(resources, task)
         self._seen = SeenAddresses()
         self.number = 0
-        # Of the chunk that was read last.
+        # Of the chunk that was read last; a file's rows are not held.
+        self.rows: list[JudgedRow] = []
         self.chunk_bytes = 0
         self.is_complete = False
+        # How many rows a request has. None: it is a file, which has to be read for that.
+        self.total: int | None = None
         self.samples: ImportSamples | None = None
         self.read_as = _read_as(task)
         rows = self._open(resources, task)
@@ -73,6 +79,8 @@ class FileSplit:
         body = b"".join(sealed_files.stored_file(resources, task).stream())
         self.header, self.description = ["email", "name"], {"format": "request"}
         self._has_extras = False
+        members = orjson.loads(body)["members"]
+        self.total = len(members)
         return (
             # By place, not by name, which takes longer: line, address, name, tier, expiry.
             MemberRow(
@@ -84,7 +92,7 @@ class FileSplit:
                 SuppressionStatus.WANTED,
                 (member["email"], name),
             )
-            for line, member in enumerate(orjson.loads(body)["members"], start=1)
+            for line, member in enumerate(members, start=1)
         )
 
     def _open_members(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
@@ -114,14 +122,15 @@ class FileSplit:
         Returns the number of its rows, 0 at the end of the file.
         """
         chunk = self._chunks.take()
-        if chunk.rows and store:
+        if chunk.size and store:
             key = chunk_key(self._prefix, self.number)
             sealed = seal(chunk.encoded, self._key, key)
             self._objects.put(key, sealed, "application/octet-stream")
-        self.chunk_bytes = len(chunk.encoded) if chunk.rows else 0
-        self.number += bool(chunk.rows)
+        self.rows = chunk.rows
+        self.chunk_bytes = len(chunk.encoded) if chunk.size else 0
+        self.number += bool(chunk.size)
         self.is_complete = chunk.is_last
-        return chunk.rows
+        return chunk.size
 
     def close(self) -> None:
         self._chunks.close()
@@ -138,8 +147,10 @@ class FileSplit:
             characters += more
         return self._chunk(rows, is_last=False)
 
-    def _chunk(self, rows: Sequence[JudgedRow], *, is_last: bool) -> _Chunk:
-        return _Chunk(encode(rows, has_extras=self._has_extras), len(rows), is_last)
+    def _chunk(self, rows: list[JudgedRow], *, is_last: bool) -> _Chunk:
+        if self.total is not None:
+            return _Chunk(b"", rows, len(rows), is_last)
+        return _Chunk(encode(rows, has_extras=self._has_extras), [], len(rows), is_last)
 
 
 def _read_as(task: MemberImport) -> tuple[Any, ...]:
