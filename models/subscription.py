@@ -95,7 +95,7 @@ class Subscription(Model):
             text("email gin_trgm_ops"),
             postgresql_using="gin",
         ),
-        Index("ix_subscriptions_created_at", "list_id", "created_at"),
+        Index("ix_subscriptions_status_created_at", "list_id", "status", "created_at"),
         Index(
             "ix_subscriptions_joined_at",
             "list_id",

@@ -6,7 +6,15 @@ const form = document.querySelector("form[data-images]");
 if (form) {
   takeImages(form);
 }
-for (const field of document.querySelectorAll("[data-copy]")) {
+const copied = document.querySelectorAll("[data-copy]");
+// It is there before it says anything: what comes with its text is not always read out.
+const said = document.createElement("p");
+if (copied.length) {
+  said.className = "unseen";
+  said.setAttribute("role", "status");
+  document.querySelector("main").append(said);
+}
+for (const field of copied) {
   addButton(field);
 }
 
@@ -102,11 +110,11 @@ function reasonIn(text) {
 }
 
 function addButton(field) {
+  const name = field.labels[0].textContent;
   const button = document.createElement("button");
   button.type = "button";
   button.className = "second";
-  button.textContent = "Copy";
-  button.setAttribute("aria-label", `Copy: ${field.labels[0].textContent}`);
+  show("Copy");
   button.addEventListener("click", async () => {
     field.select();
     try {
@@ -114,7 +122,19 @@ function addButton(field) {
     } catch {
       document.execCommand("copy");
     }
-    button.textContent = "Copied";
+    show("Copied");
+    say(`Copied: ${name}`);
   });
   field.after(button);
+
+  function show(word) {
+    button.textContent = word;
+    button.setAttribute("aria-label", `${word}: ${name}`);
+  }
+}
+
+// To who does not see the button change.
+function say(text) {
+  // A second copy is said too: what is the same is not read out again.
+  said.textContent = said.textContent === text ? `${text}.` : text;
 }

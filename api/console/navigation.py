@@ -48,6 +48,7 @@ OF_A_LIST = (
     NavigationEntry("Segments", "/segments"),
     NavigationEntry("Tags", "/tags"),
     NavigationEntry("Acts", "/acts"),
+    NavigationEntry("Public page", "/public"),
     NavigationEntry("Export", "/export"),
     NavigationEntry("Settings", "/settings"),
 )

@@ -62,11 +62,11 @@ LIST_SENDER_NAME = invalid_at(
     "punctuation of mail headers",
     most=40,
 )
-LIST_WORDS = invalid(
+LIST_WORDS = invalid_at(
+    "body.{name}",
     "list.words",
-    "{name} is plain text of at most {most:,} characters without links, addresses and numbers to "
-    "call.",
-    field="body.{name}",
+    "must be plain text of at most {most:,} characters without links, addresses and numbers to "
+    "call",
     name="confirmation_text",
     most=200,
 )

@@ -52,6 +52,20 @@ def reported_lists(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
     """Lists with reports, those with the most in the last week first."""
     total = func.count(ListReport.id)
     lately = total.filter(ListReport.created_at > func.now() - _LATELY)
+    # The lists are chosen first, so that no other lists and owners are read.
+    worst = (
+        select(
+            ListReport.list_id,
+            total.label("total"),
+            lately.label("lately"),
+            func.max(ListReport.created_at).label("last_at"),
+        )
+        .group_by(ListReport.list_id)
+        .order_by(lately.desc(), total.desc(), ListReport.list_id)
+        .limit(limit)
+        .subquery()
+    )
+    found = worst.c
     query = (
         select(
             MailingList.id,
@@ -59,14 +73,12 @@ def reported_lists(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
             MailingList.title,
             User.id,
             User.email,
-            total,
-            lately,
-            func.max(ListReport.created_at),
+            found.total,
+            found.lately,
+            found.last_at,
         )
-        .join(MailingList, MailingList.id == ListReport.list_id)
+        .join(worst, MailingList.id == found.list_id)
         .join(User, User.id == MailingList.user_id)
-        .group_by(MailingList.id, User.id)
-        .order_by(lately.desc(), total.desc(), MailingList.id)
-        .limit(limit)
+        .order_by(found.lately.desc(), found.total.desc(), MailingList.id)
     )
     return [ReportedList(*row) for row in uow.session.execute(query)]

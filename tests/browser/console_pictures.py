@@ -41,6 +41,7 @@ _POST = (
     " engineers had mended it with a line borrowed from the tram depot.\n\n"
     "Ferries run as usual today. The city promises a second line before the winter."
 )
+_LOOK = {"colour": "#0f5c6e", "sign_up_text": "The harbour each morning, in two minutes."}
 _TOWNS = ("Lisbon", "Oslo", "Kyoto", "Lagos", "Trieste")
 # About as many as came by the import, in 30 days instead of one.
 _READERS = 600
@@ -90,6 +91,9 @@ def _take_all(stack: Stack, browser: Browser) -> None:
         _take(page, "list")
         page.goto(f"{stack.api_url}/console/lists/{the_post['id']}/members?q=ada.1")
         _take(page, "members", whole=True)
+        api.patch(f"/lists/{the_post['id']}", json=_LOOK).raise_for_status()
+        page.goto(f"{stack.api_url}/console/lists/{the_post['id']}/public")
+        _take(page, "public-page")
         _take_import(page, stack)
         _take_composer(page, stack)
         ledger.grant(stack.resources.database, owner.user_id, Decimal(250), source_id="welcome")

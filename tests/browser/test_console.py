@@ -7,22 +7,25 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from api.console.navigation import OPERATORS
 from tests.browser.consoles import console_in, fits, look_until, shows_console
 from tests.browser.keyboards import Keyboard
 from tests.browser.test_unsubscribe import NARROW, require_accessible
+from tests.consoles import at_operators_console
 from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
 from tests.security import world as worlds
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, settled
-from tests.stack import Stack
+from tests.stack import Owner, Stack
 
 Keep = Callable[[Page, str], Path]
 PAGES = [
-    operation.removeprefix("GET ")
+    operation
     for operation, call in CONSOLE_CALLS.items()
-    if operation.startswith("GET ") and "/assets/" not in operation and call.own == 200
+    if operation.startswith("GET ") and "/assets/" not in operation
+    if call.own == 200 or OPERATORS.path in operation
     if not operation.endswith("/events")
 ]
 
@@ -36,18 +39,29 @@ def world(stack: Stack) -> Iterator[World]:
     made.client.close()
 
 
+@pytest.fixture(scope="module")
+def operator(stack: Stack) -> Iterator[Owner]:
+    with at_operators_console(stack) as found:
+        yield found.owner
+
+
 def name_of(path: str) -> str:
     """What the screenshot of a page is called."""
     return re.sub(r"[^a-z]+", "-", re.sub(r"{\w+}", "one", path).lower()).strip("-")
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("operation", PAGES)
 def test_a_page_is_accessible_by_eye_and_by_key_and_fits_a_narrow_screen(
-    stack: Stack, browser: Browser, world: World, keep: Keep, path: str
+    stack: Stack, browser: Browser, world: World, operator: Owner, *, keep: Keep, operation: str
 ) -> None:
+    path = operation.removeprefix("GET ")
+    named = {name: world.values[other] for name, other in CONSOLE_CALLS[operation].values.items()}
+    visitor = operator if OPERATORS.path in path else world.owner
     for dark in (False, True):
-        with console_in(browser, stack, world.owner, dark=dark) as page:
-            page.goto(stack.api_url + path.format(**world.values))
+        with console_in(browser, stack, visitor, dark=dark) as page:
+            answer = page.goto(stack.api_url + path.format(**world.values | named))
+            assert answer is not None
+            assert answer.status == 200
             # What is folded away is looked at too.
             page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
             require_accessible(page)

@@ -176,6 +176,9 @@ def test_images_are_chosen_dropped_pasted_and_their_links_copied(
         page.get_by_role("link", name="pasted.png").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("pasted.png")
         page.get_by_role("button", name="Copy: Markdown").first.click()
+        # Who does not see the button hears it.
+        expect(page.get_by_role("button", name="Copied: Markdown")).to_have_text("Copied")
+        expect(page.get_by_role("status")).to_have_text("Copied: Markdown")
         link = page.get_by_label("Link").first.input_value()
         copied = page.evaluate("navigator.clipboard.readText()")
         assert copied == f"![]({link})"

@@ -73,7 +73,7 @@ def test_a_list_is_exported_and_its_file_downloaded(owner: OwnerAtConsole) -> No
     [row] = [each for each in rows_of(owner.see("/console/exports")) if "Demo" in each[0]]
     assert row[0] == "The Daily Demo , members, csv"
     assert row[2] == "2"
-    assert row[4].startswith("kept until in ")
+    assert row[4].startswith("lapses in ")
 
 
 def test_a_segment_and_a_status_choose_the_members(owner: OwnerAtConsole) -> None:

@@ -169,8 +169,8 @@ def test_a_list_shows_who_came_who_left_and_who_they_are(owner: OwnerAtConsole) 
     for days in ("30", "365", "nonsense"):
         text = owner.see(path, days=days)
         rows = rows_of(text)
-        assert ["gold", "1"] in rows
-        assert ["free", "1"] in rows
+        assert ["Gold", "1"] in rows
+        assert ["Free", "1"] in rows
         assert ["Imported", "2"] in rows
         assert ["3", "1", "+2"] in [row[1:] for row in rows]
         assert "3 joined, 1 left. The table below has each number." in text

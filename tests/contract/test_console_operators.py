@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from api.console.quota_words import QUOTAS
 from core.refusals.jobs import JOB_GIVEN_UP
+from core.settings.plan_quotas import PlanQuota
 from models import Plan
 from services.access import sessions
 from services.jobs import lease as leases
@@ -102,6 +104,9 @@ def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
         text = operator.see(path)
         assert heading(text) == email
         assert f"of-{user_id}" in text
+        quotas = rows_of(text)[1 : len(PlanQuota) + 1]
+        assert [row[0] for row in quotas] == [QUOTAS[quota] for quota in PlanQuota]
+        assert quotas[1] == ["Lists", "1", "5"]
         text = operator.do(path, plan="paid")
         assert "They are on the paid plan now." in text
         assert data(owner.api.get("/users/me"))["plan"] == "paid"

@@ -36,6 +36,8 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_LIST}": Call(404),
     f"GET {_LIST}/settings": Call(404),
     f"POST {_LIST}/settings": Call(404, own=422, form={"title": ""}),
+    f"GET {_LIST}/public": Call(404),
+    f"POST {_LIST}/public": Call(404, own=422, form={"colour": "#ffffff"}),
     f"GET {_LIST}/archive": Call(404),
     "GET /console/imports": Call(200),
     "GET /console/imports/new": Call(200),

@@ -40,7 +40,7 @@ def act_words(act: BulkAct, tag: str | None) -> str:
     of_tag = f"the tag “{tag}”" if tag is not None else "a tag that is gone"
     return {
         BulkAction.TAG: f"Give {of_tag}",
-        BulkAction.UNTAG: f"Take {of_tag} off",
+        BulkAction.UNTAG: f"Take off {of_tag}",
         BulkAction.SET_TYPE: f"Move to {act.type}",
         BulkAction.EMAIL_OFF: "Switch mail off",
         BulkAction.REMOVE: "Remove from the list",

@@ -70,6 +70,8 @@ _HOWS = {
     "import": "Came in a file",
     "transfer": "Was moved from another list of yours",
 }
+# Who says so, where it is no product that the file came from.
+_CLAIMS = {"owner": "as you say", "file": "says the file"}
 
 
 @dataclass(frozen=True)
@@ -96,4 +98,7 @@ def _line(event: SubscriptionEvent) -> HistoryLine:
 def consent_words(shown: ConsentShown) -> str:
     """How a member agreed; a claim says who makes it."""
     words = _HOWS.get(shown.how, shown.how)
-    return words if shown.claimed_by is None else f"{words}, says {shown.claimed_by}"
+    if shown.claimed_by is None:
+        return words
+    claim = _CLAIMS.get(shown.claimed_by, f"says {shown.claimed_by}")
+    return f"{words}, {claim}"

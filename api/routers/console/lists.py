@@ -10,7 +10,7 @@ from api.console.assets import CONSOLE_PATH
 from api.console.navigation import list_path
 from api.console.of_lists.growth_plots import growth_plot
 from api.console.of_lists.list_forms import PLACES, new_list_body
-from api.console.of_members.member_words import SOURCES
+from api.console.of_members.member_words import SOURCES, TIERS
 from api.console.own_lists import own_list
 from api.console.typed_forms import TypedForm
 from api.console.visits import FormVisit, Visit
@@ -86,7 +86,7 @@ def show_list(visit: Visit, list_id: ListId, days: str = _USUAL_PERIOD) -> Respo
         "list.html",
         list=shown,
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
-        by_tier=list(by_tier.items()),
+        by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
         plot=growth_plot(growth),
         period=period,
         periods=_PERIODS,

@@ -91,6 +91,7 @@ def _members_page(
         total=total,
         selection=selection,
         written=None if written is None else as_json(written),
+        limit=MEMBERS_ON_PAGE,
         search={"filter": written, "limit": MEMBERS_ON_PAGE} if written else None,
         cursor=cursor,
         statuses=STATUSES,

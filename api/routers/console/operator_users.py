@@ -9,13 +9,13 @@ from api.access.page_sessions import redirect_to_path
 from api.access.requirements import PUBLIC
 from api.console.navigation import OPERATORS
 from api.console.of_operators.operator_visits import OperatorFormVisit, OperatorVisit
+from api.console.quota_words import QUOTAS
 from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit
 from api.errors import STATUS_OF
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId
 from core.errors import DomainError, Kind
-from core.settings.plan_quotas import PlanQuota
 from models import Plan
 from services.access import quotas
 from services.events import event_reading
@@ -85,7 +85,7 @@ def _user(visit: ConsoleVisit, user_id: int, form: TypedForm | None = None) -> R
         account=account,
         user=account.user,
         plans=[(plan.value, plan.value) for plan in Plan],
-        quotas=[(quota.value, used[quota]) for quota in PlanQuota],
+        quotas=[(label, used[quota]) for quota, label in QUOTAS.items()],
         events=events,
     )
 

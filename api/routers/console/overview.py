@@ -6,6 +6,7 @@ from fastapi.responses import Response
 from api.access.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.navigation import list_path
+from api.console.quota_words import QUOTAS
 from api.console.visits import Visit
 from api.limits.bulkheads import RECORDS
 from api.list_answers import list_responses
@@ -23,14 +24,6 @@ from services.people.page_urls import NEW_KEY_PATH
 router = APIRouter(prefix=CONSOLE_PATH, dependencies=[PUBLIC], include_in_schema=False)
 
 LISTS_ON_OVERVIEW = 5
-_QUOTAS = {
-    PlanQuota.MEMBERS: "Members",
-    PlanQuota.LISTS: "Lists",
-    PlanQuota.STORAGE_MB: "Megabytes of images",
-    PlanQuota.KEYS: "API keys",
-    PlanQuota.UNFINISHED_JOBS: "Jobs under way",
-    PlanQuota.COMPOSER_PER_DAY: "Composer calls today",
-}
 
 
 @router.get("")
@@ -49,7 +42,7 @@ def show_overview(visit: Visit) -> Response:
         plan=plan,
         lists=newest,
         has_more=found.next_cursor is not None,
-        quotas=[(label, used[quota]) for quota, label in _QUOTAS.items()],
+        quotas=[(label, used[quota]) for quota, label in QUOTAS.items()],
         steps=_next_steps(newest, used, plan),
     )
 
