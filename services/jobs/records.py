@@ -71,15 +71,24 @@ def find_unfinished(
     uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
 ) -> Job | None:
     """The job of one of these kinds that works on this subject of the user's, if one does."""
+    query = select(Job).where(working_on(subject_id, of_kinds, user_id))
+    return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
+
+
+def working_on(
+    subject_id: int | None, of_kinds: Collection[JobKind], *user_ids: int
+) -> ColumnElement[bool]:
+    """Jobs of these kinds that are queued for these users, or run, and have this subject.
+
+    They are found by the indexes of queued and of running jobs, and not among all that there were.
+    """
     lanes = {kind.lane for kind in of_kinds}
-    # By the indexes of queued and of running jobs, and not by that of all that the user ever had.
-    queued = and_(Job.status == JobStatus.QUEUED, Job.lane.in_(lanes), Job.on_behalf_of == user_id)
-    query = select(Job).where(
-        or_(queued, Job.status == JobStatus.RUNNING),
+    is_theirs = Job.lane.in_(lanes), Job.on_behalf_of.in_(user_ids)
+    return and_(
+        or_(and_(Job.status == JobStatus.QUEUED, *is_theirs), Job.status == JobStatus.RUNNING),
         Job.kind.in_([kind.name for kind in of_kinds]),
         Job.subject_id == subject_id,
     )
-    return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
 
 
 def find_late(

@@ -50,19 +50,13 @@ def await_step(
     eventually(has_gone_on, within=60, what="a step of the import")
 
 
-def test_each_row_is_imported_once_however_often_the_worker_is_killed(
-    importing: Importing, importer: Owner
-) -> None:
-    dice = random.Random(20_261_120)
-    list_id = importing.new_list(importer)
-    sent = prepare(importing, list_id, ROWS)
-    job_id = importing.begin(importer, list_id, sent.file())
+def kill_again_and_again(importing: Importing, job_id: int, dice: random.Random) -> int:
+    """Kill a worker or its child until the job has ended; returns how often."""
     running, kills = worker(importing), 0
     while kills < KILLS and importing.job(job_id).status not in FINISHED:
-        before = steps(importing, job_id)
         # Now and then before it gets anywhere; most of the time in the middle of the next step.
         if kills % 3:
-            await_step(importing, job_id, before)
+            await_step(importing, job_id, steps(importing, job_id))
         time.sleep(dice.uniform(0, 0.2))
         if dice.random() < 0.5:
             kill_all(running)
@@ -70,6 +64,17 @@ def test_each_row_is_imported_once_however_often_the_worker_is_killed(
         else:
             kill_child(running)
         kills += 1
+    return kills
+
+
+def test_each_row_is_imported_once_however_often_the_worker_is_killed(
+    importing: Importing, importer: Owner
+) -> None:
+    dice = random.Random(20_261_120)
+    list_id = importing.new_list(importer)
+    sent = prepare(importing, list_id, ROWS)
+    job_id = importing.begin(importer, list_id, sent.file())
+    kills = kill_again_and_again(importing, job_id, dice)
     task = succeeded(importing, job_id, within=sized(60, 600))
     assert kills >= sized(3, KILLS)
     require_exact(importing, list_id, task, sent)
@@ -90,17 +95,7 @@ def test_members_of_a_request_are_added_once_however_often_the_worker_is_killed(
         key=None,
         request_id=None,
     ).job_id
-    running, kills = worker(importing), 0
-    while kills < KILLS and importing.job(job_id).status not in FINISHED:
-        if kills % 2:
-            await_step(importing, job_id, steps(importing, job_id))
-        time.sleep(dice.uniform(0, 0.3))
-        if kills % 2:
-            kill_all(running)
-            running = worker(importing)
-        else:
-            kill_child(running)
-        kills += 1
+    kills = kill_again_and_again(importing, job_id, dice)
     task = succeeded(importing, job_id, within=sized(60, 600))
     assert kills >= 2
     assert counts_of(task) == sent.counts()
@@ -123,16 +118,7 @@ def test_fields_tags_and_claims_come_once_however_often_the_worker_is_killed(
     ]
     header = ("email", "Company", "tags", "created_at", "OPTIN_TIME")
     job_id = importing.begin(importer, list_id, csv_of(rows, header), create_fields=True)
-    running, kills = worker(importing), 0
-    while kills < KILLS and importing.job(job_id).status not in FINISHED:
-        await_step(importing, job_id, steps(importing, job_id))
-        time.sleep(dice.uniform(0, 0.2))
-        if kills % 2:
-            kill_all(running)
-            running = worker(importing)
-        else:
-            kill_child(running)
-        kills += 1
+    kills = kill_again_and_again(importing, job_id, dice)
     task = succeeded(importing, job_id, within=sized(60, 600))
 
     assert kills >= sized(3, KILLS)

@@ -2,12 +2,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, delete, or_, select
+from sqlalchemy import delete, select
 
 from core.errors import DomainError, Kind
 from core.refusals import media as refusals
 from core.refusals.access import QUOTA_EXCEEDED
-from models import Attachment, AttachmentStatus, Job, JobStatus, User
+from models import Attachment, AttachmentStatus, Job, User
 from services import paging, removals
 from services.access.caller import Caller
 from services.feed.announcing import announce
@@ -95,15 +95,8 @@ def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     """Cancel the attachment's job, delete it and its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
     # The release before wrote for nobody in particular, which is 0.
-    turns = Job.on_behalf_of.in_((attachment.user_id, 0))
-    queued = and_(Job.status == JobStatus.QUEUED, Job.lane == PROCESS_ATTACHMENT.lane, turns)
-    processing = select(Job).where(
-        Job.kind == PROCESS_ATTACHMENT.name,
-        Job.subject_id == attachment.id,
-        # Not by its user: these are served by the indexes of queued and of running jobs, and not
-        # by that of all jobs that the user ever had.
-        or_(queued, Job.status == JobStatus.RUNNING),
-    )
+    on_it = records.working_on(attachment.id, [PROCESS_ATTACHMENT], attachment.user_id, 0)
+    processing = select(Job).where(on_it)
     for job in uow.session.scalars(processing.with_for_update()):
         # A worker that runs it finds its lease gone.
         records.end_with_subject(uow, job, refusals.ATTACHMENT_DELETED())

@@ -15,14 +15,14 @@ import gc
 from contextlib import closing
 from functools import partial
 
-from sqlalchemy import and_, delete, func, or_, select, text
+from sqlalchemy import delete, func, select, text
 
 from core.errors import DomainError, Kind
 from core.lanes import Lane
 from core.scopes import Scope
 from models import Job, JobStatus, MemberImport, WaitingChunk
 from services.access.quotas import MAX_SHARES
-from services.jobs import kinds, outbox
+from services.jobs import kinds, outbox, records
 from services.jobs import lease as leases
 from services.jobs.lease import Lease, LeaseLost
 from services.mailing.imports import endings
@@ -142,14 +142,8 @@ def _needs_another(uow: UnitOfWork, lease: Lease, task: MemberImport) -> bool:
 
 def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> list[str]:
     """The statuses of the other helpers that have not ended."""
-    # Queued jobs and running ones have indexes of their own.
-    is_theirs = Job.lane == APPLY_CHUNKS.lane, Job.on_behalf_of == task.user_id
-    query = select(Job.status).where(
-        or_(and_(Job.status == JobStatus.QUEUED, *is_theirs), Job.status == JobStatus.RUNNING),
-        Job.kind == APPLY_CHUNKS.name,
-        Job.subject_id == lease.subject_id,
-        Job.id != lease.job_id,
-    )
+    theirs = records.working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
+    query = select(Job.status).where(theirs, Job.id != lease.job_id)
     return list(uow.session.scalars(query))
 
 
