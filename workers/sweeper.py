@@ -24,8 +24,9 @@ log = get_logger(__name__)
 _Step = Callable[[Resources], object]
 
 SWEEP_EVERY_SECONDS = 1.0
-# Canaries come every ten seconds: to ask for each of them each second would be most of the work.
-_ROUNDS_BETWEEN = 5
+# Of what is done now and then. Canaries come every ten seconds: to ask for each of them each second
+# would be most of the work.
+_EVERY_ROUNDS = 5
 # A round takes milliseconds. A round that hangs on a server must not stop the pool from forking.
 _MAX_FORK_WAIT_SECONDS = 5.0
 
@@ -77,7 +78,7 @@ def _sweep_until_stopped(lanes: list[Lane]) -> None:
         if _stopping.wait(SWEEP_EVERY_SECONDS):
             break
         with _round:
-            for step in each_second if number % _ROUNDS_BETWEEN else now_and_then:
+            for step in each_second if number % _EVERY_ROUNDS else now_and_then:
                 try:
                     step(resources)
                 except Exception as error:  # noqa: BLE001 - what follows must come in any case

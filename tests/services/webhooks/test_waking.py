@@ -13,7 +13,7 @@ from services import deployment_figures
 from services.webhooks import waking
 from services.webhooks.waking import EndpointWaker
 from tests.hooks import CREATED, LEFT, happen
-from tests.stack import Owner, Stack
+from tests.stack import Owner, Stack, eventually
 
 ENDPOINTS, OLD_EVENTS = 2_000, 20_000
 MAKE = (
@@ -144,3 +144,16 @@ def _looks_into_the_feed(stack: Stack, **values: object) -> int:
 
 def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
     return [node, *(each for part in node.get("Plans", ()) for each in _nodes(part))]
+
+
+def test_workers_of_other_lanes_start_jobs_too(bare: Stack, watched: tuple[Owner, int]) -> None:
+    """So that it is seen that they wait, where no worker of the lane is left."""
+    owner, endpoint_id = watched
+    worker = bare.start_worker("media")
+    try:
+        happen(bare, owner, CREATED)
+        eventually(
+            lambda: bare.query(JOBS, endpoint_id) == [("queued",)], within=60, what="its job"
+        )
+    finally:
+        worker.stop()
