@@ -21,7 +21,9 @@ All acts take their locks in one order, so that no two wait for each other: list
 its gate, its room), new people, pairs, the rows of people.
 
 A bulk act may hold its list for seconds. A person who waits for an act on one pair is rather asked
-to try again, so such an act waits for half a second at most.
+to try again, so such an act waits for two seconds at most. Chunks of an import follow one another,
+and an act that waits lets no further one in: it waits for what those inside still have to do, which
+is less than that unless the database is very slow.
 """
 
 from collections.abc import Iterator
@@ -72,7 +74,7 @@ _HOLD_PAIR = text(
     "-1 - (hashint8extended(:list_id, :user_id) & 9223372036854775807))"
 )
 _HOLD_LIST = text("SELECT pg_advisory_xact_lock(:list_id)")
-_WAIT_BRIEFLY = text("SET LOCAL lock_timeout = '500ms'")
+_WAIT_BRIEFLY = text("SET LOCAL lock_timeout = '2s'")
 # Waits for a transaction that erases the person or merges their record, and then returns no row.
 _SHARE_PERSON = text(
     "SELECT true FROM users WHERE id = :user_id AND erased_at IS NULL AND merged_into IS NULL"
@@ -99,7 +101,7 @@ class LockedSubscription:
 
 @contextmanager
 def waiting_briefly(uow: UnitOfWork) -> Iterator[None]:
-    """Wait for locks for half a second at most, in the rest of the transaction too.
+    """Wait for locks for two seconds at most, in the rest of the transaction too.
 
     Raises ``list.busy`` when the block gets none in time; the transaction can only be rolled back
     then.

@@ -89,12 +89,13 @@ def apply(
 
     ``tag_ids``: of the tags that the rows name. Raises ``NotInTurn``, ``TransientError``.
     """
+    # Before the list is held: no other act needs to wait for it.
+    staging.copy_rows(uow, chunk.lines)
     (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
     # Each row's verdict. Rows that change something are in the table JUDGED too.
     found = list(chunk.verdicts)
     update = task.on_existing == "update"
     parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
-    staging.copy_rows(uow, chunk.lines)
     parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
     staging.copy_digests(uow, settings.keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
     if chunk.has_extras:

@@ -1,6 +1,7 @@
 """The locks of a list are held by nobody whose transaction has ended."""
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +11,19 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import TransientError
-from services.mailing.subscriptions.locks import lock_list_as_chunk, share_lists
+from services.mailing.subscriptions.locks import (
+    lock_list_as_chunk,
+    lock_list_shared,
+    share_lists,
+)
 from storage.unit_of_work import UnitOfWork
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 
 LIST = 7
 TIMES = 300
+# As long as a chunk of an import takes on a busy machine.
+CHUNK_SECONDS = 0.8
+ACTS = 5
 HELD = """
     SELECT a.query FROM pg_locks JOIN pg_stat_activity AS a USING (pid)
     WHERE locktype = 'advisory' AND a.datname = current_database()
@@ -49,3 +57,26 @@ def test_waits_that_end_in_vain_leave_no_lock_behind(bare: Stack) -> None:
     # Some came in, and some waited in vain.
     assert all(count > 0 for count in done)
     assert sum(done) < TIMES * len(locks)
+
+
+def test_acts_come_in_between_two_chunks_of_an_import(bare: Stack) -> None:
+    """Chunks follow one another without a pause, two at a time: nobody is refused for that."""
+    done = threading.Event()
+
+    def apply_chunks() -> None:
+        while not done.is_set():
+            with bare.resources.unit_of_work() as uow:
+                lock_list_as_chunk(uow, LIST)
+                done.wait(CHUNK_SECONDS)
+
+    with ThreadPoolExecutor(2) as pool:
+        importing = [pool.submit(apply_chunks) for _ in range(2)]
+        try:
+            eventually(lambda: bare.query(HELD) != [], what="the first chunk")
+            for _ in range(ACTS):
+                with bare.resources.unit_of_work() as uow:
+                    lock_list_shared(uow, LIST)
+        finally:
+            done.set()
+        for each in importing:
+            each.result()
