@@ -71,9 +71,12 @@ class WorkerContext:
 
 
 def connections(serves: Serving) -> int:
-    """The most that a process has to the database: each job's work and its heartbeat have one."""
+    """The most that a process has to the database: each job's work and its heartbeat have one.
+
+    A process of a pool has another, for members of one request that are added two chunks at a time.
+    """
     if serves.pool is Pool.PREFORK:
-        return 2
+        return 3
     jobs = sum(limit for lane, limit in serves.limits.items() if lane not in _WITHOUT_JOBS)
     return max(2 * jobs, 1)
 

@@ -5,6 +5,8 @@ first rows need not wait for its last, as those of a file do, of which any part 
 """
 
 import gc
+from contextlib import closing
+from functools import partial
 
 from sqlalchemy import select
 
@@ -18,10 +20,13 @@ from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.mailing.imports import endings, shown_cells
 from services.mailing.imports.applying import apply, chunk_steps, helpers
+from services.mailing.imports.applying.beside import ChunksSideBySide
+from services.mailing.imports.chunks import JudgedRow
 from services.mailing.imports.splitting import split as splitting
 from services.mailing.imports.splitting.split import FileSplit
 from services.mailing.imports.turns import Turn
 from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
 
 # A file of so long a reading is read anew by another process.
 MAX_STAY_SECONDS = 3600.0
@@ -80,7 +85,8 @@ def run(resources: Resources, lease: Lease) -> bool:
 def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[MemberImport, bool]:
     """Add the members of a request for one turn; whether this process keeps the request.
 
-    A chunk is read while the database writes the one before it.
+    Two chunks are written at the same time, each by a core of the database's, while the next one
+    is read.
     """
     turn = Turn()
     split = splitting.take_split(resources, task)
@@ -88,22 +94,39 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
         leases.progress(uow, lease, done=task.received, total=split.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**split.description, "header": split.header}
+        helpers.let_chunks_in_together(uow, task)
         query = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(query))
-    while not split.is_complete:
-        lease.check_cancelled()
-        number = split.number
-        # After a restart it passes over the chunks before in less than a second.
-        if split.read_next(store=False) and number not in applied:
-            chunk = apply.prepare(number, split.rows)
-            chunk_steps.commit(resources, task.id, chunk, lambda _: lease)
-            if turn.is_over():
-                break
+    with closing(ChunksSideBySide(partial(_commit, resources, lease, task.id))) as chunks:
+        while not split.is_complete:
+            lease.check_cancelled()
+            number = split.number
+            # After a restart it passes over the chunks before in less than a second.
+            if split.read_next(store=False) and number not in applied:
+                chunks.put(number, split.rows)
+                if turn.is_over():
+                    break
+        chunks.end_all()
     with resources.unit_of_work() as uow:
         leases.renew(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
+        # Not with each chunk, of which a later one may be the first to end: the release before
+        # would go on after these.
+        task.chunks = max(task.chunks, split.number)
+        task.received = max(task.received, split.received)
         task.is_split = split.is_complete
     return task, _is_kept(resources, task, split)
+
+
+def _commit(
+    resources: Resources, lease: Lease, import_id: int, number: int, rows: list[JudgedRow]
+) -> None:
+    def hold(uow: UnitOfWork) -> Lease:
+        # Keeps the other chunk from being counted meanwhile.
+        leases.renew(uow, lease)
+        return lease
+
+    chunk_steps.commit(resources, import_id, apply.prepare(number, rows), hold)
 
 
 def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[MemberImport, bool]:

@@ -12,13 +12,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import exists, select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import TransientError
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
-from models import MemberImport, WaitingChunk
+from models import ImportChunk, MemberImport
 from services.access import quotas
 from services.mailing import deny_lists
 from services.mailing.imports.applying import consequences, extras, file_claims, staging, verdicts
@@ -155,8 +155,10 @@ def _room(uow: UnitOfWork, settings: Settings, task: MemberImport, number: int) 
     room = None
     if not quotas.share(uow, settings, task.user_id, members, most=most):
         room = quotas.hold(uow, settings, task.user_id, members)
-        earlier = exists().where(WaitingChunk.import_id == task.id, WaitingChunk.number < number)
-        if uow.session.scalar(select(earlier)):
+        earlier = select(func.count()).where(
+            ImportChunk.import_id == task.id, ImportChunk.number < number
+        )
+        if uow.session.scalar(earlier) != number:
             raise NotInTurn
     # Once a row had no room, no row is added any more, so that an import has one end. Read after
     # the quota's lock: a chunk beside this one may have found no room.

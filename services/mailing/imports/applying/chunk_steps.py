@@ -93,8 +93,4 @@ def _count(
     task.updated += applied.updated
     task.left_out += applied.left_out
     task.applied += 1
-    if chunk.number == task.chunks:
-        # Of a request, which is applied while it is read.
-        task.chunks += 1
-        task.received += len(chunk.rows)
     uow.after_commit(partial(IMPORTED_ROWS.inc, len(chunk.rows)))

@@ -69,9 +69,20 @@ def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
 
 def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """Leave an import whose file is split to its helpers; raises ``LeaseLost``."""
+    leases.leave_to_helpers(uow, lease)
+    let_chunks_in_together(uow, task)
+    uow.session.flush()
+    uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
+    _enqueue(uow, lease.job_id, task, lease.request_id)
+
+
+def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
+    """Let chunks of this import be applied at the same time, unless those of another one are.
+
+    Chunks of two imports may concern the same people.
+    """
     # Of two imports into one list that come here at the same time, one finds the other.
     uow.session.execute(_ALONE, {"list_id": task.list_id})
-    leases.leave_to_helpers(uow, lease)
     another = select(func.count()).where(
         MemberImport.list_id == task.list_id,
         MemberImport.id != task.id,
@@ -79,9 +90,6 @@ def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
         MemberImport.side_by_side,
     )
     task.side_by_side = not uow.session.scalar(another)
-    uow.session.flush()
-    uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
-    _enqueue(uow, lease.job_id, task, lease.request_id)
 
 
 def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport, request_id: str | None) -> None:

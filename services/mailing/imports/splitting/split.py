@@ -53,7 +53,8 @@ class FileSplit:
         self._prefix = task.object_prefix
         self._key = sealed_files.data_key(resources, task)
         self._seen = SeenAddresses()
-        self.number = 0
+        # How many chunks were read, and how many rows.
+        self.number = self.received = 0
         # Of the chunk that was read last; a file's rows are not held.
         self.rows: list[JudgedRow] = []
         self.chunk_bytes = 0
@@ -129,6 +130,7 @@ class FileSplit:
         self.rows = chunk.rows
         self.chunk_bytes = len(chunk.encoded) if chunk.size else 0
         self.number += bool(chunk.size)
+        self.received += chunk.size
         self.is_complete = chunk.is_last
         return chunk.size
 

@@ -1,6 +1,7 @@
 """The members of one request: added as they are read, each once, whatever becomes of the worker."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -18,6 +19,7 @@ from services.mailing.imports.splitting import split
 from storage.encryption import seal
 from storage.resources import Resources
 from tests.importing import Importing, counts_of
+from tests.quotas import leave_room_for_members
 from tests.services.mailing.imports.test_turns import Steps
 from tests.stack import Owner
 
@@ -160,6 +162,33 @@ def test_a_worker_that_lost_its_lease_adds_nobody(
     assert importing.records(list_id) == before
     importing.work(job_id)
     require_whole(importing, list_id, importing.of_job(job_id))
+
+
+def test_the_plan_has_room_for_the_first_members_of_a_request(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    job_id: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when a chunk is the first to look for room, and the one before it is late."""
+    commit = chunk_steps.commit
+
+    def commit_evens_late(
+        resources: Resources, import_id: int, chunk: PreparedChunk, hold: Callable[..., Lease]
+    ) -> None:
+        if chunk.number % 2 == 0:
+            time.sleep(0.1)
+        commit(resources, import_id, chunk, hold)
+
+    monkeypatch.setattr(chunk_steps, "commit", commit_evens_late)
+    # It ends in a chunk that is applied beside a later one.
+    leave_room_for_members(importing.stack, importing.new_list(owner), 13)
+    importing.work(job_id)
+    task = importing.of_job(job_id)
+    assert (task.received, task.added, task.over_quota) == (MEMBERS, 13, MEMBERS - 14)
+    added = {int(address.split(".")[0]) for address in importing.active(list_id)}
+    assert added == set(range(13))
 
 
 def test_a_cancelled_request_stops_before_its_next_chunk(
