@@ -1,13 +1,13 @@
 """A filter for the members of one list."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 
 from sqlalchemy import FromClause, and_
 
 from models import MailingList, Subscription, SubscriptionStatus
 from services.mailing.attributes import fields, tags
+from services.mailing.attributes.fields import OwnFields
 from services.mailing.filters import grammar
 from services.mailing.filters.combinations import Node
 from services.mailing.filters.comparisons import Condition, Members
@@ -20,10 +20,15 @@ class MemberFilter:
     """Which members of a list are meant.
 
     They are active, unless the filter itself names statuses, or the caller does.
+
+    Attributes:
+        fields: of the list's owner, by which it was read.
+        tag_ids: of the tags that it names and that the list has, by those names.
     """
 
     node: Node
-    tag_ids: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    fields: OwnFields
+    tag_ids: Mapping[str, int]
 
     def statuses(
         self, asked: Collection[SubscriptionStatus] | None = None
@@ -72,10 +77,10 @@ class MemberFilter:
 
 def read(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberFilter:
     """The filter that is written as JSON. Raises ``filter.invalid``."""
-    names = known_names(fields.list_of(uow, mailing_list.user_id))
-    node = grammar.parse(written, names)
+    own = fields.own(uow, mailing_list.user_id)
+    node = grammar.parse(written, known_names(own.by_key.values()))
     named = [each.values for each in node.comparisons() if each.name == TAG]
     # A tag that the list does not have is on no member.
     wanted = {str(value) for values in named for value in values}
     tag_ids = tags.tag_ids_of(uow, mailing_list.id, wanted, make=False)
-    return MemberFilter(node, tag_ids)
+    return MemberFilter(node, own, tag_ids)

@@ -109,7 +109,7 @@ class _Search:
         total = None
         if before is None:
             total = len(shown) if end is None else self._count()
-        rows = member_pages.rows_of(self.uow, self.list_id, shown)
+        rows = member_pages.rows_of(self.uow, self.wanted.fields, shown)
         return FoundMembers(PageOfRows(rows, None if end is None else str(end)), total)
 
     def _found(self, before: int | None) -> tuple[list[int], int | None]:

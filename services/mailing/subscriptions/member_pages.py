@@ -33,7 +33,6 @@ from sqlalchemy import (
 from core import ids
 from core.errors import DomainError
 from models import (
-    MailingList,
     MemberField,
     Subscription,
     SubscriptionStatus,
@@ -44,7 +43,7 @@ from models import (
 from services import paging
 from services.access.caller import Caller
 from services.mailing import lists
-from services.mailing.attributes import member_attributes
+from services.mailing.attributes import tags
 from services.mailing.attributes.fields import OwnFields
 from services.mailing.attributes.member_attributes import ShownAttributes
 from services.mailing.subscriptions.changes import Via
@@ -110,15 +109,20 @@ def _own_fields(database: Database, caller: Caller, list_id: int) -> OwnFields:
     return OwnFields(MemberField(id=each, key=key) for _, each, key in found if each is not None)
 
 
-def rows_of(uow: UnitOfWork, list_id: int, subscription_ids: Sequence[int]) -> list[dict[str, Any]]:
-    """The rows of these subscriptions to the list, newest first, as ``page`` has them."""
+def rows_of(
+    uow: UnitOfWork, own: OwnFields, subscription_ids: Sequence[int]
+) -> list[dict[str, Any]]:
+    """The rows of these subscriptions, newest first, as ``page`` has them.
+
+    Args:
+        own: the fields of the list's owner.
+    """
     if not subscription_ids:
         return []
     found = uow.session.execute(_BY_IDS, {"ids": subscription_ids})
     rows = [dict(zip(_NAMES, row, strict=True)) for row in found]
-    owner_id = uow.session.get_one(MailingList, list_id).user_id
-    shown = member_attributes.read(uow, owner_id, [row["tag_ids"] for row in rows])
-    _show_attributes(shown, rows)
+    names = tags.names_of(uow, (each for row in rows for each in row["tag_ids"]))
+    _show_attributes(ShownAttributes(own, names), rows)
     return rows
 
 
