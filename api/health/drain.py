@@ -1,11 +1,20 @@
 """The end of an API process that loses no call: it says that it ends before it takes no more."""
 
 import asyncio
+import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from core.logging import get_logger
+
+log = get_logger(__name__)
+
+# Once each call has its answer, to close takes a moment.
+MAX_CLOSE_SECONDS = 5.0
 
 
 class Drain:
@@ -53,3 +62,18 @@ class Drain:
         finally:
             if is_main:
                 signal.signal(signal.SIGTERM, before)
+
+    def bound_the_close(self) -> None:
+        """See that the process, if it was asked to end, does so whatever its threads wait for.
+
+        All that it was asked for is answered. But a call that hangs, to a name server say, can't be
+        broken off, and Python would wait for its thread until the process is killed.
+        """
+        if self.has_begun:
+            threading.Thread(target=_end_at_once, name="bounded close", daemon=True).start()
+
+
+def _end_at_once() -> None:
+    time.sleep(MAX_CLOSE_SECONDS)
+    log.warning("api.ended_at_once")
+    os._exit(0)

@@ -13,7 +13,8 @@ from sqlalchemy import make_url
 from devstack.supervisor.embedded.valkey import DATABASES
 from storage.objects import ObjectStore
 from tests.embedded import Services
-from tests.stack import Owner, Running, Stack, eventually, open_stack
+from tests.probe.silent_names import SILENT
+from tests.stack import Owner, Running, Stack, answers, eventually, open_stack
 
 
 @pytest.fixture
@@ -53,6 +54,20 @@ def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
         assert client.get("/healthz").status_code == 200
         assert client.post("/lists", json={"title": "Late", "slug": f"late-{processes}"}).is_success
     assert api.process.wait(30) == 0
+
+
+def test_api_ends_in_order_while_a_name_server_says_nothing(stack: Stack, port: int) -> None:
+    api = stack.start(
+        "api-names",
+        "serve",
+        "--port",
+        str(port),
+        module="tests.probe.silent_names",
+        ready=lambda: answers(port, "/healthz"),
+        port=port,
+        environment={"PRESSROOM_REDIS_URL": f"redis://{SILENT}:6379/0"},
+    )
+    assert api.stop() == 0
 
 
 def test_flower_asks_for_its_password_and_ends_in_order_when_asked(stack: Stack, port: int) -> None:

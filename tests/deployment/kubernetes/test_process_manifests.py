@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from api.app import create_app
+from api.health.drain import MAX_CLOSE_SECONDS
 from cli.processes import API_GRACE_SECONDS
 from core.lanes import Lane
 from core.settings import Settings
@@ -171,7 +172,7 @@ def test_processes_have_the_time_that_they_take_to_end() -> None:
         for name, each in pods.workloads().items()
     }
     drain = Settings.model_fields["api_drain"].default
-    assert drain + API_GRACE_SECONDS < grace["pressroom-api"]
+    assert drain + API_GRACE_SECONDS + MAX_CLOSE_SECONDS < grace["pressroom-api"]
     for worker in workers():
         default = Settings.model_fields["worker_grace"].default
         assert default + MAX_END_SECONDS < grace[worker.workload]
