@@ -11,10 +11,11 @@ from pydantic import SecretStr
 from sqlalchemy import make_url
 
 from devstack.supervisor.embedded.valkey import DATABASES
+from devstack.supervisor.programs import answers
 from storage.objects import ObjectStore
 from tests.embedded import Services
 from tests.probe.silent_names import SILENT
-from tests.stack import Owner, Running, Stack, answers, eventually, open_stack
+from tests.stack import Owner, Running, Stack, eventually, open_stack
 
 
 @pytest.fixture
