@@ -62,6 +62,10 @@ class WebhookEndpoint(Model):
     is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The first failure since the last success.
     failing_since: Mapped[datetime | None]
+    # How many calls in a row were kept waiting for an answer and got none, and until when nothing
+    # is sent because of them.
+    silences: Mapped[int] = mapped_column(default=0, server_default="0")
+    rests_until: Mapped[datetime | None]
     # The job that works its deliveries off, now or the last time.
     job_id: Mapped[int | None]
     created_at: Mapped[CreatedAt]

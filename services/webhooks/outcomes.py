@@ -11,7 +11,13 @@ from integrations.http_client import retry_after
 from models import DeliveryStatus, EndpointState, User, WebhookDelivery, WebhookEndpoint
 from services.people import account_mails, accounts
 from services.people.account_mails import MailKind
-from services.webhooks.schedule import FIRST_PAUSES, MAX_RETRY_AFTER, TRIED_FOR
+from services.webhooks.schedule import (
+    FIRST_PAUSES,
+    MAX_RETRY_AFTER,
+    SILENCE,
+    TRIED_FOR,
+    rest_after,
+)
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -40,11 +46,20 @@ class Outcome:
         first, after = HTTPStatus.OK, HTTPStatus.MULTIPLE_CHOICES
         return self.status is not None and first <= self.status < after
 
+    @property
+    def is_silence(self) -> bool:
+        """Whether we waited for an answer that did not come."""
+        return self.status is None and timedelta(milliseconds=self.milliseconds) >= SILENCE
+
 
 def write(
     uow: UnitOfWork, endpoint: WebhookEndpoint, delivery_id: int, url: str, outcome: Outcome
 ) -> None:
     """Write the outcome of a try of a locked endpoint's delivery, which went to this URL."""
+    if url == endpoint.url:
+        endpoint.silences = endpoint.silences + 1 if outcome.is_silence else 0
+        rest = rest_after(endpoint.silences)
+        endpoint.rests_until = None if rest is None else func.now() + rest
     delivery = uow.session.get(WebhookDelivery, delivery_id)
     if delivery is None:  # it was past its time
         return

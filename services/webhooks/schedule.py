@@ -2,6 +2,10 @@
 
 The pauses grow for an hour and last for three days. Deliveries keep the order of their events while
 the oldest one has waited for less than a minute; after that, one that fails holds up no other.
+
+A receiver that says nothing keeps a thread waiting, which others need. So after the second such
+call in a row its endpoint rests, for longer each time: then the threads of one process have room
+for more than a hundred of them.
 """
 
 import random
@@ -25,6 +29,10 @@ IN_ORDER_FOR = timedelta(minutes=1)
 MAX_RETRY_AFTER = timedelta(hours=12)
 # Deliveries that failed together don't return together.
 _JITTER = 0.1
+# A call that got no answer in less time kept nobody waiting.
+SILENCE = timedelta(seconds=5)
+FIRST_REST = timedelta(seconds=30)
+MAX_REST = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,13 @@ def pause_after(attempts: int) -> timedelta:
     """The pause after so many tries."""
     pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
     return pause * random.uniform(1, 1 + _JITTER)  # noqa: S311 - no secret
+
+
+def rest_after(silences: int) -> timedelta | None:
+    """How long an endpoint rests after so many calls in a row that were kept waiting in vain."""
+    if silences <= 1:
+        return None
+    return min(FIRST_REST * 2 ** min(silences - 2, 10), MAX_REST)
 
 
 def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:

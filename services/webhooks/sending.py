@@ -105,7 +105,9 @@ def _next_message(uow: UnitOfWork, resources: Resources, lease: Lease, sent: int
     """The next try, counted; ``None``: there is nothing to send now, and the job has ended."""
     endpoint = _locked(uow, lease)
     if endpoint is not None and endpoint.state == EndpointState.ACTIVE:
-        if _is_one_too_many(uow, lease, endpoint):
+        if _is_resting(uow, endpoint):
+            endpoint.due_at, endpoint.is_held = endpoint.rests_until, True
+        elif _is_one_too_many(uow, lease, endpoint):
             endpoint.due_at, endpoint.is_held = func.now() + _PUT_OFF, True
         else:
             while (delivery := _take(uow, endpoint)) is not None:
@@ -122,6 +124,11 @@ def _next_message(uow: UnitOfWork, resources: Resources, lease: Lease, sent: int
 def _locked(uow: UnitOfWork, lease: Lease) -> WebhookEndpoint | None:
     query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
     return uow.session.scalar(query.with_for_update())
+
+
+def _is_resting(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
+    until = endpoint.rests_until
+    return until is not None and until > uow.session.scalars(select(func.now())).one()
 
 
 def _is_one_too_many(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -> bool:

@@ -123,6 +123,10 @@ def change(
         raise WEBHOOK_ENDED()
     if to.url is not None and to.url != endpoint.url:
         endpoint.url = to.url
+        # What the receiver before did is not its successor's fault.
+        endpoint.silences, endpoint.rests_until = 0, None
+        if endpoint.state == EndpointState.ACTIVE:
+            wake(endpoint)
         record(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
         _mail(uow, caller, request_id)
     if to.types is not None:
@@ -165,8 +169,11 @@ def require_active(endpoint: WebhookEndpoint) -> None:
 
 
 def wake(endpoint: WebhookEndpoint) -> None:
-    """Have a worker look at the endpoint, which is locked, within about a second."""
-    endpoint.due_at = func.now()
+    """Have a worker look at the endpoint, which is locked, within about a second.
+
+    Its owner asks for that, and may have mended the receiver: it rests no longer.
+    """
+    endpoint.due_at, endpoint.rests_until = func.now(), None
 
 
 def live_of(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:

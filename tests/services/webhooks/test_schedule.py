@@ -5,11 +5,13 @@ from datetime import UTC, datetime, timedelta
 from services.webhooks.schedule import (
     IN_ORDER_FOR,
     LATER_PAUSE,
+    MAX_REST,
     TRIED_FOR,
     Choice,
     Pending,
     choose,
     pause_after,
+    rest_after,
 )
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -58,3 +60,10 @@ def test_new_events_are_taken_beside_old_failures_up_to_a_bound() -> None:
 
 def test_nothing_pending_takes_events() -> None:
     assert choose([], NOW, max_pending=MOST) == Choice(takes_events=True)
+
+
+def test_rests_begin_with_the_second_silence_and_grow_to_five_minutes() -> None:
+    rests = [rest_after(silences) for silences in range(8)]
+    seconds = [None if each is None else each.total_seconds() for each in rests]
+    assert seconds == [None, None, 30, 60, 120, 240, 300, 300]
+    assert rest_after(1_000_000) == MAX_REST
