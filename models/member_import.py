@@ -32,6 +32,7 @@ class MemberImport(Model):
         known("status", ("running", "succeeded", "failed", "cancelled")),
         Index("ix_imports_user_id_id", "user_id", text("id DESC")),
         Index("ix_imports_list_id", "list_id"),
+        Index("ix_imports_running", "list_id", postgresql_where="status = 'running'"),
         Index("ix_imports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
         Index("ix_imports_undo_job_id", "undo_job_id", postgresql_where="undo_job_id IS NOT NULL"),
         # Of imports by which no member came, which are kept for a time.

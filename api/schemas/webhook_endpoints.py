@@ -75,6 +75,9 @@ class WebhookEndpointRecord(Schema):
     failing_since: Timestamp | None = Field(
         description="Since when no try succeeded; an endpoint that fails for three days is paused"
     )
+    rests_until: Timestamp | None = Field(
+        description="Until when nothing is sent, since calls got no answer; null or past: it sends"
+    )
     created_at: Timestamp
 
 

@@ -68,7 +68,7 @@ def rest_after(silences: int) -> timedelta | None:
     """How long an endpoint rests after so many calls in a row that were kept waiting in vain."""
     if silences <= 1:
         return None
-    return min(FIRST_REST * 2 ** min(silences - 2, 10), MAX_REST)
+    return min(FIRST_REST * (1 << min(silences - 2, 10)), MAX_REST)
 
 
 def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:

@@ -94,7 +94,8 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
         leases.progress(uow, lease, done=task.received, total=split.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**split.description, "header": split.header}
-        helpers.let_chunks_in_together(uow, task)
+        if split.has_several_chunks:
+            helpers.let_chunks_in_together(uow, task)
         query = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(query))
     with closing(ChunksSideBySide(partial(_commit, resources, lease, task.id))) as chunks:

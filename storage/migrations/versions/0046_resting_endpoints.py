@@ -16,7 +16,7 @@ _TABLE = "webhook_endpoints"
 
 
 def upgrade() -> None:
-    silences = sa.Column("silences", sa.Integer(), server_default="0", nullable=False)
+    silences = sa.Column("silences", sa.BigInteger(), server_default="0", nullable=False)
     op.add_column(_TABLE, silences)
     op.add_column(_TABLE, sa.Column("rests_until", sa.DateTime(timezone=True), nullable=True))
 

@@ -93,6 +93,7 @@ def test_an_answer_ends_the_silence_and_the_owner_ends_the_rest(
         let_rest(sending, endpoint_id)
         called = len(silent.hooks)
         assert called >= 2
+        assert data(client.get(f"/webhook-endpoints/{endpoint_id}"))["rests_until"] is not None
         # One more call, since its receiver may answer now.
         assert client.post(f"/webhook-endpoints/{endpoint_id}/test").is_success
         eventually(lambda: len(silent.hooks) > called, what="the call that the owner asked for")

@@ -134,6 +134,11 @@ class FileSplit:
         self.is_complete = chunk.is_last
         return chunk.size
 
+    @property
+    def has_several_chunks(self) -> bool:
+        """Whether a request has more rows than a chunk."""
+        return (self.total or 0) > ROWS_PER_CHUNK
+
     def close(self) -> None:
         self._chunks.close()
         self._seen.close()
