@@ -11,13 +11,7 @@ from integrations.http_client import retry_after
 from models import DeliveryStatus, EndpointState, User, WebhookDelivery, WebhookEndpoint
 from services.people import account_mails, accounts
 from services.people.account_mails import MailKind
-from services.webhooks.schedule import (
-    FIRST_PAUSES,
-    MAX_RETRY_AFTER,
-    SILENCE,
-    TRIED_FOR,
-    rest_after,
-)
+from services.webhooks import schedule
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -49,7 +43,7 @@ class Outcome:
     @property
     def is_silence(self) -> bool:
         """Whether we waited for an answer that did not come."""
-        return self.status is None and timedelta(milliseconds=self.milliseconds) >= SILENCE
+        return self.status is None and timedelta(milliseconds=self.milliseconds) >= schedule.SILENCE
 
 
 def write(
@@ -58,7 +52,7 @@ def write(
     """Write the outcome of a try of a locked endpoint's delivery, which went to this URL."""
     if url == endpoint.url:
         endpoint.silences = endpoint.silences + 1 if outcome.is_silence else 0
-        rest = rest_after(endpoint.silences)
+        rest = schedule.rest_after(endpoint.silences)
         endpoint.rests_until = None if rest is None else func.now() + rest
     delivery = uow.session.get(WebhookDelivery, delivery_id)
     if delivery is None:  # it was past its time
@@ -76,12 +70,12 @@ def write(
         delivery.status = DeliveryStatus.FAILED
         _stop(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
         return
-    if now >= delivery.queued_at + TRIED_FOR:
+    if now >= delivery.queued_at + schedule.TRIED_FOR:
         delivery.status = DeliveryStatus.FAILED
     else:
         delivery.due_at = _next_try(delivery, outcome, now)
     endpoint.failing_since = endpoint.failing_since or delivery.queued_at
-    if now >= endpoint.failing_since + TRIED_FOR:
+    if now >= endpoint.failing_since + schedule.TRIED_FOR:
         _stop(uow, endpoint, EndpointState.PAUSED, FAILED_FOR_DAYS)
 
 
@@ -94,12 +88,12 @@ def _person_now(uow: UnitOfWork, person_id: int | None) -> int | None:
 
 def _next_try(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:
     """By the schedule or, in its place, as the receiver asks; the last one is after three days."""
-    asked = retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
+    asked = retry_after(outcome.retry_after, max_seconds=schedule.MAX_RETRY_AFTER.total_seconds())
     due_at = delivery.due_at
     if asked is not None:
         # No receiver has itself called without a pause.
-        due_at = now + max(timedelta(seconds=asked), FIRST_PAUSES[0])
-    return min(due_at, delivery.queued_at + TRIED_FOR)
+        due_at = now + max(timedelta(seconds=asked), schedule.FIRST_PAUSES[0])
+    return min(due_at, delivery.queued_at + schedule.TRIED_FOR)
 
 
 def _stop(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState, reason: str) -> None:

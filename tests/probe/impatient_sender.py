@@ -6,11 +6,11 @@
 from datetime import timedelta
 
 from integrations.receivers import posting
-from services.webhooks import outcomes
+from services.webhooks import schedule
 from tests.probe import tasks, worker
 
 posting.MAX_CALL_SECONDS = 0.6
-outcomes.SILENCE = timedelta(seconds=0.3)
+schedule.SILENCE = timedelta(seconds=0.3)
 
 if __name__ == "__main__":
     worker.main(tasks.TASKS)
