@@ -15,7 +15,7 @@ from devstack.supervisor.programs import answers
 from storage.objects import ObjectStore
 from tests.embedded import Services
 from tests.probe.silent_names import SILENT
-from tests.stack import Owner, Running, Stack, eventually, open_stack
+from tests.stack import Owner, Running, Stack, eventually, open_stack, plain_client
 
 
 @pytest.fixture
@@ -76,23 +76,23 @@ def test_flower_asks_for_its_password_and_ends_in_order_when_asked(stack: Stack,
     flower = _start(stack, "flower", *words, path="/healthcheck")
     settings = stack.settings()
     assert settings.flower_password
-    page = f"http://127.0.0.1:{port}/"
-    assert httpx.get(page).status_code == 401
-    login = (settings.flower_user, settings.flower_password.get_secret_value())
-    assert httpx.get(page, auth=login).status_code == 200
-    # It shows, and changes nothing.
-    headers = {"X-Requested-With": "XMLHttpRequest", "Sec-Fetch-Site": "same-origin"}
-    order = httpx.post(f"{page}api/worker/shutdown/any", auth=login, headers=headers)
-    assert order.status_code == 403
+    with plain_client(base_url=f"http://127.0.0.1:{port}") as http:
+        assert http.get("/").status_code == 401
+        login = (settings.flower_user, settings.flower_password.get_secret_value())
+        assert http.get("/", auth=login).status_code == 200
+        # It shows, and changes nothing.
+        headers = {"X-Requested-With": "XMLHttpRequest", "Sec-Fetch-Site": "same-origin"}
+        order = http.post("/api/worker/shutdown/any", auth=login, headers=headers)
+        assert order.status_code == 403
     assert flower.stop() == 0
 
 
 def test_flower_answers_to_the_names_that_it_is_given_alone(stack: Stack, port: int) -> None:
     words = ("flower", "--host-name", "127.0.0.1", "--port", str(port))
     _start(stack, "flower-named", *words, path="/healthcheck")
-    for path, name in (("metrics", "rebind.evil.example"), ("healthcheck", "localhost")):
-        reply = httpx.get(f"http://127.0.0.1:{port}/{path}", headers={"Host": f"{name}:{port}"})
-        assert reply.status_code == 404
+    with plain_client(base_url=f"http://127.0.0.1:{port}") as http:
+        for path, name in (("/metrics", "rebind.evil.example"), ("/healthcheck", "localhost")):
+            assert http.get(path, headers={"Host": f"{name}:{port}"}).status_code == 404
 
 
 def test_flower_does_not_start_without_a_password(stack: Stack, port: int) -> None:

@@ -155,10 +155,8 @@ def _room(uow: UnitOfWork, settings: Settings, task: MemberImport, number: int) 
     room = None
     if not quotas.share(uow, settings, task.user_id, members, most=most):
         room = quotas.hold(uow, settings, task.user_id, members)
-        earlier = select(func.count()).where(
-            ImportChunk.import_id == task.id, ImportChunk.number < number
-        )
-        if uow.session.scalar(earlier) != number:
+        earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
+        if uow.session.scalar(select(func.count()).where(*earlier)) != number:
             raise NotInTurn
     # Once a row had no room, no row is added any more, so that an import has one end. Read after
     # the quota's lock: a chunk beside this one may have found no room.
