@@ -76,9 +76,11 @@ def test_import_is_one_trace_from_its_file_to_its_members(
 ) -> None:
     list_id = new_list(caller)["id"]
     imported(caller, list_id, of_addresses(*addresses(3)))
-    whole = has("INSERT imports", "job members.import", "s3 put", "s3 get", "INSERT subscriptions")
-    trace = collector.trace(IMPORT, whole)
-    assert {each.service for each in trace} == {"pressroom-api", "pressroom-worker-bulk"}
+    parts = "INSERT imports", "job members.import", "s3 put", "s3 get", "INSERT subscriptions"
+    # At its end its owner gets a mail.
+    trace = collector.trace(IMPORT, has(*parts, "job account.mail"))
+    servers = {"pressroom-api", "pressroom-worker-bulk", "pressroom-worker-request-mail"}
+    assert {each.service for each in trace} == servers
     assert {each.kind for each in trace if each.name == "job members.import"} == {"CONSUMER"}
 
 
