@@ -136,7 +136,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
             # Not waited for: the log says from the start what is wrong with what is asked.
             asked = asyncio.ensure_future(state.readiness.dependencies())
             yield
-            drain.bound_the_close()
+            drain.end_in_time()
             asked.cancel()
     gc.unfreeze()
     await _close(state)

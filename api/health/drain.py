@@ -63,14 +63,14 @@ class Drain:
             if is_main:
                 signal.signal(signal.SIGTERM, before)
 
-    def bound_the_close(self) -> None:
+    def end_in_time(self) -> None:
         """See that the process, if it was asked to end, does so whatever its threads wait for.
 
         All that it was asked for is answered. But a call that hangs, to a name server say, can't be
         broken off, and Python would wait for its thread until the process is killed.
         """
         if self.has_begun:
-            threading.Thread(target=_end_at_once, name="bounded close", daemon=True).start()
+            threading.Thread(target=_end_at_once, name="end in time", daemon=True).start()
 
 
 def _end_at_once() -> None:

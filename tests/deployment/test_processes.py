@@ -11,7 +11,6 @@ from pydantic import SecretStr
 from sqlalchemy import make_url
 
 from devstack.supervisor.embedded.valkey import DATABASES
-from devstack.supervisor.programs import answers
 from storage.objects import ObjectStore
 from tests.embedded import Services
 from tests.probe.silent_names import SILENT
@@ -58,15 +57,10 @@ def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
 
 
 def test_api_ends_in_order_while_a_name_server_says_nothing(stack: Stack, port: int) -> None:
-    api = stack.start(
-        "api-names",
-        "serve",
-        "--port",
-        str(port),
-        module="tests.probe.silent_names",
-        ready=lambda: answers(port, "/healthz"),
-        port=port,
-        environment={"PRESSROOM_REDIS_URL": f"redis://{SILENT}:6379/0"},
+    words = ("serve", "--port", str(port))
+    environment = {"PRESSROOM_REDIS_URL": f"redis://{SILENT}:6379/0"}
+    api = _start(
+        stack, "names", *words, path="/healthz", module="tests.probe.silent_names", **environment
     )
     assert api.stop() == 0
 
@@ -206,10 +200,19 @@ def test_bucket_is_made_once_and_kept_after_that(stack: Stack, services: Service
     assert store.ready()
 
 
-def _start(stack: Stack, name: str, *words: str, path: str, **environment: str) -> Running:
+def _start(
+    stack: Stack,
+    name: str,
+    *words: str,
+    path: str,
+    module: str = "cli.main",
+    **environment: str,
+) -> Running:
     port = words[words.index("--port") + 1]
     ready = _answers(f"http://127.0.0.1:{port}{path}")
-    return stack.start(f"deployed-{name}", *words, ready=ready, environment=environment)
+    return stack.start(
+        f"deployed-{name}", *words, module=module, ready=ready, environment=environment
+    )
 
 
 def _answers(url: str) -> Callable[[], bool]:
