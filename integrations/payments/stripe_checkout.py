@@ -124,9 +124,7 @@ class StripeCheckout:
         return self._evidence_of(session)
 
     def refunds(self, payment_id: str) -> Evidence:
-        query: Any = {"payment_intent": payment_id, "limit": 100}
-        listed = self._call(lambda: self._api.refunds.list(query))
-        return facts.refunds_evidence(payment_id, [each.to_dict() for each in listed.data])
+        return facts.refunds_evidence(payment_id, self._all_of(payment_id, self._api.refunds.list))
 
     def order_of(self, payment_id: str) -> int | None:
         try:
@@ -171,11 +169,8 @@ class StripeCheckout:
             return found
         dispute, disputed = None, None
         if charge.get("disputed"):
-            payment = found.payment_id
-            listed = self._call(
-                lambda: self._api.disputes.list({"payment_intent": payment, "limit": 100})
-            )
-            dispute, disputed = facts.worst_dispute([each.to_dict() for each in listed.data])
+            listed = self._all_of(found.payment_id, self._api.disputes.list)
+            dispute, disputed = facts.worst_dispute(listed)
         refunded = charge.get("amount_refunded") or None
         return replace(found, refunded_minor=refunded, dispute=dispute, disputed_minor=disputed)
 
@@ -183,6 +178,11 @@ class StripeCheckout:
         expanded: Any = {"expand": ["payment_intent.latest_charge"]}
         session = self._call(lambda: self._api.checkout.sessions.retrieve(session_id, expanded))
         return session.to_dict()
+
+    def _all_of(self, payment_id: str, listing: Callable[[Any], Any]) -> list[dict[str, Any]]:
+        """All of a kind that a payment has, however many answers they fill."""
+        query = {"payment_intent": payment_id, "limit": 100}
+        return self._call(lambda: [each.to_dict() for each in listing(query).auto_paging_iter()])
 
     def _call(self, ask: Callable[[], T]) -> T:
         with self._breaker.guarding():

@@ -166,7 +166,8 @@ class _Unwilling(http.server.BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         if path.endswith("/v1/refunds"):
             [payment] = parse_qs(query)["payment_intent"]
-            body = json.dumps({"object": "list", "data": _refunds.get(payment, [])}).encode()
+            page = {"object": "list", "has_more": False, "data": _refunds.get(payment, [])}
+            body = json.dumps(page).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

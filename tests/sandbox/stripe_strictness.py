@@ -123,7 +123,7 @@ class MoreCalls:
 
     def events(self, _: Params) -> Object:
         shown = [each.event for each in reversed(self._sender.events())]
-        return stripe_objects.list_object("/v1/events", shown[:100])
+        return stripe_objects.list_object("/v1/events", shown, {"limit": "100"})
 
     def _paid(self, what: str, an_id: str) -> tuple[CheckoutSession, Payment]:
         for session in self._account.newest_first():

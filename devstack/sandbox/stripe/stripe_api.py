@@ -75,12 +75,12 @@ class StripeOperations:
         shown = [
             stripe_objects.dispute_object(payment, each) for each in reversed(payment.disputes)
         ]
-        return stripe_objects.list_object("/v1/disputes", shown)
+        return stripe_objects.list_object("/v1/disputes", shown, given)
 
     def refunds(self, given: Params) -> Object:
         payment = self._payment(given["payment_intent"])
         shown = [stripe_objects.refund_object(payment, each) for each in reversed(payment.refunds)]
-        return stripe_objects.list_object("/v1/refunds", shown)
+        return stripe_objects.list_object("/v1/refunds", shown, given)
 
     def _session(self, session_id: str) -> CheckoutSession:
         found = self._account.session(session_id)

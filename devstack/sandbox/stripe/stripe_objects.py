@@ -3,8 +3,10 @@
 from typing import Any
 
 from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment, Refund
+from devstack.sandbox.stripe.stripe_forms import Params
 
 API_VERSION = "2026-10-28.endive"
+DEFAULT_LIMIT = 10
 
 Object = dict[str, Any]
 
@@ -84,5 +86,14 @@ def refund_object(payment: Payment, refund: Refund) -> Object:
     }
 
 
-def list_object(url: str, items: list[Object]) -> Object:
-    return {"object": "list", "url": url, "has_more": False, "data": items}
+def list_object(url: str, items: list[Object], given: Params) -> Object:
+    """A page of them: `limit` many at most, those after the one named by `starting_after`."""
+    after = given.get("starting_after")
+    begin = next((place + 1 for place, each in enumerate(items) if each["id"] == after), 0)
+    end = begin + int(given.get("limit", DEFAULT_LIMIT))
+    return {
+        "object": "list",
+        "url": url,
+        "has_more": end < len(items),
+        "data": items[begin:end],
+    }

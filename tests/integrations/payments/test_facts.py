@@ -12,6 +12,9 @@ from integrations.payments.port import DisputeStatus, Evidence, OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.payments import RETURN_URL, SandboxPayments, account_at, an_order
 
+# More than Stripe tells in one answer.
+MANY_REFUNDS = 101
+
 
 def test_an_open_checkout_says_what_it_is_for_and_nothing_else(account: StripeCheckout) -> None:
     order = an_order()
@@ -92,6 +95,20 @@ def test_refunds_add_up(
     assert (found.paid, found.refunded_minor) == (True, 234)
     sandbox.refund(opened.session_id)
     assert account.evidence(opened.session_id).refunded_minor == 1234
+
+
+def test_refunds_are_all_counted_however_many(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    sandbox.pay(opened.session_id)
+    for _ in range(MANY_REFUNDS):
+        sandbox.refund(opened.session_id, 2)
+    # The oldest ones come last.
+    sandbox.fail_refund(opened.session_id)
+    payment_id = account.evidence(opened.session_id).payment_id
+    assert payment_id
+    found = account.refunds(payment_id)
+    assert (found.refunded_minor, found.refunds_failed_minor) == (2 * MANY_REFUNDS, 2)
 
 
 @pytest.mark.parametrize(
