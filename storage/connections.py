@@ -1,4 +1,7 @@
-"""Connections for single statements, each of which is a transaction of its own."""
+"""Connections whose errors tell no values, and those for single statements among them.
+
+Each single statement is a transaction of its own.
+"""
 
 import select
 import time
@@ -6,9 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
+from typing import Any
 
 import psycopg2
-from psycopg2.extensions import connection
+from psycopg2.extensions import connection, cursor
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
 # A connection that was used within this time is reused without a check. In a busy process the next
@@ -18,6 +22,33 @@ TRUSTED_IDLE_SECONDS = 1.0
 _KEPT_IDLE_SECONDS = 60.0
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
+
+
+class DiscreetCursor(cursor):
+    """A cursor whose errors say what is wrong, and not with which values.
+
+    What Postgres says after the first line quotes rows and statements, and those are people's
+    addresses and names. Errors are logged, and kept beside what failed. The rest is still in their
+    ``diag``.
+    """
+
+    def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name
+        try:
+            super().execute(query, vars)
+        except psycopg2.Error as error:
+            _keep_first_line(error)
+            raise
+
+    def copy_expert(self, sql: Any, file: Any, size: int = 8192) -> None:
+        try:
+            super().copy_expert(sql, file, size)
+        except psycopg2.Error as error:
+            _keep_first_line(error)
+            raise
+
+
+def _keep_first_line(error: psycopg2.Error) -> None:
+    error.args = (str(error).partition("\n")[0],)
 
 
 class ConnectionPool:

@@ -17,7 +17,13 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from core.counters.store_metrics import CONNECTION_LIMIT, CONNECTIONS_IN_USE, note_statement
 from core.settings.store_settings import DatabaseSettings
 from core.telemetry import statement_spans
-from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, answers, peer_closed
+from storage.connections import (
+    TRUSTED_IDLE_SECONDS,
+    ConnectionPool,
+    DiscreetCursor,
+    answers,
+    peer_closed,
+)
 from storage.long_reads import Replica
 
 # Bounds for each statement of a request or task step: a stuck statement fails instead of piling up.
@@ -178,6 +184,7 @@ def connector(
         psycopg2.connect,
         url.set(drivername="postgresql").render_as_string(hide_password=False),
         application_name=application_name,
+        cursor_factory=DiscreetCursor,
         connect_timeout=5,
         # The kernel notices a server that vanished silently within half a minute.
         keepalives_idle=10,

@@ -1,8 +1,10 @@
+import io
 import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import psycopg2
 import pytest
@@ -52,6 +54,10 @@ def test_threads_at_the_same_time_have_connections_of_their_own(database: Databa
         assert len({each.result()[0] for each in found}) == 4
 
 
+def told_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
 def test_error_of_a_statement_tells_no_value_of_it(database: Database) -> None:
     """It may be logged with its trace, and the values are people's addresses and names."""
     statement = text("SELECT 1 / CAST(:zero AS int), CAST(:email AS text)")
@@ -61,7 +67,31 @@ def test_error_of_a_statement_tells_no_value_of_it(database: Database) -> None:
         pytest.raises(DBAPIError, match="division by zero") as failure,
     ):
         connection.execute(statement, values)
-    assert "ada@example.com" not in "".join(traceback.format_exception(failure.value))
+    assert "ada@example.com" not in told_of(failure.value)
+
+
+def test_refusal_of_a_row_tells_no_value_of_it(stack: Stack, database: Database) -> None:
+    """Neither by what Postgres says of the row, nor by the part of the statement that it quotes."""
+    email = stack.new_owner().email
+    twice = "INSERT INTO users (id, email) VALUES (1, :email)"
+    with pytest.raises(psycopg2.errors.UniqueViolation, match="uq_users_email") as alone:
+        database.rows(Statement(twice), email=email)
+    assert email not in told_of(alone.value)
+    # For whoever asks.
+    assert email in str(alone.value.diag.message_detail)
+    for statement in (twice, "SELECT :email + nonsense"):
+        with (
+            database.engine.connect() as connection,
+            pytest.raises(DBAPIError, match=r"uq_users_email|nonsense") as refused,
+        ):
+            connection.execute(text(statement), {"email": email})
+        assert email not in told_of(refused.value)
+    copy, line = "COPY users (id, email) FROM STDIN", io.StringIO(f"1\t{email}\n")
+    with closing(database.engine.raw_connection()) as raw:
+        cursor: Any = raw.cursor()
+        with pytest.raises(psycopg2.errors.UniqueViolation) as copied:
+            cursor.copy_expert(copy, line)
+    assert email not in told_of(copied.value)
 
 
 def test_refused_statement_leaves_its_connection_as_it_was(database: Database) -> None:
