@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from itertools import islice
 from typing import Any, TypeVar
 
 import orjson
@@ -34,6 +35,8 @@ _SERVER = "payment provider"
 # Payers wait for it, so a failure alone refuses nobody else.
 _TOLERATED_FAILURES = 2
 _TOLERANCE_SECONDS = 300
+# Of one payment's refunds, say: a list without an end would hold a thread for good.
+_MAX_LISTED = 1_000
 # Stripe's bounds are 30 minutes and 24 hours by its own clock; ours may differ a little.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
@@ -182,7 +185,15 @@ class StripeCheckout:
     def _all_of(self, payment_id: str, listing: Callable[[Any], Any]) -> list[dict[str, Any]]:
         """All of a kind that a payment has, however many answers they fill."""
         query = {"payment_intent": payment_id, "limit": 100}
-        return self._call(lambda: [each.to_dict() for each in listing(query).auto_paging_iter()])
+
+        def ask() -> list[dict[str, Any]]:
+            listed = islice(listing(query).auto_paging_iter(), _MAX_LISTED + 1)
+            return [each.to_dict() for each in listed]
+
+        found = self._call(ask)
+        if len(found) > _MAX_LISTED:
+            raise _refused(f"{payment_id} has more than {_MAX_LISTED} of a kind", None)
+        return found
 
     def _call(self, ask: Callable[[], T]) -> T:
         with self._breaker.guarding():

@@ -8,6 +8,7 @@ import pytest
 from core import clock
 from core.errors import DomainError, Kind
 from devstack.sandbox.stripe.keys import StripeKeys
+from integrations.payments import stripe_checkout
 from integrations.payments.port import DisputeStatus, Evidence, OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.payments import RETURN_URL, SandboxPayments, account_at, an_order
@@ -98,7 +99,10 @@ def test_refunds_add_up(
 
 
 def test_refunds_are_all_counted_however_many(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+    account: StripeCheckout,
+    sandbox: SandboxPayments,
+    opened: OpenedCheckout,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sandbox.pay(opened.session_id)
     for _ in range(MANY_REFUNDS):
@@ -109,6 +113,10 @@ def test_refunds_are_all_counted_however_many(
     assert payment_id
     found = account.refunds(payment_id)
     assert (found.refunded_minor, found.refunds_failed_minor) == (2 * MANY_REFUNDS, 2)
+    # A list without an end is given up.
+    monkeypatch.setattr(stripe_checkout, "_MAX_LISTED", MANY_REFUNDS - 1)
+    with pytest.raises(DomainError, match="more than 100"):
+        account.refunds(payment_id)
 
 
 @pytest.mark.parametrize(
