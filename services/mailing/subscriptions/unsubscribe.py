@@ -120,8 +120,12 @@ def _locked(uow: UnitOfWork, mailing_list: MailingList, person: User, *, wait: b
 
     ``None`` for a person who was erased. Raises ``list.busy``.
     """
-    if locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
-        return person
+    with uow.session.begin_nested() as by_own_record:
+        if locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
+            return person
+        # The merge locks both pairs in an order of its own: this one is not held while the other
+        # is waited for.
+        by_own_record.rollback()
     found = accounts.whose(uow, person.id)
     if found is None or not locks.lock_pair(uow, found.id, mailing_list.id, wait_for_lists=wait):
         return None

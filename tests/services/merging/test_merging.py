@@ -9,7 +9,7 @@ import pytest
 from models import ListReport, OptOutKind, User
 from services.mailing import lists, member_figures
 from services.mailing.imports import undo
-from services.mailing.subscriptions import subscribe, unsubscribe
+from services.mailing.subscriptions import locks, subscribe, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.merging import merge_stages, merge_turns, merged_lists
 from services.people import accounts
@@ -20,11 +20,12 @@ from tests.importing import Importing, csv_of
 from tests.merging import agree, finish, job_of, make_due, merge, take_turn
 from tests.services.mailing.subscriptions.racing import deadlocks
 from tests.services.merging.lives import Had, found, live, new_people, now, rows_of
-from tests.stack import Owner
+from tests.stack import Owner, eventually
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 ROUNDS = sized(3, 30)
 HEADER = ("email", "name", "tier", "city")
+WAITING = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
 
 
 def join(quiet: Importing, list_id: int, user_id: int) -> None:
@@ -112,6 +113,32 @@ def test_a_person_who_leaves_while_their_record_is_marked_has_left(
     finish(quiet.resources, job_id)
     [left] = found(quiet, list_id)
     assert (left["user_id"], left["status"]) == (user_id, "unsubscribed")
+
+
+def test_a_merge_and_who_leaves_meanwhile_never_wait_for_each_other(
+    quiet: Importing, keeper: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user_id, other_id, _, other_email = new_people(quiet)
+    list_id = quiet.new_list(keeper)
+    join(quiet, list_id, other_id)
+    with quiet.resources.unit_of_work() as uow:
+        reader, of = uow.session.get_one(User, other_id), lists.get(uow, list_id)
+    monkeypatch.setattr(merge_turns, "MERGING_TURN_SECONDS", 0.001)
+    merge_id = agree(quiet.resources, user_id, other_email)
+    make_due(quiet.stack, merge_id)
+    take_turn(quiet.resources, job_of(quiet.resources, merge_id))
+    with ThreadPoolExecutor(1) as leaving:
+        # As the merge locks them, where this is the order of the ids.
+        with quiet.resources.unit_of_work() as uow:
+            locks.lock_pair(uow, user_id, list_id)
+            left = leaving.submit(
+                unsubscribe.opt_out, quiet.resources, of, reader, OptOutKind.LIST, READER
+            )
+            eventually(lambda: quiet.stack.query(WAITING), what="who leaves, by the other record")
+            locks.lock_pair(uow, other_id, list_id)
+        left.result()
+    opted_out = "SELECT user_id FROM opt_outs WHERE list_id = %s"
+    assert quiet.stack.query(opted_out, list_id) == [(user_id,)]
 
 
 def test_each_report_of_a_list_counts_once(quiet: Importing, keeper: Owner) -> None:
