@@ -1,4 +1,4 @@
-"""Bounds on connections that the server itself doesn't have: silent ones are closed."""
+"""Bounds on connections that the server itself doesn't have; answers go out in one piece."""
 
 import asyncio
 import fcntl
@@ -6,7 +6,7 @@ import resource
 import sys
 import termios
 from collections import Counter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -36,6 +36,40 @@ def raise_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+class JoinedWrites:
+    """A transport that sends the head of an answer together with what follows at once.
+
+    The server writes the two one after the other. A process that is killed between them leaves a
+    head without a body, after which no proxy can ask another host. Otherwise it is the transport.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            data, self._held = self._held + data, b""
+            self._transport.write(data)
+        else:
+            self._held = data
+            # The head of a stream, say, doesn't wait for its first event.
+            self._loop.call_soon(self._send_held)
+
+    def close(self) -> None:
+        self._send_held()
+        self._transport.close()
+
+    def _send_held(self) -> None:
+        if self._held and not self._transport.is_closing():
+            self._transport.write(self._held)
+        self._held = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class BoundedConnection(HttpToolsProtocol):
     """Closes a connection on which no request's head arrives in time, or no answer is read.
 
@@ -50,7 +84,7 @@ class BoundedConnection(HttpToolsProtocol):
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
         self._address = holder_of_address(self.client[0] if self.client else None)
         self._of_address[self._address] += 1
         if self._of_address[self._address] > max_connections_of_an_address():

@@ -1,0 +1,24 @@
+"""What is sent of an answer when the API is killed: all or nothing, up to what fits a packet."""
+
+import socket
+
+from devstack import LOOPBACK
+from tests.stack import Stack
+
+TIMES = 50
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: " + LOOPBACK.encode() + b"\r\n\r\n"
+
+
+def test_an_answer_is_sent_whole(stack: Stack) -> None:
+    """A process that was killed after the head left callers behind a proxy without the body."""
+    with socket.create_connection((LOOPBACK, stack.api_port), timeout=30) as caller:
+        for _ in range(TIMES):
+            caller.sendall(REQUEST)
+            head, end, body = caller.recv(65_536).partition(b"\r\n\r\n")
+            [length] = [
+                int(line.partition(b":")[2])
+                for line in head.lower().split(b"\r\n")
+                if line.startswith(b"content-length:")
+            ]
+            assert end
+            assert len(body) == length > 0
