@@ -33,22 +33,30 @@ class DiscreetCursor(cursor):
     """
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name
-        try:
+        with _first_line_alone:
             super().execute(query, vars)
-        except psycopg2.Error as error:
-            _keep_first_line(error)
-            raise
+
+    def executemany(self, query: Any, vars_list: Any) -> None:
+        with _first_line_alone:
+            super().executemany(query, vars_list)
 
     def copy_expert(self, sql: Any, file: Any, size: int = 8192) -> None:
-        try:
+        with _first_line_alone:
             super().copy_expert(sql, file, size)
-        except psycopg2.Error as error:
-            _keep_first_line(error)
-            raise
 
 
-def _keep_first_line(error: psycopg2.Error) -> None:
-    error.args = (str(error).partition("\n")[0],)
+class _FirstLineAlone:
+    """Leaves an error of the database its first line. A generator would cost a statement more."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, psycopg2.Error):
+            error.args = (str(error).partition("\n")[0],)
+
+
+_first_line_alone = _FirstLineAlone()
 
 
 class ConnectionPool:

@@ -86,6 +86,14 @@ def test_refusal_of_a_row_tells_no_value_of_it(stack: Stack, database: Database)
         ):
             connection.execute(text(statement), {"email": email})
         assert email not in told_of(refused.value)
+    rename = text("UPDATE users SET email = :email WHERE id = :id")
+    many = [{"email": email, "id": stack.new_owner().user_id} for _ in range(2)]
+    with (
+        database.engine.connect() as connection,
+        pytest.raises(DBAPIError, match="uq_users_email") as one_of_many,
+    ):
+        connection.execute(rename, many)
+    assert email not in told_of(one_of_many.value)
     copy, line = "COPY users (id, email) FROM STDIN", io.StringIO(f"1\t{email}\n")
     with closing(database.engine.raw_connection()) as raw:
         cursor: Any = raw.cursor()

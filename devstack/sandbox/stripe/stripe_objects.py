@@ -6,7 +6,7 @@ from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment, R
 from devstack.sandbox.stripe.stripe_forms import Params
 
 API_VERSION = "2026-10-28.endive"
-DEFAULT_LIMIT = 10
+_DEFAULT_LIMIT = 10
 
 Object = dict[str, Any]
 
@@ -90,7 +90,7 @@ def list_object(url: str, items: list[Object], given: Params) -> Object:
     """A page of them: `limit` many at most, those after the one named by `starting_after`."""
     after = given.get("starting_after")
     begin = next((place + 1 for place, each in enumerate(items) if each["id"] == after), 0)
-    end = begin + int(given.get("limit", DEFAULT_LIMIT))
+    end = begin + int(given.get("limit", _DEFAULT_LIMIT))
     return {
         "object": "list",
         "url": url,

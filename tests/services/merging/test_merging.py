@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from models import ListReport, OptOutKind, User
+from models import ListReport, MailingList, OptOutKind, User
 from services.mailing import lists, member_figures
 from services.mailing.imports import undo
 from services.mailing.subscriptions import locks, subscribe, unsubscribe
@@ -18,14 +18,13 @@ from tests.erasing import finish as finish_erasure
 from tests.faults.size import FULL, sized
 from tests.importing import Importing, csv_of
 from tests.merging import agree, finish, job_of, make_due, merge, take_turn
-from tests.services.mailing.subscriptions.racing import deadlocks
+from tests.services.mailing.subscriptions.racing import deadlocks, waits_for_a_lock
 from tests.services.merging.lives import Had, found, live, new_people, now, rows_of
 from tests.stack import Owner, eventually
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 ROUNDS = sized(3, 30)
 HEADER = ("email", "name", "tier", "city")
-WAITING = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
 
 
 def join(quiet: Importing, list_id: int, user_id: int) -> None:
@@ -95,50 +94,52 @@ def test_what_requests_wrote_that_were_under_way_is_found_an_hour_later(
     assert quiet.stack.query(count, merge_id) == [(2,)]
 
 
-def test_a_person_who_leaves_while_their_record_is_marked_has_left(
+def marked(
     quiet: Importing, keeper: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> tuple[int, MailingList, User, int]:
+    """A record that is marked as merged, with all its rows.
+
+    Who takes it up, a list, the record as a request has read it before the mark, the merge's job.
+    """
     user_id, other_id, _, other_email = new_people(quiet)
     list_id = quiet.new_list(keeper)
     join(quiet, list_id, other_id)
     with quiet.resources.unit_of_work() as uow:
-        # As a request has read them before the mark.
         reader, of = uow.session.get_one(User, other_id), lists.get(uow, list_id)
     monkeypatch.setattr(merge_turns, "MERGING_TURN_SECONDS", 0.001)
     merge_id = agree(quiet.resources, user_id, other_email)
     make_due(quiet.stack, merge_id)
     job_id = job_of(quiet.resources, merge_id)
     take_turn(quiet.resources, job_id)
+    return user_id, of, reader, job_id
+
+
+def test_a_person_who_leaves_while_their_record_is_marked_has_left(
+    quiet: Importing, keeper: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user_id, of, reader, job_id = marked(quiet, keeper, monkeypatch)
     unsubscribe.opt_out(quiet.resources, of, reader, OptOutKind.LIST, READER)
     finish(quiet.resources, job_id)
-    [left] = found(quiet, list_id)
+    [left] = found(quiet, of.id)
     assert (left["user_id"], left["status"]) == (user_id, "unsubscribed")
 
 
 def test_a_merge_and_who_leaves_meanwhile_never_wait_for_each_other(
     quiet: Importing, keeper: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    user_id, other_id, _, other_email = new_people(quiet)
-    list_id = quiet.new_list(keeper)
-    join(quiet, list_id, other_id)
-    with quiet.resources.unit_of_work() as uow:
-        reader, of = uow.session.get_one(User, other_id), lists.get(uow, list_id)
-    monkeypatch.setattr(merge_turns, "MERGING_TURN_SECONDS", 0.001)
-    merge_id = agree(quiet.resources, user_id, other_email)
-    make_due(quiet.stack, merge_id)
-    take_turn(quiet.resources, job_of(quiet.resources, merge_id))
+    user_id, of, reader, _ = marked(quiet, keeper, monkeypatch)
     with ThreadPoolExecutor(1) as leaving:
         # As the merge locks them, where this is the order of the ids.
         with quiet.resources.unit_of_work() as uow:
-            locks.lock_pair(uow, user_id, list_id)
+            locks.lock_pair(uow, user_id, of.id)
             left = leaving.submit(
                 unsubscribe.opt_out, quiet.resources, of, reader, OptOutKind.LIST, READER
             )
-            eventually(lambda: quiet.stack.query(WAITING), what="who leaves, by the other record")
-            locks.lock_pair(uow, other_id, list_id)
+            eventually(lambda: waits_for_a_lock(quiet.stack), what="who leaves, by the old record")
+            locks.lock_pair(uow, reader.id, of.id)
         left.result()
     opted_out = "SELECT user_id FROM opt_outs WHERE list_id = %s"
-    assert quiet.stack.query(opted_out, list_id) == [(user_id,)]
+    assert quiet.stack.query(opted_out, of.id) == [(user_id,)]
 
 
 def test_each_report_of_a_list_counts_once(quiet: Importing, keeper: Owner) -> None:

@@ -20,8 +20,9 @@ from tests.services.mailing.subscriptions.racing import (
     require_consistent,
     shown_count,
     true_count,
+    waits_for_a_lock,
 )
-from tests.stack import Owner, Stack, eventually
+from tests.stack import Owner, eventually
 
 ROUNDS = sized(6, 300)
 
@@ -167,13 +168,8 @@ def test_an_act_waits_for_a_bulk_act_on_its_list_which_never_waits_for_it(
         with acting.resources.unit_of_work() as uow:
             locks.lock_list(uow, lists[0])
             asking = threads.submit(acting.ask, lists[0], address)
-            eventually(lambda: _waits_for_a_lock(acting.stack), what="the wait for the list")
+            eventually(lambda: waits_for_a_lock(acting.stack), what="the wait for the list")
             made = accounts.find_or_create_person(uow, address)
         assert asking.result(10) == (200, 1)
     require_consistent(acting, lists, Person(address, made.id))
     assert shown_count(acting, lists[0], owner) == 1
-
-
-def _waits_for_a_lock(stack: Stack) -> bool:
-    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
-    return stack.query(waiting) != []
