@@ -1,9 +1,11 @@
 """A stranger can have few mails of ours sent to other people, with no words of their own."""
 
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +115,14 @@ def test_a_stranger_s_words_lead_nowhere(mailing: Mailing) -> None:
     mailing.ask([(list_id, email)])
     assert mailing.subjects(email) == [CONFIRM]
     [mail] = mailing.stack.mails(email)
-    for text in (mail["text"], mail["html"]):
+    links = {word for word in mail["text"].split() if "://" in word}
+    for text in (mail["text"], unescape(mail["html"])):
         assert "“Your PayPal account is locked. Verify at … or … write to…”" in text
         assert "o… at example dot com" in text
+        # The tokens of our links and the address are random, and may have any three digits.
+        theirs = re.sub("|".join(map(re.escape, (*links, email))), "", text)
         for forbidden in ("evil", "555", "\u202e"):
-            assert forbidden not in text
-    links = {word for word in mail["text"].split() if "://" in word}
+            assert forbidden not in theirs
     base = mailing.stack.api_url
     assert all(link.startswith((f"{base}/confirm?", f"{base}/report?")) for link in links)
     assert len(links) == 2
