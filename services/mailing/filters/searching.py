@@ -15,14 +15,17 @@ of a record, and would otherwise choose by that.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import psycopg2.errors
 from sqlalchemy import (
-    ColumnElement,
+    BigInteger,
+    BindParameter,
     FromClause,
     Select,
     Subquery,
+    bindparam,
     func,
     literal_column,
     select,
@@ -50,6 +53,8 @@ _BRIEFLY = text(f"SET LOCAL statement_timeout = '{_MAX_INDEX_SECONDS}s'")
 
 _TABLE = Subscription.__table__
 _record = _TABLE.c
+_LIST_ID: BindParameter[int] = bindparam("list_id", type_=BigInteger)
+_BEFORE: BindParameter[int] = bindparam("before", type_=BigInteger)
 
 
 @dataclass(frozen=True)
@@ -128,36 +133,20 @@ class _Search:
 
     def _among(self, most: int, before: int | None) -> list[int]:
         """Ids of those who are meant among so many of the newest."""
-        seen = self._newest(most, before, *_record)
-        query = select(seen.c.id).where(self._condition(seen))
-        return list(self.uow.session.scalars(_in_order(query, seen).limit(self.limit + 1)))
+        seen = _newest(self.statuses, most, by_cursor=before is not None)
+        query = _in_order(select(seen.c.id).where(self._condition(seen)), seen)
+        return list(self.uow.session.scalars(query.limit(self.limit + 1), self._start(before)))
 
     def _last(self, most: int, before: int | None) -> int | None:
         """The id of the last of so many, unless the list ends before it."""
-        seen = self._newest(most, before, _record.id, _record.list_id)
-        query = _in_order(select(seen.c.id), seen)
-        last: int | None = self.uow.session.scalar(query.offset(most - 1).limit(1))
+        query = _last_of_newest(self.statuses, most, by_cursor=before is not None)
+        last: int | None = self.uow.session.scalar(query, self._start(before))
         return last
 
-    def _newest(self, most: int, before: int | None, *columns: ColumnElement[Any]) -> Subquery:
-        """These columns of so many of the newest members with one of the statuses."""
-
-        def of_status(status: SubscriptionStatus) -> Select[Any]:
-            query = select(*columns).where(_record.status == status.value)
-            return newest_first(
-                query,
-                _record.list_id,
-                self.list_id,
-                _record.id,
-                before=before,
-                is_read_backwards=True,
-            ).limit(most)
-
-        queries = [of_status(each) for each in self.statuses]
-        if len(queries) == 1:
-            return queries[0].subquery()
-        merged = union_all(*queries).subquery()
-        return _in_order(select(merged), merged).limit(most).subquery()
+    def _start(self, before: int | None) -> dict[str, int]:
+        """The values of the statements' parameters."""
+        start = {} if before is None else {_BEFORE.key: before}
+        return {_LIST_ID.key: self.list_id, **start}
 
     def _condition(self, rows: FromClause) -> Condition:
         return self.wanted.condition(rows, asked=self.statuses)
@@ -191,9 +180,49 @@ class _Search:
         """How many are meant in the whole list, unless it is too long to count them."""
         if self._last(MAX_NEAR_MEMBERS, None) is not None:
             return None
-        seen = self._newest(MAX_NEAR_MEMBERS, None, *_record)
+        seen = _newest(self.statuses, MAX_NEAR_MEMBERS, by_cursor=False)
         query = select(func.count()).select_from(seen).where(self._condition(seen))
-        return self.uow.session.scalar(query)
+        return self.uow.session.scalar(query, self._start(None))
+
+
+# SQLAlchemy takes milliseconds to build these, which have no value of a search but parameters.
+
+
+@cache
+def _newest(
+    statuses: tuple[SubscriptionStatus, ...],
+    most: int,
+    *,
+    by_cursor: bool,
+    are_ids_alone: bool = False,
+) -> Subquery:
+    """So many of the newest members with one of the statuses."""
+    columns = (_record.id, _record.list_id) if are_ids_alone else tuple(_record)
+
+    def of_status(status: SubscriptionStatus) -> Select[Any]:
+        query = select(*columns).where(_record.status == status.value)
+        return newest_first(
+            query,
+            _record.list_id,
+            _LIST_ID,
+            _record.id,
+            before=_BEFORE if by_cursor else None,
+            is_read_backwards=True,
+        ).limit(most)
+
+    queries = [of_status(each) for each in statuses]
+    if len(queries) == 1:
+        return queries[0].subquery()
+    merged = union_all(*queries).subquery()
+    return _in_order(select(merged), merged).limit(most).subquery()
+
+
+@cache
+def _last_of_newest(
+    statuses: tuple[SubscriptionStatus, ...], most: int, *, by_cursor: bool
+) -> Select[Any]:
+    seen = _newest(statuses, most, by_cursor=by_cursor, are_ids_alone=True)
+    return _in_order(select(seen.c.id), seen).offset(most - 1).limit(1)
 
 
 def _in_order(query: Select[Any], rows: Subquery) -> Select[Any]:

@@ -119,7 +119,7 @@ def rows_of(
     """
     if not subscription_ids:
         return []
-    found = uow.session.execute(_BY_IDS, {"ids": subscription_ids})
+    found = uow.session.execute(_BY_IDS, {"ids": subscription_ids}).all()
     rows = [dict(zip(_NAMES, row, strict=True)) for row in found]
     names = tags.names_of(uow, (each for row in rows for each in row["tag_ids"]))
     _show_attributes(ShownAttributes(own, names), rows)
