@@ -246,10 +246,11 @@ def undo_address(
     merge_requests.require_undoable(uow, person, since=opened.created_at)
     _use(uow, opened)
     # A stranger who subscribed the address since the change must not be able to block the undo.
-    accounts.take_address(uow, User.email == email, User.id != person.id)
+    other = merge_requests.free_address(uow, person, email)
     person.email = email
     accounts.flush_address(uow, refusals.USER_ADDRESS_TAKEN())
     merge_requests.undo(uow, person, since=opened.created_at)
+    merge_requests.take_over(uow, person, other)
     person.password_hash = password_hash
     sessions.end_all(uow, person.id)
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)

@@ -12,6 +12,7 @@ from tests.contract.subscribers import Reader, a_reader, new_list
 from tests.payments import SandboxPayments
 from tests.ports import free_port
 from tests.stack import Owner, Stack
+from tests.visiting import Visitor, a_visitor, new_account
 
 KEY_HEADER = "X-Newsroom-Key"
 CDN = "https://cdn.example.com"
@@ -82,6 +83,20 @@ def reader(stack: Stack) -> Iterator[Reader]:
     """A person with a login, on no list yet."""
     with a_reader(stack) as reader:
         yield reader
+
+
+@pytest.fixture
+def present(stack: Stack) -> str:
+    """The address of an account."""
+    return new_account(stack)
+
+
+@pytest.fixture
+def person(stack: Stack, present: str) -> Iterator[Visitor]:
+    """Its person, who is logged in."""
+    with a_visitor(stack) as visitor:
+        visitor.log_in(present)
+        yield visitor
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """An account moves to an address that has a record of its own, and the two become one."""
 
-from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
 
 import httpx
 import pytest
@@ -11,7 +9,8 @@ from core import clock
 from services.mailing import member_figures
 from services.money.credits.ledger import grant
 from services.people.accounts import find_by_email
-from tests.contract.bulk import add, export, exported, unpacked
+from tests.contract.bulk import add, exported
+from tests.contract.moving import CONFIRM, MOVED, ask, brought, join, leave, roster
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
     count,
@@ -35,40 +34,8 @@ from tests.visiting import (
     user_id_of,
 )
 
-CONFIRM = "Confirm your new address"
 AGREE = "Confirm that two records of yours become one"
-MOVED = "Your account has a new address"
 TOGETHER = "The subscriptions of both your addresses are together"
-
-
-@pytest.fixture
-def present(stack: Stack) -> str:
-    """The address that the account has."""
-    return new_account(stack)
-
-
-@pytest.fixture
-def person(stack: Stack, present: str) -> Iterator[Visitor]:
-    with a_visitor(stack) as visitor:
-        visitor.log_in(present)
-        yield visitor
-
-
-def join(person: Visitor, list_id: int) -> None:
-    origin = {"Origin": person.stack.api_url}
-    data(person.client.post(f"/subscriptions/{list_id}/no-challenge", headers=origin))
-
-
-def leave(person: Visitor, list_id: int) -> None:
-    origin = {"Origin": person.stack.api_url}
-    assert data(person.client.delete(f"/subscriptions/{list_id}", headers=origin)) == 1
-
-
-def ask(person: Visitor, new: str) -> httpx.Response:
-    """Ask for the address, and press the button behind the link that it is mailed."""
-    reply = person.fill_in("/account/email", email=new, current=PASSWORD)
-    assert reply.headers["location"].endswith("/account/email?sent=yes")
-    return person.fill_in(person.mailed_path(new, CONFIRM))
 
 
 def agree(person: Visitor, present: str, new: str) -> int:
@@ -96,20 +63,9 @@ def merged(stack: Stack, merge_id: int) -> None:
     eventually(lambda: stack.query(done, merge_id), within=60, what="the merge")
 
 
-def roster(sender: httpx.Client, list_id: int) -> list[str]:
-    rows = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
-    return [row["email"] for row in rows]
-
-
 def require_exact(stack: Stack) -> None:
     """All counts and figures agree with the members that there are."""
     eventually(lambda: member_figures.verify(stack.resources) == [], what="exact figures")
-
-
-def brought(client: httpx.Client, list_id: int, email: str, **values: Any) -> int:
-    """The person whom the owner put onto the list."""
-    data(add(client, list_id, {"email": email, **values}))
-    return int(known_member(client, list_id, email)["user_id"])
 
 
 # -- the whole way ---------------------------------------------------------------------------------

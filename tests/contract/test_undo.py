@@ -89,6 +89,19 @@ def test_whom_somebody_touched_since_stays_and_is_counted_as_kept(
     assert known_member(client, list_id, renamed)["name"] == "Mine"
 
 
+def test_who_asked_for_it_themselves_since_stays_with_their_consent(
+    client: httpx.Client, list_id: int, reader: Reader
+) -> None:
+    import_id = imported(client, list_id, of_addresses(reader.email, *addresses(1)))["import_id"]
+    # They are on the list already, so this changes nothing that is shown.
+    for _ in range(2):
+        assert data(reader.client.post(f"/subscriptions/{list_id}/no-challenge")) == 0
+    assert data(undo(client, import_id)) == 1
+    assert set(everybody(client, list_id)) == {reader.email}
+    told = data(client.get(f"/lists/{list_id}/members/{reader.user_id}/consent"))["items"]
+    assert [each["how"] for each in told] == ["login", "import"]
+
+
 def test_names_and_tiers_that_are_still_the_imports_go_back(
     client: httpx.Client, reader: Reader, list_id: int
 ) -> None:

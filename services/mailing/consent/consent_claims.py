@@ -9,6 +9,7 @@ from sqlalchemy import text
 from core.settings import Settings, origins
 from core.settings.retention_days import Retained
 from models import ConsentHow
+from services.mailing.addresses import known_members
 from services.mailing.consent.consent_entries import read_ip
 from storage.unit_of_work import UnitOfWork
 
@@ -80,9 +81,10 @@ def _wording(written: str | None) -> str | None:
 
 
 _TAKE_BACK = text("SELECT take_back_claims(:import_id, :most)")
+_MEMBER = known_members.member_of("id, status", list_id="i.list_id", email="c.email", holder="u.id")
 # As for the rows of a chunk, OFFSET 0 makes Postgres look up one person at a time. An address that
 # is old already is not kept whole until the next upkeep: a file may have a million of them.
-_CLAIM = text("""
+_CLAIM = text(f"""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)
 SELECT i.id, m.id, c.how, t.moment,
@@ -96,12 +98,9 @@ CROSS JOIN unnest(CAST(:emails AS text[]), CAST(:hows AS text[]), CAST(:moments 
 CROSS JOIN LATERAL (SELECT CASE
     WHEN c.moment BETWEEN 'epoch' AND now() THEN c.moment ELSE now() END
 ) AS t (moment)
-CROSS JOIN LATERAL (SELECT id FROM users WHERE email = c.email OFFSET 0) AS u
-CROSS JOIN LATERAL (
-    SELECT id FROM subscriptions
-    WHERE user_id = u.id AND list_id = i.list_id AND status = 'active' OFFSET 0
-) AS m
-WHERE i.id = :import_id ORDER BY m.id
+LEFT JOIN LATERAL (SELECT id FROM users WHERE email = c.email OFFSET 0) AS u ON true
+CROSS JOIN LATERAL ({_MEMBER}) AS m
+WHERE i.id = :import_id AND m.status = 'active' ORDER BY m.id
 ON CONFLICT DO NOTHING
 RETURNING 1
-""")
+""")  # noqa: S608

@@ -83,16 +83,17 @@ def find(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
 def find_named(uow: UnitOfWork, list_id: int, named: int | str) -> Subscription | None:
     """The list's record of a user id or of a normalised address, in any status.
 
-    By an address, an inactive record is found through the account that has the address now, so not
-    that of a person who changed it since.
+    By an address, that of the person who has it comes first. Of people who changed theirs since, an
+    active record alone is found.
     """
     if isinstance(named, int):
         return find(uow, list_id, named)
     query = select(Subscription).where(Subscription.list_id == list_id, Subscription.email == named)
     query = query.execution_options(populate_existing=True)
-    active = query.where(Subscription.status == SubscriptionStatus.ACTIVE)
     person = select(User.id).where(User.email == named).scalar_subquery()
-    found = uow.session.scalars(active).first()
+    active = query.where(Subscription.status == SubscriptionStatus.ACTIVE)
+    has_it = Subscription.user_id.is_not_distinct_from(person)
+    found = uow.session.scalars(active.order_by(has_it.desc(), Subscription.id)).first()
     return found or uow.session.scalar(query.where(Subscription.user_id == person))
 
 
@@ -137,6 +138,19 @@ def change(
         raise SUBSCRIPTION_CHANGED()
     note(uow, changed, action, actor, names, status=status, email_enabled=email_enabled)
     return True
+
+
+def affirm(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
+    """The person themselves asks for what an import brought them: its undo leaves that alone.
+
+    The record stays as it is, and so nothing is noted but their consent.
+    """
+    if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
+        return
+    _agree(uow, subscription, consent_entries.BY_VIA[actor.via], actor)
+    touched = update(Subscription).where(Subscription.id == subscription.id)
+    touched = touched.values(updated_at=func.clock_timestamp()).returning(Subscription)
+    uow.session.execute(touched.execution_options(populate_existing=True))
 
 
 def _names_of(
@@ -221,6 +235,10 @@ def _record_consent(
     how = ConsentHow.OWNER if actor.kind == ActorKind.OWNER else consent_entries.BY_VIA[actor.via]
     if action == TRANSFERRED_IN:
         how = ConsentHow.TRANSFER
+    _agree(uow, subscription, how, actor)
+
+
+def _agree(uow: UnitOfWork, subscription: Subscription, how: ConsentHow, actor: Actor) -> None:
     origin = {"ip": actor.ip, "url": actor.page_url, "browser": actor.browser}
     consent_entries.record(uow, subscription, how, **origin)
 

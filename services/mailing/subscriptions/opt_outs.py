@@ -1,13 +1,15 @@
 """Opt-outs: a person's own refusal of a list, or of its mail. Only that person lifts it.
 
 An opt-out is found by the person, and by an HMAC of their address. The HMAC stays when the person
-is erased, so that an owner who adds the address again does not bring the mail back.
+is erased, so that an owner who adds the address again does not bring the mail back. The account of
+a member may have moved to another address than the list knows: an opt-out is then kept under both,
+in a row without the person for the one that the list knows.
 
 An opt-out counts from its commit, which needs no lock. While a bulk act holds the list, the
 person's record stays behind it until it is settled.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -35,8 +37,14 @@ def record(
     uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> None:
     """Store the person's opt-out; nothing changes if it is stored already."""
-    digest = _digest(keyring, person)
-    values = {"list_id": list_id, "user_id": person.id, "kind": kind, "source": source}
+    digest = _digest(keyring, person.email)
+    make_way(uow, keyring, list_id, person.id, address_digests(keyring, person.email))
+    values = {"list_id": list_id, "kind": kind, "source": source}
+    known = _address_of_record(uow, list_id, person)
+    if known is not None:
+        also = insert(OptOut).values(address_hmac=_digest(keyring, known), **values)
+        uow.session.execute(also.on_conflict_do_nothing())
+    values |= {"user_id": person.id}
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
     if uow.session.scalar(statement.returning(OptOut.id)) is not None:
         return
@@ -145,12 +153,46 @@ def settle(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) ->
 
 
 def lift(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *kinds: OptOutKind) -> None:
-    """Delete the person's opt-outs. Call it only for an act of that person."""
+    """Delete the person's opt-outs. Call it only for an act of that person.
+
+    That of somebody else stays, who had the address before.
+    """
+    digests = address_digests(keyring, person.email)
+    make_way(uow, keyring, list_id, person.id, digests)
+    known = _address_of_record(uow, list_id, person)
+    if known is not None:
+        digests += address_digests(keyring, known)
+    of_nobody_else = and_(OptOut.user_id.is_(None), OptOut.address_hmac.in_(digests))
     uow.session.execute(
         delete(OptOut).where(
-            OptOut.list_id == list_id, OptOut.kind.in_(kinds), _is_of(keyring, person)
+            OptOut.list_id == list_id,
+            OptOut.kind.in_(kinds),
+            or_(OptOut.user_id == person.id, of_nobody_else),
         )
     )
+
+
+def make_way(
+    uow: UnitOfWork, keyring: Keyring, list_id: int, user_id: int, digests: Collection[bytes]
+) -> None:
+    """Keep the opt-outs of other people by those people alone, who had this person's address.
+
+    An opt-out of a person who is known is found by them. Once they are erased it is kept under the
+    address that they have by then.
+    """
+    of_others = (
+        OptOut.list_id == list_id,
+        OptOut.address_hmac.in_(digests),
+        OptOut.user_id != user_id,
+    )
+    others = set(uow.session.scalars(select(OptOut.user_id).where(*of_others)))
+    for each in others:
+        # No address: each opt-out of a list has one digest to itself.
+        of_nothing = _digest(keyring, str(each))
+        theirs = update(OptOut).where(*of_others, OptOut.user_id == each)
+        uow.session.execute(
+            theirs.values(address_hmac=of_nothing).execution_options(synchronize_session=False)
+        )
 
 
 def hand_over(
@@ -168,11 +210,7 @@ def hand_over(
     """
     theirs = (OptOut.user_id == of, OptOut.list_id.in_(list_ids))
     for address in addresses:
-        digest = literal(keyring.signer(_PURPOSE).digest(address.encode()))
-        kept = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at)
-        columns = ["list_id", "address_hmac", "kind", "source", "created_at"]
-        statement = insert(OptOut).from_select(columns, kept.where(*theirs))
-        uow.session.execute(statement.on_conflict_do_nothing())
+        _keep_under(uow, keyring, address, *theirs)
     same = aliased(OptOut)
     has_same = exists().where(
         same.list_id == OptOut.list_id, same.kind == OptOut.kind, same.user_id == to
@@ -187,22 +225,32 @@ def hand_over(
 
 
 def keep_for_erasure(uow: UnitOfWork, keyring: Keyring, person: User, address: str) -> int:
-    """Detach the opt-outs of a person who is about to be erased; the HMAC of the address stays.
+    """Detach the opt-outs of a person who is about to be erased; HMACs of their addresses stay.
+
+    Args:
+        address: of the person. Each list keeps the one too by which it knows them.
 
     Returns the number of opt-outs.
     """
     of_person = OptOut.user_id == person.id
-    kept = select(
-        OptOut.list_id,
-        literal(keyring.signer(_PURPOSE).digest(address.encode())),
-        OptOut.kind,
-        OptOut.source,
-        OptOut.created_at,
-    ).where(of_person)
-    columns = ["list_id", "address_hmac", "kind", "source", "created_at"]
-    uow.session.execute(insert(OptOut).from_select(columns, kept).on_conflict_do_nothing())
+    _keep_under(uow, keyring, address, of_person)
+    by_list = and_(Subscription.user_id == person.id, Subscription.list_id == OptOut.list_id)
+    known = select(Subscription.email).join_from(OptOut, Subscription, by_list)
+    known = known.where(of_person, Subscription.email != address).distinct()
+    for each in filter(None, uow.session.scalars(known).all()):
+        is_known_so = exists().where(by_list, Subscription.email == each)
+        _keep_under(uow, keyring, each, of_person, is_known_so)
     detached = update(OptOut).where(of_person).values(user_id=None)
     return len(uow.session.execute(detached.returning(OptOut.id)).all())
+
+
+def _keep_under(uow: UnitOfWork, keyring: Keyring, address: str, *of: ColumnElement[bool]) -> None:
+    """Keep these opt-outs under the address as well, without their person."""
+    digest = literal(_digest(keyring, address))
+    kept = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at).where(*of)
+    columns = ["list_id", "address_hmac", "kind", "source", "created_at"]
+    statement = insert(OptOut).from_select(columns, kept)
+    uow.session.execute(statement.on_conflict_do_nothing())
 
 
 def address_digests(keyring: Keyring, address: str) -> list[bytes]:
@@ -216,8 +264,23 @@ def address_digester(keyring: Keyring) -> Callable[[str], list[bytes]]:
     return lambda address: signer.digests(address.encode())
 
 
-def _digest(keyring: Keyring, person: User) -> bytes:
-    return keyring.signer(_PURPOSE).digest(person.email.encode())
+def _digest(keyring: Keyring, address: str) -> bytes:
+    return keyring.signer(_PURPOSE).digest(address.encode())
+
+
+def _address_of_record(uow: UnitOfWork, list_id: int, person: User) -> str | None:
+    """The address by which the list knows the person, if they have another one now.
+
+    None if somebody else has it since: what they want is theirs to say.
+    """
+    return uow.session.scalar(
+        select(Subscription.email).where(
+            Subscription.list_id == list_id,
+            Subscription.user_id == person.id,
+            Subscription.email != person.email,
+            ~exists().where(User.email == Subscription.email),
+        )
+    )
 
 
 def _is_of(keyring: Keyring, person: User) -> ColumnElement[bool]:

@@ -127,6 +127,7 @@ def join(
     given = submissions.confirmed(uow, mailing_list.user_id, locked.record, submission.waiting)
     if locked.is_active:
         assert locked.record is not None
+        changes.affirm(uow, locked.record, actor)
         return int(changes.change(uow, locked.record, "edited", actor, **given))
     deny_lists.require_allowed(uow, settings, mailing_list.user_id, locked.person.email)
     _activate(uow, keyring, locked, "subscribed", actor, **given)
@@ -173,6 +174,7 @@ def confirm(
         raise LINK_INVALID()
     record = _confirmable(locked.record)
     if locked.is_active:
+        changes.affirm(uow, record, actor)
         return record
     deny_lists.require_allowed(uow, settings, mailing_list.user_id, locked.person.email)
     mailed_tokens.use(uow, opened)

@@ -6,7 +6,7 @@ second lock is waited for so briefly that no such circle lasts.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, delete, exists, func, or_, select, text
@@ -106,6 +106,38 @@ def agree(uow: UnitOfWork, person: User, asked: AccountMerge) -> str:
     return email
 
 
+def free_address(uow: UnitOfWork, person: User, email: str) -> User | None:
+    """Take the address from the record that lists made of it since the account left it.
+
+    Returns that record, locked, if it is to merge into the account's: the person has proved the
+    address. An account that can log in keeps it.
+    """
+    other = lock_other(uow, User.email == email, User.id != person.id)
+    if other is None:
+        return None
+    accounts.take_address(uow, User.id == other.id)
+    return None if _has_account(uow, other) else other
+
+
+def take_over(uow: UnitOfWork, person: User, other: User | None) -> None:
+    """Have the other record, whose address the account took back, merge into the account's own.
+
+    It waits until no change of address before it can be undone any more.
+    """
+    if other is None:
+        return
+    merge = AccountMerge(
+        user_id=person.id,
+        merged_id=other.id,
+        email=person.email,
+        status=MergeStatus.AGREED,
+        agreed_at=func.now(),
+    )
+    uow.session.add(merge)
+    uow.session.flush()
+    merge_jobs.enqueue(uow, merge, after=timedelta())
+
+
 def require_undoable(uow: UnitOfWork, person: User, *, since: datetime) -> None:
     """Raises ``account_link.invalid`` once records merge since a change from then on.
 
@@ -150,10 +182,14 @@ def _of(person: User, since: datetime) -> tuple[ColumnElement[bool], ...]:
 
 
 def _require_no_account(uow: UnitOfWork, other: User) -> None:
+    if _has_account(uow, other):
+        raise refusals.ADDRESS_HAS_ACCOUNT()
+
+
+def _has_account(uow: UnitOfWork, other: User) -> bool:
     can_log_in = other.password_hash is not None or other.is_operator or other.plan != Plan.FREE
     others = or_(*(exists().where(each == other.id) for each in _references()))
-    if can_log_in or uow.session.scalar(select(others)):
-        raise refusals.ADDRESS_HAS_ACCOUNT()
+    return can_log_in or bool(uow.session.scalar(select(others)))
 
 
 def _references() -> list[Column[Any]]:

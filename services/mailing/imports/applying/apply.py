@@ -21,9 +21,15 @@ from core.settings.plan_quotas import PlanQuota
 from models import ImportChunk, MemberImport
 from services.access import quotas
 from services.mailing import deny_lists
-from services.mailing.imports.applying import consequences, extras, file_claims, staging, verdicts
+from services.mailing.imports.applying import (
+    consequences,
+    extras,
+    file_claims,
+    judging,
+    staging,
+    verdicts,
+)
 from services.mailing.imports.applying.extras import TagIds
-from services.mailing.imports.applying.staging import JUDGED, STAGED, STAGED_DIGESTS, STAGED_EXTRAS
 from services.mailing.imports.applying.verdicts import (
     ADDED,
     ALREADY,
@@ -96,15 +102,15 @@ def apply(
     found = list(chunk.verdicts)
     update = task.on_existing == "update"
     parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
-    parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
+    parameters["has_opt_outs"] = _count(uow, judging.HAS_OPT_OUTS, parameters) > 0
     staging.copy_digests(uow, settings.keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
     if chunk.has_extras:
         extras.copy_extras(uow, chunk.rows, tag_ids)
-    for verdict, numbers in uow.session.execute(text(_JUDGE[chunk.has_extras]), parameters):
+    for verdict, numbers in uow.session.execute(text(judging.JUDGE[chunk.has_extras]), parameters):
         for number in numbers:
             found[number] = verdict
     told = extras.left_out(uow, task, chunk.rows, tag_ids) if chunk.has_extras else {}
-    updated = _count(uow, _COUNT_UPDATED) if update or chunk.has_extras else 0
+    updated = _count(uow, judging.COUNT_UPDATED) if update or chunk.has_extras else 0
     _deny(uow, settings, task, chunk, found)
     if not (task.dry_run or task.by_operator):
         _hold_to_quota(uow, settings, task, chunk.number, found)
@@ -129,7 +135,7 @@ def _deny(
     }
     denied = deny_lists.denied_of(uow, settings, task.user_id, added) if added else set[str]()
     if places := [added[address] for address in denied]:
-        _rows(uow, _PUT_DENIED, {"numbers": places})
+        _rows(uow, judging.PUT_DENIED, {"numbers": places})
     for place in places:
         found[place] = DENIED
 
@@ -144,7 +150,7 @@ def _hold_to_quota(
     room = _room(uow, settings, task, number)
     beyond = [] if room is None else added[max(room, 0) :]
     if beyond:
-        _rows(uow, _PUT_OVER_QUOTA, {"first": beyond[0]})
+        _rows(uow, judging.PUT_OVER_QUOTA, {"first": beyond[0]})
     for place in beyond:
         found[place] = OVER_QUOTA
 
@@ -209,91 +215,3 @@ def _rows(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = N
 
 def _count(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
     return uow.session.scalar(text(statement), parameters) or 0
-
-
-# In the order of an index: where most opt-outs are of one list, Postgres would look for one of this
-# list in the whole table.
-_HAS_OPT_OUTS = """
-SELECT count(*) FROM (
-    SELECT 1 FROM opt_outs WHERE list_id = :list_id ORDER BY user_id LIMIT 1
-) AS o
-"""
-
-
-# OFFSET 0 makes Postgres look up one row at a time. Its statistics know nothing of a list or an
-# import that is growing now: it would expect one row, and choose a plan that reads the whole list
-# for each row. People it would read all at once, while they are some millions.
-#
-# Without a tier in the file the member's own tier stays; so does the name without a name.
-def _judging(*, has_extras: bool) -> str:
-    return f"""
-WITH said_no AS ({_SAID_NO}), known AS (
-    SELECT s.*, u.id AS user_id, m.id AS subscription_id,
-        coalesce(m.status = 'active', false) AS is_active,
-        NOT s.has_left AND coalesce(m.status = 'active', false) AND (
-            :update AND s.name <> '' AND s.name IS DISTINCT FROM m.name
-            OR :update AND s.tier IS NOT NULL
-                AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry)
-            {_GETS_EXTRAS if has_extras else ""}
-        ) AS is_updated
-    FROM {STAGED} AS s
-    {f"LEFT JOIN {STAGED_EXTRAS} AS e ON e.number = s.number" if has_extras else ""}
-    LEFT JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u ON true
-    LEFT JOIN LATERAL (
-        SELECT id, status, name, type, paid_expiry
-            {", fields, tag_ids, joined_at" if has_extras else ""} FROM subscriptions
-        WHERE list_id = :list_id AND user_id = u.id OFFSET 0
-    ) AS m ON true
-), kept AS (
-    INSERT INTO {JUDGED}
-    SELECT k.number, k.email, {_NEW_VALUES if has_extras else "k.name, k.tier, k.paid_expiry"},
-        coalesce(k.user_id, k.fresh_id), k.user_id IS NULL, k.subscription_id,
-        CASE WHEN k.has_left THEN 'left'
-            WHEN k.is_active THEN 'already'
-            WHEN no_list.number IS NOT NULL THEN 'opted_out'
-            ELSE 'added' END,
-        no_mail.number IS NULL, k.is_updated
-    FROM known AS k
-    LEFT JOIN said_no AS no_list ON no_list.number = k.number AND no_list.kind = 'list'
-    LEFT JOIN said_no AS no_mail ON no_mail.number = k.number AND no_mail.kind = 'email'
-    -- Active members who stay as they are need no row.
-    WHERE k.has_left OR k.is_updated OR NOT k.is_active
-    RETURNING number, verdict
-)
-SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
-"""  # noqa: S608
-
-
-# The opt-outs of the rows' people, by the people and by the digests of their addresses.
-_SAID_NO = f"""
-    SELECT s.number, o.kind FROM {STAGED} AS s
-    CROSS JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u
-    CROSS JOIN LATERAL (
-        SELECT kind FROM opt_outs WHERE list_id = :list_id AND user_id = u.id OFFSET 0
-    ) AS o
-    WHERE :has_opt_outs
-    UNION
-    SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d
-    CROSS JOIN LATERAL (
-        SELECT kind FROM opt_outs WHERE list_id = :list_id AND address_hmac = d.digest OFFSET 0
-    ) AS o
-"""  # noqa: S608
-# An active member who only gets fields and tags keeps name and tier.
-_NEW_VALUES = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
-        CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
-        CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END"""
-# What a member has stays, unless the import updates; what they lack they get in any case.
-_GETS_EXTRAS = """OR e.number IS NOT NULL AND (
-                CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
-                    <> m.fields
-                OR NOT m.tag_ids @> e.tag_ids
-                OR m.joined_at IS NULL AND e.joined_at IS NOT NULL
-            )"""
-# By whether rows of the chunk have extras.
-_JUDGE = {has_extras: _judging(has_extras=has_extras) for has_extras in (False, True)}
-
-_PUT_OVER_QUOTA = f"""
-UPDATE {JUDGED} SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :first
-"""  # noqa: S608
-_PUT_DENIED = f"UPDATE {JUDGED} SET verdict = 'denied' WHERE number = ANY(:numbers)"  # noqa: S608
-_COUNT_UPDATED = f"SELECT count(*) FROM {JUDGED} WHERE is_updated"  # noqa: S608

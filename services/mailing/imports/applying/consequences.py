@@ -14,13 +14,18 @@ SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_
     count(*) FILTER (WHERE subscription_id IS NOT NULL AND verdict <> 'left')
 FROM {JUDGED} WHERE verdict IN ('added', 'left') OR is_updated
 """  # noqa: S608
-# These locks keep an erasure from coming between.
+# These locks keep an erasure and a merge from coming between. A member who moved is known to the
+# list by the address of the row.
 HOLD_KNOWN_PEOPLE = f"""
 SELECT count(*) FROM (
-    SELECT user_id, email FROM {JUDGED}
+    SELECT user_id, email, subscription_id FROM {JUDGED}
     WHERE NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated) ORDER BY user_id
 ) AS j CROSS JOIN LATERAL (
-    SELECT FROM users WHERE id = j.user_id AND email = j.email FOR KEY SHARE OFFSET 0
+    SELECT FROM users WHERE id = j.user_id AND (
+        email = j.email OR erased_at IS NULL AND merged_into IS NULL AND EXISTS (
+            SELECT FROM subscriptions WHERE id = j.subscription_id AND email = j.email
+        )
+    ) FOR KEY SHARE OFFSET 0
 ) AS held
 """  # noqa: S608
 _NEW_PEOPLE = "is_new_person AND verdict IN ('added', 'left')"

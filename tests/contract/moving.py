@@ -1,0 +1,41 @@
+"""What tests need of a person who moves their account to another address."""
+
+from typing import Any
+
+import httpx
+
+from tests.contract.bulk import add, export, unpacked
+from tests.contract.replies import data
+from tests.contract.subscribers import known_member
+from tests.visiting import PASSWORD, Visitor
+
+CONFIRM = "Confirm your new address"
+MOVED = "Your account has a new address"
+
+
+def join(person: Visitor, list_id: int) -> None:
+    origin = {"Origin": person.stack.api_url}
+    data(person.client.post(f"/subscriptions/{list_id}/no-challenge", headers=origin))
+
+
+def leave(person: Visitor, list_id: int) -> None:
+    origin = {"Origin": person.stack.api_url}
+    assert data(person.client.delete(f"/subscriptions/{list_id}", headers=origin)) == 1
+
+
+def ask(person: Visitor, new: str) -> httpx.Response:
+    """Ask for the address, and press the button behind the link that it is mailed."""
+    reply = person.fill_in("/account/email", email=new, current=PASSWORD)
+    assert reply.headers["location"].endswith("/account/email?sent=yes")
+    return person.fill_in(person.mailed_path(new, CONFIRM))
+
+
+def roster(sender: httpx.Client, list_id: int) -> list[str]:
+    rows = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
+    return [row["email"] for row in rows]
+
+
+def brought(client: httpx.Client, list_id: int, email: str, **values: Any) -> int:
+    """The person whom the owner put onto the list."""
+    data(add(client, list_id, {"email": email, **values}))
+    return int(known_member(client, list_id, email)["user_id"])
