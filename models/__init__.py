@@ -12,6 +12,7 @@ from models.deny_list import DeniedEntry
 from models.departure import Departure, DepartureKind
 from models.erasure import Erasure
 from models.feed_event import FeedEvent, FeedOffset
+from models.former_address import FormerAddress
 from models.idempotency_record import IdempotencyRecord
 from models.job import FINISHED, Job, JobStatus
 from models.list_report import ListReport

@@ -17,8 +17,8 @@ def agree(resources: Resources, user_id: int, email: str) -> int:
         person = uow.session.get_one(User, user_id, with_for_update=True)
         merge_requests.ask(uow, person, email, request_id=None)
         asked = merge_requests.read(uow, user_id)
-        person.email = merge_requests.agree(uow, person, asked)
-        accounts.note_move(uow, person)
+        left, person.email = person.email, merge_requests.agree(uow, person, asked)
+        accounts.note_move(uow, person, left=left)
         return asked.id
 
 

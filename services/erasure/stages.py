@@ -258,6 +258,7 @@ STAGES: Mapping[str, Stage] = {
     # A grant's codes and tokens go with it.
     "grants": _deleting(models.OAuthGrant.user_id),
     "moves": _deleting_few(models.MovedAccount.user_id),
+    "addresses": _deleting_few(models.FormerAddress.user_id),
     "mails": _deleting(models.AccountMail.user_id),
     "links": _deleting(models.MailedLink.user_id),
     "reports": _blank_reports,

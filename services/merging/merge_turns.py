@@ -6,11 +6,11 @@ A worker that dies leaves whole batches. The next one goes on at the bookmark.
 import time
 from datetime import timedelta
 
-from sqlalchemy import Interval, exists, func, select, type_coerce
+from sqlalchemy import Interval, delete, exists, func, select, type_coerce
 
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
-from models import AccountMerge, MailedLink, MergeStatus, RecordedEvent, User
+from models import AccountMerge, FormerAddress, MailedLink, MergeStatus, RecordedEvent, User
 from services.events.catalogue import EventType
 from services.events.recording import record
 from services.jobs import lease as leases
@@ -143,6 +143,8 @@ def _end(uow: UnitOfWork, lease: Lease, merge: AccountMerge) -> None:
     if merge.finished_at is not None:
         return
     merge.status, merge.finished_at = MergeStatus.MERGED, func.now()
+    # Its lists have gone to the person, who has the address.
+    uow.session.execute(delete(FormerAddress).where(FormerAddress.user_id == merge.merged_id))
     person = uow.session.get_one(User, merge.user_id)
     uow.session.get_one(User, merge.merged_id).name = None
     record(uow, person.id, EventType.RECORDS_MERGED)

@@ -5,7 +5,7 @@ from sqlalchemy.exc import IntegrityError
 from core import ids
 from core.errors import DomainError
 from core.refusals.people import USER_EXISTS, USER_NOT_FOUND, USER_NOT_FOUND_BY_EMAIL
-from models import MailingList, MovedAccount, Plan, User
+from models import FormerAddress, MailingList, MovedAccount, Plan, User
 from services import paging
 from services.events.catalogue import EventType
 from services.events.recording import record_by_operator
@@ -59,11 +59,13 @@ def find_or_create_person(uow: UnitOfWork, email: str) -> User:
 def take_address(uow: UnitOfWork, *of: ColumnElement[bool]) -> None:
     """Take the address from people without an account.
 
-    Their records keep their subscriptions, which have the address themselves; opt-outs are found
-    by it.
+    Lists go on knowing them by it.
     """
     placeholder = func.concat("moved-", cast(User.id, String), _WITHOUT_ADDRESS)
     without_account = (*of, User.password_hash.is_(None))
+    left = select(User.email, User.id).where(*without_account)
+    statement = insert(FormerAddress).from_select(["email", "user_id"], left)
+    uow.session.execute(statement.on_conflict_do_nothing())
     uow.session.execute(update(User).where(*without_account).values(email=placeholder))
 
 
@@ -72,9 +74,17 @@ def has_address(person: User) -> bool:
     return not person.email.endswith(_WITHOUT_ADDRESS)
 
 
-def note_move(uow: UnitOfWork, person: User) -> None:
-    """From now on rosters use the address that the person has given their account."""
-    uow.session.execute(insert(MovedAccount).values(user_id=person.id).on_conflict_do_nothing())
+def note_move(uow: UnitOfWork, person: User, *, left: str) -> None:
+    """From now on rosters use the address that the person has given their account.
+
+    Args:
+        left: the one that it had, by which lists may know the person.
+    """
+    for row in (
+        insert(MovedAccount).values(user_id=person.id),
+        insert(FormerAddress).values(user_id=person.id, email=left),
+    ):
+        uow.session.execute(row.on_conflict_do_nothing())
 
 
 def find_by_email(uow: UnitOfWork, email: str) -> User | None:

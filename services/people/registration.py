@@ -210,7 +210,7 @@ def _move(
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     person.email = email
     accounts.flush_address(uow, refusals.USER_ADDRESS_TAKEN())
-    accounts.note_move(uow, person)
+    accounts.note_move(uow, person, left=old)
     account_mails.enqueue_mail(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
     )
@@ -247,6 +247,7 @@ def undo_address(
     _use(uow, opened)
     # A stranger who subscribed the address since the change must not be able to block the undo.
     other = merge_requests.free_address(uow, person, email)
+    accounts.note_move(uow, person, left=person.email)
     person.email = email
     accounts.flush_address(uow, refusals.USER_ADDRESS_TAKEN())
     merge_requests.undo(uow, person, since=opened.created_at)
@@ -254,9 +255,8 @@ def undo_address(
     person.password_hash = password_hash
     sessions.end_all(uow, person.id)
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
-    later = MailedLink.created_at > opened.created_at
-    undoing = MailedLink.purpose == Purpose.UNDO_ADDRESS
-    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, undoing, later)
+    undos = MailedLink.purpose == Purpose.UNDO_ADDRESS, MailedLink.created_at > opened.created_at
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, *undos)
     record(uow, person.id, EventType.ADDRESS_UNDONE)
     return person, opened.created_at
 

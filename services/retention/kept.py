@@ -248,6 +248,7 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
     models.DeniedEntry: "until its owner removes it; until they, or who has the address, is erased",
     models.MemberField: "until its owner is erased: members have values of retired ones too",
     models.MemberTag: "until its owner deletes it or is erased",
+    models.FormerAddress: "until its person is erased: lists may know them by it",
     models.ImportChunk: "as long as the files of its import",
     models.MovedAccount: "until its person is erased: rosters use the address that it has now",
     models.MemberDayDelta: "until it is added to its day, after half a minute",

@@ -356,6 +356,11 @@ def test_owners_see_the_new_address_when_the_person_says_so(
     assert reply.headers["location"].endswith("?done=shown")
     eventually(lambda: member(client, list_id, new), what="the owner's view")
     assert member(client, list_id, present) is None
+    # Their no holds for the address too that the owner knew.
+    leave(person, list_id)
+    for each in (present, new):
+        data(add(client, list_id, each))
+    assert count(client, list_id) == 0
 
 
 # -- erased ----------------------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 
 
 def member_of(columns: str, *, list_id: str, email: str, holder: str) -> str:
-    """SQL for the record: of the person who has the address, else of a member who moved from it.
+    """SQL for the record: of the person who has the address, else of one who had it.
 
-    The owner knows such a member by no other address. A file that names them must neither make a
+    The owner knows such a person by no other address. A file that names them must neither make a
     second member of them nor miss them: they may have complained. Postgres looks for the second
-    only where the first is missing. It finds active members alone, by their index.
+    only where the first is missing. OFFSET 0 has it look up one row at a time.
 
     Args:
         columns: of ``subscriptions``.
@@ -15,9 +15,14 @@ def member_of(columns: str, *, list_id: str, email: str, holder: str) -> str:
     return f"""
 SELECT {columns} FROM subscriptions WHERE list_id = {list_id} AND user_id = {holder}
 UNION ALL
-SELECT {columns} FROM subscriptions AS moved
-WHERE list_id = {list_id} AND email = {email} AND status = 'active' AND EXISTS (
-    SELECT FROM users WHERE id = moved.user_id AND erased_at IS NULL AND merged_into IS NULL
-)
+SELECT {columns} FROM (
+    SELECT user_id AS former_id FROM former_addresses WHERE email = {email} OFFSET 0
+) AS f CROSS JOIN LATERAL (
+    SELECT * FROM subscriptions WHERE list_id = {list_id} AND user_id = former_id OFFSET 0
+) AS known CROSS JOIN LATERAL (
+    SELECT FROM users
+    WHERE id = former_id AND erased_at IS NULL AND merged_into IS NULL OFFSET 0
+) AS present
+WHERE known.email = {email}
 LIMIT 1
 """  # noqa: S608

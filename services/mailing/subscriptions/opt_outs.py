@@ -2,8 +2,8 @@
 
 An opt-out is found by the person, and by an HMAC of their address. The HMAC stays when the person
 is erased, so that an owner who adds the address again does not bring the mail back. The account of
-a member may have moved to another address than the list knows: an opt-out is then kept under both,
-in a row without the person for the one that the list knows.
+a member may have moved to another address than the list knows: an opt-out is kept under all that
+the person had, in rows without the person.
 
 An opt-out counts from its commit, which needs no lock. While a bulk act holds the list, the
 person's record stays behind it until it is settled.
@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
 from core.keyring import Keyring
-from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
+from models import FormerAddress, OptOut, OptOutKind, Subscription, SubscriptionStatus, User
 from services.mailing.subscriptions import changes
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
@@ -40,9 +40,8 @@ def record(
     digest = _digest(keyring, person.email)
     make_way(uow, keyring, list_id, person.id, address_digests(keyring, person.email))
     values = {"list_id": list_id, "kind": kind, "source": source}
-    known = _address_of_record(uow, list_id, person)
-    if known is not None:
-        also = insert(OptOut).values(address_hmac=_digest(keyring, known), **values)
+    for each in _former_addresses(uow, person):
+        also = insert(OptOut).values(address_hmac=_digest(keyring, each), **values)
         uow.session.execute(also.on_conflict_do_nothing())
     values |= {"user_id": person.id}
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
@@ -159,9 +158,8 @@ def lift(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *kinds: 
     """
     digests = address_digests(keyring, person.email)
     make_way(uow, keyring, list_id, person.id, digests)
-    known = _address_of_record(uow, list_id, person)
-    if known is not None:
-        digests += address_digests(keyring, known)
+    for each in _former_addresses(uow, person):
+        digests += address_digests(keyring, each)
     of_nobody_else = and_(OptOut.user_id.is_(None), OptOut.address_hmac.in_(digests))
     uow.session.execute(
         delete(OptOut).where(
@@ -228,18 +226,14 @@ def keep_for_erasure(uow: UnitOfWork, keyring: Keyring, person: User, address: s
     """Detach the opt-outs of a person who is about to be erased; HMACs of their addresses stay.
 
     Args:
-        address: of the person. Each list keeps the one too by which it knows them.
+        address: the one that the person has, or proved to have.
 
     Returns the number of opt-outs.
     """
     of_person = OptOut.user_id == person.id
     _keep_under(uow, keyring, address, of_person)
-    by_list = and_(Subscription.user_id == person.id, Subscription.list_id == OptOut.list_id)
-    known = select(Subscription.email).join_from(OptOut, Subscription, by_list)
-    known = known.where(of_person, Subscription.email != address).distinct()
-    for each in filter(None, uow.session.scalars(known).all()):
-        is_known_so = exists().where(by_list, Subscription.email == each)
-        _keep_under(uow, keyring, each, of_person, is_known_so)
+    for each in _former_addresses(uow, person):
+        _keep_under(uow, keyring, each, of_person)
     detached = update(OptOut).where(of_person).values(user_id=None)
     return len(uow.session.execute(detached.returning(OptOut.id)).all())
 
@@ -268,19 +262,13 @@ def _digest(keyring: Keyring, address: str) -> bytes:
     return keyring.signer(_PURPOSE).digest(address.encode())
 
 
-def _address_of_record(uow: UnitOfWork, list_id: int, person: User) -> str | None:
-    """The address by which the list knows the person, if they have another one now.
-
-    None if somebody else has it since: what they want is theirs to say.
-    """
-    return uow.session.scalar(
-        select(Subscription.email).where(
-            Subscription.list_id == list_id,
-            Subscription.user_id == person.id,
-            Subscription.email != person.email,
-            ~exists().where(User.email == Subscription.email),
-        )
+def _former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
+    """Those that nobody has now: whoever has one says by themselves what they want."""
+    query = select(FormerAddress.email).where(
+        FormerAddress.user_id == person.id,
+        ~exists().where(User.email == FormerAddress.email),
     )
+    return uow.session.scalars(query).all()
 
 
 def _is_of(keyring: Keyring, person: User) -> ColumnElement[bool]:

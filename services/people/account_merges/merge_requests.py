@@ -27,6 +27,7 @@ _OF_READERS = frozenset(
     {
         "account_mails",
         "account_merges",
+        "former_addresses",
         "list_reports",
         "mailed_links",
         "opt_outs",

@@ -343,7 +343,7 @@ IN_STAGES = {
     *("mailed_links", "lists", "exports", "imports", "oauth_grants", "payment_orders"),
     *("composer_uses", "storage_uses", "totp_secrets", "recovery_codes", "passkeys"),
     *("denied_entries", "fields", "subscriptions", "subscription_events", "user_sessions"),
-    *("bulk_acts", "webhook_endpoints", "moved_accounts"),
+    *("bulk_acts", "webhook_endpoints", "moved_accounts", "former_addresses"),
     # With the mark itself.
     *("opt_outs", "account_merges"),
 }
