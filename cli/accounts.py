@@ -1,3 +1,9 @@
+"""The commands of users.
+
+Each imports what it needs of the services itself: `users list` does without the classes of tables,
+and starts sooner.
+"""
+
 import sys
 from enum import StrEnum
 from typing import Annotated
@@ -7,8 +13,7 @@ import typer
 from cli.connection import connected
 from cli.output import Json, fields, group, show, show_all
 from cli.typed_passwords import PasswordOption, PasswordStdin, read_password
-from models import Plan
-from services.people import accounts
+from core.plans import Plan
 
 app = group("People who own or read lists.")
 
@@ -28,6 +33,8 @@ def create_user(
     as_json: Json = False,
 ) -> None:
     """Create a user who can log in. The command asks for the password: 8 characters or more."""
+    from services.people import accounts
+
     chosen = read_password(from_stdin=password_stdin, given=password)
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.create_user(uow, email=email, name=name, password=chosen)
@@ -41,10 +48,9 @@ def show_user(
     as_json: Json = False,
 ) -> None:
     """Show one user, with what they have."""
-    with connected() as resources, resources.unit_of_work() as uow:
-        # Imported here: `users list` and others do without, and start sooner.
-        from services.operating import user_accounts
+    from services.operating import user_accounts
 
+    with connected() as resources, resources.unit_of_work() as uow:
         account = user_accounts.account_of(uow, user_accounts.named(uow, named))
         had = fields(account, "has_password has_second_factor lists live_keys")
         user = account.user
@@ -69,6 +75,8 @@ def set_password(
 @app.command("plan")
 def set_plan(email: Email, plan: Plan, as_json: Json = False) -> None:
     """Put a user on the free or the paid plan."""
+    from services.people import accounts
+
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.set_plan(uow, email=email, plan=plan)
         show(fields(user, _USER), as_json=as_json)
@@ -82,6 +90,8 @@ class Switch(StrEnum):
 @app.command("operator")
 def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
     """Make a user an operator, who needs a second factor at each login, or end that."""
+    from services.people import accounts
+
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.set_operator(uow, email=email, is_operator=switch is Switch.ON)
         show(fields(user, _USER), as_json=as_json)
@@ -123,5 +133,8 @@ def erase_user(
 @app.command("list")
 def list_users(as_json: Json = False) -> None:
     """Show the 1,000 newest users, newest first."""
-    with connected() as resources, resources.unit_of_work() as uow:
-        show_all([fields(user, _USER) for user in accounts.list_users(uow)], as_json=as_json)
+    from services.operating import listed_users
+
+    with connected() as resources:
+        users = listed_users.newest_users(resources.database)
+        show_all([fields(user, _USER) for user in users], as_json=as_json)

@@ -1,5 +1,6 @@
 """All tables, so that the migrations see every one of them."""
 
+from core.plans import Plan
 from models.account_mail import AccountMail
 from models.account_merge import AccountMerge, MergeStatus
 from models.api_key import ApiKey
@@ -57,7 +58,7 @@ from models.subscriber_count import (
 from models.subscription import Subscription, SubscriptionStatus, Tier
 from models.subscription_event import SubscriptionEvent
 from models.upkeep import Upkeep
-from models.user import Plan, User
+from models.user import User
 from models.user_session import LoginAttempts, UserSession
 from models.webhook import (
     DeliveryStatus,

@@ -1,15 +1,10 @@
 from datetime import datetime
-from enum import StrEnum
 
 from sqlalchemy import CheckConstraint, false, true
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.plans import Plan
 from models.declarative import CreatedAt, Model, RandomId, UpdatedAt, known
-
-
-class Plan(StrEnum):
-    FREE = "free"
-    PAID = "paid"
 
 
 class User(Model):

@@ -1,8 +1,8 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg2
 import psycopg2.extensions
@@ -11,7 +11,6 @@ from sqlalchemy import URL, ClauseElement, Engine, NullPool, create_engine, even
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
 from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
-from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from core.counters.store_metrics import CONNECTION_LIMIT, CONNECTIONS_IN_USE, note_statement
@@ -25,6 +24,9 @@ from storage.connections import (
     peer_closed,
 )
 from storage.long_reads import Replica
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session, sessionmaker
 
 # Bounds for each statement of a request or task step: a stuck statement fails instead of piling up.
 _TIME_LIMITS = {
@@ -71,8 +73,14 @@ class Statement:
 @dataclass(frozen=True)
 class Database:
     engine: Engine
-    sessions: sessionmaker[Session]
     connections: ConnectionPool
+
+    @cached_property
+    def sessions(self) -> "sessionmaker[Session]":
+        """Imported at the first use: a command of single statements has none."""
+        from sqlalchemy.orm import sessionmaker
+
+        return sessionmaker(self.engine, expire_on_commit=False)
 
     def rows(self, statement: Statement, **values: object) -> list[tuple[Any, ...]]:
         """The rows of a statement that is a transaction of its own: it is committed already.
@@ -154,7 +162,7 @@ def open_database(
     _count(engine)
     CONNECTION_LIMIT.inc(pool_size + single_statements)
     alone = ConnectionPool(connect, single_statements)
-    return Database(engine, sessionmaker(engine, expire_on_commit=False), alone)
+    return Database(engine, alone)
 
 
 def open_replica(url: SecretStr, *, application_name: str) -> Replica:

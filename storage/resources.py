@@ -80,7 +80,8 @@ class Resources:
         A server does so at its start: it then says what is wrong with its settings, no request
         waits for an import, and no two threads make the same client.
         """
-        _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
+        _ = self.database.sessions, self.cache, self.notifier, self.broker
+        _ = self.objects, self.key_wrapper
 
     def unit_of_work(self) -> UnitOfWork:
         return UnitOfWork(self.database.sessions, self)

@@ -5,13 +5,13 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from sqlalchemy.orm import Session, sessionmaker
-
 from core.errors import TransientError
 from core.logging import get_logger
 from core.telemetry.statement_spans import statement_span
 
 if TYPE_CHECKING:
+    from sqlalchemy.orm import Session, sessionmaker
+
     from storage.broker import Broker
     from storage.redis.notifier import Notifier
     from storage.resources import Resources
@@ -27,7 +27,7 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     has a sweep that does it later.
     """
 
-    def __init__(self, sessions: sessionmaker[Session], resources: "Resources") -> None:
+    def __init__(self, sessions: "sessionmaker[Session]", resources: "Resources") -> None:
         self.session = sessions()
         self.waiter = resources.waiter
         self._resources = resources

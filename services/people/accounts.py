@@ -145,11 +145,6 @@ def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
     return user
 
 
-def list_users(uow: UnitOfWork, *, limit: int = 1000) -> list[User]:
-    query = select(User).order_by(User.created_at.desc(), User.id.desc()).limit(limit)
-    return list(uow.session.scalars(query))
-
-
 def owners_of_lists(uow: UnitOfWork, wanted: PageRequest) -> PageOfRows[tuple[User, int]]:
     """People with the number of their lists, archived ones too; the newest list's owner first.
 

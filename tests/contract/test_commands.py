@@ -51,6 +51,7 @@ def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:
     assert printed(stack, "users", "plan", email, "paid")["plan"] == "paid"
     listed = printed(stack, "users", "list")
     assert [each["plan"] for each in listed if each["id"] == made["id"]] == ["paid"]
+    assert listed == sorted(listed, key=lambda each: str(each["created_at"]), reverse=True)
     [(stored,)] = stack.query("SELECT password_hash FROM users WHERE id = %s", made["id"])
     assert str(stored).startswith("$argon2id$")
     create = ("users", "create", email.upper(), "--name", "Again", "--password", PASSWORD)
