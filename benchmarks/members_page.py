@@ -188,7 +188,8 @@ class _Bench:
         asked = PageRequest(**{"limit": 50} | page.paging)
         if page.filter is None:
             caller = Caller(self.owner.user_id, EVERYTHING_OF_A_USER, unrestricted=True)
-            database = _Noting(**vars(self.stack.resources.database), running=self.alone)
+            used = self.stack.resources.database
+            database = _Noting(used.engine, used.connections, running=self.alone)
             member_pages.page(database, caller, self.list_id, page.filters, asked)
             return database.sent
         return self._statements_of_search(page.filter, asked)
