@@ -31,6 +31,7 @@ NAMES = (
     "ledger-page",
     CONSOLE_PAGES,
     "abandoned-orders",
+    "webhooks",
     "bulk-add",
     "import-1m",
     "export-1m",
