@@ -26,6 +26,7 @@ NAMES = (
     "upload",
     "upload-many",
     "bodies",
+    "isolation",
     "members-page",
     "consume",
     "ledger-page",
