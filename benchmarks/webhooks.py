@@ -40,7 +40,7 @@ from tests.subscribers import subscribe
 from workers.queues.serving import serving
 
 ENDPOINTS = 8
-EVENTS_EACH = 150 if full_size() else 50
+EVENTS_EACH = 300 if full_size() else 100
 MEMBERS = 20
 MIN_TIMES = 0.5
 CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
