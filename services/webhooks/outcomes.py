@@ -1,10 +1,11 @@
 """What the answer to a try means: for its delivery, and for the endpoint."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 
 from core.logging import get_logger
 from integrations.http_client import retry_after
@@ -47,24 +48,46 @@ class Outcome:
 
 
 def write(
-    uow: UnitOfWork, endpoint: WebhookEndpoint, delivery_id: int, url: str, outcome: Outcome
+    uow: UnitOfWork, endpoint: WebhookEndpoint, url: str, made: Mapping[int, Outcome]
 ) -> None:
-    """Write the outcome of a try of a locked endpoint's delivery, which went to this URL."""
-    if url == endpoint.url:
-        endpoint.silences = endpoint.silences + 1 if outcome.is_silence else 0
-        rest = schedule.rest_after(endpoint.silences)
-        endpoint.rests_until = None if rest is None else func.now() + rest
-    delivery = uow.session.get(WebhookDelivery, delivery_id)
-    if delivery is None:  # it was past its time
-        return
+    """Write the outcomes of tries, by the delivery's id and in the order in which they were made.
+
+    The endpoint is locked, and they went to this URL.
+    """
+    row = WebhookDelivery
+    now = uow.session.scalars(select(func.now())).one()
+    found = {each.id: each for each in uow.session.scalars(select(row).where(row.id.in_(made)))}
+    changed = _changed_persons(uow, found.values())
+    for delivery_id, outcome in made.items():
+        if url == endpoint.url:
+            endpoint.silences = endpoint.silences + 1 if outcome.is_silence else 0
+            rest = schedule.rest_after(endpoint.silences)
+            endpoint.rests_until = None if rest is None else now + rest
+        delivery = found.get(delivery_id)
+        if delivery is None:  # it was past its time
+            continue
+        _write_one(uow, endpoint, delivery, outcome, url=url, now=now)
+        person = changed.get(delivery.person_id)
+        if person is not None:
+            delivery.person_id = person.merged_into or person.id
+            delivery.answer = None if person.erased_at else delivery.answer
+
+
+def _write_one(
+    uow: UnitOfWork,
+    endpoint: WebhookEndpoint,
+    delivery: WebhookDelivery,
+    outcome: Outcome,
+    *,
+    url: str,
+    now: datetime,
+) -> None:
     delivery.status_code, delivery.milliseconds = outcome.status, outcome.milliseconds
     delivery.answer, delivery.error = outcome.body or None, outcome.error
-    delivery.person_id = _person_now(uow, delivery.person_id)
     if outcome.is_success:
-        delivery.status, delivery.delivered_at = DeliveryStatus.DELIVERED, func.now()
+        delivery.status, delivery.delivered_at = DeliveryStatus.DELIVERED, now
         endpoint.failing_since = None
         return
-    now = uow.session.scalars(select(func.now())).one()
     # A receiver that is gone since its owner named another one ends nothing.
     if outcome.status == HTTPStatus.GONE and url == endpoint.url:
         delivery.status = DeliveryStatus.FAILED
@@ -79,11 +102,15 @@ def write(
         _stop(uow, endpoint, EndpointState.PAUSED, FAILED_FOR_DAYS)
 
 
-def _person_now(uow: UnitOfWork, person_id: int | None) -> int | None:
-    """Who the person of an event is now, whose erasure blanks the answer: its event names the
-    record that may have become part of another one since."""
-    merged = select(User.merged_into).where(User.id == person_id, User.merged_into.is_not(None))
-    return uow.session.scalar(merged) or person_id
+def _changed_persons(
+    uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]
+) -> dict[int | None, User]:
+    """The persons of events whose records became part of others since, or who were erased: answers
+    are blanked with them, and those of erased persons may have been by now."""
+    persons = {each.person_id for each in deliveries}
+    is_changed = or_(User.merged_into.is_not(None), User.erased_at.is_not(None))
+    query = select(User).where(User.id.in_(persons), is_changed)
+    return {each.id: each for each in uow.session.scalars(query)}
 
 
 def _next_try(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:

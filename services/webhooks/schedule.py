@@ -86,3 +86,15 @@ def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Ch
     if first.due_at <= now:
         return Choice(first.id)
     return Choice(due_at=first.due_at, takes_events=len(pending) < max_pending)
+
+
+def choose_several(pending: Sequence[Pending], now: datetime, *, most: int) -> list[int]:
+    """What ``choose`` would choose one after the other, if each were delivered before the next."""
+    left, chosen = list(pending), list[int]()
+    while len(chosen) < most:
+        delivery_id = choose(left, now, max_pending=0).delivery_id
+        if delivery_id is None:
+            break
+        chosen.append(delivery_id)
+        left = [each for each in left if each.id != delivery_id]
+    return chosen

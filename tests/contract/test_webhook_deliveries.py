@@ -27,6 +27,7 @@ from tests.hooks import (
 from tests.stack import Owner, Stack, eventually
 
 PATH = "/webhook-endpoints"
+PENDING = "SELECT id FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'pending'"
 
 
 @pytest.fixture
@@ -116,6 +117,38 @@ def test_failed_try_is_made_again_with_the_same_id_and_the_next_event_waits(
     for hook in receiver.hooks:
         hook.check(endpoint["secret"])
     assert deliveries(client, endpoint)[1]["attempts"] == 2
+
+
+def test_failure_amid_many_events_keeps_their_order_and_counts_no_other_try(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, receiver.url)
+    path = f"{PATH}/{endpoint['id']}"
+    data(client.patch(path, json={"state": "paused"}))
+    happen(stack, owner, count=60)
+    expected = event_ids(stack, owner)[-60:]
+    # Late enough that several deliveries are claimed at once, and others after the one that fails.
+    bad = expected[34]
+    receiver.answer = lambda hook: (
+        (500, {}) if hook.id == bad and receiver.ids.count(bad) == 1 else OK
+    )
+    data(client.patch(path, json={"state": "active"}))
+    eventually(lambda: bad in receiver.ids, what="the failure")
+    eventually(lambda: shown(client, endpoint)["failing_since"], what="the failure's row")
+    assert receiver.ids == expected[:35]
+    [(tries,)] = stack.query(
+        "SELECT count(*) FROM webhook_deliveries"
+        " WHERE endpoint_id = %s AND (attempts, round_attempts) <> (0, 0)",
+        endpoint["id"],
+    )
+    assert tries == 35
+    let_pauses_pass(stack, endpoint["id"])
+    eventually(lambda: len(receiver.hooks) == 61, what="all events")
+    assert receiver.ids == [*expected[:35], *expected[34:]]
+    tried = "SELECT attempts FROM webhook_deliveries WHERE endpoint_id = %s ORDER BY id"
+    eventually(lambda: not stack.query(f"{PENDING} LIMIT 1", endpoint["id"]), what="all answers")
+    attempts = [count for (count,) in stack.query(tried, endpoint["id"])]
+    assert attempts == [1] * 34 + [2] + [1] * 25
 
 
 def test_receiver_says_when_to_come_again(

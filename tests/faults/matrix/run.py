@@ -51,7 +51,7 @@ def observe(rig: Rig, fault: Fault, names: list[str]) -> Observed:
     since = rig.last_job()
     with rig.client() as client:
         rig.accept(client)
-    with _pressed(rig, fault):
+    with pressed(rig, fault):
         with fault.begin(rig):
             # Until the callers who press wait, nothing presses.
             time.sleep(_PAUSE_SECONDS)
@@ -91,7 +91,7 @@ def _call(rig: Rig, client: httpx.Client, name: str) -> Sample:
 
 
 @contextmanager
-def _pressed(rig: Rig, fault: Fault) -> Iterator[None]:
+def pressed(rig: Rig, fault: Fault) -> Iterator[None]:
     """With callers who need what is missing, until the block ends."""
     over = threading.Event()
 

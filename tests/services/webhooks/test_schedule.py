@@ -10,6 +10,7 @@ from services.webhooks.schedule import (
     Choice,
     Pending,
     choose,
+    choose_several,
     pause_after,
     rest_after,
 )
@@ -60,6 +61,16 @@ def test_new_events_are_taken_beside_old_failures_up_to_a_bound() -> None:
 
 def test_nothing_pending_takes_events() -> None:
     assert choose([], NOW, max_pending=MOST) == Choice(takes_events=True)
+
+
+def test_several_are_those_that_are_next_once_the_ones_before_are_delivered() -> None:
+    young = [waiting(1, age=9), waiting(2, age=8), waiting(3, age=7, due_in=1), waiting(4, age=6)]
+    # The fourth waits for the third, which is not due yet.
+    assert choose_several(young, NOW, most=9) == [1, 2]
+    assert choose_several(young, NOW, most=1) == [1]
+    old = [waiting(1, age=90, due_in=30), waiting(2, age=80, due_in=-1), waiting(3, age=70)]
+    assert choose_several(old, NOW, most=9) == [2, 3]
+    assert choose_several([], NOW, most=9) == []
 
 
 def test_rests_begin_with_the_second_silence_and_grow_to_five_minutes() -> None:

@@ -1,0 +1,286 @@
+"""One owner's charges and balances while other things hang, and while another owner is busy.
+
+What these two calls can do without hangs, one dependency at a time, while callers of another owner
+press who need it: as in the fault matrix. Then nothing hangs, and the other owner uploads, imports
+and composes without a pause. The baseline is the same calls while all is quiet.
+
+One caller makes them, one after the other, in a process of its own: what presses is in this one.
+"""
+
+import asyncio
+import multiprocessing
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import httpx
+
+from benchmarks.http_load import callers, json_request, request_bytes
+from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
+from benchmarks.own_stack import own_stack
+from devstack import LOOPBACK
+from devstack.sandbox import sandbox_settings
+from tests.contract.composing import METADATA
+from tests.contract.credits import BALANCE, CONSUME, grant
+from tests.contract.replies import data
+from tests.faults.matrix.faults import FAULTS, Fault
+from tests.faults.matrix.rig import Rig
+from tests.faults.matrix.run import pressed
+from tests.faults.proxy import Proxy, proxied
+from tests.modelling import post
+from tests.pictures import photo
+from tests.ports import free_port
+from tests.stack import Stack, eventually, plain_client
+from tests.subscribers import new_list
+
+CALLS = 1_000 if full_size() else 300
+MAX_TIMES = 3.0
+# By then the callers who press wait for what hangs.
+PRESSED_AFTER_SECONDS = 1.0
+IMPORTED_ROWS = 5_000
+# The worker processes, and how much of each lane they do at once.
+WORKERS = {
+    ("request", "photos", "money", "mail", "webhooks", "upkeep"): 8,
+    ("media",): 2,
+    ("export", "bulk"): 1,
+}
+_BODY = b'{"amount_credit": 0.0001, "source_id": "post"}'
+_OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
+# A limit that no caller reaches, so that calls are counted.
+_COUNTED = {"PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute", "PRESSROOM_LOG_LEVEL": "warning"}
+_UNFINISHED = "SELECT FROM jobs WHERE status IN ('queued', 'running')"
+_NO_PAUSES = "UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'"
+_HUNG = (
+    FAULTS["S3 hung"],
+    FAULTS["model hung"],
+    FAULTS["photo provider hung"],
+    # All threads of the lane hang by so few; more would show what a crowd costs.
+    replace(FAULTS["mail server hung"], pressure={"confirmed subscribe": 2}),
+)
+
+Times = dict[str, list[float]]
+
+
+@dataclass
+class IsolationBench:
+    """What presses is the rig's owner; the caller is another one."""
+
+    rig: Rig
+    key: str
+    # A process of the API that reaches Redis by a proxy: the proxy would slow down the others.
+    apart_port: int
+    _callers: ProcessPoolExecutor = field(
+        default_factory=lambda: ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+    )
+
+    def quiet(self) -> Times:
+        return self._times(self.rig.stack.api_port)
+
+    def during(self, fault: Fault) -> Times:
+        # Those who press are answered once the fault is over.
+        with pressed(self.rig, fault), fault.begin(self.rig):
+            time.sleep(PRESSED_AFTER_SECONDS)
+            times = self.quiet()
+        self._settle()
+        return times
+
+    def quiet_apart(self) -> Times:
+        return self._times(self.apart_port)
+
+    def without_redis(self) -> Times:
+        with FAULTS["Redis hung"].begin(self.rig):
+            time.sleep(PRESSED_AFTER_SECONDS)
+            times = self.quiet_apart()
+        with plain_client() as client:
+            url = f"http://{LOOPBACK}:{self.apart_port}/readyz"
+            eventually(lambda: client.get(url).json()["status"] == "ok", what="Redis' return")
+        return times
+
+    def beside_a_busy_owner(self) -> Times:
+        with _busy(self.rig):
+            time.sleep(PRESSED_AFTER_SECONDS)
+            times = self.quiet()
+        self._settle()
+        return times
+
+    def close(self) -> None:
+        self._callers.shutdown()
+
+    def _times(self, port: int) -> Times:
+        requests = {
+            "consume": json_request("POST", CONSUME, self.key, _BODY),
+            "balance": request_bytes("GET", BALANCE, self.key),
+        }
+        return {
+            name: self._callers.submit(_called, port, request).result()
+            for name, request in requests.items()
+        }
+
+    def _settle(self) -> None:
+        """Until the work that pressed is done: it must not be part of a quiet time."""
+
+        def is_done() -> bool:
+            self.rig.stack.query(_NO_PAUSES)
+            return not self.rig.stack.query(_UNFINISHED)
+
+        eventually(is_done, within=120, what="the end of all jobs")
+
+
+def _called(port: int, request: bytes) -> list[float]:
+    """Seconds of each call."""
+    return asyncio.run(callers(port, request, count=1, calls=CALLS))
+
+
+# -- the busy owner ------------------------------------------------------------------------------
+
+
+def _upload(_: Rig, client: httpx.Client) -> httpx.Response:
+    # Another picture each time: equal ones are kept once.
+    files = {"file": ("photo.jpg", photo() + secrets.token_bytes(8))}
+    return client.post("/attachments", files=files)
+
+
+def _import(rig: Rig, client: httpx.Client) -> httpx.Response:
+    tag = secrets.token_hex(4)
+    rows = "".join(f"{number}.{tag}@example.com\n" for number in range(IMPORTED_ROWS))
+    url = f"/lists/{rig.list_id}/imports"
+    content = f"email\n{rows}".encode()
+    return client.post(url, params={"filename": "members.csv"}, content=content)
+
+
+def _compose(_: Rig, client: httpx.Client) -> httpx.Response:
+    return client.post(METADATA, json=post())
+
+
+@contextmanager
+def _busy(rig: Rig) -> Iterator[None]:
+    """Two callers for each kind of work, who ask for more as soon as they are answered."""
+    over = threading.Event()
+
+    def repeat(call: Callable[[Rig, httpx.Client], httpx.Response]) -> int:
+        count = 0
+        with rig.client() as client:
+            while not over.is_set():
+                reply = call(rig, client)
+                assert reply.is_success, reply.text
+                count += 1
+        return count
+
+    with ThreadPoolExecutor(6) as threads:
+        working = [threads.submit(repeat, call) for call in (_upload, _import, _compose) * 2]
+        try:
+            yield
+        finally:
+            over.set()
+        assert all(each.result() for each in working), "one of them did nothing"
+
+
+# -- the measurements ----------------------------------------------------------------------------
+
+
+def run() -> list[Finding]:
+    with _isolation_bench() as bench:
+        troubles = {fault.name: partial(bench.during, fault) for fault in _HUNG}
+        return [
+            *(
+                finding
+                for name, trouble in troubles.items()
+                for finding in _compare(name, trouble, bench.quiet)
+            ),
+            *_compare("Redis hung", bench.without_redis, bench.quiet_apart),
+            *_compare("another owner busy", bench.beside_a_busy_owner, bench.quiet),
+        ]
+
+
+def _compare(name: str, trouble: Callable[[], Times], quiet: Callable[[], Times]) -> list[Finding]:
+    found: list[Times] = []
+    alone: list[Times] = []
+
+    def noted(into: list[Times], measure: Callable[[], Times]) -> float:
+        into.append(measure())
+        return 0.0
+
+    alternate(partial(noted, found, trouble), partial(noted, alone, quiet))
+    pairs = list(zip(found[1:], alone[1:], strict=True))
+    return [
+        _finding(
+            f"isolation: {call} p99, {name}", [(mine[call], other[call]) for mine, other in pairs]
+        )
+        for call in ("consume", "balance")
+    ]
+
+
+def _finding(title: str, rounds: list[tuple[list[float], list[float]]]) -> Finding:
+    def pairs(share: float) -> list[tuple[float, float]]:
+        return [(percentile(mine, share), percentile(other, share)) for mine, other in rounds]
+
+    ratio, spread = median_and_spread([mine / other for mine, other in pairs(0.99)])
+    details: dict[str, float] = {}
+    for share in (0.5, 0.99):
+        mine, other = zip(*pairs(share), strict=True)
+        details[f"p{share * 100:g}_ms"] = _ms(mine)
+        details[f"quiet_p{share * 100:g}_ms"] = _ms(other)
+    details["calls"] = CALLS
+    bar = f"≤ {MAX_TIMES:g} ×"
+    return Finding(title, ratio, "×", bar, ratio <= MAX_TIMES, spread, details)
+
+
+def _ms(times: tuple[float, ...]) -> float:
+    return round(1000 * median_and_spread(times)[0], 2)
+
+
+# -- the stack -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _isolation_bench() -> Iterator[IsolationBench]:
+    with own_stack("isolation") as stack, ExitStack() as opened:
+        proxies = _start(stack, opened)
+        owner, caller = stack.new_owner(), stack.new_owner()
+        for each in (owner, caller):
+            grant(stack, each.user_id, "1000000")
+        apart_port = free_port()
+        stack.start_api(apart_port, **_COUNTED, PRESSROOM_REDIS_URL=proxies["redis"].url)
+        with stack.client(owner.key) as client:
+            list_id, confirmed = new_list(client), new_list(client, confirm_required=True)
+            files = {"file": ("photo.jpg", photo())}
+            path = f"/media/{data(client.post('/attachments', files=files))['filename']}"
+            # The worker reads its writers' libraries at the first call.
+            client.post(METADATA, json=post(), headers={"Prefer": "wait=45"}).raise_for_status()
+        rig = Rig(stack, proxies, owner, list_id, confirmed, path, ended_job=0)
+        bench = IsolationBench(rig, caller.key, apart_port)
+        opened.callback(bench.close)
+        yield bench
+
+
+def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
+    """All processes, and a proxy before each dependency that hangs."""
+    stack.start_sandbox()
+    own, sandbox = stack.environment, f"{stack.sandbox_url}/"
+    servers = {
+        "redis": own["PRESSROOM_REDIS_URL"],
+        "s3": f"{own['PRESSROOM_S3_ENDPOINT']}/",
+        "mail": f"{own['PRESSROOM_MAIL_URL']}/",
+        "model": sandbox,
+        "photos": sandbox,
+    }
+    proxies = {name: opened.enter_context(proxied(url)) for name, url in servers.items()}
+    seen = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
+    through = {
+        "PRESSROOM_S3_ENDPOINT": seen["s3"],
+        "PRESSROOM_MAIL_URL": seen["mail"],
+        **sandbox_settings.llm_settings(seen["model"], _OPENAI),
+        **_OPENAI,
+        **sandbox_settings.stock_photo_settings(seen["photos"], {}),
+        **_COUNTED,
+    }
+    with stack.starting_together():
+        stack.start_api(None, **through)
+        for lanes, limit in WORKERS.items():
+            stack.start_worker(*lanes, concurrency=limit, **through)
+    return proxies

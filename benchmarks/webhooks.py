@@ -1,0 +1,211 @@
+"""How fast a backlog of events reaches a receiver, beside the same signed posts alone.
+
+There are eight endpoints, each of an owner of its own: of one owner, two are called at a time. They
+are paused while their owners' members change, and then all go on at once, as after an outage of
+their receiver. What counts is the time from the first post to the last one, by the receiver's own
+clock, of one worker process with the lane's own limit.
+
+The baseline makes the same posts, signed by the same function as they go out, with the same HTTP
+library in one process: a connection for each endpoint, which stays open. It reads and writes no
+row. Both are held to each event once, and to the bytes that were expected.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx2
+
+from benchmarks.hook_receiver import Taken, checksum_of
+from benchmarks.measure import Finding, alternate, full_size, median_and_spread
+from benchmarks.own_stack import own_stack
+from core import clock
+from core.lanes import Lane
+from core.scopes import Scope
+from devstack import LOOPBACK
+from devstack.supervisor.programs import answers
+from models import EndpointState, FeedEvent, Subscription
+from services.access.caller import Caller
+from services.feed import reading, showing
+from services.feed.catalogue import FeedEventType
+from services.feed.positions import FeedPosition, newest_position
+from services.mailing import lists
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via, announce_change
+from services.webhooks import signing, webhook_endpoints
+from services.webhooks.webhook_endpoints import EndpointChange
+from tests.ports import free_port
+from tests.stack import Stack, eventually, plain_client
+from tests.subscribers import subscribe
+from workers.queues.serving import serving
+
+ENDPOINTS = 8
+EVENTS_EACH = 300 if full_size() else 100
+MEMBERS = 20
+MIN_TIMES = 0.5
+CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
+LANE_LIMIT = serving([Lane.WEBHOOKS]).limits[Lane.WEBHOOKS]
+_OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
+_UNFINISHED = """
+    SELECT FROM webhook_deliveries WHERE status = 'pending'
+    UNION ALL SELECT FROM jobs WHERE lane = 'webhooks' AND status IN ('queued', 'running')
+"""
+
+# An id, and a body.
+Post = tuple[str, bytes]
+
+
+@dataclass(frozen=True)
+class Hooked:
+    """An owner with a list, and the endpoint that is told of its members."""
+
+    caller: Caller
+    list_id: int
+    endpoint_id: int
+    url: str
+    key: bytes
+
+
+@dataclass
+class WebhookBench:
+    stack: Stack
+    hooked: Sequence[Hooked]
+    receiver_port: int
+    # Those of the newest backlog, of each endpoint in turn.
+    posts: list[list[Post]]
+
+    def announce(self) -> None:
+        """A backlog, by the product's own statement for a change of a member."""
+        self._set_state(EndpointState.PAUSED)
+        with self.stack.resources.unit_of_work() as uow:
+            before = newest_position(uow.session)
+        for each in self.hooked:
+            with self.stack.resources.unit_of_work() as uow:
+                query = uow.session.query(Subscription).filter_by(list_id=each.list_id)
+                members = query.order_by(Subscription.id).all()
+                for number in range(EVENTS_EACH):
+                    member = members[number % len(members)]
+                    announce_change(uow, member, CHANGED, "edited", _OWNER, changed=["name"])
+        self.posts = [self._posts(each, before) for each in self.hooked]
+
+    def deliver(self) -> float:
+        """By the product; deliveries a second."""
+        self.announce()
+        self._begin()
+        self._set_state(EndpointState.ACTIVE)
+        taken = self._await_all()
+        eventually(lambda: not self.stack.query(_UNFINISHED), what="the end of all jobs")
+        return (taken.events - 1) / taken.seconds
+
+    def post(self) -> float:
+        """By nothing but an HTTP client; posts a second."""
+        self._begin()
+        asyncio.run(self._post_all())
+        taken = self._await_all()
+        return (taken.events - 1) / taken.seconds
+
+    def _posts(self, hooked: Hooked, after: FeedPosition) -> list[Post]:
+        with self.stack.resources.unit_of_work() as uow:
+            found: list[FeedEvent] = reading.read_after(
+                uow.session, hooked.caller.user_id, after, types=[CHANGED], limit=EVENTS_EACH
+            )
+            assert len(found) == EVENTS_EACH
+            return [
+                (signing.message_id_of(event["id"]), signing.body_of(event))
+                for event in showing.show(uow.session, found)
+            ]
+
+    async def _post_all(self) -> None:
+        limits = httpx2.Limits(max_connections=LANE_LIMIT)
+        async with httpx2.AsyncClient(limits=limits, trust_env=False) as client:
+            shares = zip(self.hooked, self.posts, strict=True)
+            await asyncio.gather(*(_post_each(client, each, posts) for each, posts in shares))
+
+    def _set_state(self, state: EndpointState) -> None:
+        """All at once, so that one look of the worker finds all."""
+        change = EndpointChange(state=state)
+        with self.stack.resources.unit_of_work() as uow:
+            for each in self.hooked:
+                webhook_endpoints.change(
+                    uow, each.caller, each.endpoint_id, change, request_id=None
+                )
+
+    def _begin(self) -> None:
+        with plain_client() as client:
+            client.delete(self._taken_url).raise_for_status()
+
+    def _await_all(self) -> Taken:
+        expected = sum(map(len, self.posts))
+        with plain_client() as client:
+
+            def taken() -> Taken | None:
+                found = Taken(**client.get(self._taken_url).json())
+                return found if found.posts >= expected else None
+
+            found = eventually(taken, within=300, what="the last event")
+        assert isinstance(found, Taken)
+        assert found.posts == found.events == expected, found
+        bodies = (body for posts in self.posts for _, body in posts)
+        assert found.checksum == checksum_of(bodies), "other bytes came"
+        return found
+
+    @property
+    def _taken_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.receiver_port}/taken"
+
+
+async def _post_each(client: httpx2.AsyncClient, hooked: Hooked, posts: Sequence[Post]) -> None:
+    for message_id, body in posts:
+        headers = signing.signed_headers([hooked.key], message_id, clock.now(), body)
+        headers |= {"Content-Type": "application/json", "User-Agent": "Pressroom-Webhooks/1"}
+        reply = await client.post(hooked.url, content=body, headers=headers)
+        assert reply.status_code == 200
+
+
+def run() -> list[Finding]:
+    with _webhook_bench() as bench:
+        pairs = alternate(bench.deliver, bench.post)
+    ratio, spread = median_and_spread([mine / alone for mine, alone in pairs])
+    details = {
+        "product_per_s": round(median_and_spread([mine for mine, _ in pairs])[0]),
+        "posts_per_s": round(median_and_spread([alone for _, alone in pairs])[0]),
+        "endpoints": ENDPOINTS,
+        "events_each": EVENTS_EACH,
+    }
+    title, bar = f"webhooks: backlog of {ENDPOINTS} endpoints", f"≥ {MIN_TIMES:g} ×"
+    return [Finding(title, ratio, "×", bar, ratio >= MIN_TIMES, spread, details)]
+
+
+@contextmanager
+def _webhook_bench() -> Iterator[WebhookBench]:
+    with own_stack("webhooks") as stack:
+        port = free_port()
+        stack.start(
+            "receiver",
+            str(port),
+            module="benchmarks.hook_receiver",
+            ready=lambda: answers(port, "/taken"),
+        )
+        stack.start_worker("webhooks", concurrency=LANE_LIMIT, PRESSROOM_LOG_LEVEL="warning")
+        hooked = [
+            _new_hooked(stack, f"http://{LOOPBACK}:{port}/hooks/{number}")
+            for number in range(ENDPOINTS)
+        ]
+        yield WebhookBench(stack, hooked, port, [])
+
+
+def _new_hooked(stack: Stack, url: str) -> Hooked:
+    owner = stack.new_owner()
+    caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
+    with stack.resources.unit_of_work() as uow:
+        slug = f"list-{owner.user_id}"
+        list_id = lists.create(uow, owner_id=owner.user_id, title=slug, slug=slug).id
+    for _ in range(MEMBERS):
+        subscribe(stack, list_id)
+    with stack.resources.unit_of_work() as uow:
+        wrapper = stack.resources.key_wrapper
+        endpoint, _ = webhook_endpoints.make(
+            uow, wrapper, caller, url=url, types=[CHANGED], list_id=None, request_id=None
+        )
+        [key] = signing.live_secrets(uow, wrapper, endpoint.id)
+        return Hooked(caller, list_id, endpoint.id, url, key)
