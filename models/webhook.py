@@ -60,7 +60,7 @@ class WebhookEndpoint(Model):
     due_at: Mapped[datetime | None]
     # New events wait: for the oldest delivery, or since there are as many as there may be.
     is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The first failure since the last success.
+    # The first try that failed since the last success; NULL too once what failed is tried no more.
     failing_since: Mapped[datetime | None]
     # How many calls in a row were kept waiting for an answer and got none, and until when nothing
     # is sent because of them.
