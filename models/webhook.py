@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -56,6 +57,8 @@ class WebhookEndpoint(Model):
     # After which event of the feed it goes on.
     place: Mapped[int]
     event_id: Mapped[int]
+    # The types that it got later, each with the position after which its events are sent.
+    starts: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
     # When there is something to do beside new events.
     due_at: Mapped[datetime | None]
     # New events wait: for the oldest delivery, or since there are as many as there may be.

@@ -114,8 +114,8 @@ async def change_webhook_endpoint(
 ) -> Envelope[WebhookEndpointRecord]:
     """Change the URL or the types, pause the endpoint, or make it active again.
 
-    An endpoint that is active again gets what happened meanwhile. A session needs a login of the
-    last 15 minutes.
+    An endpoint that is active again gets what happened meanwhile; of a type that is added it gets
+    what happens from then on. A session needs a login of the last 15 minutes.
     """
     if body.state is EndpointState.ENDED:
         raise WEBHOOK_ENDED()

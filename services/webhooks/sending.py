@@ -34,7 +34,7 @@ from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
-from services.webhooks import outcomes, schedule, signing
+from services.webhooks import outcomes, schedule, signing, type_starts
 from services.webhooks.deliveries import AFRESH, MAX_PENDING, TEST_TYPE
 from services.webhooks.outcomes import Outcome
 from services.webhooks.schedule import Pending
@@ -175,13 +175,14 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     """Make deliveries of the next events; whether there were any."""
     # Read before the events are: all up to here are seen, if there is none.
     newest = newest_position(uow.session)
-    position = FeedPosition(endpoint.place, endpoint.event_id)
+    position = type_starts.position_of(endpoint)
     types = [FeedEventType(each) for each in endpoint.types if each in [*FeedEventType]]
     events = reading.read_after(
         uow.session,
         endpoint.user_id,
         position,
         types=types,
+        later=type_starts.later_starts(endpoint),
         list_id=endpoint.list_id,
         limit=_MAX_TAKEN_EVENTS,
     )
