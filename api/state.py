@@ -8,9 +8,10 @@ from api.cookies import Cookies
 from api.health.drain import Drain
 from api.health.figures import Figures
 from api.health.readiness import Readiness
-from api.limits.bulkheads import NAMES, RECORDS
+from api.limits.bulkheads import RECORDS
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
+from api.limits.shares import NAMES_BY_CALLER
 from api.waiting.event_streams import StreamCounter
 from api.waiting.lane_ages import LaneAges
 from api.waiting.subscriber import Subscriber
@@ -65,10 +66,13 @@ class State:
         with self.resources.unit_of_work() as uow:
             return work(uow)
 
-    async def check_receiver(self, url: str) -> None:
-        """Look up the host of a webhook's URL. Raises ``webhook.url_not_allowed``."""
+    async def check_receiver(self, user_id: int, url: str) -> None:
+        """Look up the host of a webhook's URL for this user.
+
+        Raises ``webhook.url_not_allowed``, and ``service.busy`` while such look-ups of theirs hang.
+        """
         try:
-            await NAMES.run(self.receivers.check, url)
+            await NAMES_BY_CALLER.run(user_id, self.receivers.check, url)
         except DestinationRefused as refused:
             raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None
 

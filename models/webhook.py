@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -56,11 +57,13 @@ class WebhookEndpoint(Model):
     # After which event of the feed it goes on.
     place: Mapped[int]
     event_id: Mapped[int]
+    # The types that it got later, each with the position after which its events are sent.
+    starts: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
     # When there is something to do beside new events.
     due_at: Mapped[datetime | None]
     # New events wait: for the oldest delivery, or since there are as many as there may be.
     is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The first failure since the last success.
+    # The first try that failed since the last success; NULL too once what failed is tried no more.
     failing_since: Mapped[datetime | None]
     # How many calls in a row were kept waiting for an answer and got none, and until when nothing
     # is sent because of them.

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from api.limits.bulkheads import LISTS, MAX_WAIT_SECONDS, RECORDS, STORAGE, Bulkhead
+from api.limits.bulkheads import LISTS, MAX_WAIT_SECONDS, NAMES, RECORDS, STORAGE, Bulkhead
 from core.refusals.mailing import LIST_BUSY
 from core.refusals.refusal import Refusal
 from core.refusals.requests import SERVICE_BUSY
@@ -74,6 +74,8 @@ class Shares:
 ACTS_BY_LIST = Shares(LISTS, LISTS.threads // 4, LIST_BUSY, wait_seconds=MAX_WAIT_SECONDS)
 # One caller's uploads are not all uploads.
 UPLOADS_BY_CALLER = Shares(STORAGE, STORAGE.threads // 2, SERVICE_BUSY, wait_seconds=10.0)
+# Name servers of a caller's own choice may keep a thread waiting for as long as they like.
+NAMES_BY_CALLER = Shares(NAMES, NAMES.threads // 2, SERVICE_BUSY, wait_seconds=MAX_WAIT_SECONDS)
 # A search may read half a million rows, and a count may take seconds.
 SEARCHES_BY_CALLER = Shares(
     RECORDS, RECORDS.threads // 4, SERVICE_BUSY, wait_seconds=MAX_WAIT_SECONDS

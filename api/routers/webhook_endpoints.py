@@ -67,7 +67,7 @@ async def create_webhook_endpoint(
     keys and grants need a session or an unrestricted key. A session needs a login of the last 15
     minutes; a mail tells the account's person of the endpoint.
     """
-    await state.check_receiver(body.url)
+    await state.check_receiver(caller.user_id, body.url)
 
     def make(uow: UnitOfWork) -> CreatedWebhookEndpoint:
         endpoint, secret = webhook_endpoints.make(
@@ -114,13 +114,13 @@ async def change_webhook_endpoint(
 ) -> Envelope[WebhookEndpointRecord]:
     """Change the URL or the types, pause the endpoint, or make it active again.
 
-    An endpoint that is active again gets what happened meanwhile. A session needs a login of the
-    last 15 minutes.
+    An endpoint that is active again gets what happened meanwhile; of a type that is added it gets
+    what happens from then on. A session needs a login of the last 15 minutes.
     """
     if body.state is EndpointState.ENDED:
         raise WEBHOOK_ENDED()
     if body.url is not None:
-        await state.check_receiver(body.url)
+        await state.check_receiver(caller.user_id, body.url)
     to = EndpointChange(url=body.url, types=body.types, state=body.state)
 
     def change(uow: UnitOfWork) -> WebhookEndpointRecord:

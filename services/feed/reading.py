@@ -1,6 +1,6 @@
 """Reading the feed: an owner's events in order, from a position on."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -26,6 +26,7 @@ from storage.unit_of_work import UnitOfWork
 
 # For so long at least. It is a promise to readers, which the database holds us to.
 FEED_RETENTION = timedelta(days=30)
+_NONE: Mapping[str, FeedPosition] = {}
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,17 @@ def read_after(
     position: FeedPosition,
     *,
     types: Collection[FeedEventType],
+    later: Mapping[str, FeedPosition] = _NONE,
     list_id: int | None = None,
     limit: int,
 ) -> list[FeedEvent]:
-    """The owner's next events of these types, in order; none whose older neighbour may yet come."""
-    query = reading_statement(user_id, position, types=types, list_id=list_id, limit=limit)
+    """The owner's next events of these types, in order; none whose older neighbour may yet come.
+
+    ``later``: positions of types of which only what comes after those is read, too.
+    """
+    query = reading_statement(
+        user_id, position, types=types, later=later, list_id=list_id, limit=limit
+    )
     return list(session.scalars(query))
 
 
@@ -96,6 +103,7 @@ def reading_statement(
     position: FeedPosition,
     *,
     types: Collection[FeedEventType],
+    later: Mapping[str, FeedPosition] = _NONE,
     list_id: int | None,
     limit: int,
     newest_first: bool = False,
@@ -104,9 +112,14 @@ def reading_statement(
 
     Each type costs one look into an index, and no more rows than the limit.
     """
-    each = func.unnest(cast(sorted(types), ARRAY(Text))).table_valued("type")
+    kinds = sorted(types)
+    after = [max(position, later.get(each, position)) for each in kinds]
+    each = func.unnest(
+        cast(kinds, ARRAY(Text)),
+        cast([start.place for start in after], ARRAY(BigInteger)),
+        cast([start.id for start in after], ARRAY(BigInteger)),
+    ).table_valued("type", "place", "id")
     wanted = each.render_derived(name="wanted")
-    after = tuple_(position.place, position.id, types=[BigInteger, BigInteger])
     of_list = [] if list_id is None else [FeedEvent.list_id == list_id]
     of_type = (
         select(FeedEvent)
@@ -114,7 +127,7 @@ def reading_statement(
             FeedEvent.user_id == user_id,
             *of_list,
             FeedEvent.type == wanted.c.type,
-            tuple_(FeedEvent.place, FeedEvent.id) > after,
+            tuple_(FeedEvent.place, FeedEvent.id) > tuple_(wanted.c.place, wanted.c.id),
             FeedEvent.place < horizon(),
         )
         .order_by(*_order(FeedEvent, newest_first=newest_first))

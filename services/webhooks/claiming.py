@@ -17,7 +17,7 @@ from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
 from services.feed import reading, showing
 from services.feed.catalogue import FeedEventType
 from services.feed.positions import FeedPosition, newest_position
-from services.webhooks import schedule, signing
+from services.webhooks import schedule, signing, type_starts
 from services.webhooks.deliveries import AFRESH, MAX_PENDING, TEST_TYPE
 from services.webhooks.schedule import Pending
 from storage.encryption import KeyWrapper
@@ -49,7 +49,7 @@ def claim(
 ) -> list[Message]:
     """The next tries of a locked endpoint, counted; without any, the endpoint knows when."""
     while True:
-        deliveries, now = _take(uow, endpoint, most)
+        deliveries = _take(uow, endpoint, most)
         if not deliveries:
             return []
         shown = _shown(uow, deliveries)
@@ -59,7 +59,7 @@ def claim(
         secrets = signing.live_secrets(uow, wrapper, endpoint.id) if kept else []
         messages = [_message(endpoint, each, shown[each.id], secrets) for each in kept]
         for each in kept:
-            _count(each, now)
+            _count(each)
         uow.session.flush()
         if messages:
             return messages
@@ -79,10 +79,8 @@ def give_back(uow: UnitOfWork, messages: Iterable[Message]) -> None:
         uow.session.execute(update(row).where(row.id == each.delivery_id).values(**as_before))
 
 
-def _take(
-    uow: UnitOfWork, endpoint: WebhookEndpoint, most: int
-) -> tuple[list[WebhookDelivery], datetime]:
-    """The deliveries to try now, and the time; without any, the endpoint knows when."""
+def _take(uow: UnitOfWork, endpoint: WebhookEndpoint, most: int) -> list[WebhookDelivery]:
+    """The deliveries to try now; without any, the endpoint knows when."""
     pending, now = _pending(uow, endpoint)
     choice = schedule.choose(pending, now, max_pending=MAX_PENDING)
     if choice.delivery_id is None and choice.takes_events and _take_events(uow, endpoint):
@@ -92,11 +90,11 @@ def _take(
     endpoint.due_at = choice.due_at if choice.delivery_id is None else now
     endpoint.is_held = not choice.takes_events
     if choice.delivery_id is None:
-        return [], now
+        return []
     ids = schedule.choose_several(pending, now, most=most)
     row = WebhookDelivery
     found = {each.id: each for each in uow.session.scalars(select(row).where(row.id.in_(ids)))}
-    return [found[each] for each in ids], now
+    return [found[each] for each in ids if each in found]
 
 
 def _pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending], datetime]:
@@ -110,24 +108,26 @@ def _pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending],
     return pending, uow.session.scalars(select(func.clock_timestamp())).one()
 
 
-def _count(delivery: WebhookDelivery, now: datetime) -> None:
+def _count(delivery: WebhookDelivery) -> None:
     delivery.attempts += 1
     delivery.round_attempts += 1
-    delivery.last_attempt_at = now
-    delivery.due_at = now + schedule.pause_after(delivery.round_attempts)
+    # An event that waits for nothing is as old as its first try: they share the transaction.
+    delivery.last_attempt_at = func.now()
+    delivery.due_at = func.now() + schedule.pause_after(delivery.round_attempts)
 
 
 def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     """Make deliveries of the next events; whether there were any."""
     # Read before the events are: all up to here are seen, if there is none.
     newest = newest_position(uow.session)
-    position = FeedPosition(endpoint.place, endpoint.event_id)
+    position = type_starts.position_of(endpoint)
     types = [FeedEventType(each) for each in endpoint.types if each in [*FeedEventType]]
     events = reading.read_after(
         uow.session,
         endpoint.user_id,
         position,
         types=types,
+        later=type_starts.later_starts(endpoint),
         list_id=endpoint.list_id,
         limit=_MAX_TAKEN_EVENTS,
     )

@@ -15,7 +15,7 @@ from core.refusals.webhooks import (
 from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
 from services.access.caller import Caller
 from services.feed.positions import FeedPosition, place_near
-from services.webhooks import webhook_endpoints
+from services.webhooks import type_starts, webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 TEST_TYPE = "webhook.test"
@@ -119,8 +119,7 @@ def replay(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -
     before = _position_before(uow, endpoint, since)
     if before is None:
         return 0
-    if before < FeedPosition(endpoint.place, endpoint.event_id):
-        endpoint.place, endpoint.event_id = before.place, before.id
+    type_starts.go_back(endpoint, before)
     webhook_endpoints.wake(endpoint)
     return 1
 

@@ -87,19 +87,48 @@ def _write_one(
     if outcome.is_success:
         delivery.status, delivery.delivered_at = DeliveryStatus.DELIVERED, now
         endpoint.failing_since = None
-        return
     # A receiver that is gone since its owner named another one ends nothing.
-    if outcome.status == HTTPStatus.GONE and url == endpoint.url:
+    elif outcome.status == HTTPStatus.GONE and url == endpoint.url:
         delivery.status = DeliveryStatus.FAILED
         _stop(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
-        return
-    if now >= delivery.queued_at + schedule.TRIED_FOR:
+    else:
+        _write_failure(uow, endpoint, delivery, outcome, now)
+
+
+def _write_failure(
+    uow: UnitOfWork,
+    endpoint: WebhookEndpoint,
+    delivery: WebhookDelivery,
+    outcome: Outcome,
+    now: datetime,
+) -> None:
+    """Try the delivery again or give it up, and pause the endpoint that fails for days."""
+    # Since this try, not since its event was queued: others may have succeeded in between. The
+    # first try of an event that finds nothing else to send is as old as its place in the queue, so
+    # the last one pauses an endpoint that got nothing else meanwhile.
+    failing_since = endpoint.failing_since or delivery.last_attempt_at or now
+    fails_for_days = now >= failing_since + schedule.TRIED_FOR
+    is_given_up = now >= delivery.queued_at + schedule.TRIED_FOR
+    if is_given_up:
         delivery.status = DeliveryStatus.FAILED
     else:
         delivery.due_at = _next_try(delivery, outcome, now)
-    endpoint.failing_since = endpoint.failing_since or delivery.queued_at
-    if now >= endpoint.failing_since + schedule.TRIED_FOR:
+    # Nothing fails any more: the days without an event before the next one count for nothing.
+    is_over = is_given_up and not fails_for_days and not _has_others(uow, delivery)
+    endpoint.failing_since = None if is_over else failing_since
+    if fails_for_days:
         _stop(uow, endpoint, EndpointState.PAUSED, FAILED_FOR_DAYS)
+
+
+def _has_others(uow: UnitOfWork, delivery: WebhookDelivery) -> bool:
+    """Whether the endpoint has other deliveries that are not done."""
+    row = WebhookDelivery
+    others = select(row.id).where(
+        row.endpoint_id == delivery.endpoint_id,
+        row.status == DeliveryStatus.PENDING,
+        row.id != delivery.id,
+    )
+    return uow.session.scalar(others.limit(1)) is not None
 
 
 def _changed_persons(

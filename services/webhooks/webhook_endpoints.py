@@ -22,7 +22,7 @@ from services.feed.catalogue import FeedEventType, visible_types
 from services.feed.positions import newest_position
 from services.people import account_mails, accounts
 from services.people.account_mails import MailKind
-from services.webhooks import signing
+from services.webhooks import signing, type_starts
 from storage.encryption import KeyWrapper
 from storage.unit_of_work import UnitOfWork
 
@@ -131,7 +131,7 @@ def change(
         _mail(uow, caller, request_id)
     if to.types is not None:
         _require_types(caller, to.types)
-        endpoint.types = sorted(set(to.types))
+        type_starts.set_types(uow.session, endpoint, to.types)
     if to.state is not None and to.state != endpoint.state:
         _set_state(uow, endpoint, to.state)
     uow.session.flush()

@@ -210,6 +210,12 @@ def test_endpoint_that_fails_for_three_days_is_paused_and_gets_what_it_missed_la
     endpoint = new_endpoint(client, receiver.url)
     happen(stack, owner)
     eventually(lambda: shown(client, endpoint)["failing_since"], what="the first failure")
+    # So the last try of this event, which is three days after it was queued, pauses the endpoint.
+    exact = (
+        "SELECT failing_since = queued_at FROM webhook_deliveries AS delivery"
+        " JOIN webhook_endpoints AS endpoint ON endpoint.id = endpoint_id WHERE endpoint.id = %s"
+    )
+    assert stack.query(exact, endpoint["id"]) == [(True,)]
     stack.query(
         "UPDATE webhook_endpoints SET failing_since = now() - interval '3 days' WHERE id = %s",
         endpoint["id"],
@@ -225,6 +231,34 @@ def test_endpoint_that_fails_for_three_days_is_paused_and_gets_what_it_missed_la
     data(client.patch(f"{PATH}/{endpoint['id']}", json={"state": "active"}))
     eventually(lambda: len(receiver.hooks) >= 2, what="what was missed")
     assert receiver.ids == missed
+
+
+def test_event_that_is_refused_for_three_days_is_given_up_and_the_others_arrive(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    receiver.answer = lambda hook: (422, {}) if hook.id == receiver.ids[0] else OK
+    endpoint = new_endpoint(client, receiver.url)
+    happen(stack, owner)
+    eventually(lambda: shown(client, endpoint)["failing_since"], what="the first failure")
+    # The next event waits for it no longer.
+    _pass_time(stack, endpoint, "2 hours")
+    happen(stack, owner)
+    eventually(
+        lambda: deliveries(client, endpoint)[0]["status"] == "delivered", what="the next event"
+    )
+    assert shown(client, endpoint)["failing_since"] is None
+    _pass_time(stack, endpoint, "70 hours")
+    let_pauses_pass(stack, endpoint["id"])
+    eventually(lambda: deliveries(client, endpoint)[1]["status"] == "failed", what="the end")
+    happen(stack, owner)
+    eventually(
+        lambda: (
+            [each["status"] for each in deliveries(client, endpoint)]
+            == ["delivered", "delivered", "failed"]
+        ),
+        what="the last event",
+    )
+    assert shown(client, endpoint)["state"] == "active"
 
 
 def test_delivery_that_fails_for_three_days_is_given_up(
@@ -416,6 +450,17 @@ def test_receiver_that_hangs_holds_up_no_other_owner(
         eventually(lambda: receiver.hooks, what="the other owner's event")
         assert len(hanging) <= 2
         released.append(True)
+
+
+def _pass_time(stack: Stack, endpoint: dict[str, Any], interval: str) -> None:
+    """Since what was queued and failed so much time passed."""
+    stack.query(
+        "UPDATE webhook_endpoints SET due_at = now(),"
+        " failing_since = failing_since - CAST(%s AS interval) WHERE id = %s;"
+        "UPDATE webhook_deliveries SET queued_at = queued_at - CAST(%s AS interval)"
+        " WHERE endpoint_id = %s",
+        *(interval, endpoint["id"], interval, endpoint["id"]),
+    )
 
 
 def _mails(stack: Stack, owner: Owner, word: str) -> list[dict[str, Any]]:

@@ -1,16 +1,20 @@
 """Webhook endpoints: who makes them, what they may name, how they change and end."""
 
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import httpx
 import pytest
 
 from core.scopes import Scope
+from devstack.supervisor.programs import answers
 from services.webhooks.webhook_endpoints import MAX_ENDPOINTS
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import new_list
 from tests.hooks import CREATED, LEFT, new_endpoint
-from tests.stack import Owner, Stack, eventually
+from tests.ports import free_port
+from tests.probe.silent_names import SILENT
+from tests.stack import Owner, Stack, eventually, plain_client
 from tests.visiting import Visitor, a_visitor, new_account, user_id_of
 
 URL = "http://127.0.0.1:9/hook"
@@ -148,6 +152,39 @@ def test_account_has_a_bounded_number_of_endpoints(client: httpx.Client) -> None
     problem(client.post(PATH, json=asked), 409, "webhook.too_many_endpoints")
     data(client.delete(f"{PATH}/{made[0]['id']}"))
     new_endpoint(client, URL)
+
+
+def test_name_server_that_says_nothing_holds_up_no_other_owner(
+    stack: Stack, owner: Owner, neighbour: httpx.Client
+) -> None:
+    port = free_port()
+    api = stack.start(
+        "names-of-owners",
+        *("serve", "--port", str(port)),
+        module="tests.probe.silent_names",
+        ready=lambda: answers(port, "/healthz"),
+        port=port,
+    )
+    asked = {"url": URL, "types": [CREATED]}
+    own = {"Authorization": f"Bearer {owner.key}"}
+
+    def hang() -> httpx.Response:
+        # It ends with the process.
+        with plain_client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+            silent = {**asked, "url": f"https://{SILENT}/hook"}
+            return client.post(PATH, json=silent, headers=own)
+
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            hanging = [pool.submit(hang) for _ in range(2)]
+            refused, _ = wait(hanging, timeout=30, return_when=FIRST_COMPLETED)
+            assert len(refused) == 1, "one owner holds both threads"
+            problem(refused.pop().result(), 503, "service.busy")
+            headers = {"Authorization": neighbour.headers["Authorization"]}
+            with plain_client(base_url=f"http://127.0.0.1:{port}", headers=headers) as other:
+                assert data(other.post(PATH, json=asked))["url"] == URL
+        finally:
+            api.kill()
 
 
 def test_unknown_delivery_and_cursor_are_refused(client: httpx.Client) -> None:

@@ -42,7 +42,7 @@ async def change_endpoint(visit: RecentFormVisit, endpoint_id: PathId) -> Respon
     try:
         body = endpoint_change_body(visit.form)
         if body.url is not None and body.url != shown.url:
-            await visit.state.check_receiver(body.url)
+            await visit.state.check_receiver(visit.user_id, body.url)
         change = EndpointChange(url=body.url, types=body.types, state=body.state)
         await RECORDS.run(_change, visit, endpoint_id, change)
     except DomainError as error:

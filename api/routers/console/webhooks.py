@@ -52,7 +52,7 @@ async def make_endpoint(visit: RecentFormVisit) -> Response:
     """Make the endpoint and show its secret, once."""
     try:
         body = new_endpoint_body(visit.form)
-        await visit.state.check_receiver(body.url)
+        await visit.state.check_receiver(visit.user_id, body.url)
         return await RECORDS.run(_made, visit, body)
     except DomainError as error:
         return await RECORDS.run(_refused, visit, error)

@@ -1,0 +1,139 @@
+"""What failures mean for an endpoint: it is paused after three days without a success."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from models import WebhookEndpoint
+from services.webhooks import outcomes
+from services.webhooks.outcomes import Outcome
+from tests.stack import Stack
+
+URL = "https://example.com/hook"
+OK, REFUSED = 200, 422
+
+
+@dataclass
+class Tries:
+    """Tries of one endpoint's deliveries, with their times in hours before now."""
+
+    stack: Stack
+    endpoint_id: int
+
+    def queue(self, *, hours_ago: float) -> int:
+        [(made,)] = self.stack.query(
+            "INSERT INTO webhook_deliveries (endpoint_id, event_type, queued_at)"
+            " VALUES (%s, 'webhook.test', now() - make_interval(mins => %s)) RETURNING id",
+            *(self.endpoint_id, int(hours_ago * 60)),
+        )
+        assert isinstance(made, int)
+        return made
+
+    def write(self, delivery_id: int, status: int) -> None:
+        """The answer to a try that begins now."""
+        self.stack.query(
+            "UPDATE webhook_deliveries SET last_attempt_at = now() WHERE id = %s", delivery_id
+        )
+        with self.stack.resources.unit_of_work() as uow:
+            endpoint = uow.session.get_one(WebhookEndpoint, self.endpoint_id, with_for_update=True)
+            outcomes.write(uow, endpoint, delivery_id, URL, Outcome(80, status))
+
+    def pass_time(self, *, hours: float) -> None:
+        """All that is written was written so much earlier."""
+        minutes = int(hours * 60)
+        self.stack.query(
+            "UPDATE webhook_endpoints SET"
+            " failing_since = failing_since - make_interval(mins => %s) WHERE id = %s;"
+            "UPDATE webhook_deliveries SET queued_at = queued_at - make_interval(mins => %s)"
+            " WHERE endpoint_id = %s",
+            *(minutes, self.endpoint_id, minutes, self.endpoint_id),
+        )
+
+    @property
+    def endpoint(self) -> tuple[object, object]:
+        """Its state, and whether it fails."""
+        [(state, is_failing)] = self.stack.query(
+            "SELECT state, failing_since IS NOT NULL FROM webhook_endpoints WHERE id = %s",
+            self.endpoint_id,
+        )
+        return state, is_failing
+
+    def status(self, delivery_id: int) -> object:
+        query = "SELECT status FROM webhook_deliveries WHERE id = %s"
+        [(status,)] = self.stack.query(query, delivery_id)
+        return status
+
+
+@pytest.fixture(scope="module")
+def bare(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without processes."""
+    return make_stack("outcomes")
+
+
+@pytest.fixture
+def tries(bare: Stack) -> Tries:
+    owner = bare.new_owner()
+    [(endpoint_id,)] = bare.query(
+        "INSERT INTO webhook_endpoints (user_id, url, types, place, event_id)"
+        " VALUES (%s, %s, '{subscription.created}', 0, 0) RETURNING id",
+        *(owner.user_id, URL),
+    )
+    assert isinstance(endpoint_id, int)
+    return Tries(bare, endpoint_id)
+
+
+def test_event_that_is_always_refused_pauses_no_endpoint_that_takes_the_others(
+    tries: Tries,
+) -> None:
+    refused = tries.queue(hours_ago=0)
+    for _ in range(23):
+        tries.write(refused, REFUSED)
+        assert tries.endpoint == ("active", True)
+        tries.pass_time(hours=3)
+        tries.write(tries.queue(hours_ago=0), OK)
+        assert tries.endpoint == ("active", False)
+    tries.pass_time(hours=3)
+    tries.write(refused, REFUSED)
+    assert tries.status(refused) == "failed"
+    assert tries.endpoint[0] == "active"
+
+
+def test_endpoint_is_paused_by_the_last_try_of_the_only_event_that_it_got(tries: Tries) -> None:
+    lone = tries.queue(hours_ago=0)
+    tries.write(lone, REFUSED)
+    tries.pass_time(hours=71)
+    tries.write(lone, REFUSED)
+    assert (tries.endpoint, tries.status(lone)) == (("active", True), "pending")
+    tries.pass_time(hours=1)
+    tries.write(lone, REFUSED)
+    assert (tries.endpoint, tries.status(lone)) == (("paused", True), "failed")
+
+
+def test_endpoint_that_fails_all_is_paused_though_the_oldest_event_is_given_up_before(
+    tries: Tries,
+) -> None:
+    """A process was killed amid the first try, so the first failure is that of the second one."""
+    first = tries.queue(hours_ago=1)
+    tries.write(first, REFUSED)
+    tries.pass_time(hours=1)
+    second = tries.queue(hours_ago=0)
+    tries.write(second, REFUSED)
+    tries.pass_time(hours=70)
+    tries.write(first, REFUSED)
+    assert (tries.endpoint, tries.status(first)) == (("active", True), "failed")
+    tries.pass_time(hours=1)
+    tries.write(second, REFUSED)
+    assert tries.endpoint == ("paused", True)
+
+
+def test_one_failure_after_quiet_days_pauses_nothing(tries: Tries) -> None:
+    refused = tries.queue(hours_ago=1)
+    tries.write(tries.queue(hours_ago=0), OK)
+    tries.write(refused, REFUSED)
+    tries.pass_time(hours=71)
+    tries.write(refused, REFUSED)
+    assert (tries.endpoint, tries.status(refused)) == (("active", False), "failed")
+    tries.pass_time(hours=100)
+    tries.write(tries.queue(hours_ago=0), REFUSED)
+    assert tries.endpoint == ("active", True)
