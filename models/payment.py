@@ -121,6 +121,12 @@ class PaymentOrder(Model):
     # The sum of all refunds, and of those among them that failed: the payer did not get these.
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    # The sums of all disputes, of those that have ended, and of those that were lost. Two columns
+    # follow from them: `dispute` is open while one is, else lost if one was lost, else won; and
+    # `disputed_minor` is what is open or lost. Without sums, the release before wrote these two.
+    disputes_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    disputes_ended_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    disputes_lost_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     dispute: Mapped[str | None]
     disputed_minor: Mapped[int | None]
     # Why the order needs an operator, such as how a payment differs from what was ordered.
@@ -140,13 +146,22 @@ class PaymentOrder(Model):
 
     @property
     def lost_minor(self) -> int:
-        """What the payer has back for good: refunds, and the amount of a lost dispute."""
-        refunded = max(0, self.refunded_minor - self.refunds_failed_minor)
-        lost = self.disputed_part if self.dispute == "lost" else 0
-        return min(self.amount_minor, refunded + lost)
+        """What the payer has back for good: refunds, and the amounts of lost disputes."""
+        return self._back_with(
+            self._disputed_part if self.dispute == "lost" else self.disputes_lost_minor
+        )
 
     @property
-    def disputed_part(self) -> int:
+    def gone_minor(self) -> int:
+        """``lost_minor``, and what open disputes hold."""
+        return self._back_with(self._disputed_part if self.dispute in ("open", "lost") else 0)
+
+    def _back_with(self, disputed: int) -> int:
+        refunded = max(0, self.refunded_minor - self.refunds_failed_minor)
+        return min(self.amount_minor, refunded + disputed)
+
+    @property
+    def _disputed_part(self) -> int:
         return self.amount_minor if self.disputed_minor is None else self.disputed_minor
 
     @property

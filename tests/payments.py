@@ -89,11 +89,12 @@ class SandboxPayments:
         """The payer's bank asks, and takes nothing."""
         self._do(checkout, "inquire")
 
-    def win(self, checkout: str | int) -> None:
-        self._do(checkout, "win")
+    def win(self, checkout: str | int, amount: int | None = None) -> None:
+        """End the oldest open dispute, or the oldest of that amount."""
+        self._do(checkout, "win", amount=amount)
 
-    def lose(self, checkout: str | int) -> None:
-        self._do(checkout, "lose")
+    def lose(self, checkout: str | int, amount: int | None = None) -> None:
+        self._do(checkout, "lose", amount=amount)
 
     # -- webhooks ----------------------------------------------------------------------------
 

@@ -39,7 +39,10 @@ class OpenedCheckout:
 
 
 class DisputeStatus(StrEnum):
-    """Only ever goes from open to won or lost."""
+    """Of one dispute: it only ever goes from open to won or lost.
+
+    Of an order, whose payment may have several: open while one is, else lost if one was lost.
+    """
 
     OPEN = "open"
     WON = "won"
@@ -68,9 +71,11 @@ class Evidence:
     # The sum of all refunds so far, in the minor unit, and of those among them that failed.
     refunded_minor: int | None = None
     refunds_failed_minor: int | None = None
-    dispute: DisputeStatus | None = None
-    # The disputed amount in the minor unit: the whole payment or a part of it.
-    disputed_minor: int | None = None
+    # The sum of all disputes so far, of those among them that have ended, and of those that were
+    # lost. Each only grows; what is open is the first without the second.
+    disputes_minor: int | None = None
+    disputes_ended_minor: int | None = None
+    disputes_lost_minor: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,9 @@ class Payments(Protocol):
 
     def refunds(self, payment_id: str) -> Evidence:
         """The refunds of a payment as they are now, with those that failed."""
+
+    def disputes(self, payment_id: str) -> Evidence:
+        """The disputes of a payment as they are now."""
 
     def order_of(self, payment_id: str) -> int | None:
         """Our number of the order that a payment is for; none if it isn't one of ours."""

@@ -129,6 +129,10 @@ class StripeCheckout:
     def refunds(self, payment_id: str) -> Evidence:
         return facts.refunds_evidence(payment_id, self._all_of(payment_id, self._api.refunds.list))
 
+    def disputes(self, payment_id: str) -> Evidence:
+        listed = self._all_of(payment_id, self._api.disputes.list)
+        return facts.with_disputes(Evidence(payment_id=payment_id), listed)
+
     def order_of(self, payment_id: str) -> int | None:
         try:
             payment = self._api.payment_intents.retrieve(payment_id)
@@ -168,14 +172,13 @@ class StripeCheckout:
             return found
         intent = session.get("payment_intent")
         charge = intent.get("latest_charge") if isinstance(intent, Mapping) else None
-        if found.payment_id is None or not found.paid or not isinstance(charge, Mapping):
+        payment_id = found.payment_id
+        if payment_id is None or not found.paid or not isinstance(charge, Mapping):
             return found
-        dispute, disputed = None, None
-        if charge.get("disputed"):
-            listed = self._all_of(found.payment_id, self._api.disputes.list)
-            dispute, disputed = facts.worst_dispute(listed)
-        refunded = charge.get("amount_refunded") or None
-        return replace(found, refunded_minor=refunded, dispute=dispute, disputed_minor=disputed)
+        found = replace(found, refunded_minor=charge.get("amount_refunded") or None)
+        if not charge.get("disputed"):
+            return found
+        return facts.with_disputes(found, self._all_of(payment_id, self._api.disputes.list))
 
     def _session(self, session_id: str) -> dict[str, Any]:
         expanded: Any = {"expand": ["payment_intent.latest_charge"]}

@@ -6,6 +6,7 @@ same in every version since 2022.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -104,21 +105,24 @@ def refunds_evidence(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
 
 
 def dispute_evidence(dispute: Fields) -> Evidence | None:
-    """A dispute names the payment but not the amount paid, so that is no evidence here."""
-    state = _DISPUTES.get(dispute.get("status", ""))
+    """A dispute by itself. It names the payment, and not the amount paid."""
     payment_id = identifier(dispute.get("payment_intent"))
-    if state is None or payment_id is None:
+    if dispute.get("status") not in _DISPUTES or payment_id is None:
         return None
-    return Evidence(payment_id=payment_id, dispute=state, disputed_minor=dispute.get("amount"))
+    return with_disputes(Evidence(payment_id=payment_id), [dispute])
 
 
-def worst_dispute(disputes: Iterable[Fields]) -> tuple[DisputeStatus | None, int | None]:
-    """The state and the sum of a payment's disputes: lost if any is, else open if any is."""
-    found = list(filter(None, map(dispute_evidence, disputes)))
-    for state in (DisputeStatus.LOST, DisputeStatus.OPEN, DisputeStatus.WON):
-        if about := [each.disputed_minor or 0 for each in found if each.dispute is state]:
-            return state, sum(about)
-    return None, None
+def with_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
+    """The evidence with the sums of these disputes of its payment."""
+    total = ended = lost = 0
+    for dispute in disputes:
+        if state := _DISPUTES.get(dispute["status"]):
+            total += dispute["amount"]
+            ended += dispute["amount"] if state is not DisputeStatus.OPEN else 0
+            lost += dispute["amount"] if state is DisputeStatus.LOST else 0
+    return replace(
+        evidence, disputes_minor=total, disputes_ended_minor=ended, disputes_lost_minor=lost
+    )
 
 
 def identifier(value: object) -> str | None:

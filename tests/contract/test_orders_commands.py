@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from integrations.payments.port import DisputeStatus, Evidence
+from integrations.payments.port import Evidence
 from models import OrderVia
 from services.money.credits import ledger, verify
-from services.money.topups.settlement import settle
+from services.money.topups.settlement import apply_facts, lock, settle
 from tests.contract.test_commands import pressroom, printed, refused
 from tests.faults import till
 from tests.faults.till import Terms
@@ -205,12 +205,36 @@ def test_no_entry_of_a_chain_is_changed_without_notice(books: Stack, sold: Terms
 
 def test_a_dispute_is_proven_too(books: Stack, holder: Owner) -> None:
     terms = order(books, holder.user_id)
-    opened = Evidence(payment_id=terms.payment_id, dispute=DisputeStatus.OPEN, disputed_minor=300)
+    opened = Evidence(payment_id=terms.payment_id, disputes_minor=300)
     tell(books, terms, payment(terms), opened)
     assert faults(books) == set()
-    tell(books, terms, replace(opened, dispute=DisputeStatus.WON))
+    tell(books, terms, replace(opened, disputes_ended_minor=300))
     assert faults(books) == set()
     actions = [
         action for (action,) in books.query("SELECT action FROM credit_entries ORDER BY seq")
     ]
     assert actions == ["topup", "topup_refund", "adjust"]
+    second = replace(opened, disputes_minor=500, disputes_ended_minor=300)
+    tell(books, terms, second)
+    assert faults(books) == set()
+    lost = replace(second, disputes_ended_minor=500, disputes_lost_minor=200)
+    tell(books, terms, lost)
+    assert faults(books) == set()
+    assert books.query("SELECT balance FROM credit_accounts") == [(300,)]
+    falsify(books, "UPDATE payment_orders SET disputes_lost_minor = 0")
+    assert {fault for _, fault in faults(books)} == {
+        "what was taken is not what the payer has back",
+        "the state of the disputes is not what their sums say",
+    }
+
+
+def test_a_dispute_that_the_release_before_ended_is_no_fault(books: Stack, holder: Owner) -> None:
+    terms = order(books, holder.user_id)
+    tell(books, terms, payment(terms), Evidence(payment_id=terms.payment_id, disputes_minor=300))
+    # It knows no sums, and settles by the state that it wrote.
+    with books.resources.unit_of_work() as uow:
+        sold = lock(uow, terms.order_id)
+        sold.dispute = "won"
+        apply_facts(uow, sold, OrderVia.WEBHOOK)
+    assert books.query("SELECT balance FROM credit_accounts") == [(500,)]
+    assert faults(books) == set()

@@ -57,8 +57,9 @@ class Sold:
     refunded: int = 0
     failed: int = 0
     truth: list[Json] = field(default_factory=list)
-    dispute: str | None = None
+    # Of all disputes, what is open or was lost: as far as it was heard, and at the end.
     disputed: int = 0
+    disputed_at_last: int = 0
     in_review: bool = False
     was_in_review: bool = False
     credited: bool = False
@@ -74,7 +75,7 @@ class Sold:
         elif about["object"] == "refund":
             self._hear_of_refunds()
         else:
-            self._hear_of_dispute(about)
+            self._hear_of_disputes()
         self.settle()
 
     def _hear_of_money(self, about: Json) -> None:
@@ -96,16 +97,14 @@ class Sold:
         self.refunded = sum(each["amount"] for each in self.truth)
         self.failed = sum(each["amount"] for each in self.truth if each["status"] == "failed")
 
-    def _hear_of_dispute(self, about: Json) -> None:
-        self.disputed = about["amount"]
-        if self.dispute in (None, "needs_response"):
-            self.dispute = about["status"]
+    def _hear_of_disputes(self) -> None:
+        listed = till.disputes_of(self.terms)
+        self.disputed = sum(each["amount"] for each in listed if each["status"] != "won")
 
     @property
     def gone(self) -> int:
         """Of the money, in the minor unit."""
-        at_the_bank = self.disputed if self.dispute in {"needs_response", "lost"} else 0
-        return min(self.terms.minor, self.refunded - self.failed + at_the_bank)
+        return min(self.terms.minor, self.refunded - self.failed + self.disputed)
 
     def settle(self) -> None:
         if self.account is None or not self.paid or self.in_review:
@@ -170,15 +169,26 @@ class History:
         if events and likely() < 0.6:
             events += self._refunds(sold)
         if events and likely() < 0.4:
-            amount = self.chance.choice([terms.minor, self.chance.randint(1, terms.minor)])
-            end = self.chance.choice(["won", "lost", None])
-            states = ["needs_response", *([end] if end else [])]
-            events += [till.dispute(terms, each, amount) for each in states]
+            events += self._disputes(sold)
         if is_owned and likely() < 0.15:
             wrong: Json = self.chance.choice(
                 [{"amount_total": terms.minor + 1}, {"currency": "eur"}]
             )
             events.append(till.session(terms, **wrong))
+        return events
+
+    def _disputes(self, sold: Sold) -> list[Json]:
+        """One dispute or several, each with its end.
+
+        A bank may take what was given back already, so they may be about more than was paid.
+        """
+        terms, events = sold.terms, list[Json]()
+        for number in range(self.chance.choice([1, 1, 2, 2, 3])):
+            amount = self.chance.choice([terms.minor, self.chance.randint(1, terms.minor)])
+            end = self.chance.choice(["won", "lost", None])
+            sold.disputed_at_last += amount if end != "won" else 0
+            states = ["needs_response", *([end] if end else [])]
+            events += [till.dispute(terms, each, amount, number=number) for each in states]
         return events
 
     def _refunds(self, sold: Sold) -> list[Json]:
@@ -285,6 +295,7 @@ class History:
             if sold.paid and not sold.was_in_review:
                 went_back = [each["amount"] for each in sold.truth if each["status"] != "failed"]
                 assert sold.refunded - sold.failed == sum(went_back)
+                assert sold.disputed == sold.disputed_at_last
         for account in self.accounts:
             expected = (Decimal(account.balance).scaleb(-4), Decimal(account.debt).scaleb(-4))
             assert till.standing(self.bank, account.owner.user_id) == expected

@@ -29,6 +29,7 @@ Json = dict[str, Any]
 _numbers = count(1)
 # What the provider lists of each payment.
 _refunds: dict[str, list[Json]] = {}
+_disputes: dict[str, list[Json]] = {}
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,11 @@ def refund_object(terms: Terms, amount: int, status: str = "succeeded") -> Json:
     return refund
 
 
-def dispute(terms: Terms, status: str, amount: int) -> Json:
-    """It names the payment alone."""
+def dispute(terms: Terms, status: str, amount: int, *, number: int = 1) -> Json:
+    """It names the payment alone, which may have several."""
     kind = "charge.dispute.created" if status == "needs_response" else "charge.dispute.closed"
     about: Json = {
-        "id": f"dp_{terms.order_id}",
+        "id": f"dp_{terms.order_id}_{number}",
         "object": "dispute",
         "payment_intent": terms.payment_id,
         "amount": amount,
@@ -142,6 +143,21 @@ def dispute(terms: Terms, status: str, amount: int) -> Json:
         "status": status,
     }
     return event(kind, about)
+
+
+def disputes_of(terms: Terms) -> list[Json]:
+    """What the provider lists of the payment's disputes now."""
+    return _disputes.setdefault(terms.payment_id, [])
+
+
+def note_dispute(about: Json) -> None:
+    """Let the provider list a dispute as it says in an event. One that has ended stays so."""
+    listed = _disputes.setdefault(about["payment_intent"], [])
+    known = next((each for each in listed if each["id"] == about["id"]), None)
+    if known is None:
+        listed.append(dict(about))
+    elif known["status"] == "needs_response":
+        known["status"] = about["status"]
 
 
 def marks(terms: Terms) -> Json:
@@ -164,9 +180,11 @@ class _Unwilling(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        if path.endswith("/v1/refunds"):
+        kinds = {"refunds": _refunds, "disputes": _disputes}
+        listed = kinds.get(path.rpartition("/v1/")[2])
+        if listed is not None:
             [payment] = parse_qs(query)["payment_intent"]
-            page = {"object": "list", "has_more": False, "data": _refunds.get(payment, [])}
+            page = {"object": "list", "has_more": False, "data": listed.get(payment, [])}
             body = json.dumps(page).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
@@ -185,7 +203,7 @@ class _Unwilling(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def unwilling_provider() -> Iterator[str]:
-    """The address of a provider that is there, lists refunds, and says nothing else."""
+    """The address of a provider that lists refunds and disputes, and says nothing else."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Unwilling) as listener:
         listener.daemon_threads = True
         threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
@@ -206,6 +224,8 @@ class Poster:
     def post(
         self, sent: Json, *, secret: str | None = None, seconds_ago: float = 0
     ) -> httpx.Response:
+        if sent["data"]["object"].get("object") == "dispute":
+            note_dispute(sent["data"]["object"])
         body = json.dumps(sent).encode()
         return self.http.post(
             "/webhooks/stripe",

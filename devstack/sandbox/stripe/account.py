@@ -102,19 +102,23 @@ class Account:
         self, session: CheckoutSession, amount: int | None = None, *, is_inquiry: bool = False
     ) -> None:
         payment = _paid(session)
-        _require(payment.open_dispute is None, "There is an open dispute already.")
+        left = payment.undisputed
         status = "warning_needs_response" if is_inquiry else "needs_response"
-        dispute = Dispute(payment.amount if amount is None else amount, status)
-        _require(0 < dispute.amount <= payment.amount, f"Only {payment.amount} were paid.")
+        dispute = Dispute(left if amount is None else amount, status)
+        _require(0 < dispute.amount <= left, f"{left} are left to be disputed.")
         payment.disputes.append(dispute)
         self._tell_of_dispute(session, dispute, "created")
         if not is_inquiry:
             self._tell_of_dispute(session, dispute, "funds_withdrawn")
 
-    def end_dispute(self, session: CheckoutSession, outcome: str) -> None:
-        dispute = _paid(session).open_dispute
+    def end_dispute(
+        self, session: CheckoutSession, outcome: str, amount: int | None = None
+    ) -> None:
+        """End the oldest open dispute; with an ``amount``, the oldest one of that amount."""
+        found = (each for each in _paid(session).open_disputes if amount in (None, each.amount))
+        dispute = next(found, None)
         if dispute is None:
-            raise ActionNotPossible("There is no open dispute.")
+            raise ActionNotPossible("There is no such open dispute.")
         dispute.status = "warning_closed" if dispute.status.startswith("warning_") else outcome
         self._tell_of_dispute(session, dispute, "closed")
         if dispute.status == "won":

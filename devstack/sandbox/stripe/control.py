@@ -40,7 +40,7 @@ def act(account: Account, session: CheckoutSession, action: str, about: ActionAm
         case "dispute" | "inquire":
             account.dispute(session, about.amount, is_inquiry=action == "inquire")
         case "win" | "lose":
-            account.end_dispute(session, {"win": "won", "lose": "lost"}[action])
+            account.end_dispute(session, {"win": "won", "lose": "lost"}[action], about.amount)
         case _:
             raise HTTPException(404, "There is no such action.")
 

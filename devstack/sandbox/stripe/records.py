@@ -55,9 +55,16 @@ class Payment:
         return sum(each.amount for each in self.refunds if each.status == "succeeded")
 
     @property
-    def open_dispute(self) -> Dispute | None:
+    def open_disputes(self) -> list[Dispute]:
+        """Oldest first, with the inquiries among them."""
         is_open = "needs_response", "warning_needs_response"
-        return next((each for each in self.disputes if each.status in is_open), None)
+        return [each for each in self.disputes if each.status in is_open]
+
+    @property
+    def undisputed(self) -> int:
+        """Of the amount, what no dispute has taken or may take."""
+        taking = "needs_response", "lost"
+        return self.amount - sum(each.amount for each in self.disputes if each.status in taking)
 
 
 @dataclass

@@ -40,11 +40,19 @@ WITH told AS (
     GROUP BY c.order_id
 ), worth AS (
     SELECT o.id, least(o.amount_minor, greatest(0, o.refunded_minor - o.refunds_failed_minor) + CASE
-            WHEN o.dispute IN ('open', 'lost') THEN coalesce(o.disputed_minor, o.amount_minor)
-            ELSE 0 END) AS back,
+            WHEN NOT s.is_summed THEN CASE
+                WHEN o.dispute IN ('open', 'lost') THEN coalesce(o.disputed_minor, o.amount_minor)
+                ELSE 0 END
+            ELSE o.disputes_minor - o.disputes_ended_minor + o.disputes_lost_minor END) AS back,
+        s.is_summed AND o.dispute IS DISTINCT FROM CASE
+            WHEN o.disputes_minor > o.disputes_ended_minor THEN 'open'
+            WHEN o.disputes_lost_minor > 0 THEN 'lost' ELSE 'won' END AS is_misnamed,
         o.user_id IS NOT NULL AND o.status IN ('paid', 'disputed', 'refunded')
             AND o.resolution IS DISTINCT FROM 'refunded' AS is_credited
     FROM payment_orders AS o
+    -- The release before knows one dispute, and sets its state alone.
+    CROSS JOIN LATERAL (SELECT o.disputes_minor > 0
+        AND (o.disputes_ended_minor > 0 OR coalesce(o.dispute, 'open') = 'open') AS is_summed) AS s
     WHERE :is_whole OR o.id = ANY(CAST(:order_ids AS bigint[]))
 )
 SELECT coalesce(o.user_id, t.user_id) AS user_id, NULL AS seq, f.fault,
@@ -66,6 +74,7 @@ CROSS JOIN LATERAL (VALUES
     (w.is_credited AND o.taken <> div(
         o.credit_amount * 10000 * w.back + o.amount_minor - 1, o.amount_minor) / 10000,
         'what was taken is not what the payer has back'),
+    (w.is_misnamed, 'the state of the disputes is not what their sums say'),
     (o.status = 'paid_unclaimed' AND o.user_id IS NOT NULL, 'an order of somebody is unclaimed'),
     (o.status IN ('paid', 'paid_unclaimed', 'disputed') AND o.paid_at IS NULL,
         'the order is paid, and no payment is known'),

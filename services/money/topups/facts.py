@@ -1,8 +1,9 @@
 """The facts about an order's payment, and the status and the credits that follow from them.
 
-Facts only grow: paid, failed, expired, closed, the largest sum of refunds and of failed ones, a
-dispute that opens and ends. A provider's messages may come in any sequence and any number of times:
-the facts are the same at the end, and the order's status and credits follow from the facts alone.
+Facts only grow: paid, failed, expired, closed, the largest sum of refunds and of failed ones, and
+the largest sums of disputes, of those that ended and of those that were lost. A provider's messages
+may come in any sequence and any number of times: the facts are the same at the end, and the order's
+status and credits follow from the facts alone.
 """
 
 import math
@@ -55,11 +56,24 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     if (evidence.refunds_failed_minor or 0) > order.refunds_failed_minor:
         log.warning("order.refund_failed", order_id=order.id)
         order.refunds_failed_minor = evidence.refunds_failed_minor or 0
-    if evidence.dispute is not None:
-        if order.dispute in (None, DisputeStatus.OPEN):
-            order.dispute = evidence.dispute
-        if order.disputed_minor is None:
-            order.disputed_minor = evidence.disputed_minor
+    _add_disputes(order, evidence)
+
+
+def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
+    """Let the sums of disputes grow, and say what follows from them.
+
+    A list of disputes that is older than one before it has no larger sum, so it changes nothing.
+    """
+    known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
+    told = (evidence.disputes_minor, evidence.disputes_ended_minor, evidence.disputes_lost_minor)
+    total, ended, lost = (max(old, new or 0) for old, new in zip(known, told, strict=True))
+    # A process of the release before writes no sums. What it wrote stays until they grow.
+    if (total, ended, lost) == known:
+        return
+    order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor = total, ended, lost
+    ending = DisputeStatus.LOST if lost else DisputeStatus.WON
+    order.dispute = DisputeStatus.OPEN if total > ended else ending
+    order.disputed_minor = total - ended + lost
 
 
 def _difference(order: PaymentOrder, evidence: Evidence) -> str | None:
@@ -116,9 +130,7 @@ def due_back(order: PaymentOrder) -> Decimal:
 
     An open dispute counts as lost until it is won, since the provider takes the money first.
     """
-    back = order.lost_minor
-    if order.dispute == DisputeStatus.OPEN:
-        back = min(order.amount_minor, back + order.disputed_part)
+    back = order.gone_minor
     if back == order.amount_minor:
         return order.credit_amount
     share = Fraction(order.credit_amount) * back / order.amount_minor

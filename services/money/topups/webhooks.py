@@ -30,6 +30,9 @@ def receive(resources: Resources, channels: PaymentChannels, body: bytes, signat
         return
     if evidence.refunded_minor or evidence.refunds_failed_minor:
         evidence = _with_all_refunds(resources, payments, evidence, order_id)
+    if evidence.disputes_minor and evidence.payment_id is not None:
+        # The event tells of one dispute, and its payment may have several.
+        evidence = payments.disputes(evidence.payment_id)
     facts = asdict(evidence).items()
     record = insert(PaymentEvent).values(
         channel=payments.channel,

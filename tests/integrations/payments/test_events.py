@@ -1,5 +1,6 @@
 """What the adapter reads from webhooks that were really signed and really posted."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,7 @@ from pydantic import SecretStr
 
 from core import clock
 from devstack.sandbox.stripe.keys import StripeKeys
-from integrations.payments.port import DisputeStatus, Evidence, OpenedCheckout, PaymentChannel
+from integrations.payments.port import Evidence, OpenedCheckout, PaymentChannel
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.integrations.payments.reading import Reader, a_paid_session, signed
 from tests.payments import Json, SandboxPayments, an_order
@@ -102,26 +103,24 @@ def test_refunds_are_told_as_their_sum_with_what_was_paid(
     assert read.evidence("charge.refunded", opened).refunded_minor == 1234
 
 
-@pytest.mark.parametrize(
-    ("ending", "expected"),
-    [("win", DisputeStatus.WON), ("lose", DisputeStatus.LOST)],
-    ids=["won", "lost"],
-)
+@pytest.mark.parametrize(("ending", "lost"), [("win", 0), ("lose", 1000)])
 def test_a_dispute_is_told_by_its_payment(
     sandbox: SandboxPayments,
     opened: OpenedCheckout,
     read: Reader,
     ending: str,
-    expected: DisputeStatus,
+    lost: int,
 ) -> None:
     sandbox.pay(opened.session_id)
     payment_id = sandbox.session(opened.session_id)["payment"]
     sandbox.dispute(opened.session_id, 1000)
-    told = Evidence(payment_id=payment_id, dispute=DisputeStatus.OPEN, disputed_minor=1000)
+    told = Evidence(
+        payment_id=payment_id, disputes_minor=1000, disputes_ended_minor=0, disputes_lost_minor=0
+    )
     assert read.evidence("charge.dispute.created", opened) == told
     assert read.evidence("charge.dispute.funds_withdrawn", opened) == told
     getattr(sandbox, ending)(opened.session_id)
-    closed = Evidence(payment_id=payment_id, dispute=expected, disputed_minor=1000)
+    closed = replace(told, disputes_ended_minor=1000, disputes_lost_minor=lost)
     assert read.evidence("charge.dispute.closed", opened) == closed
 
 

@@ -9,12 +9,12 @@ from core import clock
 from core.errors import DomainError, Kind
 from devstack.sandbox.stripe.keys import StripeKeys
 from integrations.payments import stripe_checkout
-from integrations.payments.port import DisputeStatus, Evidence, OpenedCheckout
+from integrations.payments.port import Evidence, OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.payments import RETURN_URL, SandboxPayments, account_at, an_order
 
 # More than Stripe tells in one answer.
-MANY_REFUNDS = 101
+MANY = 101
 
 
 def test_an_open_checkout_says_what_it_is_for_and_nothing_else(account: StripeCheckout) -> None:
@@ -37,7 +37,7 @@ def test_a_paid_checkout_is_paid_and_its_payment_leads_back_to_the_order(
     assert not found.failed
     assert found.payment_id
     assert account.order_of(found.payment_id) == order.order_id
-    assert (found.refunded_minor, found.dispute) == (None, None)
+    assert (found.refunded_minor, found.disputes_minor) == (None, None)
 
 
 @pytest.mark.parametrize(("currency", "minor"), [("JPY", 500), ("KRW", 1), ("EUR", 199)])
@@ -105,50 +105,71 @@ def test_refunds_are_all_counted_however_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sandbox.pay(opened.session_id)
-    for _ in range(MANY_REFUNDS):
+    for _ in range(MANY):
         sandbox.refund(opened.session_id, 2)
     # The oldest ones come last.
     sandbox.fail_refund(opened.session_id)
     payment_id = account.evidence(opened.session_id).payment_id
     assert payment_id
     found = account.refunds(payment_id)
-    assert (found.refunded_minor, found.refunds_failed_minor) == (2 * MANY_REFUNDS, 2)
+    assert (found.refunded_minor, found.refunds_failed_minor) == (2 * MANY, 2)
     # A list without an end is given up.
-    monkeypatch.setattr(stripe_checkout, "_MAX_LISTED", MANY_REFUNDS - 1)
+    monkeypatch.setattr(stripe_checkout, "_MAX_LISTED", MANY - 1)
     with pytest.raises(DomainError, match="more than 100"):
         account.refunds(payment_id)
 
 
-@pytest.mark.parametrize(
-    ("ending", "expected"),
-    [("win", DisputeStatus.WON), ("lose", DisputeStatus.LOST)],
-    ids=["won", "lost"],
-)
+@pytest.mark.parametrize(("ending", "lost"), [("win", 0), ("lose", 1000)])
 def test_a_dispute_is_open_until_it_is_won_or_lost(
     account: StripeCheckout,
     sandbox: SandboxPayments,
     opened: OpenedCheckout,
     ending: str,
-    expected: DisputeStatus,
+    lost: int,
 ) -> None:
     sandbox.pay(opened.session_id)
     sandbox.dispute(opened.session_id, 1000)
     found = account.evidence(opened.session_id)
-    assert (found.paid, found.dispute, found.disputed_minor) == (True, DisputeStatus.OPEN, 1000)
+    assert (found.paid, disputes_in(found)) == (True, (1000, 0, 0))
     getattr(sandbox, ending)(opened.session_id)
-    found = account.evidence(opened.session_id)
-    assert (found.dispute, found.disputed_minor) == (expected, 1000)
+    assert disputes_in(account.evidence(opened.session_id)) == (1000, 1000, lost)
 
 
-def test_several_disputes_are_as_bad_as_the_worst(
+def disputes_in(found: Evidence) -> tuple[int | None, int | None, int | None]:
+    return found.disputes_minor, found.disputes_ended_minor, found.disputes_lost_minor
+
+
+def test_several_disputes_add_up(
     account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
 ) -> None:
     sandbox.pay(opened.session_id)
-    for amount, ending in ((200, sandbox.win), (300, sandbox.lose), (34, sandbox.lose)):
+    for amount in (200, 300, 34, 500):
         sandbox.dispute(opened.session_id, amount)
-        ending(opened.session_id)
+    sandbox.lose(opened.session_id, 300)
+    sandbox.win(opened.session_id)
+    sandbox.lose(opened.session_id, 34)
     found = account.evidence(opened.session_id)
-    assert (found.dispute, found.disputed_minor) == (DisputeStatus.LOST, 334)
+    assert disputes_in(found) == (1034, 534, 334)
+    assert found.payment_id
+    assert disputes_in(account.disputes(found.payment_id)) == (1034, 534, 334)
+
+
+def test_disputes_are_all_counted_however_many(
+    account: StripeCheckout,
+    sandbox: SandboxPayments,
+    opened: OpenedCheckout,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sandbox.pay(opened.session_id)
+    for _ in range(MANY):
+        sandbox.dispute(opened.session_id, 2)
+    # The oldest ones come last.
+    sandbox.lose(opened.session_id)
+    payment_id = sandbox.session(opened.session_id)["payment"]
+    assert disputes_in(account.disputes(payment_id)) == (2 * MANY, 2, 2)
+    monkeypatch.setattr(stripe_checkout, "_MAX_LISTED", MANY - 1)
+    with pytest.raises(DomainError, match="more than 100"):
+        account.disputes(payment_id)
 
 
 def test_a_banks_inquiry_is_no_dispute(
@@ -156,7 +177,9 @@ def test_a_banks_inquiry_is_no_dispute(
 ) -> None:
     sandbox.pay(opened.session_id)
     sandbox.inquire(opened.session_id)
-    assert account.evidence(opened.session_id).dispute is None
+    assert not account.evidence(opened.session_id).disputes_minor
+    payment_id = sandbox.session(opened.session_id)["payment"]
+    assert disputes_in(account.disputes(payment_id)) == (0, 0, 0)
 
 
 def test_a_closed_checkout_has_expired_and_nobody_can_pay(

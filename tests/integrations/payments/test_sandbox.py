@@ -228,9 +228,27 @@ def test_what_can_not_happen_is_refused(sandbox: SandboxPayments, paid: dict[str
     for impossible in (sandbox.expire, sandbox.settle, sandbox.win, sandbox.decline):
         with pytest.raises(httpx.HTTPStatusError, match="409"):
             impossible(paid["id"])
-    sandbox.dispute(paid["id"])
+    sandbox.dispute(paid["id"], 1000)
+    with pytest.raises(httpx.HTTPStatusError, match="409"):
+        sandbox.dispute(paid["id"], 235)
+    sandbox.dispute(paid["id"], 234)
     with pytest.raises(httpx.HTTPStatusError, match="409"):
         sandbox.dispute(paid["id"])
+    with pytest.raises(httpx.HTTPStatusError, match="409"):
+        sandbox.win(paid["id"], 3)
+
+
+def test_each_dispute_of_a_payment_ends_by_itself(
+    sandbox: SandboxPayments, paid: dict[str, Any]
+) -> None:
+    sandbox.dispute(paid["id"], 234)
+    sandbox.dispute(paid["id"])
+    sandbox.lose(paid["id"], 1000)
+    assert sandbox.session(paid["id"])["disputes"] == ["needs_response", "lost"]
+    sandbox.win(paid["id"])
+    assert sandbox.session(paid["id"])["disputes"] == ["won", "lost"]
+    # What was won can be disputed once more.
+    sandbox.dispute(paid["id"], 234)
 
 
 def test_a_checkout_that_nobody_pays_expires_at_its_end_by_itself() -> None:

@@ -34,6 +34,9 @@ def order(**more: Any) -> PaymentOrder:
         "expires_at": clock.now() + timedelta(hours=1),
         "refunded_minor": 0,
         "refunds_failed_minor": 0,
+        "disputes_minor": 0,
+        "disputes_ended_minor": 0,
+        "disputes_lost_minor": 0,
         "is_failed": False,
         "is_expired": False,
         "credited": Decimal(0),
@@ -57,6 +60,16 @@ def told(subject: PaymentOrder, *news: Evidence) -> PaymentOrder:
     return subject
 
 
+def disputed(total: int, ended: int = 0, lost: int = 0) -> Evidence:
+    """All disputes of the payment, as a list of them says at some moment."""
+    return Evidence(
+        payment_id="pi",
+        disputes_minor=total,
+        disputes_ended_minor=ended,
+        disputes_lost_minor=lost,
+    )
+
+
 def outcome(subject: PaymentOrder) -> tuple[object, ...]:
     return subject.status, facts.due_back(subject), subject.refunded_amount
 
@@ -69,9 +82,8 @@ failures = st.builds(
     st.integers(1, 1500),
     st.integers(1, 1000),
 )
-disputes = st.builds(
-    lambda state: Evidence(payment_id="pi", dispute=state, disputed_minor=400),
-    st.sampled_from([DisputeStatus.OPEN, DisputeStatus.WON]),
+disputes = st.lists(st.integers(0, 700), min_size=3, max_size=3).map(
+    lambda sums: disputed(*sorted(sums, reverse=True))
 )
 expiry = st.just(Evidence(order_id=7, session_id="cs", expired=True))
 
@@ -164,29 +176,22 @@ def test_parts_given_back_one_after_the_other_take_what_all_at_once_does(
 
 
 def test_a_dispute_takes_its_part_and_gives_it_back_when_won() -> None:
-    opened = Evidence(payment_id="pi", dispute=DisputeStatus.OPEN, disputed_minor=500)
+    opened = disputed(500)
     subject = told(order(payment_id="pi"), PAID, opened)
     assert outcome(subject) == ("disputed", Decimal("166.6667"), Decimal("0.00"))
-    told(subject, replace(opened, dispute=DisputeStatus.WON))
+    told(subject, disputed(500, ended=500))
     assert outcome(subject) == ("paid", Decimal(0), Decimal("0.00"))
-    # A dispute ends once.
-    told(subject, opened, replace(opened, dispute=DisputeStatus.LOST))
+    # A list of disputes that was made before it ended, and comes late.
+    told(subject, opened)
     assert outcome(subject) == ("paid", Decimal(0), Decimal("0.00"))
 
 
 @pytest.mark.parametrize(
-    ("disputed", "status", "due", "back"),
-    [
-        (None, "refunded", "333.3333", "10.00"),
-        (1000, "refunded", "333.3333", "10.00"),
-        (400, "paid", "133.3334", "4.00"),
-    ],
+    ("minor", "status", "due", "back"),
+    [(1000, "refunded", "333.3333", "10.00"), (400, "paid", "133.3334", "4.00")],
 )
-def test_a_lost_dispute_counts_as_given_back(
-    disputed: int | None, status: str, due: str, back: str
-) -> None:
-    lost = Evidence(payment_id="pi", dispute=DisputeStatus.LOST, disputed_minor=disputed)
-    opened = replace(lost, dispute=DisputeStatus.OPEN)
+def test_a_lost_dispute_counts_as_given_back(minor: int, status: str, due: str, back: str) -> None:
+    opened, lost = disputed(minor), disputed(minor, ended=minor, lost=minor)
     for news in ((PAID, opened, lost), (opened, PAID, lost), (lost, opened, PAID)):
         subject = told(order(payment_id="pi"), *news)
         assert outcome(subject) == (status, Decimal(due), Decimal(back))
@@ -196,9 +201,88 @@ def test_refund_and_dispute_together_never_take_more_than_all() -> None:
     subject = told(
         order(payment_id="pi"),
         replace(PAID, refunded_minor=700),
-        Evidence(payment_id="pi", dispute=DisputeStatus.LOST, disputed_minor=1000),
+        disputed(1000, ended=1000, lost=1000),
     )
     assert outcome(subject) == ("refunded", Decimal("333.3333"), Decimal("10.00"))
+    # As when the seller gives back at the first sign of fraud, and the bank takes the same money.
+    open_still = told(order(payment_id="pi"), replace(PAID, refunded_minor=700), disputed(1000))
+    assert outcome(open_still) == ("disputed", Decimal("333.3333"), Decimal("7.00"))
+    told(open_still, disputed(1000, ended=1000))
+    assert outcome(open_still) == ("paid", Decimal("233.3334"), Decimal("7.00"))
+
+
+def test_one_of_two_disputes_is_won_and_the_other_is_lost() -> None:
+    subject = told(order(payment_id="pi", credit_amount=Decimal(1000)), PAID)
+    steps = (
+        (disputed(300), "open", ("disputed", 300, 0)),
+        (disputed(1000), "open", ("disputed", 1000, 0)),
+        (disputed(1000, ended=300), "open", ("disputed", 700, 0)),
+        (disputed(1000, ended=1000, lost=700), "lost", ("paid", 700, 7)),
+    )
+    for heard, state, expected in steps:
+        told(subject, heard)
+        assert (subject.dispute, outcome(subject)) == (state, expected)
+
+
+def test_a_lost_dispute_stays_lost_while_another_is_open_and_when_that_is_won() -> None:
+    subject = told(order(payment_id="pi", credit_amount=Decimal(1000)), PAID)
+    told(subject, disputed(300, ended=300, lost=300), disputed(1000, ended=300, lost=300))
+    assert (subject.dispute, outcome(subject)) == ("open", ("disputed", 1000, 3))
+    told(subject, disputed(1000, ended=1000, lost=300))
+    assert (subject.dispute, outcome(subject)) == ("lost", ("paid", 300, 3))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 300), st.sampled_from(["open", "won", "lost"])),
+        min_size=1,
+        max_size=3,
+    ).flatmap(lambda all_of: st.tuples(st.just(all_of), st.permutations([0, 1, 2, 3, 4, 5] * 2)))
+)
+def test_lists_of_disputes_end_the_same_in_whichever_order_they_come(
+    drawn: tuple[list[tuple[int, str]], list[int]],
+) -> None:
+    all_of, sequence = drawn
+    # First each dispute opens, then each ends: a list of them after each of these.
+    lists = [disputed(sum(minor for minor, _ in all_of[: n + 1])) for n in range(len(all_of))]
+    total, ended, lost = lists[-1].disputes_minor or 0, 0, 0
+    for minor, end in all_of:
+        ended += minor if end != "open" else 0
+        lost += minor if end == "lost" else 0
+        lists.append(disputed(total, ended, lost))
+    subject = told(order(payment_id="pi", credit_amount=Decimal(1000)), PAID)
+    told(subject, *(lists[place] for place in sequence if place < len(lists)))
+    state = "open" if total > ended else "lost" if lost else "won"
+    assert (subject.dispute, facts.due_back(subject)) == (state, Decimal(total - ended + lost))
+    assert subject.refunded_amount == Decimal(lost).scaleb(-2)
+
+
+@pytest.mark.parametrize(
+    ("before", "heard", "expected"),
+    [
+        ((DisputeStatus.OPEN, 300), disputed(1000, ended=300), ("open", "disputed", 700)),
+        ((DisputeStatus.WON, 300), disputed(1000, 1000, 700), ("lost", "paid", 700)),
+        ((DisputeStatus.LOST, 300), disputed(1000, 1000, 300), ("lost", "paid", 300)),
+        ((DisputeStatus.LOST, 300), disputed(1000, 300, 300), ("open", "disputed", 1000)),
+    ],
+)
+def test_what_the_release_before_wrote_holds_until_all_disputes_are_read(
+    before: tuple[str, int], heard: Evidence, expected: tuple[str, str, int]
+) -> None:
+    dispute, minor = before
+    more: dict[str, Any] = {"dispute": dispute, "disputed_minor": minor}
+    subject = told(order(payment_id="pi", credit_amount=Decimal(1000), **more), PAID)
+    assert facts.due_back(subject) == (0 if dispute == DisputeStatus.WON else 300)
+    told(subject, heard)
+    state, status, due = expected
+    assert (subject.dispute, outcome(subject)[:2]) == (state, (status, Decimal(due)))
+
+
+def test_an_end_that_the_release_before_wrote_is_not_undone_by_an_older_list() -> None:
+    subject = told(order(payment_id="pi"), PAID, disputed(300))
+    subject.dispute = DisputeStatus.WON
+    walk(subject)
+    assert outcome(told(subject, disputed(300))) == ("paid", Decimal(0), Decimal("0.00"))
 
 
 def test_late_payment_of_an_expired_order_counts() -> None:
