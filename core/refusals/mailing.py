@@ -15,7 +15,11 @@ LIST_NOT_OWNER = forbidden("list.not_owner", "This list belongs to somebody else
 LIST_NAME_INVALID = malformed("list.name_invalid", "A list is named by its numeric id or its slug.")
 LIST_ID_MISSING = malformed("list_id.missing", "query.list_id is required without a trace_id")
 LIST_TITLE = invalid(
-    "list.title", "A title has 1 to {most} characters in one line.", field="body.title", most=200
+    "list.title",
+    "A title has 1 to {most} characters in one line, at least one of them visible, and no control "
+    "of the text's direction.",
+    field="body.title",
+    most=200,
 )
 LIST_SLUG = invalid(
     "list.slug",
