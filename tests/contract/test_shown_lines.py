@@ -5,6 +5,7 @@ import pytest
 
 from tests.contract.attributes import put
 from tests.contract.replies import data, problem
+from tests.contract.segments import VIP, new_segment
 from tests.contract.subscribers import new_address, new_list, new_slug
 from tests.stack import Stack
 
@@ -48,9 +49,11 @@ def test_a_title_of_an_earlier_release_stops_no_other_change(
 
 
 @pytest.mark.parametrize("name", UNSEEN + TURNED)
-def test_so_are_names_of_fields_and_tags(
+def test_so_are_names_of_segments_fields_and_tags(
     client: httpx.Client, list_id: int, name: str
 ) -> None:
+    segment = {"name": name, "filter": VIP}
+    problem(client.post(f"/lists/{list_id}/segments", json=segment), 422, "segment.name")
     field = {"key": "city", "label": name, "type": "text"}
     problem(client.post("/fields", json=field), 422, "field.label")
     choice = {"key": "city", "label": "City", "type": "choice", "choices": ["Rome", name]}
@@ -59,3 +62,23 @@ def test_so_are_names_of_fields_and_tags(
     put(client, list_id, email)
     tagged = client.patch(f"/lists/{list_id}/members/{email}", json={"tags": [name]})
     problem(tagged, 422, "body.invalid")
+
+
+@pytest.mark.parametrize("name", OF_ALL_SCRIPTS)
+def test_names_and_words_are_of_any_script(client: httpx.Client, list_id: int, name: str) -> None:
+    assert new_segment(client, list_id, name=name)["name"] == name
+    words = {"sender_name": name, "sign_up_text": f"{name}\n{name}", "thanks_text": name}
+    changed = data(client.patch(f"/lists/{list_id}", json=words))
+    assert {each: changed[each] for each in words} == words
+
+
+@pytest.mark.parametrize(
+    "text", ["evil\u200d.exa\u200cmple", "call 555\u200c123\u200d4567", *UNSEEN]
+)
+def test_joiners_hide_no_address_and_are_no_words(
+    client: httpx.Client, list_id: int, text: str
+) -> None:
+    for name in ("sign_up_text", "thanks_text", "confirmation_text", "sender_name"):
+        reply = client.patch(f"/lists/{list_id}", json={name: text})
+        code = "list.sender_name" if name == "sender_name" else "list.words"
+        problem(reply, 422, code)
