@@ -65,6 +65,7 @@ _TEMPLATES.filters |= {
     "amount": console_display.amount,
     "duration": console_display.duration,
     "shell": shlex.join,
+    "seen_or": console_display.seen_or,
 }
 
 

@@ -5,7 +5,7 @@ from fastapi.responses import Response
 from api.console.console_frame import console_page
 from api.pages.problems import ShownProblem
 from core.refusals.access import AUTH_CSRF
-from core.refusals.requests import RATE_LIMITED
+from core.refusals.requests import RATE_LIMITED, REQUEST_INVALID
 from core.settings import Settings
 
 _BY_CODE = {
@@ -24,10 +24,11 @@ _OUR_FAULT = ("Something went wrong here", "We’re sorry. Please try again in a
 
 def console_problem(settings: Settings, problem: ShownProblem) -> Response:
     """The page that tells of a refusal in the console."""
-    if problem.status == HTTPStatus.NOT_FOUND:
+    status = problem.status
+    if status == HTTPStatus.NOT_FOUND or _is_no_path(problem):
         # All alike, so that the page of another owner's thing tells nothing of it.
-        heading, text = _NOT_FOUND
-    elif problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        status, (heading, text) = HTTPStatus.NOT_FOUND, _NOT_FOUND
+    elif status == HTTPStatus.INTERNAL_SERVER_ERROR:
         heading, text = _OUR_FAULT
     else:
         heading, text = _BY_CODE.get(problem.code, ("That didn’t work", problem.message))
@@ -38,4 +39,9 @@ def console_problem(settings: Settings, problem: ShownProblem) -> Response:
         "text": text,
         "number": number,
     }
-    return console_page("console_problem.html", values, status=problem.status)
+    return console_page("console_problem.html", values, status=status)
+
+
+def _is_no_path(problem: ShownProblem) -> bool:
+    """Whether the path has something else where an id stands in the paths of our pages."""
+    return problem.code == REQUEST_INVALID.code and problem.message.startswith("path.")

@@ -146,8 +146,12 @@ _BY_CODE: dict[str, tuple[str, ...]] = {
         "It was never yours. The page of your keys lists all that open something.",
     ),
     mailing.LIST_NOT_FOUND.code: (
-        marked("This list is closed"),
-        marked("Nothing is sent from it any more, so there is nothing left to do."),
+        # True of a list that is closed and of one that never was: a stranger can't tell them apart.
+        marked("There is no open list here"),
+        marked(
+            "If a list was here, it is closed, and nothing is sent from it any more. Otherwise the"
+            " address has a mistake."
+        ),
     ),
 }
 _ASKED_WRONGLY = (marked("That didn’t work"), _OPEN_AGAIN)

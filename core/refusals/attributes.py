@@ -11,13 +11,18 @@ FIELD_KEY = invalid_at(
 )
 FIELD_KEY_TAKEN = conflict("field.key_taken", "You have a field with the key {key!r}.", key="city")
 FIELD_LABEL = invalid_at(
-    "body.label", "field.label", "has 1 to {most} characters in one line", most=100
+    "body.label",
+    "field.label",
+    "has 1 to {most} characters in one line, at least one of them visible, and no control of the "
+    "text's direction",
+    most=100,
 )
 FIELD_CHOICES = invalid_at(
     "body.choices",
     "field.choices",
     "a field of the type choice, and no other, has 1 to {most} different choices, each of 1 to "
-    "{characters} characters in one line",
+    "{characters} characters in one line, at least one of them visible, and no control of the "
+    "text's direction",
     most=100,
     characters=100,
 )

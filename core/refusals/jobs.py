@@ -70,6 +70,13 @@ BACKUP_TARGET_IN_USE = conflict(
 BACKUP_VERIFIED_NOW = conflict(
     "backup.verified_now", "Another process verifies a backup at the moment."
 )
+BACKUP_FOLDER_UNUSABLE = unavailable(
+    "backup.folder_unusable",
+    "Backups can't be kept in the folder {folder}, which {setting} names: {reason}.",
+    folder="/var/backups/pressroom",
+    setting="PRESSROOM_BACKUP_URL",
+    reason="Permission denied",
+)
 BACKUP_TOOL_FAILED = unavailable(
     "backup.tool_failed", "{reason}", reason="pg_dump: is not on the PATH"
 )

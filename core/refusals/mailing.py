@@ -15,7 +15,11 @@ LIST_NOT_OWNER = forbidden("list.not_owner", "This list belongs to somebody else
 LIST_NAME_INVALID = malformed("list.name_invalid", "A list is named by its numeric id or its slug.")
 LIST_ID_MISSING = malformed("list_id.missing", "query.list_id is required without a trace_id")
 LIST_TITLE = invalid(
-    "list.title", "A title has 1 to {most} characters in one line.", field="body.title", most=200
+    "list.title",
+    "A title has 1 to {most} characters in one line, at least one of them visible, and no control "
+    "of the text's direction.",
+    field="body.title",
+    most=200,
 )
 LIST_SLUG = invalid(
     "list.slug",
@@ -58,15 +62,15 @@ LIST_LOGO = invalid_at(
 LIST_SENDER_NAME = invalid_at(
     "body.sender_name",
     "list.sender_name",
-    "has at most {most} characters in one line, and no address, link, number to call or "
-    "punctuation of mail headers",
+    "has at most {most} characters in one line, at least one of them visible, and no address, "
+    "link, number to call, punctuation of mail headers or control of text but joiners",
     most=40,
 )
 LIST_WORDS = invalid_at(
     "body.{name}",
     "list.words",
-    "must be plain text of at most {most:,} characters without links, addresses and numbers to "
-    "call",
+    "must be plain text of at most {most:,} characters without links, addresses, numbers to "
+    "call and controls of text but joiners",
     name="confirmation_text",
     most=200,
 )

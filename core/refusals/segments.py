@@ -5,7 +5,8 @@ from core.refusals.refusal import conflict, invalid, invalid_at, malformed, not_
 SEGMENT_NOT_FOUND = not_found("segment.not_found", "This list has no such segment.")
 SEGMENT_NAME = invalid(
     "segment.name",
-    "A segment's name has 1 to {most} characters in one line.",
+    "A segment's name has 1 to {most} characters in one line, at least one of them visible, and no "
+    "control of text but joiners.",
     field="body.name",
     most=100,
 )

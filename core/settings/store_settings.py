@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from core.calls.sentinels import SENTINEL_SCHEMES, Sentinels
 from core.keyring import Keyring
 from core.settings.given_settings import GivenSettings, variable_of
+from core.settings.notations import BUCKET_NAME, require_bucket_name
 
 MIN_OPERATOR_SECRET_CHARACTERS = 20
 
@@ -88,7 +89,7 @@ class ObjectStorageSettings(GivenSettings):
     """Server of temporary keys where there is no access key: an STS for web identity, else one that
     answers as an instance's metadata do; without it AWS's own"""
 
-    s3_bucket: str = "pressroom"
+    s3_bucket: Annotated[str, BUCKET_NAME] = "pressroom"
     """Bucket that holds every object"""
 
     s3_encryption: Encryption | None = None
@@ -154,11 +155,16 @@ class BackupSettings(DatabaseSettings):
     @field_validator("backup_url")
     @classmethod
     def _folder_or_bucket(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not _is_folder_or_bucket(value.get_secret_value()):
+        if value is None:
+            return None
+        if not _is_folder_or_bucket(value.get_secret_value()):
             raise ValueError(
                 "must be file:///folder, or https://access-key:secret-key@host/bucket with "
                 "percent-encoded keys"
             )
+        url = urlsplit(value.get_secret_value())
+        if url.scheme != "file":
+            require_bucket_name(url.path.strip("/").partition("/")[0])
         return value
 
     @field_validator("backup_keys")

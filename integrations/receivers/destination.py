@@ -112,11 +112,16 @@ def find(
     if not all(is_callable(address, allowed) for address in addresses):
         raise DestinationRefused("names a server with a public address")
     if not all(is_within(address, allowed) for address in addresses):
-        if location.scheme != "https":
-            raise DestinationRefused("begins with https://")
-        if location.port != _HTTPS_PORT and location.port < _MIN_FREE_PORT:
-            raise DestinationRefused(f"has the port {_HTTPS_PORT}, or one from {_MIN_FREE_PORT} on")
+        require_public_form(location)
     return Destination(location, addresses)
+
+
+def require_public_form(location: Location) -> None:
+    """Raises ``DestinationRefused`` for what is only called in networks of the operator's."""
+    if location.scheme != "https":
+        raise DestinationRefused("begins with https://")
+    if location.port != _HTTPS_PORT and location.port < _MIN_FREE_PORT:
+        raise DestinationRefused(f"has the port {_HTTPS_PORT}, or one from {_MIN_FREE_PORT} on")
 
 
 def _host(host: str) -> str:

@@ -68,12 +68,14 @@ class ReceiverClient:
     def check(self, url: str) -> None:
         """Raises ``DestinationRefused`` for a URL that may not be called.
 
-        A host that has no address now may have one later, and is checked again at each call.
+        A host that has no address now may have one later, and is checked again at each call. Until
+        then it is in no network of the operator's.
         """
+        location = destination.read(url)
         try:
-            destination.find(destination.read(url), self._allowed, self._resolve)
+            destination.find(location, self._allowed, self._resolve)
         except HostUnknown:
-            return
+            destination.require_public_form(location)
 
     def post(self, url: str, content: bytes, headers: Mapping[str, str]) -> Answer:
         """Raises ``NoAnswer``; no redirect is followed."""

@@ -12,6 +12,7 @@ from core.ids import MAX_ID, MAX_UINT64
 from core.refusals import mailing as refusals
 from core.settings import Settings, origins
 from core.settings.plan_quotas import PlanQuota
+from core.shown_lines import is_shown
 from models import MailingList
 from services import paging
 from services.access import quotas, recent_logins
@@ -31,8 +32,6 @@ _IMAGES = ("avatar_image_url", "favicon_image_url")
 # No column: each version of it is a row.
 _WORDING = "consent_wording"
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
-# Control characters, and the characters that end a line in Unicode.
-LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def create_own(
@@ -192,10 +191,9 @@ def titles_of(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
     for name, value in fields.items():
         setattr(mailing_list, name, value)
-    mailing_list.title = title = mailing_list.title.strip()
-    # The title goes into mails; with a second line an owner could write text to any stranger.
-    if not 1 <= len(title) <= MAX_LIST_TITLE_CHARACTERS or LINE_ENDS.search(title):
-        raise refusals.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
+    # One that an earlier release took must not stop the owner from changing anything else.
+    if "title" in fields:
+        mailing_list.title = _read_title(mailing_list.title)
     if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
         raise refusals.LIST_SLUG()
     mailing_list.redirect_origins = _origins(mailing_list.redirect_origins or [])
@@ -215,6 +213,14 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise refusals.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
+
+
+def _read_title(text: str) -> str:
+    title = text.strip()
+    # The title goes into mails; with a second line an owner could write text to any stranger.
+    if len(title) > MAX_LIST_TITLE_CHARACTERS or not is_shown(title):
+        raise refusals.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
+    return title
 
 
 def _origins(texts: Collection[str]) -> list[str]:

@@ -7,12 +7,12 @@ plain text that leads nowhere, and a mail that a stranger can have sent shows fe
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from unicodedata import category
 
 from sqlalchemy import select
 
 from core.refusals import mailing as refusals
 from core.settings import Settings
+from core.shown_lines import is_plain, without_joiners
 from models import Attachment, AttachmentStatus, MailingList
 from services.people.unasked_mails import shown_words
 from storage.unit_of_work import UnitOfWork
@@ -90,9 +90,8 @@ def _logo(uow: UnitOfWork, mailing_list: MailingList) -> Attachment | None:
 
 
 def _require_name(name: str) -> None:
-    is_seen = all(category(each)[0] != "C" for each in name)
-    leads_away = shown_words.leads_away(name) or _NO_NAME.search(name)
-    if len(name) > MAX_SENDER_CHARACTERS or leads_away or not is_seen:
+    leads_away = _leads_away(name) or _NO_NAME.search(name)
+    if len(name) > MAX_SENDER_CHARACTERS or leads_away or not is_plain(name):
         raise refusals.LIST_SENDER_NAME(most=MAX_SENDER_CHARACTERS)
 
 
@@ -101,10 +100,15 @@ def _plain_text(name: str, text: str) -> str:
     lines = [" ".join(each.split()) for each in text.splitlines()]
     # In a mail the words stand in one line, so that they can't look like more than a quotation.
     plain = "\n".join(lines) if most == MAX_PAGE_TEXT_CHARACTERS else " ".join(lines)
-    is_seen = all(each == "\n" or category(each)[0] != "C" for each in plain)
-    if len(plain) > most or shown_words.leads_away(plain) or not is_seen:
+    is_seen = is_plain(plain.replace("\n", " "))
+    if len(plain) > most or _leads_away(plain) or not is_seen:
         raise refusals.LIST_WORDS(name=name, most=most)
     return plain
+
+
+def _leads_away(text: str) -> bool:
+    # A joiner within an address must not hide it from us: its reader does not see the joiner.
+    return any(map(shown_words.leads_away, (text, without_joiners(text))))
 
 
 # -- colours --------------------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 Files are written whole or not at all, and never changed but for those that are written again.
 """
 
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from core.errors import TransientError
+from core.errors import DomainError, TransientError
+from core.refusals.jobs import BACKUP_FOLDER_UNUSABLE
 from core.settings import Settings, SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import ObjectStorageSettings
@@ -22,10 +25,15 @@ from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
 _BYTES = "application/octet-stream"
 _CONNECTIONS = 4
+# Reasons for which a folder is no place, today as tomorrow: trying again can't help.
+_LASTING = {errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class BackupPlace(Protocol):
-    """Named files. Every failure of the place is a ``TransientError``."""
+    """Named files. Every failure of the place is a ``TransientError``.
+
+    A folder that can't be one, whatever time passes, raises ``backup.folder_unusable`` instead.
+    """
 
     def put(self, key: str, data: bytes, content_type: str) -> None: ...
 
@@ -52,31 +60,36 @@ class FolderPlace:
         target = self._path(key)
         # A name that begins with a dot is no file of a backup: what a kill leaves is not listed.
         unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        with _translated(key):
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._translated(key):
+            self._make_folder()
             try:
+                target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 with unfinished.open("xb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
                 unfinished.replace(target)
+            except FileNotFoundError as error:
+                # What prunes backups removed the folder, which was empty.
+                raise TransientError(f"The folder {target.parent} is gone.") from error
             finally:
                 unfinished.unlink(missing_ok=True)
             _flush_names(target.parent)
 
     def get(self, key: str) -> bytes:
-        with _translated(key):
+        with self._translated(key):
             return self._path(key).read_bytes()
 
     def stored(self, prefix: str = "") -> Iterator[StoredObject]:
         """``prefix`` is a folder's, with its slash, or nothing."""
-        with _translated(prefix):
+        with self._translated(prefix):
+            self._require_folder()
             yield from _walked(self.folder / prefix, prefix)
 
     def remove(self, *keys: str) -> None:
         for key in keys:
             path = self._path(key)
-            with _translated(key):
+            with self._translated(key):
                 path.unlink(missing_ok=True)
                 for folder in path.relative_to(self.folder).parents[:-1]:
                     try:
@@ -88,6 +101,41 @@ class FolderPlace:
         if any(not part or part.startswith(".") for part in key.split("/")):
             raise TransientError(f"A file of a backup can't have the name {key!r}.")
         return self.folder / key
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except FileNotFoundError as error:
+            raise self._unusable(error) from error
+
+    def _require_folder(self) -> None:
+        """One that is missing is made with the first file."""
+        try:
+            mode = self.folder.stat().st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISDIR(mode):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    @contextmanager
+    def _translated(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise ObjectMissing(key) from error
+        except OSError as error:
+            if error.errno in _LASTING:
+                raise self._unusable(error) from error
+            raise TransientError(f"The folder of the backups: {error.strerror}.") from error
+
+    def _unusable(self, error: OSError) -> DomainError:
+        # What exists there is no folder.
+        number = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
+        return BACKUP_FOLDER_UNUSABLE(
+            folder=self.folder,
+            setting=variable_of("backup_url"),
+            reason=os.strerror(number or 0),
+        )
 
 
 def _walked(folder: Path, prefix: str) -> Iterator[StoredObject]:
@@ -114,16 +162,6 @@ def _flush_names(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _translated(key: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise ObjectMissing(key) from error
-    except OSError as error:
-        raise TransientError(f"The folder of the backups: {error.strerror}.") from error
 
 
 def open_place(settings: Settings) -> BackupPlace:

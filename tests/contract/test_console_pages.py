@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.consoles import OwnerAtConsole, at_console, calls_of, heading, shown
+from tests.contract.subscribers import new_list
 from tests.security import world as worlds
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, settled
@@ -100,7 +101,11 @@ def test_links_of_the_frame_lead_somewhere(owner: OwnerAtConsole) -> None:
 def test_a_page_of_nothing_and_of_a_list_that_is_none_are_told_alike(
     owner: OwnerAtConsole,
 ) -> None:
-    paths = ("/console/nowhere", "/console/lists/1", "/console/lists/never-was")
+    own = f"/console/lists/{new_list(owner.api)['id']}"
+    paths = (
+        *("/console/nowhere", "/console/lists/1", "/console/lists/never-was"),
+        *(f"{own}/members/omar@example.com", f"{own}/members/1", f"{own}/segments/none"),
+    )
     pages = {owner.see(path, 404) for path in paths}
     assert len(pages) == 1
     assert heading(pages.pop()) == "There is nothing here"

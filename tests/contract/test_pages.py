@@ -170,7 +170,7 @@ def test_closed_list_can_be_left_and_not_joined(
     refused = stranger.post(
         "/unsubscribe", params={"trace_id": reader.trace_id}, data={"action": "undo"}
     )
-    assert heading(refused, 404) == "This list is closed"
+    assert heading(refused, 404) == "There is no open list here"
     assert reader.stands() == ("unsubscribed", True)
 
 

@@ -175,7 +175,9 @@ def test_list_that_is_gone_and_a_list_that_never_was_are_pages(
 ) -> None:
     data(client.delete(f"/lists/{list_id}"))
     for each in (list_id, 1):
-        assert heading(send(stranger, each, email=new_address()), 404) == "This list is closed"
+        assert (
+            heading(send(stranger, each, email=new_address()), 404) == "There is no open list here"
+        )
     assert heading(stranger.get("/subscribed", params={"list": list_id}), 404)
 
 

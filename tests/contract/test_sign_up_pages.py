@@ -220,14 +220,14 @@ def test_page_of_a_list_with_a_challenge_shows_and_asks_it(
 @pytest.mark.parametrize("slug", ["no-such-list", "NO", "9" * 20, "%00", "a.b"])
 def test_what_is_no_list_is_a_page(stranger: httpx.Client, slug: str) -> None:
     for path in (f"/s/{slug}", f"/s/{slug}/embed"):
-        assert heading(stranger.get(path), 404) == "This list is closed"
+        assert heading(stranger.get(path), 404) == "There is no open list here"
     assert heading(send(stranger, f"/s/{slug}", email=new_address()), 404)
 
 
 def test_archived_list_has_no_page(client: httpx.Client, stranger: httpx.Client) -> None:
     made = new_list(client)
     data(client.delete(f"/lists/{made['id']}"))
-    assert heading(stranger.get(f"/s/{made['slug']}"), 404) == "This list is closed"
+    assert heading(stranger.get(f"/s/{made['slug']}"), 404) == "There is no open list here"
 
 
 def test_what_is_no_form_is_refused_by_a_page(stranger: httpx.Client, path: str) -> None:

@@ -46,10 +46,10 @@ class Mailing:
         url = f"http://{LOOPBACK}:{self.ports[process]}"
         return plain_client(base_url=url, headers=headers)
 
-    def new_list(self, title: str = "A list") -> int:
+    def new_list(self) -> int:
         """A list of a new owner's that asks for confirmation."""
         with self.stack.client(self.stack.new_owner().key) as client:
-            body = {"title": title, "slug": random_hash_id(), "confirm_required": True}
+            body = {"title": "A list", "slug": random_hash_id(), "confirm_required": True}
             made: int = data(client.post("/lists", json=body))["id"]
             return made
 
@@ -111,7 +111,9 @@ def mailing(make_stack: Callable[[str], Stack], home: Path) -> Iterator[Mailing]
 
 
 def test_a_stranger_s_words_lead_nowhere(mailing: Mailing) -> None:
-    list_id, email = mailing.new_list(PHISHING), f"victim@{new_domain()}"
+    list_id, email = mailing.new_list(), f"victim@{new_domain()}"
+    # A title as earlier releases took it.
+    mailing.stack.query("UPDATE lists SET title = %s WHERE id = %s", PHISHING, list_id)
     mailing.ask([(list_id, email)])
     assert mailing.subjects(email) == [CONFIRM]
     [mail] = mailing.stack.mails(email)

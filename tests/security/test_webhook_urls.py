@@ -153,6 +153,21 @@ def test_name_of_a_private_address_is_not_called(listener: Listener, address: st
     assert listener.calls == []
 
 
+@pytest.mark.parametrize("allowed", [[], ["127.0.0.2/32"]])
+@pytest.mark.parametrize(
+    ("url", "rule"),
+    [
+        ("http://receiver.example/x", "begins with https://"),
+        ("https://receiver.example:22/x", "has the port 443"),
+    ],
+)
+def test_rules_hold_for_a_host_without_an_address(allowed: list[str], url: str, rule: str) -> None:
+    client = client_of(*allowed, resolve=answering())
+    with pytest.raises(DestinationRefused, match=rule):
+        client.check(url)
+    client.check("https://receiver.example:8443/x")
+
+
 def test_name_is_resolved_once_and_its_address_is_called(listener: Listener) -> None:
     asked: list[str] = []
 

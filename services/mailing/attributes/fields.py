@@ -9,11 +9,11 @@ from sqlalchemy.exc import IntegrityError
 
 from core.errors import FieldProblem
 from core.refusals import attributes as refusals
+from core.shown_lines import is_shown
 from models import FieldType, MemberField
 from services.access import recent_logins
 from services.mailing.attributes import field_values
 from services.mailing.attributes.field_values import FieldValue, StoredValues, ValueRefused
-from services.mailing.lists import LINE_ENDS
 from storage.unit_of_work import UnitOfWork
 
 MAX_FIELDS = 50
@@ -173,4 +173,4 @@ def _set(uow: UnitOfWork, field: MemberField, values: Mapping[str, Any]) -> None
 
 
 def _is_line(text: str, most: int) -> bool:
-    return 1 <= len(text) <= most and not LINE_ENDS.search(text)
+    return len(text) <= most and is_shown(text)

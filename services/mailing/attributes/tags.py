@@ -12,10 +12,10 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from core.refusals import attributes as refusals
+from core.shown_lines import is_shown
 from models import MemberTag
 from services import paging
 from services.mailing.attributes.field_values import ValueRefused
-from services.mailing.lists import LINE_ENDS
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
@@ -28,8 +28,11 @@ def read(text: str) -> str:
     """The tag that a caller wrote; raises ``ValueRefused``."""
     name = unicodedata.normalize("NFC", text).strip()
     # A comma separates tags in files.
-    if not 1 <= len(name) <= MAX_TAG_CHARACTERS or "," in name or LINE_ENDS.search(name):
-        raise ValueRefused(f"must have 1 to {MAX_TAG_CHARACTERS} characters in one line, no comma")
+    if len(name) > MAX_TAG_CHARACTERS or "," in name or not is_shown(name):
+        raise ValueRefused(
+            f"must have 1 to {MAX_TAG_CHARACTERS} characters in one line, one of them visible and "
+            "none a comma or a control of the text's direction"
+        )
     return name
 
 

@@ -13,6 +13,7 @@ from core.refusals.segments import (
     SEGMENT_TOO_MANY,
     SELECTION_UNCLEAR,
 )
+from core.shown_lines import is_plain
 from models import MailingList, Segment
 from services import paging
 from services.mailing.filters.member_filter import MemberFilter
@@ -107,7 +108,7 @@ def list_of(uow: UnitOfWork, mailing_list: MailingList, wanted: PageRequest) -> 
 def _name(segment: Segment, name: str) -> None:
     segment.name = name = name.strip()
     segment.folded = name.casefold()
-    if not 1 <= len(name) <= MAX_SEGMENT_NAME_CHARACTERS or not name.isprintable():
+    if len(name) > MAX_SEGMENT_NAME_CHARACTERS or not is_plain(name):
         raise SEGMENT_NAME(most=MAX_SEGMENT_NAME_CHARACTERS)
 
 

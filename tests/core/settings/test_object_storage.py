@@ -3,9 +3,28 @@
 import os
 
 import pytest
+from minio.helpers import check_bucket_name
 
 from core.settings import SettingsError, read_settings
-from core.settings.store_settings import BucketSettings, ObjectStorageSettings
+from core.settings.store_settings import BackupSettings, BucketSettings, ObjectStorageSettings
+
+NO_BUCKETS = [
+    "b",
+    "ab",
+    "b" * 64,
+    "press..room",
+    "press.-room",
+    "-x",
+    "x-",
+    "media/",
+    "Media",
+    "my_media",
+    "mediä",
+    "192.168.5.4",
+    "xn--media",
+    "media-s3alias",
+    "media--ol-s3",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +74,33 @@ def test_encryption_is_by_the_storages_key_or_by_a_named_one(
 ) -> None:
     monkeypatch.setenv("PRESSROOM_S3_ENCRYPTION", encryption)
     assert read_settings(ObjectStorageSettings).s3_encryption == encryption
+
+
+@pytest.mark.parametrize("bucket", NO_BUCKETS)
+def test_a_bucket_has_a_name_that_s3_lets_it_have(
+    monkeypatch: pytest.MonkeyPatch, bucket: str
+) -> None:
+    monkeypatch.setenv("PRESSROOM_S3_BUCKET", bucket)
+    with pytest.raises(SettingsError, match=r"^PRESSROOM_S3_BUCKET: a bucket's name "):
+        read_settings(ObjectStorageSettings)
+
+
+@pytest.mark.parametrize("bucket", ["abc", "pressroom-media.2026", "1.2.3.4.5", "b" * 63])
+def test_a_name_that_may_be_passes_the_clients_own_check(
+    monkeypatch: pytest.MonkeyPatch, bucket: str
+) -> None:
+    monkeypatch.setenv("PRESSROOM_S3_BUCKET", bucket)
+    check_bucket_name(read_settings(ObjectStorageSettings).s3_bucket, strict=True, s3_check=True)
+
+
+@pytest.mark.parametrize("bucket", [each for each in NO_BUCKETS if "/" not in each])
+def test_a_bucket_of_backups_has_such_a_name_too(
+    monkeypatch: pytest.MonkeyPatch, bucket: str
+) -> None:
+    monkeypatch.setenv("PRESSROOM_DATABASE_URL", "postgresql://a:b@localhost/c")
+    monkeypatch.setenv("PRESSROOM_BACKUP_KEYS", f"b1:{'A' * 43}")
+    monkeypatch.setenv("PRESSROOM_BACKUP_URL", f"https://key:hidden@s3.example.com/{bucket}/daily")
+    with pytest.raises(SettingsError, match=r"^PRESSROOM_BACKUP_URL: a bucket's name") as raised:
+        read_settings(BackupSettings)
+    assert "hidden" not in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1

@@ -1,5 +1,9 @@
 """A folder and a bucket are the same to a backup."""
 
+import errno
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,11 +12,12 @@ from urllib.parse import quote
 import pytest
 from pydantic import SecretStr
 
-from core.errors import TransientError
+from core.errors import DomainError, TransientError
+from core.keyring import Keyring
 from core.settings import Settings, SettingsError
 from core.settings.given_settings import read_settings
 from storage.backup_files.places import BackupPlace, FolderPlace, open_place
-from storage.backup_files.sealed_place import patiently
+from storage.backup_files.sealed_place import SealedPlace, patiently
 from storage.objects import ObjectMissing
 from tests.ports import free_port
 from tests.stack import Stack
@@ -83,10 +88,67 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == []
 
 
-def test_a_folder_that_can_not_be_written_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", ["file", "file/x", "file/x/y"])
+def test_a_file_is_no_place_and_no_call_waits_for_it_to_become_one(
+    tmp_path: Path, below: str
+) -> None:
     (tmp_path / "file").write_text("no folder")
+    place = SealedPlace(FolderPlace(tmp_path / below), Keyring.parse(f"b1:{'A' * 43}"))
+    calls: list[Callable[[], object]] = [
+        lambda: place.put("a/b", b"x"),
+        lambda: place.get("a/b"),
+        lambda: list(place.stored("a/")),
+    ]
+    for call in calls:
+        with pytest.raises(DomainError, match="Not a directory") as raised:
+            call()
+        assert raised.value.code == "backup.folder_unusable"
+        assert str(tmp_path / below) in raised.value.message
+
+
+def test_a_folder_that_can_not_be_made_says_why() -> None:
+    with pytest.raises(DomainError, match=r"/proc/x, .*: No such file or directory"):
+        FolderPlace(Path("/proc/x")).put("a/b", b"x", BYTES)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_what_may_not_be_written_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(DomainError, match=os.strerror(number)):
+        FolderPlace(tmp_path).put("a/b", b"x", BYTES)
+
+
+def test_a_folder_that_is_full_may_have_room_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(TransientError, match="folder of the backups"):
-        FolderPlace(tmp_path / "file").put("a/b", b"x", BYTES)
+        FolderPlace(tmp_path).put("a/b", b"x", BYTES)
+
+
+@pytest.mark.parametrize("act", ["list", "create"])
+def test_the_command_names_the_folder_without_a_traceback(
+    stack: Stack, tmp_path: Path, act: str
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    environment = {
+        **stack.environment,
+        "PRESSROOM_BACKUP_URL": f"file://{tmp_path}/file/x",
+        "PRESSROOM_BACKUP_KEYS": f"b1:{'A' * 43}",
+    }
+    words = [sys.executable, "-m", "cli.main", "backup", act]
+    done = subprocess.run(words, check=False, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{tmp_path}/file/x" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_bucket_that_does_not_answer_fails_for_a_time(stack: Stack) -> None:

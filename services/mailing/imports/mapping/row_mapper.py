@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
 
+from core.shown_lines import JOINERS
 from services.mailing.imports.decoding import is_damaged, repair_text
 from services.mailing.imports.mapping.columns import ColumnLayout
 from services.mailing.imports.mapping.dates import read_moment
@@ -16,8 +17,6 @@ from services.mailing.spreadsheets import bare_cell
 MAX_MEMBER_NAME_CHARACTERS = 200
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# These join letters in Persian and Indic names, and people in emoji.
-_JOINERS = "\u200c\u200d"
 # The ends of a cell that is empty, has brackets, or has the old mark of a file's end.
 _ODD_ENDS = ("", ">", "\x1a")
 BLANKS = " \t\r\n\x1a\ufeff\xa0"
@@ -109,7 +108,7 @@ def tidy_name(name: str) -> str:
     if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
         return name.strip()
     shown = (
-        c if c.isprintable() or c in _JOINERS else " " if c.isspace() else ""
+        c if c.isprintable() or c in JOINERS else " " if c.isspace() else ""
         for c in name[: 10 * MAX_MEMBER_NAME_CHARACTERS]
     )
     return " ".join("".join(shown).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
