@@ -49,21 +49,22 @@ def _denied(entries: tuple[str, ...]) -> tuple[str, ...]:
 ADDRESSES_AND_DOMAINS = AfterValidator(_denied)
 
 
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")
-_BUCKET_HAS_NOT = re.compile(r"\.\.|\.-|-\.|\Axn--|-s3alias\Z|--ol-s3\Z")
+# Capitals and underscores are of buckets that were made long ago.
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]\Z")
+_BUCKET_HAS_NOT = re.compile(r"\.\.|\.-|-\.|-s3alias\Z|--ol-s3\Z")
 
 
 def require_bucket_name(name: str) -> str:
     """The name, if S3 lets a bucket have it. Its client refuses others only at their first use."""
     if not _BUCKET.match(name):
         raise ValueError(
-            "a bucket's name has 3 to 63 characters: lower-case letters, digits, dots and "
-            "hyphens, and begins and ends with a letter or digit"
+            "a bucket's name has 3 to 63 characters: letters, digits, dots, hyphens and "
+            "underscores, and begins and ends with a letter or digit"
         )
     if _BUCKET_HAS_NOT.search(name):
         raise ValueError(
-            "a bucket's name has no two dots together and no dot beside a hyphen, and neither "
-            "begins with xn-- nor ends with -s3alias or --ol-s3"
+            "a bucket's name has no two dots together and no dot beside a hyphen, and ends "
+            "neither with -s3alias nor with --ol-s3"
         )
     if _is_ip_address(name):
         raise ValueError("a bucket's name is no IP address")
