@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from core import clock
-from core.shown_lines import is_shown
+from core.languages.shown_lines import is_shown
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _MAX_RELATIVE_SECONDS = 30 * _DAY

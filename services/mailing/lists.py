@@ -9,10 +9,10 @@ from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.ids import MAX_ID, MAX_UINT64
+from core.languages.shown_lines import is_shown
 from core.refusals import mailing as refusals
 from core.settings import Settings, origins
 from core.settings.plan_quotas import PlanQuota
-from core.shown_lines import is_shown
 from models import MailingList
 from services import paging
 from services.access import quotas, recent_logins

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
+from core.languages.shown_lines import is_plain, without_joiners
 from core.refusals import mailing as refusals
 from core.settings import Settings
-from core.shown_lines import is_plain, without_joiners
 from models import Attachment, AttachmentStatus, MailingList
 from services.people.unasked_mails import shown_words
 from storage.unit_of_work import UnitOfWork

@@ -8,8 +8,8 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import FieldProblem
+from core.languages.shown_lines import is_shown
 from core.refusals import attributes as refusals
-from core.shown_lines import is_shown
 from models import FieldType, MemberField
 from services.access import recent_logins
 from services.mailing.attributes import field_values

@@ -11,8 +11,8 @@ from sqlalchemy import ARRAY, BigInteger, Text, any_, delete, func, literal, sel
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
+from core.languages.shown_lines import is_shown
 from core.refusals import attributes as refusals
-from core.shown_lines import is_shown
 from models import MemberTag
 from services import paging
 from services.mailing.attributes.field_values import ValueRefused

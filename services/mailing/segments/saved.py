@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import delete, func, select, text
 from sqlalchemy.exc import IntegrityError
 
+from core.languages.shown_lines import is_plain
 from core.refusals.segments import (
     SEGMENT_NAME,
     SEGMENT_NAME_TAKEN,
@@ -13,7 +14,6 @@ from core.refusals.segments import (
     SEGMENT_TOO_MANY,
     SELECTION_UNCLEAR,
 )
-from core.shown_lines import is_plain
 from models import MailingList, Segment
 from services import paging
 from services.mailing.filters.member_filter import MemberFilter

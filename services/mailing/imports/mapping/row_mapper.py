@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
 
-from core.shown_lines import JOINERS
+from core.languages.shown_lines import JOINERS
 from services.mailing.imports.decoding import is_damaged, repair_text
 from services.mailing.imports.mapping.columns import ColumnLayout
 from services.mailing.imports.mapping.dates import read_moment
