@@ -47,9 +47,9 @@ async def checked(request: Request, path: str) -> Receive:
     parameters = operation.get("parameters", ())
     # A parameter that the document shares between operations is a header.
     known = {each["name"] for each in parameters if each.get("in") == "query"}
-    unknown = dict.fromkeys(name for name in request.query_params if name not in known)
-    if unknown:
-        raise _refusal(f"query.{name}" for name in unknown)
+    others = dict.fromkeys(name for name in request.query_params if name not in known)
+    if others:
+        raise unknown(f"query.{name}" for name in others)
     request.scope["pressroom.headers"].append((b"preference-applied", b"handling=strict"))
     content = operation.get("requestBody", {}).get("content", {})
     schema = content.get("application/json", {}).get("schema")
@@ -89,12 +89,12 @@ def _check_body(body: bytes, schema: Schema, schemas: dict[str, Schema]) -> None
         # The route itself says what is wrong.
         return
     try:
-        unknown = list(islice(unknown_names(schema, parsed, "body", schemas), MAX_NAMED))
+        others = list(islice(unknown_names(schema, parsed, "body", schemas), MAX_NAMED))
     except RecursionError:
         # A filter in a filter, deeper than any that is right: the route itself says so.
         return
-    if unknown:
-        raise _refusal(unknown)
+    if others:
+        raise unknown(others)
 
 
 def unknown_names(
@@ -119,7 +119,8 @@ def unknown_names(
         yield from min(tried, key=lambda found: (len(found), -max(map(len, found), default=0)))
 
 
-def _refusal(places: Iterable[str]) -> DomainError:
+def unknown(places: Iterable[str]) -> DomainError:
+    """``request.unknown``, of these places."""
     problems = tuple(FieldProblem(place, "unknown", "is not known here") for place in places)
     names = ", ".join(problem.field for problem in problems)
     return REQUEST_UNKNOWN(names=names, problems=problems)

@@ -56,6 +56,12 @@ REQUEST_INVALID = malformed(
 REQUEST_UNKNOWN = malformed(
     "request.unknown", "Not known here: {names}.", names="query.sort, body.members[0].tags"
 )
+OPTION_IN_BODY = malformed(
+    "request.option_in_body",
+    "body.{name} is an option, which goes into the query: ?{name}=… at the end of the address.",
+    field="body.{name}",
+    name="dry_run",
+)
 REQUEST_TOO_SLOW = too_slow("request.too_slow", "No answer within {seconds:g} seconds.", seconds=45)
 REQUEST_FAILED = provider_failed("request.failed", "The work failed unexpectedly.")
 
