@@ -16,7 +16,7 @@ from starlette.types import Message, Receive
 from api.bodies.media_types import is_json, without_byte_order_mark
 from api.limits.bulkheads import STORAGE
 from core.errors import DomainError, FieldProblem
-from core.refusals.requests import REQUEST_UNKNOWN
+from core.refusals.requests import OPTION_IN_BODY, REQUEST_UNKNOWN
 
 # A refusal names no more than these.
 MAX_NAMED = 20
@@ -55,10 +55,12 @@ async def checked(request: Request, path: str) -> Receive:
     schema = content.get("application/json", {}).get("schema")
     if schema is None or not is_json(request.headers.get("content-type", "")):
         return request.receive
-    return _checked_body(request.receive, schema, document["components"]["schemas"])
+    return _checked_body(request.receive, schema, document["components"]["schemas"], known)
 
 
-def _checked_body(receive: Receive, schema: Schema, schemas: dict[str, Schema]) -> Receive:
+def _checked_body(
+    receive: Receive, schema: Schema, schemas: dict[str, Schema], options: set[str]
+) -> Receive:
     """The same body in one piece, after a look at all of it."""
     is_read = False
 
@@ -76,13 +78,13 @@ def _checked_body(receive: Receive, schema: Schema, schemas: dict[str, Schema]) 
             more = message.get("more_body", False)
         is_read = True
         body = b"".join(pieces)
-        await STORAGE.run(_check_body, body, schema, schemas)
+        await STORAGE.run(_check_body, body, schema, schemas, options)
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive_checked
 
 
-def _check_body(body: bytes, schema: Schema, schemas: dict[str, Schema]) -> None:
+def _check_body(body: bytes, schema: Schema, schemas: dict[str, Schema], options: set[str]) -> None:
     try:
         parsed = orjson.loads(without_byte_order_mark(body))
     except orjson.JSONDecodeError:
@@ -93,6 +95,9 @@ def _check_body(body: bytes, schema: Schema, schemas: dict[str, Schema]) -> None
     except RecursionError:
         # A filter in a filter, deeper than any that is right: the route itself says so.
         return
+    for place in others:
+        if (name := place.removeprefix("body.")) in options:
+            raise OPTION_IN_BODY(name=name)
     if others:
         raise unknown(others)
 

@@ -84,3 +84,16 @@ def test_other_parts_are_refused_if_asked_to_and_passed_over_otherwise(
     data(client.post("/attachments", files=[note, image]))
     wait = {"Prefer": "wait=30"}
     assert data(_import(client, list_id, sheet, note, headers=wait))["result"]["added"] == 2
+
+
+@pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
+def test_an_act_with_its_dry_run_in_the_body_is_not_done(
+    quiet_client: httpx.Client, headers: dict[str, str]
+) -> None:
+    list_id = new_list(quiet_client)["id"]
+    wanted = {"action": "tag", "value": "new", "filter": {"field": "email", "exists": True}}
+    body = {**wanted, "dry_run": 1}
+    path = f"/lists/{list_id}/members/bulk"
+    _refused(quiet_client.post(path, json=body, headers=headers), "dry_run")
+    assert data(quiet_client.get("/jobs"))["items"] == []
+    data(quiet_client.post(path, json=wanted, headers=headers), 202)
