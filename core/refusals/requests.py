@@ -122,6 +122,6 @@ FILE_NOT_WRITTEN = malformed(
 )
 
 
-def invalid_field(field: str, rule: str) -> DomainError:
+def invalid_field(field: str, rule: str, code: str = "type") -> DomainError:
     """``body.invalid`` for one field, such as ``body.name``, that breaks ``rule``."""
-    return BODY_INVALID(place=field, rule=rule, problems=(FieldProblem(field, "type", rule),))
+    return BODY_INVALID(place=field, rule=rule, problems=(FieldProblem(field, code, rule),))
