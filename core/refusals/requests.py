@@ -103,7 +103,7 @@ DATABASE_UNUSABLE = unavailable(
 )
 
 IDEMPOTENCY_KEY_INVALID = malformed(
-    "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable characters."
+    "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable ASCII characters."
 )
 IDEMPOTENCY_KEY_REUSED = invalid(
     "idempotency.key_reused",
@@ -115,7 +115,7 @@ IDEMPOTENCY_IN_PROGRESS = conflict(
 
 RATE_LIMITED = rate_limited("rate.limited", "Too many requests; try again later.")
 CURSOR_INVALID = malformed(
-    "cursor.invalid", "query.cursor must be a next_cursor of an earlier page."
+    "cursor.invalid", "query.cursor must be a next_cursor of an earlier page.", field="query.cursor"
 )
 FILE_NOT_WRITTEN = malformed(
     "file.not_written", "{target}: {reason}", target="members.csv", reason="Permission denied"
