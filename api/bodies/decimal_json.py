@@ -54,7 +54,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def number(fields: dict[str, Any], name: str) -> Decimal:
     """A required number; raises ``body.invalid``."""
-    value = fields.get(name)
+    value = _required(fields, name)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise invalid_field(f"body.{name}", "must be a number")
     return Decimal(value)
@@ -70,10 +70,20 @@ def optional_string(fields: dict[str, Any], name: str) -> str | None:
 
 def string(fields: dict[str, Any], name: str) -> str:
     """A required string; raises ``body.invalid``."""
-    value = fields.get(name)
-    if not isinstance(value, str) or _NO_CHARACTER.search(value):
-        raise invalid_field(f"body.{name}", "must be a string without NUL characters and half ones")
+    value = _required(fields, name)
+    if not isinstance(value, str):
+        raise invalid_field(f"body.{name}", "must be a string")
+    if _NO_CHARACTER.search(value):
+        rule = "has a character that can't be stored: NUL, or half of a surrogate pair"
+        raise invalid_field(f"body.{name}", rule)
     return value
+
+
+def _required(fields: dict[str, Any], name: str) -> object:
+    if name not in fields:
+        # The words in which pydantic says so of the bodies that it reads.
+        raise invalid_field(f"body.{name}", "Field required", "missing")
+    return fields[name]
 
 
 def optional_object(fields: dict[str, Any], name: str) -> dict[str, Any] | None:

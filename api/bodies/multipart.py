@@ -24,6 +24,9 @@ class MultipartForm:
     files: list[FilePart] = field(default_factory=list)
     fields: list[tuple[str, bytes]] = field(default_factory=list)
 
+    def names(self) -> list[str]:
+        return [name for name, _ in self.fields] + [part.name for part in self.files]
+
     def parts(self) -> list[bytes]:
         """Names and contents in order, for the fingerprint of an idempotency key."""
         pieces = [piece for name, value in self.fields for piece in (name.encode(), value)]

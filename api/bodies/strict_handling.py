@@ -16,7 +16,7 @@ from starlette.types import Message, Receive
 from api.bodies.media_types import is_json, without_byte_order_mark
 from api.limits.bulkheads import STORAGE
 from core.errors import DomainError, FieldProblem
-from core.refusals.requests import REQUEST_UNKNOWN
+from core.refusals.requests import OPTION_IN_BODY, REQUEST_UNKNOWN
 
 # A refusal names no more than these.
 MAX_NAMED = 20
@@ -47,18 +47,20 @@ async def checked(request: Request, path: str) -> Receive:
     parameters = operation.get("parameters", ())
     # A parameter that the document shares between operations is a header.
     known = {each["name"] for each in parameters if each.get("in") == "query"}
-    unknown = dict.fromkeys(name for name in request.query_params if name not in known)
-    if unknown:
-        raise _refusal(f"query.{name}" for name in unknown)
+    others = dict.fromkeys(name for name in request.query_params if name not in known)
+    if others:
+        raise unknown(f"query.{name}" for name in others)
     request.scope["pressroom.headers"].append((b"preference-applied", b"handling=strict"))
     content = operation.get("requestBody", {}).get("content", {})
     schema = content.get("application/json", {}).get("schema")
     if schema is None or not is_json(request.headers.get("content-type", "")):
         return request.receive
-    return _checked_body(request.receive, schema, document["components"]["schemas"])
+    return _checked_body(request.receive, schema, document["components"]["schemas"], known)
 
 
-def _checked_body(receive: Receive, schema: Schema, schemas: dict[str, Schema]) -> Receive:
+def _checked_body(
+    receive: Receive, schema: Schema, schemas: dict[str, Schema], options: set[str]
+) -> Receive:
     """The same body in one piece, after a look at all of it."""
     is_read = False
 
@@ -76,25 +78,28 @@ def _checked_body(receive: Receive, schema: Schema, schemas: dict[str, Schema]) 
             more = message.get("more_body", False)
         is_read = True
         body = b"".join(pieces)
-        await STORAGE.run(_check_body, body, schema, schemas)
+        await STORAGE.run(_check_body, body, schema, schemas, options)
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive_checked
 
 
-def _check_body(body: bytes, schema: Schema, schemas: dict[str, Schema]) -> None:
+def _check_body(body: bytes, schema: Schema, schemas: dict[str, Schema], options: set[str]) -> None:
     try:
         parsed = orjson.loads(without_byte_order_mark(body))
     except orjson.JSONDecodeError:
         # The route itself says what is wrong.
         return
     try:
-        unknown = list(islice(unknown_names(schema, parsed, "body", schemas), MAX_NAMED))
+        others = list(islice(unknown_names(schema, parsed, "body", schemas), MAX_NAMED))
     except RecursionError:
         # A filter in a filter, deeper than any that is right: the route itself says so.
         return
-    if unknown:
-        raise _refusal(unknown)
+    for place in others:
+        if (name := place.removeprefix("body.")) in options:
+            raise OPTION_IN_BODY(name=name)
+    if others:
+        raise unknown(others)
 
 
 def unknown_names(
@@ -119,7 +124,8 @@ def unknown_names(
         yield from min(tried, key=lambda found: (len(found), -max(map(len, found), default=0)))
 
 
-def _refusal(places: Iterable[str]) -> DomainError:
+def unknown(places: Iterable[str]) -> DomainError:
+    """``request.unknown``, of these places."""
     problems = tuple(FieldProblem(place, "unknown", "is not known here") for place in places)
     names = ", ".join(problem.field for problem in problems)
     return REQUEST_UNKNOWN(names=names, problems=problems)

@@ -36,6 +36,10 @@ async def _allow(_: Mapping[str, str]) -> None:
     """The caller was checked before."""
 
 
+def _allow_part(_: str) -> None:
+    """Parts beside the file are passed over."""
+
+
 async def store_upload(
     request: Request,
     writer: PartWriter,
@@ -44,17 +48,19 @@ async def store_upload(
     *,
     caller_id: int,
     check: Check = _allow,
+    check_part: Callable[[str], None] = _allow_part,
 ) -> ReceivedFile:
     """Write the body, or its part `file`; `forget` the writer's prefix if that fails.
 
-    Raises what ``check`` raises, ``body.malformed``, ``import.file_missing``,
-    ``import.several_files``, ``import.empty``, ``import.too_large``.
+    ``check_part`` is asked with the name of each part as it arrives. Raises what ``check`` and
+    ``check_part`` raise, ``body.malformed``, ``import.file_missing``, ``import.several_files``,
+    ``import.empty``, ``import.too_large``.
     """
     arrived = ReceivedFile(filename)
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     content: AsyncIterator[bytes] = request.stream()
     if kind == b"multipart/form-data":
-        content = _part(content, options.get(b"boundary", b""), arrived, check)
+        content = _part(content, options.get(b"boundary", b""), arrived, check, check_part)
     try:
         await _store(content, request.scope, writer, arrived, caller_id)
     except BaseException:
@@ -94,6 +100,7 @@ async def _store(
 class _Parts:
     """The callbacks of a multipart parser, which keep the one file and skip other parts."""
 
+    check_part: Callable[[str], None]
     data: bytearray = field(default_factory=bytearray)
     files: int = 0
     filename: str = ""
@@ -118,12 +125,14 @@ class _Parts:
     def on_header_end(self) -> None:
         if bytes(self._name).lower() == b"content-disposition":
             _, options = parse_options_header(bytes(self._value))
-            self._in_file = options.get(b"name") == b"file" and b"filename" in options
+            name = options.get(b"name", b"").decode(errors="replace")
+            self.check_part(name)
+            self._in_file = name == "file" and b"filename" in options
             if self._in_file:
                 self.files += 1
                 self.filename = options[b"filename"].decode(errors="replace")
             elif b"filename" not in options:
-                self._in_field = options.get(b"name", b"").decode(errors="replace")
+                self._in_field = name
         self._name.clear()
         self._value.clear()
 
@@ -150,10 +159,14 @@ class _Parts:
 
 
 async def _part(
-    body: AsyncIterator[bytes], boundary: bytes, arrived: ReceivedFile, check: Check
+    body: AsyncIterator[bytes],
+    boundary: bytes,
+    arrived: ReceivedFile,
+    check: Check,
+    check_part: Callable[[str], None],
 ) -> AsyncIterator[bytes]:
     """The content of the part `file`, while it arrives."""
-    parts, is_checked = _Parts(), False
+    parts, is_checked = _Parts(check_part), False
     try:
         parser = MultipartParser(boundary, parts.callbacks())  # type: ignore[arg-type]
         async for chunk in body:

@@ -9,6 +9,7 @@ from api.bodies.forms import boolean_of
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import MULTIPART
 from api.bodies.multipart import file_named, read_form
+from api.bodies.query_options import refuse_parts
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
@@ -83,6 +84,7 @@ _UPLOAD: dict[str, Any] = {
             media.ATTACHMENT_SEVERAL_FILES,
             requests.BODY_NOT_MULTIPART,
             requests.BODY_MALFORMED_MULTIPART,
+            requests.OPTION_IN_BODY.filled(name="encrypted"),
             requests.IDEMPOTENCY_KEY_INVALID,
             media.ATTACHMENT_GONE,
             QUOTA_EXCEEDED,
@@ -117,8 +119,8 @@ async def upload_attachment(
     """Upload an image and get it back as WebP (an ICO as PNG), ready to be shown.
 
     The file's bytes decide its type. The picture is turned upright, converted to sRGB and stripped
-    of its metadata. With `renditions=1` it gets smaller copies for pages (320, 640 and 1280 pixels
-    wide) and a JPEG or PNG for mails. The call waits for the conversion, 15 s unless
+    of its metadata. With `renditions=1` in the query it gets smaller copies for pages (320, 640 and
+    1280 pixels wide) and a JPEG or PNG for mails. The call waits for the conversion, 15 s unless
     `Prefer: wait=N` says otherwise.
     """
     seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
@@ -136,6 +138,7 @@ async def _accept(
 ) -> AcceptedJob:
     """A function of its own, so that nothing holds the file's bytes while the caller waits."""
     form = await read_form(request)
+    refuse_parts(request, form.names())
     part = file_named(form, "file")
     key = idempotency_key(request, caller, form.parts())
     accepted = await UPLOADS_BY_CALLER.run(

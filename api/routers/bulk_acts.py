@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse
 
 from api.access.requirements import ListEditor
 from api.bodies.json_route import JsonRoute
+from api.bodies.query_options import refuse_options
 from api.job_answers import GOES_ON, count_response, wait_for_job
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import SEARCHES_BY_CALLER
@@ -43,6 +44,7 @@ UNDO_WAIT_SECONDS = 30.0
         **refuses(
             mailing.LIST_NOT_OWNER,
             mailing.LIST_NOT_FOUND,
+            requests.OPTION_IN_BODY,
             mailing.FILTER_INVALID,
             mailing.LIST_BUSY,
             refusals.SELECTION_UNCLEAR,
@@ -57,6 +59,7 @@ UNDO_WAIT_SECONDS = 30.0
     },
 )
 async def change_members(
+    request: Request,
     state: StateOf,
     caller: ListEditor,
     list_id: ListId,
@@ -70,6 +73,7 @@ async def change_members(
     Answers 202 with the job; its result has `bulk_id`, how many members `matched` and how many it
     `changed`. It can be undone for 90 days. A dry run answers `matched`, as a segment's count.
     """
+    refuse_options(request, await request.json())
     order = accepting.check(BulkOrder(body.action, body.value))
     if dry_run:
         counted = await SEARCHES_BY_CALLER.run(

@@ -8,6 +8,7 @@ from api.access.browsers import client_address
 from api.access.requirements import UNLIMITED, ListEditor, ListReader
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import MULTIPART
+from api.bodies.query_options import refuse_parts
 from api.bodies.upload_stream import ReceivedFile, store_upload
 from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
 from api.limits.bulkheads import RECORDS
@@ -75,7 +76,12 @@ Kind = Annotated[
 
 
 _FILE = {"type": "string", "format": "binary", "description": "At most 2 GB"}
-_FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
+_FORM = {
+    "type": "object",
+    "description": "The file alone: options go into the query",
+    "required": ["file"],
+    "properties": {"file": _FILE},
+}
 
 
 @router.post(
@@ -99,6 +105,7 @@ _FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
             mailing.PLAN_REQUIRED,
             access.QUOTA_EXCEEDED,
             requests.BODY_MALFORMED_UPLOAD,
+            requests.OPTION_IN_BODY,
             imports.IMPORT_FILE_MISSING,
             imports.IMPORT_SEVERAL_FILES,
             imports.IMPORT_EMPTY_FILE,
@@ -155,7 +162,14 @@ async def _receive(
     request: Request, state: State, caller: Caller, filename: str | None
 ) -> tuple[NewFile, ReceivedFile]:
     file, forget = accept.new_file(state.resources), partial(accept.forget_file, state.resources)
-    received = await store_upload(request, file.writer, filename, forget, caller_id=caller.user_id)
+    received = await store_upload(
+        request,
+        file.writer,
+        filename,
+        forget,
+        caller_id=caller.user_id,
+        check_part=lambda name: refuse_parts(request, [name]),
+    )
     return file, received
 
 

@@ -34,7 +34,6 @@ from core.refusals.webhooks import (
     WEBHOOK_TOO_MANY_SECRETS,
     WEBHOOK_URL_NOT_ALLOWED,
 )
-from models import EndpointState
 from services.webhooks import deliveries, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
 from storage.unit_of_work import UnitOfWork
@@ -117,8 +116,6 @@ async def change_webhook_endpoint(
     An endpoint that is active again gets what happened meanwhile; of a type that is added it gets
     what happens from then on. A session needs a login of the last 15 minutes.
     """
-    if body.state is EndpointState.ENDED:
-        raise WEBHOOK_ENDED()
     if body.url is not None:
         await state.check_receiver(caller.user_id, body.url)
     to = EndpointChange(url=body.url, types=body.types, state=body.state)

@@ -1,6 +1,6 @@
 from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from api.schemas.envelope import Body, Moment, Schema, Timestamp
 from core import ids
@@ -10,7 +10,15 @@ from services.feed.catalogue import FeedEventType
 
 # In strict mode, an enum accepts only its members, which JSON can't express.
 EventTypeName = Annotated[FeedEventType, Field(strict=False)]
-StateName = Annotated[EndpointState, Field(strict=False)]
+
+
+def _kept(state: EndpointState) -> EndpointState:
+    if state is EndpointState.ENDED:
+        raise ValueError("must be active or paused; DELETE ends an endpoint")
+    return state
+
+
+StateName = Annotated[EndpointState, Field(strict=False), AfterValidator(_kept)]
 
 Url = Annotated[
     str,

@@ -37,6 +37,12 @@ IMPORT_JSON_ARRAY = invalid(
     "import.json_array",
     "JSON is read one object per line (JSON Lines), not as one array or document.",
 )
+IMPORT_NO_READABLE_ROW = invalid(
+    "import.no_readable_row",
+    "No row of the file can be read. Line {line}: {reason}",
+    line=1,
+    reason="Not JSON: unexpected end of data.",
+)
 IMPORT_EXPANDS_TOO_MUCH = invalid(
     "import.expands_too_much", "The file expands to {how}.", how="more than 200 times its size"
 )

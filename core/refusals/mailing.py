@@ -107,7 +107,7 @@ FILTER_INVALID = malformed(
     place="filter.all[1].is",
     rule="must be one of pending, active, unsubscribed, removed",
 )
-FILTER_NOT_JSON = malformed("filter.invalid", "query.filter: must be JSON")
+FILTER_NOT_JSON = malformed("filter.invalid", "query.filter: must be JSON", field="query.filter")
 FILTER_ALONE = malformed(
     "filter.alone",
     "query.filter: goes with status, limit and cursor; offset, email and premium go without it",
@@ -162,6 +162,7 @@ DENY_LIST_TOO_LONG = invalid(
 FIGURES_RANGE = malformed(
     "figures.range",
     "query.from and query.to name at most {most:,} days, the earlier one first.",
+    field="query.from",
     most=1_100,
 )
 

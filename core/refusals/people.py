@@ -21,7 +21,7 @@ ADDRESS_UNDOABLE = conflict(
     "after it.",
 )
 USER_OWNS_LISTS = conflict(
-    "user.owns_lists", "Archive or hand over their lists first: {slugs}.", slugs="weekly, monthly"
+    "user.owns_lists", "Archive their lists first: {slugs}.", slugs="weekly, monthly"
 )
 
 PASSWORD_LENGTH = invalid(

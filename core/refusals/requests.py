@@ -56,6 +56,12 @@ REQUEST_INVALID = malformed(
 REQUEST_UNKNOWN = malformed(
     "request.unknown", "Not known here: {names}.", names="query.sort, body.members[0].tags"
 )
+OPTION_IN_BODY = malformed(
+    "request.option_in_body",
+    "body.{name} is an option, which goes into the query: ?{name}=… at the end of the address.",
+    field="body.{name}",
+    name="dry_run",
+)
 REQUEST_TOO_SLOW = too_slow("request.too_slow", "No answer within {seconds:g} seconds.", seconds=45)
 REQUEST_FAILED = provider_failed("request.failed", "The work failed unexpectedly.")
 
@@ -97,7 +103,7 @@ DATABASE_UNUSABLE = unavailable(
 )
 
 IDEMPOTENCY_KEY_INVALID = malformed(
-    "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable characters."
+    "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable ASCII characters."
 )
 IDEMPOTENCY_KEY_REUSED = invalid(
     "idempotency.key_reused",
@@ -109,13 +115,13 @@ IDEMPOTENCY_IN_PROGRESS = conflict(
 
 RATE_LIMITED = rate_limited("rate.limited", "Too many requests; try again later.")
 CURSOR_INVALID = malformed(
-    "cursor.invalid", "query.cursor must be a next_cursor of an earlier page."
+    "cursor.invalid", "query.cursor must be a next_cursor of an earlier page.", field="query.cursor"
 )
 FILE_NOT_WRITTEN = malformed(
     "file.not_written", "{target}: {reason}", target="members.csv", reason="Permission denied"
 )
 
 
-def invalid_field(field: str, rule: str) -> DomainError:
+def invalid_field(field: str, rule: str, code: str = "type") -> DomainError:
     """``body.invalid`` for one field, such as ``body.name``, that breaks ``rule``."""
-    return BODY_INVALID(place=field, rule=rule, problems=(FieldProblem(field, "type", rule),))
+    return BODY_INVALID(place=field, rule=rule, problems=(FieldProblem(field, code, rule),))

@@ -122,7 +122,7 @@ def test_other_parts_of_the_form_are_ignored(client: httpx.Client) -> None:
         b'name="file"', b"a field, no file",
         b'name="caption"', b"Sea",
         b'name="file"; filename="a.png"', encoded("PNG"),
-        b'name="encrypted"', b"true",
+        b'name="tags"', b"true",
     )  # fmt: skip
     record = data(client.post("/attachments", content=body, headers=MULTIPART))
     assert record["encrypted"] is False

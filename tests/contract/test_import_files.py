@@ -36,6 +36,7 @@ from tests.contract.replies import data, problem
 from tests.contract.subscribers import count, known_member, new_address
 from tests.contract.test_attachments import multipart
 from tests.contract.test_body_limits import Raw
+from tests.pictures import encoded
 from tests.stack import Owner, Stack, eventually
 
 PART = b'name="file"; filename="members.csv"'
@@ -150,6 +151,25 @@ def test_a_file_that_cannot_be_read_changes_nothing(
     [record] = data(client.get("/imports"))["items"]
     assert (record["status"], record["error"]["code"]) == ("failed", code)
     eventually(lambda: objects(stack) <= before)
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "said"),
+    [
+        (encoded("JPEG"), "import.unknown_format", "This is a picture (JPEG). "),
+        (encoded("PNG"), "import.unknown_format", "This is a picture (PNG). "),
+        (encoded("ICO"), "import.unknown_format", "This is a binary file, not a table. "),
+        (b"Colour\0\x01,Shape\nred,round\n", "import.unknown_format", "This is a binary file"),
+        (b'{"email": \n', "import.no_readable_row", "Line 1: Not JSON: "),
+    ],
+    ids=["jpeg", "png", "ico", "bytes", "json"],
+)
+def test_a_file_that_is_no_table_is_refused_as_such(
+    client: httpx.Client, list_id: int, content: bytes, code: str, said: str
+) -> None:
+    told = problem(upload(client, list_id, content), 422, code)
+    assert said in told["message"]
+    assert "olumns are" not in told["message"]
 
 
 def test_a_name_that_no_file_can_have_is_tidied(client: httpx.Client, list_id: int) -> None:

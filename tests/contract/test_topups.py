@@ -97,7 +97,11 @@ def test_what_is_wrong_is_422_and_names_its_field(
 
 
 def test_redirect_url_is_required_and_of_an_allowed_origin(client: httpx.Client) -> None:
-    problem(topups.send(client, '{"amount": 5}'), 422, "body.invalid")
+    missing = problem(topups.send(client, '{"amount": 5}'), 422, "body.invalid")
+    assert missing["message"] == "body.redirect_url: Field required"
+    assert missing["errors"][0]["code"] == "missing"
+    unstored = problem(topups.send(client, '{"redirect_url": "\\u0000"}'), 422, "body.invalid")
+    assert "can't be stored" in unstored["message"]
     body = '{"amount": 5, "redirect_url": "https://elsewhere.example/"}'
     refusal = problem(topups.send(client, body), 422, "topup.redirect_not_allowed")
     assert refusal["errors"][0]["field"] == "body.redirect_url"

@@ -131,7 +131,11 @@ def test_endpoint_is_changed_paused_and_resumed(client: httpx.Client) -> None:
     )
     resumed = data(client.patch(path, json={"state": "active"}))
     assert (resumed["state"], resumed["reason"]) == ("active", None)
-    problem(client.patch(path, json={"state": "ended"}), 409, "webhook.ended")
+    told = problem(client.patch(path, json={"state": "ended"}), 422, "body.invalid")
+    assert told["errors"][0]["field"] == "body.state"
+    rule = "must be active or paused; DELETE ends an endpoint"
+    assert told["errors"][0]["message"] == rule
+    assert data(client.get(path))["state"] == "active"
 
 
 def test_deleted_endpoint_is_shown_no_more(client: httpx.Client) -> None:

@@ -27,6 +27,9 @@ _WINDOWS = "cp1252"
 # whose letters end in a zero byte put some zeros on the other side too.
 _ZEROS_OF_UTF16 = 0.2
 
+# Neither blanks nor what a tool uses as a separator or as the end of a file.
+_CONTROL = re.compile("[\0-\x08\x0e-\x19\x7f]")
+
 _DAMAGE = re.compile("[\udc80-\udcff\ufffd]")
 _AS_WINDOWS = {
     0xDC00 + byte: bytes([byte]).decode(_WINDOWS, "ignore") for byte in range(0x80, 0x100)
@@ -43,7 +46,10 @@ def repair_text(text: str) -> str:
 
 
 class DecodedText:
-    """The text of ``chunks``, without zeros. ``damaged`` is set once a chunk had invalid bytes."""
+    """The text of ``chunks``, without zeros. ``damaged`` is set once a chunk had invalid bytes.
+
+    ``is_binary``: the first line has characters that no line of a table has, zeros too.
+    """
 
     def __init__(self, chunks: Iterable[bytes], head_bytes: int) -> None:
         self._chunks = iter(chunks)
@@ -52,6 +58,8 @@ class DecodedText:
         while len(head) < head_bytes and (more := next(self._chunks, b"")):
             head += more
         self.encoding, mark = _detect_encoding(head)
+        first_line = head[mark:].decode(self.encoding, "replace").lstrip().partition("\n")[0]
+        self.is_binary = _CONTROL.search(first_line) is not None
         self._chunks = chain([head[mark:]], self._chunks)
 
     def __iter__(self) -> Iterator[str]:

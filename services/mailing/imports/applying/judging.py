@@ -22,7 +22,6 @@ def _judge(*, has_extras: bool) -> str:
 WITH said_no AS ({_SAID_NO}), known AS (
     SELECT s.*, coalesce(m.user_id, u.id) AS user_id, m.id AS subscription_id,
         coalesce(m.status = 'active', false) AS is_active,
-        coalesce(m.status = 'unsubscribed', false) AS is_unsubscribed,
         NOT s.has_left AND coalesce(m.status = 'active', false) AND (
             :update AND s.name <> '' AND s.name IS DISTINCT FROM m.name
             OR :update AND s.tier IS NOT NULL
@@ -39,7 +38,7 @@ WITH said_no AS ({_SAID_NO}), known AS (
         coalesce(k.user_id, k.fresh_id), k.user_id IS NULL, k.subscription_id,
         CASE WHEN k.has_left THEN 'left'
             WHEN k.is_active THEN 'already'
-            WHEN no_list.number IS NOT NULL OR k.is_unsubscribed THEN 'opted_out'
+            WHEN no_list.number IS NOT NULL THEN 'opted_out'
             ELSE 'added' END,
         no_mail.number IS NULL, k.is_updated
     FROM known AS k

@@ -36,6 +36,10 @@ _FOREIGN = {
     b"\x28\xb5\x2f\xfd": "a Zstandard archive",
     b"PAR1": "a Parquet file",
     b"SQLite f": "an SQLite database",
+    b"\xff\xd8\xff": "a picture (JPEG)",
+    b"\x89PNG": "a picture (PNG)",
+    b"GIF87a": "a picture (GIF)",
+    b"GIF89a": "a picture (GIF)",
 }
 # The files that macOS and Windows put into archives.
 _LITTER = re.compile(r"__MACOSX/|(.*/)?(\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)\Z", re.DOTALL)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from core.refusals.imports import IMPORT_JSON_ARRAY
+from core.refusals.imports import IMPORT_JSON_ARRAY, IMPORT_NO_READABLE_ROW
 from services.mailing.imports.mapping.row_mapper import BLANKS
 from services.mailing.imports.mapping.rows import RejectedRecord
 from services.mailing.imports.reading.delimited import too_long
@@ -27,13 +27,19 @@ Values = dict[str, str]
 
 
 def sniff(sample: str) -> Dialect | None:
-    """The keys of the sample's objects, if it has some; raises ``import.json_array``."""
+    """The keys of the sample's objects, if it has some.
+
+    Raises ``import.json_array``, ``import.no_readable_row``.
+    """
     text = sample.lstrip(BLANKS)
     if _ARRAY_OR_SPREAD_OBJECT.match(text):
         raise IMPORT_JSON_ARRAY()
     if not _OBJECT.match(text):
         return None
-    found = [one[1] for one in objects([sample]) if not isinstance(one, RejectedRecord)]
+    rows = [*objects([sample])]
+    found = [one[1] for one in rows if not isinstance(one, RejectedRecord)]
+    if not found and isinstance(first := next(iter(rows), None), RejectedRecord):
+        raise IMPORT_NO_READABLE_ROW(line=first.line, reason=first.reason)
     names = header(found)
     records = [cells(values, names) for values in found]
     return Dialect(None, names, records, find_email_column(records))

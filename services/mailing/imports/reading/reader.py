@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
-from core.refusals.imports import IMPORT_EMPTY, IMPORT_NO_EMAIL_COLUMN
+from core.refusals.imports import IMPORT_EMPTY, IMPORT_NO_EMAIL_COLUMN, IMPORT_UNKNOWN_FORMAT
 from services.mailing.imports.decoding import DecodedText, repair_text
 from services.mailing.imports.mapping.columns import ColumnLayout, columns_shown, detect_layout
 from services.mailing.imports.mapping.row_mapper import BLANKS, RowMapper
@@ -77,10 +77,10 @@ def open_rows(
     ``columns.ROLES``, or a field. It wins over the header.
 
     Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
-    ``import.mapping_column``, ``import.mapping_role``, ``import.json_array``, what ``find_fields``
-    raises and, here or while rows are read, ``import.archive_many_files``,
-    ``import.archive_encrypted``, ``import.expands_too_much``, ``import.truncated`` and
-    ``import.damaged``.
+    ``import.mapping_column``, ``import.mapping_role``, ``import.json_array``,
+    ``import.no_readable_row``, what ``find_fields`` raises and, here or while rows are read,
+    ``import.archive_many_files``, ``import.archive_encrypted``, ``import.expands_too_much``,
+    ``import.truncated`` and ``import.damaged``.
     """
     container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES)
@@ -88,6 +88,9 @@ def open_rows(
     dialect = jsonlines.sniff(sample) or sniff_dialect(
         sample, whole=whole, mapping=mapping or {}, filename=filename
     )
+    if text.is_binary and dialect.delimiter and dialect.email is None:
+        # Its bytes are no names of columns.
+        raise IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
     note_header(dialect.header, dialect.sample)
     layout, email = _layout(dialect, mapping)
     find_fields(layout, dialect.sample)
