@@ -19,7 +19,7 @@ CALLERS = 32
 CALLS = 60 if full_size() else 25
 ACCOUNTS = 1_000
 ROUNDS = 7 if full_size() else 5
-LEAST_TIMES = 0.8
+LEAST_TIMES = 0.85
 PATH = "/auxilia/credits/consume"
 BODY = b'{"amount_credit": 0.0001, "source_id": "post-1", "meta": {"words": 12}}'
 
