@@ -1,6 +1,8 @@
 """Callers of the composer who leave: nobody works for them, and nothing of them stays."""
 
 import contextlib
+import http.client
+import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from devstack import LOOPBACK
 from tests.contract.composing import METADATA
 from tests.faults.size import FULL, sized
 from tests.modelling import SOURCE, Modelled, post
@@ -97,7 +100,12 @@ def test_a_retry_is_not_sent_for_a_caller_who_has_left(modelled: Modelled, key: 
     modelled.work(concurrency=2)
     modelled.steer("429")
     before = modelled.calls()
-    leave(modelled, key, 1)
+    connection = http.client.HTTPConnection(LOOPBACK, modelled.stack.api_port)
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    connection.request("POST", METADATA, json.dumps(post()), headers)
+    # Who leaves sooner may find that a worker has not even begun.
+    eventually(lambda: modelled.calls() > before, what="the first try")
+    connection.close()
     eventually(lambda: left(modelled), what="the end of what was asked")
     assert modelled.calls() == before + 1
 
