@@ -55,7 +55,7 @@ def test_refusals_are_german_too(
         (stranger.get("/unsubscribe", headers=GERMAN), "Dieser Link ist unvollständig"),
         (stranger.get("/preferences", headers=GERMAN), "Bitten Sie um einen neuen Link"),
         (stranger.put(f"/s/{slug}", headers=GERMAN), "Das ging nicht"),
-        (stranger.get("/s/no-such-list", headers=GERMAN), "Diese Liste ist geschlossen"),
+        (stranger.get("/s/no-such-list", headers=GERMAN), "Hier ist keine offene Liste"),
         (stranger.post(f"/s/{slug}", data={}, headers=GERMAN), "Noch nicht angemeldet"),
         (
             stranger.post(f"/subscriptions/{reader.list_id}", data={"x": "y"}, headers=GERMAN),

@@ -1,28 +1,33 @@
-"""The record that a list has of an address."""
+"""Whom a list means by an address."""
 
 
-def member_of(columns: str, *, list_id: str, email: str, holder: str) -> str:
-    """SQL for the record: of the person who has the address, else of one who had it.
+def person_of(*, list_id: str, email: str, holder: str) -> str:
+    """SQL for one row, whose ``id`` is that of the person: who has the address, else who had it.
 
-    The owner knows such a person by no other address. A file that names them must neither make a
-    second member of them nor miss them: they may have complained. Postgres looks for the second
-    only where the first is missing. OFFSET 0 has it look up one row at a time.
+    The owner knows a member who moved by no other address. A file that names them must neither make
+    a second member of them nor miss them: they may have complained. Who has the address now comes
+    first, if the list has a record of them.
+
+    OFFSET 0 has Postgres look up one row at a time. There is no LIMIT, for which it would rather
+    read a table from its beginning than an index.
 
     Args:
-        columns: of ``subscriptions``.
-        list_id, email, holder: expressions. The holder is the person's id, or NULL.
+        list_id, email, holder: expressions. The holder is the id of who has the address, or NULL.
     """
     return f"""
-SELECT {columns} FROM subscriptions WHERE list_id = {list_id} AND user_id = {holder}
-UNION ALL
-SELECT {columns} FROM (
-    SELECT user_id AS former_id FROM former_addresses WHERE email = {email} OFFSET 0
-) AS f CROSS JOIN LATERAL (
-    SELECT * FROM subscriptions WHERE list_id = {list_id} AND user_id = former_id OFFSET 0
-) AS known CROSS JOIN LATERAL (
-    SELECT FROM users
-    WHERE id = former_id AND erased_at IS NULL AND merged_into IS NULL OFFSET 0
-) AS present
-WHERE known.email = {email}
-LIMIT 1
+SELECT CASE WHEN former.id IS NULL OR EXISTS (
+    SELECT FROM subscriptions WHERE list_id = {list_id} AND user_id = {holder} OFFSET 0
+) THEN {holder} ELSE former.id END AS id
+FROM (
+    SELECT max(f.user_id) AS id FROM (
+        SELECT user_id FROM former_addresses WHERE email = {email} OFFSET 0
+    ) AS f CROSS JOIN LATERAL (
+        SELECT email FROM subscriptions
+        WHERE list_id = {list_id} AND user_id = f.user_id OFFSET 0
+    ) AS known CROSS JOIN LATERAL (
+        SELECT FROM users
+        WHERE id = f.user_id AND erased_at IS NULL AND merged_into IS NULL OFFSET 0
+    ) AS present
+    WHERE known.email = {email}
+) AS former
 """  # noqa: S608

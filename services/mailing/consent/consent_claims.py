@@ -81,7 +81,7 @@ def _wording(written: str | None) -> str | None:
 
 
 _TAKE_BACK = text("SELECT take_back_claims(:import_id, :most)")
-_MEMBER = known_members.member_of("id, status", list_id="i.list_id", email="c.email", holder="u.id")
+_PERSON = known_members.person_of(list_id="i.list_id", email="c.email", holder="u.id")
 # As for the rows of a chunk, OFFSET 0 makes Postgres look up one person at a time. An address that
 # is old already is not kept whole until the next upkeep: a file may have a million of them.
 _CLAIM = text(f"""
@@ -99,8 +99,12 @@ CROSS JOIN LATERAL (SELECT CASE
     WHEN c.moment BETWEEN 'epoch' AND now() THEN c.moment ELSE now() END
 ) AS t (moment)
 LEFT JOIN LATERAL (SELECT id FROM users WHERE email = c.email OFFSET 0) AS u ON true
-CROSS JOIN LATERAL ({_MEMBER}) AS m
-WHERE i.id = :import_id AND m.status = 'active' ORDER BY m.id
+CROSS JOIN LATERAL ({_PERSON}) AS p
+CROSS JOIN LATERAL (
+    SELECT id FROM subscriptions
+    WHERE user_id = p.id AND list_id = i.list_id AND status = 'active' OFFSET 0
+) AS m
+WHERE i.id = :import_id ORDER BY m.id
 ON CONFLICT DO NOTHING
 RETURNING 1
 """)  # noqa: S608

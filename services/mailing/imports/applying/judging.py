@@ -20,7 +20,7 @@ SELECT count(*) FROM (
 def _judge(*, has_extras: bool) -> str:
     return f"""
 WITH said_no AS ({_SAID_NO}), known AS (
-    SELECT s.*, coalesce(m.user_id, u.id) AS user_id, m.id AS subscription_id,
+    SELECT s.*, p.id AS user_id, m.id AS subscription_id,
         coalesce(m.status = 'active', false) AS is_active,
         NOT s.has_left AND coalesce(m.status = 'active', false) AND (
             :update AND s.name <> '' AND s.name IS DISTINCT FROM m.name
@@ -31,7 +31,12 @@ WITH said_no AS ({_SAID_NO}), known AS (
     FROM {STAGED} AS s
     {f"LEFT JOIN {STAGED_EXTRAS} AS e ON e.number = s.number" if has_extras else ""}
     LEFT JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u ON true
-    LEFT JOIN LATERAL ({_MEMBER[has_extras]}) AS m ON true
+    LEFT JOIN LATERAL ({_PERSON}) AS p ON true
+    LEFT JOIN LATERAL (
+        SELECT id, status, name, type, paid_expiry
+            {", fields, tag_ids, joined_at" if has_extras else ""} FROM subscriptions
+        WHERE list_id = :list_id AND user_id = p.id OFFSET 0
+    ) AS m ON true
 ), kept AS (
     INSERT INTO {JUDGED}
     SELECT k.number, k.email, {_NEW_VALUES if has_extras else "k.name, k.tier, k.paid_expiry"},
@@ -77,17 +82,8 @@ _GETS_EXTRAS = """OR e.number IS NOT NULL AND (
                 OR NOT m.tag_ids @> e.tag_ids
                 OR m.joined_at IS NULL AND e.joined_at IS NOT NULL
             )"""
-_COLUMNS = "id, user_id, status, name, type, paid_expiry"
+_PERSON = known_members.person_of(list_id=":list_id", email="s.email", holder="u.id")
 # By whether rows of the chunk have extras.
-_MEMBER = {
-    has_extras: known_members.member_of(
-        f"{_COLUMNS}, fields, tag_ids, joined_at" if has_extras else _COLUMNS,
-        list_id=":list_id",
-        email="s.email",
-        holder="u.id",
-    )
-    for has_extras in (False, True)
-}
 JUDGE = {has_extras: _judge(has_extras=has_extras) for has_extras in (False, True)}
 
 PUT_OVER_QUOTA = f"""
