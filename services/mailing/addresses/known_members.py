@@ -8,8 +8,9 @@ def person_of(*, list_id: str, email: str, holder: str) -> str:
     a second member of them nor miss them: they may have complained. Who has the address now comes
     first, if the list has a record of them.
 
-    OFFSET 0 has Postgres look up one row at a time. There is no LIMIT, for which it would rather
-    read a table from its beginning than an index.
+    OFFSET 0 has Postgres look up one row at a time, and take the id for a value like any other when
+    it chooses an index for what belongs to it. There is no LIMIT, for which it would rather read a
+    table from its beginning than an index.
 
     Args:
         list_id, email, holder: expressions. The holder is the id of who has the address, or NULL.
@@ -29,5 +30,5 @@ FROM (
         WHERE id = f.user_id AND erased_at IS NULL AND merged_into IS NULL OFFSET 0
     ) AS present
     WHERE known.email = {email}
-) AS former
+) AS former OFFSET 0
 """  # noqa: S608

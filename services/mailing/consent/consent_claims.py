@@ -9,7 +9,6 @@ from sqlalchemy import text
 from core.settings import Settings, origins
 from core.settings.retention_days import Retained
 from models import ConsentHow
-from services.mailing.addresses import known_members
 from services.mailing.consent.consent_entries import read_ip
 from storage.unit_of_work import UnitOfWork
 
@@ -81,10 +80,9 @@ def _wording(written: str | None) -> str | None:
 
 
 _TAKE_BACK = text("SELECT take_back_claims(:import_id, :most)")
-_PERSON = known_members.person_of(list_id="i.list_id", email="c.email", holder="u.id")
 # As for the rows of a chunk, OFFSET 0 makes Postgres look up one person at a time. An address that
 # is old already is not kept whole until the next upkeep: a file may have a million of them.
-_CLAIM = text(f"""
+_CLAIM = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)
 SELECT i.id, m.id, c.how, t.moment,
@@ -98,13 +96,12 @@ CROSS JOIN unnest(CAST(:emails AS text[]), CAST(:hows AS text[]), CAST(:moments 
 CROSS JOIN LATERAL (SELECT CASE
     WHEN c.moment BETWEEN 'epoch' AND now() THEN c.moment ELSE now() END
 ) AS t (moment)
-LEFT JOIN LATERAL (SELECT id FROM users WHERE email = c.email OFFSET 0) AS u ON true
-CROSS JOIN LATERAL ({_PERSON}) AS p
+CROSS JOIN LATERAL (SELECT id FROM users WHERE email = c.email OFFSET 0) AS u
 CROSS JOIN LATERAL (
     SELECT id FROM subscriptions
-    WHERE user_id = p.id AND list_id = i.list_id AND status = 'active' OFFSET 0
+    WHERE user_id = u.id AND list_id = i.list_id AND status = 'active' OFFSET 0
 ) AS m
 WHERE i.id = :import_id ORDER BY m.id
 ON CONFLICT DO NOTHING
 RETURNING 1
-""")  # noqa: S608
+""")
