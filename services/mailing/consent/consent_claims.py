@@ -80,7 +80,8 @@ def _wording(written: str | None) -> str | None:
 
 
 _TAKE_BACK = text("SELECT take_back_claims(:import_id, :most)")
-# As for the rows of a chunk, OFFSET 0 makes Postgres look up one person at a time. An address that
+# As for the rows of a chunk, OFFSET 0 makes Postgres look up one person at a time, and by the pair:
+# asked for active members there, it read all those of the list for each one. An address that
 # is old already is not kept whole until the next upkeep: a file may have a million of them.
 _CLAIM = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
@@ -98,10 +99,10 @@ CROSS JOIN LATERAL (SELECT CASE
 ) AS t (moment)
 CROSS JOIN LATERAL (SELECT id FROM users WHERE email = c.email OFFSET 0) AS u
 CROSS JOIN LATERAL (
-    SELECT id FROM subscriptions
-    WHERE user_id = u.id AND list_id = i.list_id AND status = 'active' OFFSET 0
+    SELECT id, status FROM subscriptions
+    WHERE user_id = u.id AND list_id = i.list_id OFFSET 0
 ) AS m
-WHERE i.id = :import_id ORDER BY m.id
+WHERE i.id = :import_id AND m.status = 'active' ORDER BY m.id
 ON CONFLICT DO NOTHING
 RETURNING 1
 """)
