@@ -185,7 +185,7 @@ class _Search:
         return self.uow.session.scalar(query, self._start(None))
 
 
-# SQLAlchemy takes milliseconds to build these, which have no value of a search but parameters.
+# All searches have these in common. To build one takes SQLAlchemy a millisecond.
 
 
 @cache

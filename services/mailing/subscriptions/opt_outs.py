@@ -25,6 +25,8 @@ from storage.unit_of_work import UnitOfWork
 
 # A key must stay in the ring for as long as opt-outs of erased people are to be recognised.
 _PURPOSE = "opt-out"
+# Nobody moves so often; whoever does writes no more rows for an opt-out.
+_MAX_FORMER_ADDRESSES = 50
 
 
 def kinds_of(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User) -> set[OptOutKind]:
@@ -38,7 +40,7 @@ def record(
 ) -> None:
     """Store the person's opt-out; nothing changes if it is stored already."""
     digest = _digest(keyring, person.email)
-    make_way(uow, keyring, list_id, person.id, address_digests(keyring, person.email))
+    _make_way(uow, keyring, list_id, person.id, address_digests(keyring, person.email))
     values = {"list_id": list_id, "kind": kind, "source": source}
     for each in _former_addresses(uow, person):
         also = insert(OptOut).values(address_hmac=_digest(keyring, each), **values)
@@ -157,7 +159,7 @@ def lift(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *kinds: 
     That of somebody else stays, who had the address before.
     """
     digests = address_digests(keyring, person.email)
-    make_way(uow, keyring, list_id, person.id, digests)
+    _make_way(uow, keyring, list_id, person.id, digests)
     for each in _former_addresses(uow, person):
         digests += address_digests(keyring, each)
     of_nobody_else = and_(OptOut.user_id.is_(None), OptOut.address_hmac.in_(digests))
@@ -170,7 +172,7 @@ def lift(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *kinds: 
     )
 
 
-def make_way(
+def _make_way(
     uow: UnitOfWork, keyring: Keyring, list_id: int, user_id: int, digests: Collection[bytes]
 ) -> None:
     """Keep the opt-outs of other people by those people alone, who had this person's address.
@@ -263,11 +265,12 @@ def _digest(keyring: Keyring, address: str) -> bytes:
 
 
 def _former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
-    """Those that nobody has now: whoever has one says by themselves what they want."""
+    """The latest that nobody has now: whoever has one says by themselves what they want."""
     query = select(FormerAddress.email).where(
         FormerAddress.user_id == person.id,
         ~exists().where(User.email == FormerAddress.email),
     )
+    query = query.order_by(FormerAddress.left_at.desc()).limit(_MAX_FORMER_ADDRESSES)
     return uow.session.scalars(query).all()
 
 
