@@ -28,14 +28,14 @@ WITH said_no AS ({_SAID_NO}), known AS (
                 AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry)
             {_GETS_EXTRAS if has_extras else ""}
         ) AS is_updated
-    FROM {STAGED} AS s
+    FROM {STAGED} AS s CROSS JOIN {_LIST} AS l
     {f"LEFT JOIN {STAGED_EXTRAS} AS e ON e.number = s.number" if has_extras else ""}
     LEFT JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u ON true
     LEFT JOIN LATERAL ({_PERSON}) AS p ON true
     LEFT JOIN LATERAL (
         SELECT id, status, name, type, paid_expiry
             {", fields, tag_ids, joined_at" if has_extras else ""} FROM subscriptions
-        WHERE list_id = :list_id AND user_id = p.id OFFSET 0
+        WHERE list_id = l.list_id AND user_id = p.id OFFSET 0
     ) AS m ON true
 ), kept AS (
     INSERT INTO {JUDGED}
@@ -57,18 +57,21 @@ SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
 """  # noqa: S608
 
 
+# Of a list that is named itself Postgres thinks to know how many members it has. While statistics
+# know nothing of it that is none: it would read all of them, by another index, for each row.
+_LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # The opt-outs of the rows' people, by the people and by the digests of their addresses.
 _SAID_NO = f"""
-    SELECT s.number, o.kind FROM {STAGED} AS s
+    SELECT s.number, o.kind FROM {STAGED} AS s CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u
     CROSS JOIN LATERAL (
-        SELECT kind FROM opt_outs WHERE list_id = :list_id AND user_id = u.id OFFSET 0
+        SELECT kind FROM opt_outs WHERE list_id = l.list_id AND user_id = u.id OFFSET 0
     ) AS o
     WHERE :has_opt_outs
     UNION
-    SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d
+    SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL (
-        SELECT kind FROM opt_outs WHERE list_id = :list_id AND address_hmac = d.digest OFFSET 0
+        SELECT kind FROM opt_outs WHERE list_id = l.list_id AND address_hmac = d.digest OFFSET 0
     ) AS o
 """  # noqa: S608
 # An active member who only gets fields and tags keeps name and tier.
@@ -82,7 +85,7 @@ _GETS_EXTRAS = """OR e.number IS NOT NULL AND (
                 OR NOT m.tag_ids @> e.tag_ids
                 OR m.joined_at IS NULL AND e.joined_at IS NOT NULL
             )"""
-_PERSON = known_members.person_of(list_id=":list_id", email="s.email", holder="u.id")
+_PERSON = known_members.person_of(list_id="l.list_id", email="s.email", holder="u.id")
 # By whether rows of the chunk have extras.
 JUDGE = {has_extras: _judge(has_extras=has_extras) for has_extras in (False, True)}
 

@@ -27,6 +27,12 @@ _OPT_OUTS = """
     INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
     SELECT %s, id, sha256(email::bytea), 'email', 'page' FROM users WHERE email LIKE %s
 """
+_FETCHED = text(
+    "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables"
+    " WHERE relname = 'subscriptions'"
+)
+# Of the rows that a chunk looks up, writes and claims something about, each a few times.
+MOST_FETCHED_A_ROW = 20
 _READ_WHOLE = text("SELECT relname, seq_tup_read FROM pg_stat_xact_user_tables")
 
 
@@ -84,3 +90,33 @@ def test_a_chunk_reads_no_table_whole(
 
     assert (task.added, task.updated, task.opted_out) == (3 * GROUP, GROUP, GROUP)
     assert [dict.fromkeys(TABLES, 0) | rows for rows in read_whole] == [dict.fromkeys(TABLES, 0)]
+
+
+def test_a_row_costs_the_same_while_no_statistics_know_of_its_list(
+    importing: Importing, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack, tag = importing.stack, random_hash_id()
+    other, list_id = importing.new_list(owner), importing.new_list(owner)
+    stack.query(_PEOPLE, f".{tag}@example.com", OTHERS)
+    stack.query(_MEMBERS, other, f"%.{tag}@example.com")
+    for table in (*TABLES, "former_addresses"):
+        stack.query(f"ANALYZE {table}")
+    fetched: list[int] = []
+    apply_chunk = apply.apply
+
+    def watched(uow: Any, *others: Any) -> Any:
+        applied = apply_chunk(uow, *others)
+        fetched.append(uow.session.scalar(_FETCHED))
+        return applied
+
+    monkeypatch.setattr(apply, "apply", watched)
+    header = ("email", "name", "tags", "optin_time")
+    for name in ("first", "second"):
+        lines = [
+            (f"{who}.{number}.{tag}@example.com", name, "a", "2020-01-02")
+            for who in ("same", name)
+            for number in range(10 * GROUP)
+        ]
+        importing.bring(owner, list_id, csv_of(lines, header=header), on_existing="update")
+    assert len(fetched) == 2
+    assert max(fetched) < MOST_FETCHED_A_ROW * 20 * GROUP
