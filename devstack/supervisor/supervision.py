@@ -6,7 +6,6 @@ locks → ports → services, then what needs them → ready: run.json and the p
 
 import os
 import time
-from contextlib import closing
 
 from core.settings.given_settings import PREFIX
 from devstack import LOOPBACK
@@ -49,7 +48,9 @@ def run(home: Home, display: Display) -> None:
     only = Lock(home.supervisor_lock)
     if not only.acquire():
         raise AlreadyRunningError
-    with closing(only), services_lock(home, display.say) as lock:
+    # Nothing lets go of the first one but the end of this process: who waits for it to stop the
+    # stack waits for that too.
+    with services_lock(home, display.say) as lock:
         only.note(str(os.getpid()))
         home.run_file.unlink(missing_ok=True)
         _Supervisor(home, lock, display).run()

@@ -359,6 +359,24 @@ def test_a_killed_stack_leaves_nothing_starts_again_and_ends_with_ctrl_c(stack: 
     assert users_of(stack.home) == []
 
 
+# What a busy machine makes of the end of a process.
+SLOW_END = """
+import atexit, sys, time
+if sys.orig_argv[-2:] == ["-m", "devstack"]:
+    atexit.register(time.sleep, 3)
+"""
+
+
+def test_down_waits_for_the_end_of_the_supervisor_itself(tmp_path: Path) -> None:
+    stack = stack_at(tmp_path / "home")
+    (tmp_path / "sitecustomize.py").write_text(SLOW_END)
+    stack.variables["PYTHONPATH"] = str(tmp_path)
+    started = stack.command("up", "--detach")
+    assert started.returncode == 0, started.stderr
+    assert stack.command("down").returncode == 0
+    assert users_of(stack.home) == []
+
+
 def test_ctrl_c_during_the_start_stops_it_too(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     process = stack.start()
