@@ -1,5 +1,7 @@
 """Pages of the ledger, and that what is in it stays."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -100,17 +102,27 @@ def test_cursor_that_was_never_given_is_400(client: httpx.Client, cursor: str) -
     problem(client.get(LEDGER, params={"cursor": cursor}), 400, "cursor.invalid")
 
 
-def let_days_pass(stack: Stack, owner: Owner, first: int, last: int, days: int) -> None:
-    """Let these entries be so many days old, past the trigger that keeps entries."""
-    stack.query(
-        "SET session_replication_role = replica; UPDATE credit_entries"
-        " SET created_at = created_at - make_interval(days => %s)"
-        " WHERE user_id = %s AND seq BETWEEN %s AND %s",
-        days,
-        owner.user_id,
-        first,
-        last,
-    )
+@contextmanager
+def days_ago(stack: Stack, owner: Owner, first: int, last: int, days: int) -> Iterator[None]:
+    """These entries are so many days old, past the trigger that keeps entries.
+
+    Afterwards they are as they were, and their hashes fit again: other tests verify this ledger.
+    """
+
+    def move(hours: int) -> None:
+        stack.query(
+            "SET session_replication_role = replica; UPDATE credit_entries"
+            " SET created_at = created_at - make_interval(hours => %s)"
+            " WHERE user_id = %s AND seq BETWEEN %s AND %s",
+            hours,
+            owner.user_id,
+            first,
+            last,
+        )
+
+    move(24 * days)
+    yield
+    move(-24 * days)
 
 
 def walked(client: httpx.Client, **query: Any) -> tuple[list[int], int]:
@@ -153,15 +165,14 @@ def test_entries_of_some_days_are_found_with_both_days(
 
     assert page(client, **{"from": day(3)})["items"] == []
     fill(stack, owner, 9)
-    let_days_pass(stack, owner, 1, 3, 20)
-    let_days_pass(stack, owner, 4, 7, 10)
-    assert places(page(client, **{"from": day(10), "to": day(10)})) == [7, 6, 5, 4]
-    assert places(page(client, **{"from": day(10)})) == [9, 8, 7, 6, 5, 4]
-    assert places(page(client, to=day(10))) == [7, 6, 5, 4, 3, 2, 1]
-    assert places(page(client, to=day(11), action="grant", limit=2)) == [3, 2]
-    assert page(client, **{"from": day(9), "to": day(2)})["items"] == []
-    assert page(client, to="9999-12-31", action="consume")["items"] == []
-    assert walked(client, **{"from": "0001-01-01", "limit": 2})[0] == list(range(9, 0, -1))
+    with days_ago(stack, owner, 1, 3, 20), days_ago(stack, owner, 4, 7, 10):
+        assert places(page(client, **{"from": day(10), "to": day(10)})) == [7, 6, 5, 4]
+        assert places(page(client, **{"from": day(10)})) == [9, 8, 7, 6, 5, 4]
+        assert places(page(client, to=day(10))) == [7, 6, 5, 4, 3, 2, 1]
+        assert places(page(client, to=day(11), action="grant", limit=2)) == [3, 2]
+        assert page(client, **{"from": day(9), "to": day(2)})["items"] == []
+        assert page(client, to="9999-12-31", action="consume")["items"] == []
+        assert walked(client, **{"from": "0001-01-01", "limit": 2})[0] == list(range(9, 0, -1))
 
 
 @pytest.mark.parametrize(

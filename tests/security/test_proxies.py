@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from devstack import LOOPBACK
+from devstack.supervisor.programs import answers
 from tests.ports import free_port
 from tests.stack import Running, Stack, eventually, plain_client
 
@@ -33,7 +34,14 @@ def test_an_api_behind_tls_does_not_start_before_it_was_told_of_its_proxies(
 
 @pytest.fixture
 def direct(stack: Stack, port: int) -> Iterator[Running]:
-    running = stack.start_api(port, PRESSROOM_TRUSTED_PROXIES="none")
+    running = stack.start(
+        # The log of an API process of another test may have the line too.
+        "api-of-no-proxy",
+        *("serve", "--port", str(port)),
+        ready=lambda: answers(port, "/healthz"),
+        port=port,
+        environment={"PRESSROOM_TRUSTED_PROXIES": "none"},
+    )
     yield running
     running.stop()
     stack.processes.remove(running)
