@@ -9,7 +9,7 @@ import math
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -25,11 +25,15 @@ import httpx2
 from core.counters.work_metrics import ProviderOutcome, begin_provider, count_provider_call
 from core.telemetry import spans
 
+T = TypeVar("T")
+
 # The library's errors by the names that adapters use: its timeouts are failures too.
 HttpFailure = httpx2.HTTPError
 HttpTimeout = httpx2.TimeoutException
 # Nothing was sent.
 NotConnected = (httpx2.ConnectError, httpx2.ConnectTimeout)
+# The connection ended before the answer did.
+ConnectionLost = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 HttpHeaders = httpx2.Headers
 
 
@@ -54,8 +58,6 @@ class HttpBounds:
     max_reply_bytes: int
     # Whether a longer reply is cut, and read no further; it is refused otherwise.
     cuts_replies: bool = False
-    # Whether the next call to a server may take the connection of the one before.
-    keeps_connections: bool = True
     # Whether spans say which host is called: one that the settings name, and not one of a caller's.
     tells_host: bool = True
     # Whose calls these are, in the metrics.
@@ -108,25 +110,21 @@ class AsyncHttpClient:
         await self._client.aclose()
 
 
-class HttpClient:
-    """For any number of threads at once.
+class CallLoop:
+    """An event loop with a thread of its own, which makes the calls of any number of threads.
 
-    Nothing but an event loop can end a wait for a reply whose head trickles, so the calls of all
-    threads run in a loop that has a thread of its own.
+    Nothing but an event loop can end a wait for a reply whose head trickles.
     """
 
-    def __init__(self, bounds: HttpBounds) -> None:
-        self._client = AsyncHttpClient(bounds)
+    def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._run, name="http-client", daemon=True).start()
 
-    def send(self, method: str, url: str, **content: Any) -> HttpReply:
-        """Raises ``HttpFailure``."""
-        sent = self._client.send(method, url, **content)
-        return asyncio.run_coroutine_threadsafe(sent, self._loop).result()
+    def wait_for(self, calls: Coroutine[Any, Any, T]) -> T:
+        """What they return or raise; the thread that asks waits for it."""
+        return asyncio.run_coroutine_threadsafe(calls, self._loop).result()
 
-    def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
+    def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _run(self) -> None:
@@ -134,6 +132,22 @@ class HttpClient:
             self._loop.run_forever()
         finally:
             self._loop.close()
+
+
+class HttpClient:
+    """For any number of threads at once."""
+
+    def __init__(self, bounds: HttpBounds) -> None:
+        self._client = AsyncHttpClient(bounds)
+        self._loop = CallLoop()
+
+    def send(self, method: str, url: str, **content: Any) -> HttpReply:
+        """Raises ``HttpFailure``."""
+        return self._loop.wait_for(self._client.send(method, url, **content))
+
+    def close(self) -> None:
+        self._loop.wait_for(self._client.aclose())
+        self._loop.stop()
 
 
 def call_span(method: str, url: str) -> AbstractContextManager[None]:
@@ -225,7 +239,5 @@ def _options(bounds: HttpBounds) -> dict[str, Any]:
         "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
         "follow_redirects": False,
         "trust_env": False,
-        "limits": httpx2.Limits(
-            max_connections=100, max_keepalive_connections=20 if bounds.keeps_connections else 0
-        ),
+        "limits": httpx2.Limits(max_connections=100, max_keepalive_connections=20),
     }

@@ -53,7 +53,10 @@ class HookReceiver:
     url: str = ""
     answer: Callable[[Hook], Answer] = lambda _: OK
     body: bytes = b"taken"
+    # Whether each answer is the end of its connection, without a word of that.
+    closes_silently: bool = False
     hooks: list[Hook] = field(default_factory=list)
+    connections: int = 0
 
     @property
     def ids(self) -> list[str]:
@@ -62,6 +65,13 @@ class HookReceiver:
 
 def _handler_of(receiver: HookReceiver) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
+        # Connections stay open.
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            receiver.connections += 1
+
         def do_POST(self) -> None:
             size = int(self.headers["Content-Length"])
             body = self.rfile.read(size)
@@ -79,6 +89,7 @@ def _handler_of(receiver: HookReceiver) -> type[http.server.BaseHTTPRequestHandl
             self.send_header("Content-Length", str(len(receiver.body)))
             self.end_headers()
             self.wfile.write(receiver.body)
+            self.close_connection = receiver.closes_silently
 
         def log_message(self, *_: object) -> None:
             pass

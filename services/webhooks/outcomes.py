@@ -1,14 +1,14 @@
 """What the answer to a try means: for its delivery, and for the endpoint."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, or_, select, text
 
 from core.logging import get_logger
 from integrations.http_client import retry_after
+from integrations.receivers.posting import Outcome
 from models import DeliveryStatus, EndpointState, User, WebhookDelivery, WebhookEndpoint
 from services.people import account_mails, accounts
 from services.people.account_mails import MailKind
@@ -20,31 +20,17 @@ log = get_logger(__name__)
 FAILED_FOR_DAYS = "It failed for three days."
 ANSWERED_GONE = "Its receiver answered 410."
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """
-    Attributes:
-        status: of the answer; ``None``: there was none, and ``error`` says why.
-        body: the first 4 KB of the answer.
-        retry_after: the header of that name.
-    """
-
-    milliseconds: int
-    status: int | None = None
-    body: bytes = b""
-    retry_after: str | None = None
-    error: str | None = None
-
-    @property
-    def is_success(self) -> bool:
-        first, after = HTTPStatus.OK, HTTPStatus.MULTIPLE_CHOICES
-        return self.status is not None and first <= self.status < after
-
-    @property
-    def is_silence(self) -> bool:
-        """Whether we waited for an answer that did not come."""
-        return self.status is None and timedelta(milliseconds=self.milliseconds) >= schedule.SILENCE
+# One statement, not one for each: most tries succeed, and come many at a time.
+_WRITE_TAKEN = text("""
+    UPDATE webhook_deliveries AS d
+    SET status = 'delivered', delivered_at = now(), error = NULL,
+        status_code = made.code, milliseconds = made.milliseconds, answer = made.answer
+    FROM unnest(
+        CAST(:ids AS bigint[]), CAST(:codes AS integer[]), CAST(:milliseconds AS integer[]),
+        CAST(:answers AS bytea[])
+    ) AS made (id, code, milliseconds, answer)
+    WHERE d.id = made.id
+""")
 
 
 def write(
@@ -52,47 +38,41 @@ def write(
 ) -> None:
     """Write the outcomes of tries, by the delivery's id and in the order in which they were made.
 
-    The endpoint is locked, and they went to this URL.
+    The endpoint is locked, and they went to this URL. Only the last one may be a failure.
     """
-    row = WebhookDelivery
-    now = uow.session.scalars(select(func.now())).one()
-    found = {each.id: each for each in uow.session.scalars(select(row).where(row.id.in_(made)))}
-    changed = _changed_persons(uow, found.values())
-    for delivery_id, outcome in made.items():
-        if url == endpoint.url:
-            endpoint.silences = endpoint.silences + 1 if outcome.is_silence else 0
-            rest = schedule.rest_after(endpoint.silences)
-            endpoint.rests_until = None if rest is None else now + rest
-        delivery = found.get(delivery_id)
-        if delivery is None:  # it was past its time
-            continue
-        _write_one(uow, endpoint, delivery, outcome, url=url, now=now)
-        person = changed.get(delivery.person_id)
-        if person is not None:
-            delivery.person_id = person.merged_into or person.id
-            delivery.answer = None if person.erased_at else delivery.answer
-
-
-def _write_one(
-    uow: UnitOfWork,
-    endpoint: WebhookEndpoint,
-    delivery: WebhookDelivery,
-    outcome: Outcome,
-    *,
-    url: str,
-    now: datetime,
-) -> None:
-    delivery.status_code, delivery.milliseconds = outcome.status, outcome.milliseconds
-    delivery.answer, delivery.error = outcome.body or None, outcome.error
-    if outcome.is_success:
-        delivery.status, delivery.delivered_at = DeliveryStatus.DELIVERED, now
+    if url == endpoint.url:
+        for outcome in made.values():
+            endpoint.silences = endpoint.silences + 1 if _is_silence(outcome) else 0
+        rest = schedule.rest_after(endpoint.silences)
+        endpoint.rests_until = None if rest is None else func.now() + rest
+    taken = {each: outcome for each, outcome in made.items() if outcome.is_success}
+    if taken:
+        _write_taken(uow, taken)
         endpoint.failing_since = None
-    # A receiver that is gone since its owner named another one ends nothing.
-    elif outcome.status == HTTPStatus.GONE and url == endpoint.url:
-        delivery.status = DeliveryStatus.FAILED
-        _stop(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
-    else:
-        _write_failure(uow, endpoint, delivery, outcome, now)
+    for delivery_id in made.keys() - taken:
+        delivery = uow.session.get(WebhookDelivery, delivery_id)
+        if delivery is not None:  # it was not past its time
+            _write_failure(uow, endpoint, delivery, made[delivery_id], url)
+    _follow_persons(uow, made)
+
+
+def _write_taken(uow: UnitOfWork, taken: Mapping[int, Outcome]) -> None:
+    outcomes = taken.values()
+    uow.session.execute(
+        _WRITE_TAKEN,
+        {
+            "ids": list(taken),
+            "codes": [each.status for each in outcomes],
+            "milliseconds": [each.milliseconds for each in outcomes],
+            "answers": [each.body or None for each in outcomes],
+        },
+    )
+
+
+def _is_silence(outcome: Outcome) -> bool:
+    """Whether we waited for an answer that did not come."""
+    waited = timedelta(milliseconds=outcome.milliseconds)
+    return outcome.status is None and waited >= schedule.SILENCE
 
 
 def _write_failure(
@@ -100,9 +80,23 @@ def _write_failure(
     endpoint: WebhookEndpoint,
     delivery: WebhookDelivery,
     outcome: Outcome,
-    now: datetime,
+    url: str,
+) -> None:
+    delivery.status_code, delivery.milliseconds = outcome.status, outcome.milliseconds
+    delivery.answer, delivery.error = outcome.body or None, outcome.error
+    # A receiver that is gone since its owner named another one ends nothing.
+    if outcome.status == HTTPStatus.GONE and url == endpoint.url:
+        delivery.status = DeliveryStatus.FAILED
+        _stop(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
+    else:
+        _try_again(uow, endpoint, delivery, outcome)
+
+
+def _try_again(
+    uow: UnitOfWork, endpoint: WebhookEndpoint, delivery: WebhookDelivery, outcome: Outcome
 ) -> None:
     """Try the delivery again or give it up, and pause the endpoint that fails for days."""
+    now = uow.session.scalars(select(func.now())).one()
     # Since this try, not since its event was queued: others may have succeeded in between. The
     # first try of an event that finds nothing else to send is as old as its place in the queue, so
     # the last one pauses an endpoint that got nothing else meanwhile.
@@ -131,15 +125,15 @@ def _has_others(uow: UnitOfWork, delivery: WebhookDelivery) -> bool:
     return uow.session.scalar(others.limit(1)) is not None
 
 
-def _changed_persons(
-    uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]
-) -> dict[int | None, User]:
-    """The persons of events whose records became part of others since, or who were erased: answers
-    are blanked with them, and those of erased persons may have been by now."""
-    persons = {each.person_id for each in deliveries}
+def _follow_persons(uow: UnitOfWork, made: Iterable[int]) -> None:
+    """Give deliveries about records that became part of others the record that is left, and blank
+    the answers about erased persons: those from before may have been looked for by now."""
+    row = WebhookDelivery
     is_changed = or_(User.merged_into.is_not(None), User.erased_at.is_not(None))
-    query = select(User).where(User.id.in_(persons), is_changed)
-    return {each.id: each for each in uow.session.scalars(query)}
+    query = select(row, User).join(User, User.id == row.person_id).where(row.id.in_(made))
+    for delivery, person in uow.session.execute(query.where(is_changed)).all():
+        delivery.person_id = person.merged_into or person.id
+        delivery.answer = None if person.erased_at else delivery.answer
 
 
 def _next_try(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:

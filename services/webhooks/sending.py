@@ -4,12 +4,13 @@ Calls are made between two transactions. The first one claims the next tries (``
 second one writes the answers, and is the first one of the next calls. All writes check the job's
 attempt: a worker that lost its lease writes nothing.
 
-One delivery is claimed at first. While the receiver takes all that was claimed, up to twice as many
-are claimed the next time, if they fit a part of a second: transactions take longer than such calls.
+One delivery is claimed at first. While the receiver takes all that was claimed, up to four times as
+many are claimed the next time, if they fit a part of a second: transactions take longer than such
+calls.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from sqlalchemy import func, select
@@ -17,7 +18,7 @@ from sqlalchemy import func, select
 from core import clock
 from core.lanes import Lane
 from core.scopes import Scope
-from integrations.receivers.posting import NoAnswer, ReceiverClient
+from integrations.receivers.posting import Outcome, ReceiverClient, SignedPost
 from models import EndpointState, Job, JobStatus, WebhookEndpoint
 from services.jobs import kinds
 from services.jobs import lease as leases
@@ -25,7 +26,6 @@ from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
 from services.webhooks import claiming, outcomes, signing
 from services.webhooks.claiming import Message
-from services.webhooks.outcomes import Outcome
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -64,20 +64,20 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
                 leases.succeed(uow, lease, {"sent": sent})
                 return
         began = time.monotonic()
-        tries = _post_each(receivers, messages)
+        tries = receivers.post_each(messages[0].url, _posts(messages))
         sent += len(tries)
         most = _most_next(tries, time.monotonic() - began)
 
 
-def _post_each(receivers: ReceiverClient, messages: Sequence[Message]) -> list[Outcome]:
-    """Up to the first that fails, for which the others may have to wait, and for a second."""
+def _posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
+    """Signed as they go out, for a second."""
     ends_at = time.monotonic() + MAX_CLAIM_SECONDS
-    tries: list[Outcome] = []
-    for message in messages:
-        tries.append(_post(receivers, message))
-        if not tries[-1].is_success or time.monotonic() > ends_at:
-            break
-    return tries
+    for each in messages:
+        headers = signing.signed_headers(each.secrets, each.id, clock.now(), each.body)
+        headers |= {"Content-Type": "application/json", "User-Agent": "Pressroom-Webhooks/1"}
+        yield SignedPost(each.body, headers)
+        if time.monotonic() > ends_at:
+            return
 
 
 def _most_next(tries: Sequence[Outcome], seconds: float) -> int:
@@ -85,7 +85,7 @@ def _most_next(tries: Sequence[Outcome], seconds: float) -> int:
     if not tries[-1].is_success:
         return 1
     fit = int(len(tries) * MAX_CLAIM_SECONDS / 2 / seconds)
-    return max(1, min(fit, 2 * len(tries), MAX_CLAIMED))
+    return max(1, min(fit, 4 * len(tries), MAX_CLAIMED))
 
 
 def _write(
@@ -94,22 +94,6 @@ def _write(
     made = dict(zip((each.delivery_id for each in messages), tries, strict=False))
     outcomes.write(uow, endpoint, messages[0].url, made)
     claiming.give_back(uow, messages[len(tries) :])
-
-
-def _post(receivers: ReceiverClient, message: Message) -> Outcome:
-    headers = signing.signed_headers(message.secrets, message.id, clock.now(), message.body)
-    headers |= {"Content-Type": "application/json", "User-Agent": "Pressroom-Webhooks/1"}
-    began = time.monotonic()
-    try:
-        answer = receivers.post(message.url, message.body, headers)
-    except NoAnswer as error:
-        return Outcome(_milliseconds_since(began), error=str(error))
-    took = _milliseconds_since(began)
-    return Outcome(took, answer.status, answer.body, answer.retry_after)
-
-
-def _milliseconds_since(began: float) -> int:
-    return round((time.monotonic() - began) * 1000)
 
 
 def _next_messages(

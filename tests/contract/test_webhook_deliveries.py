@@ -89,6 +89,19 @@ def test_events_arrive_in_order_signed_and_as_the_feed_shows_them(
     assert newest["milliseconds"] >= 0
 
 
+def test_receiver_that_closes_its_connections_fails_no_event(
+    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+) -> None:
+    receiver.closes_silently = True
+    endpoint = new_endpoint(client, receiver.url)
+    data(client.patch(f"{PATH}/{endpoint['id']}", json={"state": "paused"}))
+    happen(stack, owner, count=20)
+    data(client.patch(f"{PATH}/{endpoint['id']}", json={"state": "active"}))
+    eventually(lambda: are_delivered(client, endpoint, 20), what="all answers")
+    assert receiver.ids == event_ids(stack, owner)
+    assert {each["attempts"] for each in deliveries(client, endpoint)} == {1}
+
+
 def test_types_and_list_are_kept_to(
     stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
 ) -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from integrations.receivers.posting import Outcome
 from models import WebhookEndpoint
 from services.webhooks import outcomes
-from services.webhooks.outcomes import Outcome
 from tests.stack import Stack
 
 URL = "https://example.com/hook"

@@ -1,0 +1,61 @@
+"""Posts to one receiver: what they share, and where they end."""
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from integrations.receivers.posting import Outcome, ReceiverClient, SignedPost
+from tests.hooks import OK, HookReceiver, hooked
+
+LOCAL = ipaddress.ip_network("127.0.0.0/8")
+IDS = ["evt_1", "evt_2", "evt_3", "evt_4"]
+
+
+@pytest.fixture
+def receiver() -> Iterator[HookReceiver]:
+    with hooked() as found:
+        yield found
+
+
+def post_all(receiver: HookReceiver, *, at: Sequence[str] = ("127.0.0.1",)) -> list[Outcome]:
+    """``at``: the addresses of the receiver's name."""
+    client = ReceiverClient([LOCAL], lambda host, port: at)
+    url = receiver.url.replace("127.0.0.1", "receiver.example")
+    return client.post_each(url, (SignedPost(b"{}", {"webhook-id": each}) for each in IDS))
+
+
+def statuses(outcomes: Sequence[Outcome]) -> list[int | None]:
+    return [each.status for each in outcomes]
+
+
+def test_posts_share_a_connection_that_no_others_get(receiver: HookReceiver) -> None:
+    for number in (1, 2):
+        assert statuses(post_all(receiver)) == [200] * 4
+        assert receiver.connections == number
+    assert receiver.ids == IDS * 2
+
+
+def test_first_that_is_no_success_is_the_last(receiver: HookReceiver) -> None:
+    receiver.answer = lambda hook: (500, {"Retry-After": "7"}) if hook.id == "evt_2" else OK
+    outcomes = post_all(receiver)
+    assert statuses(outcomes) == [200, 500]
+    assert (outcomes[1].retry_after, outcomes[1].body) == ("7", b"taken")
+    assert receiver.ids == IDS[:2]
+
+
+def test_post_for_which_the_connection_was_closed_has_no_outcome(receiver: HookReceiver) -> None:
+    receiver.closes_silently = True
+    outcomes = post_all(receiver)
+    # Where the end of the connection is seen in time, there is a new one for the next post.
+    assert len(outcomes) >= 1
+    assert all(each.is_success for each in outcomes)
+    assert receiver.ids == IDS[: len(outcomes)]
+
+
+def test_address_that_answers_is_called_by_the_posts_that_follow(receiver: HookReceiver) -> None:
+    # Nothing listens at the first two.
+    assert statuses(post_all(receiver, at=["127.0.0.3", "127.0.0.2", "127.0.0.1"])) == [200] * 4
+    assert receiver.connections == 1
+    [outcome] = post_all(receiver, at=["127.0.0.3", "127.0.0.2"])
+    assert outcome.error == "There was no connection: ConnectError."
