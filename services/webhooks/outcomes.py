@@ -44,7 +44,7 @@ def write(
         for outcome in made.values():
             endpoint.silences = endpoint.silences + 1 if _is_silence(outcome) else 0
         rest = schedule.rest_after(endpoint.silences)
-        endpoint.rests_until = None if rest is None else func.now() + rest
+        endpoint.rests_until = None if rest is None else _now(uow) + rest
     taken = {each: outcome for each, outcome in made.items() if outcome.is_success}
     if taken:
         _write_taken(uow, taken)
@@ -67,6 +67,10 @@ def _write_taken(uow: UnitOfWork, taken: Mapping[int, Outcome]) -> None:
             "answers": [each.body or None for each in outcomes],
         },
     )
+
+
+def _now(uow: UnitOfWork) -> datetime:
+    return uow.session.scalars(select(func.now())).one()
 
 
 def _is_silence(outcome: Outcome) -> bool:
@@ -96,7 +100,7 @@ def _try_again(
     uow: UnitOfWork, endpoint: WebhookEndpoint, delivery: WebhookDelivery, outcome: Outcome
 ) -> None:
     """Try the delivery again or give it up, and pause the endpoint that fails for days."""
-    now = uow.session.scalars(select(func.now())).one()
+    now = _now(uow)
     # Since this try, not since its event was queued: others may have succeeded in between. The
     # first try of an event that finds nothing else to send is as old as its place in the queue, so
     # the last one pauses an endpoint that got nothing else meanwhile.
