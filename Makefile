@@ -7,12 +7,12 @@ BIN := $(VENV)/bin
 # It keeps what it compiled, even where the environment forbids to: to compile all tests takes each of
 # its processes longer than to load them.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
-# Half of a test is waiting for real processes: four at a time, each with services of its own. The
-# order of files is that of tests/order.py.
-PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
+# Three processes, each with services of its own, keep two cores busy. The order of files is that of
+# tests/order.py.
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test unit check faults containers clients bench house audit sbom requirements pictures messages format
+.PHONY: help run test test-full unit check containers clients bench house audit sbom requirements pictures messages format
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -20,11 +20,14 @@ help: ## Say what there is to make
 run: $(VENV)/.devstack ## Start everything on this machine; Ctrl-C stops it
 	@$(BIN)/pressroom up
 
-test: $(VENV)/.dev ## Run every test, against the real stack
-	$(PYTEST) $(PARALLEL) $(TESTS)
+test: $(VENV)/.dev ## Prove each promise once, against the real stack; TESTS=… names files
+	$(PYTEST) --tier fast $(if $(TESTS),$(TESTS),$(PARALLEL))
+
+test-full: $(VENV)/.dev ## Run what takes longer: all parts, or PART=…; SIZE=full takes hours
+	@BIN=$(BIN) tests/run_full $(if $(PART),$(PART),all) $(TESTS)
 
 unit: $(VENV)/.dev ## Run what needs no stack, in seconds
-	$(PYTEST) -m "not stack and not slow and not check" --numprocesses 2 --dist worksteal $(TESTS)
+	$(PYTEST) --tier fast -m "not stack and not slow" --numprocesses 2 --dist worksteal $(TESTS)
 
 check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	$(BIN)/ruff check .
@@ -33,11 +36,7 @@ check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	! $(BIN)/vulture | grep -E "unused (function|class|method|property|import)|unreachable"
-	$(PYTEST) -m check
-
-faults: $(VENV)/.dev ## Run the fault, security and property tests in their full form (hours)
-	PRESSROOM_FAULTS=full $(PYTEST) tests/faults tests/cluster tests/security tests/services --timeout 7200 $(TESTS)
-	PRESSROOM_FAULTS=full $(PYTEST) -m hypothesis --ignore tests/faults --ignore tests/cluster --ignore tests/security --ignore tests/services
+	$(PYTEST) -m check $$(grep -rl 'mark\.check' tests --include='test_*.py')
 
 containers: $(VENV)/.dev ## Build the image, run the Compose file with Podman and try it (as root)
 	PRESSROOM_CONTAINERS=$${PRESSROOM_CONTAINERS:-full} $(PYTEST) -s tests/containers $(TESTS)

@@ -13,13 +13,14 @@ from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.valkey import DATABASES
 from tests.embedded import Services, embedded_services
-from tests.faults.size import FULL
-from tests.order import spread
+from tests.order import longest_first
 from tests.ports import free_port
 from tests.sandbox.providers import PROVIDERS_WITH_FAULTS
+from tests.sizes import FULL
 from tests.stack import Owner, Stack, eventually, open_stack
+from tests.tiers import PARTS, of_the_tier
 
-# The same examples in every run of `make test`, new ones in every run of `make faults`. A machine
+# The same examples in every run but `make test-full SIZE=full`, which looks for new ones. A machine
 # with other work to do may be slow at either.
 settings.register_profile(
     "same dice",
@@ -162,17 +163,29 @@ def stranger(stack: Stack) -> Iterator[httpx.Client]:
         yield client
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier",
+        choices=("fast", "full", *PARTS),
+        help="run the fast tier, the full one, or one part of the full one",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what `make unit` leaves out, by the fixtures that a test asks for in the end.
+    """Mark what `make unit` leaves out, by the fixtures that a test asks for, and select a tier.
 
     Tests that start such programs themselves have the mark where they are written.
     """
     for item in items:
         if isinstance(item, pytest.Function) and STACK & set(item.fixturenames):
             item.add_marker(pytest.mark.stack)
+    if tier := config.getoption("tier"):
+        kept = set(of_the_tier(items, tier))
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
     if hasattr(config, "workerinput"):
-        items[:] = spread(items)
+        items[:] = longest_first(items)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -7,7 +7,7 @@ from services.merging import merge_turns
 from services.people import accounts
 from services.people.account_merges import merge_requests
 from storage.resources import Resources
-from tests.faults.size import FULL
+from tests.sizes import FULL
 from tests.stack import Stack, eventually
 
 

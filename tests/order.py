@@ -1,35 +1,28 @@
 """In which order several processes take the files of tests, each process a whole file at a time."""
 
-from collections import deque
+import json
 from collections.abc import Iterable
-from itertools import islice
+from pathlib import Path
 
 import pytest
 
-# Most of what they do is wait: for a lease to end, a process to start, a service to come back.
-_WAITING = ("tests/faults/", "tests/cluster/", "tests/devstack/", "tests/api/")
-# So many files that compute begin after each that waits. None of those is left for the end then,
-# when nothing would use the time in which it waits.
-_BETWEEN = 4
+# Seconds of each file that takes more than a few, measured by `make test TIMES=1`.
+_MEASURED = Path(__file__).with_name("order.json")
+# A test without a measurement takes about so long.
+_SECONDS_A_TEST = 0.15
 
 
-def spread(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """The tests, file by file, those first that take long, and of these every fifth that waits."""
+def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests, file by file, the longest files first.
+
+    A long file that begins last leaves the other processes without work.
+    """
+    seconds: dict[str, float] = json.loads(_MEASURED.read_text())
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.nodeid.partition("::")[0], []).append(item)
-    waiting = deque(each for name, each in files.items() if name.startswith(_WAITING))
-    computing = [each for name, each in files.items() if not name.startswith(_WAITING)]
-    rest = iter(sorted(computing, key=_length, reverse=True))
-    ordered: list[pytest.Item] = []
-    while waiting:
-        ordered += waiting.popleft()
-        for each in islice(rest, _BETWEEN):
-            ordered += each
-    for each in rest:
-        ordered += each
-    return ordered
 
+    def length(name: str) -> float:
+        return seconds.get(name, len(files[name]) * _SECONDS_A_TEST)
 
-def _length(tests: list[pytest.Item]) -> tuple[bool, int]:
-    return any(each.get_closest_marker("slow") for each in tests), len(tests)
+    return [item for name in sorted(files, key=length, reverse=True) for item in files[name]]

@@ -51,7 +51,7 @@ QUOTA_PAID = "members=10000000"
 
 
 def eventually(
-    condition: Callable[[], object], *, within: float = 20.0, what: str = "the condition"
+    condition: Callable[[], object], *, within: float = 60.0, what: str = "the condition"
 ) -> object:
     """Poll until the condition holds and return what it gave; fail after `within` seconds."""
     deadline = time.monotonic() + within

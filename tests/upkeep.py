@@ -48,6 +48,8 @@ def resting_upkeep(stack: Stack) -> Iterator[None]:
         stack.query(f"UPDATE upkeep SET due_at = {later}, send_after = {later}")
         return not stack.query("SELECT 1 FROM upkeep WHERE lease_expires_at IS NOT NULL")
 
-    eventually(rests, what="the end of all upkeep")
-    yield
-    stack.query("UPDATE upkeep SET due_at = now(), send_after = now()")
+    try:
+        eventually(rests, what="the end of all upkeep")
+        yield
+    finally:
+        stack.query("UPDATE upkeep SET due_at = now(), send_after = now()")

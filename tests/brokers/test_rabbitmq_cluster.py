@@ -14,7 +14,7 @@ from models import JobStatus
 from storage.resources import open_resources
 from tests.brokers.apart import Apart, start_processes
 from tests.brokers.rabbitmq import running_rabbitmq
-from tests.faults.size import FULL
+from tests.sizes import FULL
 from tests.stack import Stack, eventually
 
 SERVERS = 3
@@ -23,7 +23,7 @@ MAX_FAILOVER_SECONDS = 60.0
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.skipif(not FULL, reason="three servers take a gigabyte: PRESSROOM_FAULTS=full")
+@pytest.mark.skipif(not FULL, reason="three servers take a gigabyte: PRESSROOM_SIZE=full")
 def test_quorum_queues_outlive_the_loss_of_a_server(
     make_stack: Callable[[str], Stack], tmp_path: Path, record_property: Callable[..., None]
 ) -> None:

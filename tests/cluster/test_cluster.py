@@ -23,12 +23,12 @@ from tests.cluster.machines import (
     running_cluster,
 )
 from tests.cluster.network import require_namespaces
-from tests.faults.size import FULL, sized
 from tests.haproxy import program
 from tests.load import Caller, Load
 from tests.pictures import photo
 from tests.probe.kind import plan
 from tests.replica import wait_for_replicas
+from tests.sizes import FULL, sized
 from tests.stack import Owner, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from devstack.supervisor.programs import answers
-from tests.faults.size import FULL
+from tests.sizes import FULL
 from tests.stack import Running, Stack
 
 ROOT = Path(__file__).parents[2]

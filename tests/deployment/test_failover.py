@@ -18,10 +18,10 @@ from tests.contract.credits import grant
 from tests.contract.replies import data
 from tests.embedded import Services, embedded_services
 from tests.faults.proxy import Proxy, proxied
-from tests.faults.size import sized
 from tests.load import Caller, Load
 from tests.ports import free_port
 from tests.replica import RunningReplica, running_replica, wait_for_replicas
+from tests.sizes import sized
 from tests.stack import Owner, Stack, eventually, open_stack
 from tests.subscribers import new_list
 

@@ -21,10 +21,10 @@ from storage.migrations.run import head_revision
 from tests import haproxy
 from tests.deployment.release_before import ROOT, ReleaseBefore, releases, unpack
 from tests.embedded import embedded_services
-from tests.faults.size import FULL, sized
 from tests.haproxy import SERVERS, Front, in_front
 from tests.load import Act, Caller, Load
 from tests.ports import free_port
+from tests.sizes import FULL, sized
 from tests.stack import Owner, Running, Stack, eventually, open_stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]

@@ -14,7 +14,7 @@ from tests.house.source import ROOMS
 pytestmark = pytest.mark.check
 
 # Names of the development stack and the tests, which are no settings of the product.
-NOT_SETTINGS = {"PRESSROOM_HOME", "PRESSROOM_FAULTS"}
+NOT_SETTINGS = {"PRESSROOM_HOME", "PRESSROOM_SIZE"}
 
 each_document = pytest.mark.parametrize("document", markdown.DOCUMENTS, ids=markdown.name_of)
 

@@ -9,10 +9,10 @@ import pytest
 from devstack.sandbox.sandbox_settings import payment_settings
 from tests.faults import till
 from tests.faults.proxy import Proxy, proxied
-from tests.faults.size import sized
 from tests.faults.till import Poster
 from tests.importing import Importing
 from tests.probe.bench import PROBE_WORKER, Bench, make_bench
+from tests.sizes import sized
 from tests.stack import Owner, Running, Stack
 
 

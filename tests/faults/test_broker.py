@@ -13,10 +13,10 @@ from storage.broker import Broker
 from storage.resources import open_resources
 from tests.embedded import Services
 from tests.faults.conftest import frozen, pause, resume
-from tests.faults.size import sized
 from tests.faults.uploads import ready, upload
 from tests.probe.bench import PROBE_WORKER, Bench
 from tests.probe.kind import PROBE, plan
+from tests.sizes import sized
 from tests.stack import Running, eventually
 
 QUEUED = sized(150, 1000)

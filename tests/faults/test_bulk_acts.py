@@ -9,9 +9,9 @@ from models import FINISHED, BulkAct, BulkAction, Job
 from tests.contract.subscribers import fill
 from tests.faults.bulk import worker
 from tests.faults.conftest import kill_all
-from tests.faults.size import FULL, sized
 from tests.importing import Importing
 from tests.services.mailing.bulk_acts.acts import Acts
+from tests.sizes import FULL, sized
 from tests.stack import Owner, eventually
 
 MEMBERS = sized(60_000, 300_000)

@@ -18,10 +18,10 @@ from services.jobs import records
 from tests.embedded import Services
 from tests.faults.conftest import Fleet, pause, resume
 from tests.faults.proxy import Proxy
-from tests.faults.size import sized
 from tests.faults.uploads import ready, upload
 from tests.probe.bench import PROBE_WORKER, Bench
 from tests.probe.kind import plan
+from tests.sizes import sized
 from tests.stack import Owner, Running, eventually
 
 SEED = 20_260_801

@@ -13,8 +13,8 @@ import pytest
 
 from devstack import LOOPBACK
 from tests.contract.composing import METADATA
-from tests.faults.size import FULL, sized
 from tests.modelling import SOURCE, Modelled, post
+from tests.sizes import FULL, sized
 from tests.stack import Running, Stack, eventually
 
 THREADS = 2

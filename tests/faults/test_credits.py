@@ -18,8 +18,8 @@ from core.errors import DomainError
 from devstack.supervisor.programs import answers
 from services.money.credits import ledger, verify
 from tests.embedded import Services, embedded_services
-from tests.faults.size import sized
 from tests.ports import free_port
+from tests.sizes import sized
 from tests.stack import Owner, Stack, eventually, open_stack
 
 CONSUME = "/auxilia/credits/consume"

@@ -10,9 +10,9 @@ from services.erasure import marking
 from services.people import accounts
 from tests.faults.conftest import kill_all
 from tests.faults.held_rows import await_waiter, held
-from tests.faults.size import FULL, sized
 from tests.importing import Importing
 from tests.services.erasure.lives import fill, left
+from tests.sizes import FULL, sized
 from tests.stack import Running, Stack, eventually
 
 ROWS = sized(6_000, 200_000)

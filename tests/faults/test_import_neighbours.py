@@ -11,9 +11,9 @@ import pytest
 from core.ids import random_hash_id
 from models import FINISHED
 from tests.faults.bulk import succeeded, worker
-from tests.faults.size import FULL, sized
 from tests.held_memory import held_memory
 from tests.importing import Importing, csv_of
+from tests.sizes import FULL, sized
 from tests.stack import Owner, Running, eventually
 
 MEGABYTE = 1024 * 1024

@@ -17,8 +17,8 @@ from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST
 from tests.embedded import Services
 from tests.faults.bulk import prepare, require_exact, succeeded, worker
 from tests.faults.conftest import kill_all, pause, resume
-from tests.faults.size import FULL, sized
 from tests.importing import Importing, counts_of, csv_of
+from tests.sizes import FULL, sized
 from tests.stack import Owner, Running, eventually
 
 ROWS = sized(24_000, 200_000)

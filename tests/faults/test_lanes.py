@@ -9,8 +9,8 @@ from devstack import LOOPBACK
 from services.people import account_mails
 from services.people.account_mails import MailKind
 from tests.contract.composing import METADATA
-from tests.faults.size import sized
 from tests.modelling import post
+from tests.sizes import sized
 from tests.stack import Stack, eventually
 
 MAILS = sized(300, 10_000)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import Fleet
-from tests.faults.size import FULL, sized
 from tests.faults.uploads import upload
 from tests.held_memory import held_memory
 from tests.pictures import encoded, photo
 from tests.probe.bench import Bench
+from tests.sizes import FULL, sized
 from tests.stack import Running, eventually
 
 IMAGES = sized(60, 1000)

@@ -6,11 +6,11 @@ import pytest
 
 from models import FINISHED
 from services.mailing import member_figures
-from tests.faults.size import FULL, sized
 from tests.faults.test_erasures import kill_in_the_middle_of
 from tests.importing import Importing
 from tests.merging import agree, job_of, make_due
 from tests.services.merging.lives import Had, found, live, new_people, now, rows_of
+from tests.sizes import FULL, sized
 from tests.stack import Stack, eventually
 
 LISTS = sized(50, 2_000)

@@ -10,9 +10,9 @@ import pytest
 
 from devstack.supervisor.programs import answers
 from tests.embedded import Services
-from tests.faults.size import sized
 from tests.faults.uploads import upload
 from tests.probe.bench import Bench
+from tests.sizes import sized
 from tests.stack import Owner, Running, Stack, eventually
 
 HEALTHY_WITHIN = 60.0

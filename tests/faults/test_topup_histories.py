@@ -13,8 +13,8 @@ from models import Resolution
 from services.money.credits import ledger
 from services.money.topups import settlement
 from tests.faults import till
-from tests.faults.size import sized
 from tests.faults.till import Json, Poster, Terms
+from tests.sizes import sized
 from tests.stack import Owner, Stack
 
 _HISTORIES = sized(4, 300)

@@ -11,8 +11,8 @@ from models import Resolution
 from services.money.credits import ledger
 from services.money.topups import settlement
 from tests.faults import held_rows, till
-from tests.faults.size import sized
 from tests.faults.till import Json, Poster, Terms
+from tests.sizes import sized
 from tests.stack import Stack
 
 

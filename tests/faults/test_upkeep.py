@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.size import sized
 from tests.probe.tending import TABLES, TEND
+from tests.sizes import sized
 from tests.stack import Running, Stack, eventually
 
 pytestmark = pytest.mark.slow

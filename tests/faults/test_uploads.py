@@ -7,10 +7,10 @@ import pytest
 
 from tests.faults.conftest import Fleet, pause, resume
 from tests.faults.proxy import Proxy
-from tests.faults.size import sized
 from tests.faults.uploads import await_jobs, ready, upload, uploading
 from tests.pictures import photo
 from tests.probe.bench import Bench
+from tests.sizes import sized
 from tests.stack import Running, eventually
 
 UPLOADS = sized(8, 100)

@@ -13,11 +13,11 @@ from core import clock
 from devstack import LOOPBACK
 from tests.faults.conftest import Fleet, pause, resume
 from tests.faults.proxy import Proxy
-from tests.faults.size import sized
 from tests.faults.uploads import await_jobs, upload
 from tests.pictures import photo
 from tests.ports import free_port
 from tests.probe.bench import Bench
+from tests.sizes import sized
 from tests.stack import Owner, Running, Stack, eventually
 
 WAITING = sized(6, 100)

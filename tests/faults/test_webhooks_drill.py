@@ -18,7 +18,6 @@ from services.feed.catalogue import FeedEventType
 from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
-from tests.faults.size import sized
 from tests.hooks import (
     OK,
     Answer,
@@ -29,6 +28,7 @@ from tests.hooks import (
     new_endpoint,
 )
 from tests.javascript_client import FOLDER, node
+from tests.sizes import sized
 from tests.stack import Owner, Running, Stack, eventually
 
 SEED = 20_261_121

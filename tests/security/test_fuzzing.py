@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi import checks
 
-from tests.faults.size import sized
 from tests.security import world as worlds
 from tests.security.world import World
+from tests.sizes import sized
 from tests.stack import Stack
 
 DOCUMENT: dict[str, Any] = json.loads(

@@ -16,9 +16,9 @@ from tests.contract.bulk import add, of_addresses, upload
 from tests.contract.composing import METADATA, ask, fresh
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import new_address, new_list
-from tests.faults.size import sized
 from tests.pictures import encoded
 from tests.quotas import MB, begin_jobs, end_jobs, store, stored_bytes
+from tests.sizes import sized
 from tests.stack import Owner, Stack
 
 CALLERS = 8

@@ -9,8 +9,8 @@ from tests.faults.alerts.trouble import called
 from tests.faults.alerts.troubles import TROUBLES
 from tests.faults.alerts.watched_site import Site
 from tests.faults.alerts.watching import hurried
-from tests.faults.size import FULL
 from tests.observability.alert_rules import ALERTS, alerts
+from tests.sizes import FULL
 
 SHORT = ("Postgres away", "mail server refuses")
 

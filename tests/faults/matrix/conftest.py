@@ -7,7 +7,7 @@ from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.report import Report
 from tests.faults.matrix.rig import LEAVING, Rig, open_rig
 from tests.faults.matrix.run import QUIET_SECONDS, Observed, Samples, observe, sample
-from tests.faults.size import FULL
+from tests.sizes import FULL
 from tests.stack import Stack
 
 

@@ -13,9 +13,9 @@ from tests.contract import credits
 from tests.contract.composing import METADATA
 from tests.contract.replies import data
 from tests.faults.proxy import Proxy, proxied
-from tests.faults.size import sized
 from tests.modelling import post
 from tests.pictures import photo
+from tests.sizes import sized
 from tests.stack import Owner, Stack
 from tests.subscribers import Subscriber, new_list, subscribe
 

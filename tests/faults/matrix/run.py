@@ -14,7 +14,7 @@ from benchmarks.measure import percentile
 from tests.faults.matrix.calls import CALLS, PRESSING, Outcome, outcome_of
 from tests.faults.matrix.faults import Fault
 from tests.faults.matrix.rig import LEAVING, Rig
-from tests.faults.size import FULL, sized
+from tests.sizes import FULL, sized
 
 # Postgres is gone for so long; so is everything else.
 FAULT_SECONDS = sized(1, 10)

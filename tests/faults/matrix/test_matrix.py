@@ -12,7 +12,7 @@ from tests.faults.matrix.calls import CALLS
 from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.promises import ALLOWED, PROMISES, TELLING, Worst
 from tests.faults.matrix.run import Observed, Samples, p50, slowdown
-from tests.faults.size import FULL
+from tests.sizes import FULL
 
 MAX_RATIO = 3.0
 CELLS = [(fault, call) for fault in FAULTS for call in CALLS if FULL or TELLING[fault] == call]

@@ -4,8 +4,8 @@ from hypothesis import HealthCheck, given, settings
 from services.composer import offline, rules
 from services.composer.post import MetadataField, Post
 from services.composer.text.markup import clean, read
-from tests.faults.size import sized
 from tests.services.composer.posts import posts
+from tests.sizes import sized
 
 EVERY_PART = frozenset(MetadataField)
 HASH = "0123456789abcdef"

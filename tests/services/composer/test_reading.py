@@ -4,9 +4,9 @@ import pytest
 
 from services.composer.post import PlainPost, Post
 from services.composer.text.markup import clean, read
-from tests.faults.size import sized
+from tests.sizes import sized
 
-# A million in `make faults`.
+# A million in `make test-full SIZE=full`.
 MANY = sized(150_000, 1_000_000)
 # Against hanging, on the slowest of machines; a second or three is usual.
 MOST_SECONDS = 60

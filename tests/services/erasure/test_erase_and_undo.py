@@ -12,9 +12,9 @@ from models import Job
 from services.mailing.imports import undo
 from services.mailing.subscriptions import changes
 from tests.erasing import erase
-from tests.faults.size import sized
 from tests.importing import Importing, csv_of
 from tests.services.mailing.subscriptions.racing import deadlocks
+from tests.sizes import sized
 from tests.stack import Owner, eventually
 
 ROUNDS = sized(4, 40)

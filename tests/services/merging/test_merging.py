@@ -15,11 +15,11 @@ from services.merging import merge_stages, merge_turns, merged_lists
 from services.people import accounts
 from tests.erasing import erase
 from tests.erasing import finish as finish_erasure
-from tests.faults.size import FULL, sized
 from tests.importing import Importing, csv_of
 from tests.merging import agree, finish, job_of, make_due, merge, take_turn
 from tests.services.mailing.subscriptions.racing import deadlocks, waits_for_a_lock
 from tests.services.merging.lives import Had, found, live, new_people, now, rows_of
+from tests.sizes import FULL, sized
 from tests.stack import Owner, eventually
 
 READER = Actor(ActorKind.USER, Via.LOGIN)

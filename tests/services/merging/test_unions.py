@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from services.mailing import member_figures
 from services.merging import merge_stages, merged_lists
-from tests.faults.size import FULL, sized
 from tests.importing import Importing
 from tests.merging import agree, merge
 from tests.services.merging.lives import NOTHING, Had, found, live, new_people, refused, rows_of
+from tests.sizes import FULL, sized
 from tests.stack import Owner
 
 _BEGINNING = datetime(2025, 1, 1, tzinfo=UTC)

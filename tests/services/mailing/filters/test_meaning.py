@@ -10,10 +10,10 @@ from sqlalchemy import func, not_, select
 from models import Subscription, SubscriptionStatus
 from services.mailing.filters import member_filter, searching
 from services.paging import PageRequest
-from tests.faults.size import sized
 from tests.services.mailing.filters import written
 from tests.services.mailing.filters.conftest import Filled
 from tests.services.mailing.filters.plain_reading import is_meant, names_status
+from tests.sizes import sized
 
 Json = dict[str, Any]
 LIMIT = 25

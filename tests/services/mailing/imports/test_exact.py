@@ -13,9 +13,9 @@ from core.ids import random_hash_id, random_id
 from models import OptOut, Subscription, User
 from services.mailing.imports.splitting import split
 from services.mailing.subscriptions import opt_outs
-from tests.faults.size import FULL, sized
 from tests.importing import Importing, Rows, counts_of, csv_of
 from tests.services.mailing.imports.whole import HEADER, Line, Member, Whole
+from tests.sizes import FULL, sized
 from tests.stack import Owner
 
 EXPIRIES = ["", "2040-01-01T00:00:00.000000Z", "2041-06-01T00:00:00.000000Z"]

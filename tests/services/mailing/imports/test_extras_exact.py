@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from core.ids import random_hash_id
 from services.mailing.imports.splitting import split
-from tests.faults.size import sized
 from tests.importing import Importing, csv_of
 from tests.services.mailing.imports.test_extras import HEADER, make_fields, shown
+from tests.sizes import sized
 
 PEOPLE = 6
 

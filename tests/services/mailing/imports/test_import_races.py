@@ -19,8 +19,8 @@ from services.mailing.subscriptions import members, opt_outs, subscribe, unsubsc
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.people import accounts
 from tests.erasing import erase
-from tests.faults.size import sized
 from tests.importing import Importing, csv_of
+from tests.sizes import sized
 from tests.stack import Owner
 
 ROWS = sized(1500, 50_000)

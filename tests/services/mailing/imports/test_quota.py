@@ -10,9 +10,9 @@ from core.errors import DomainError
 from core.ids import random_hash_id
 from services.mailing.imports.splitting import judge, split
 from services.mailing.imports.splitting.judge import SeenAddresses
-from tests.faults.size import sized
 from tests.importing import Importing
 from tests.quotas import leave_room_for_members
+from tests.sizes import sized
 from tests.stack import Owner
 
 

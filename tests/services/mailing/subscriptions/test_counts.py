@@ -10,7 +10,6 @@ import httpx
 
 from core.ids import random_hash_id
 from services.mailing import member_figures, subscriber_counts
-from tests.faults.size import sized
 from tests.ports import free_port
 from tests.services.mailing.subscriptions.acting import Acting, Person
 from tests.services.mailing.subscriptions.model import Reply
@@ -24,6 +23,7 @@ from tests.services.mailing.subscriptions.racing import (
     true_count,
 )
 from tests.services.mailing.subscriptions.tallying import by_day
+from tests.sizes import sized
 from tests.stack import Owner, Stack, eventually
 
 MANY = sized(400, 20_000)

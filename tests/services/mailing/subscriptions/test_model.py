@@ -16,7 +16,6 @@ from hypothesis.stateful import (
 
 from models import Subscription
 from services.mailing import member_figures, subscriber_counts
-from tests.faults.size import FULL, sized
 from tests.services.mailing.subscriptions.acting import Acting, Person
 from tests.services.mailing.subscriptions.comparing import (
     require_as_modelled,
@@ -41,6 +40,7 @@ from tests.services.mailing.subscriptions.observed import (
     require_unbroken_history,
 )
 from tests.services.mailing.subscriptions.tallying import Tally
+from tests.sizes import FULL, sized
 from tests.stack import Owner
 
 LISTS = st.sampled_from(["challenged", "confirming", "foreign"])

@@ -9,7 +9,6 @@ import pytest
 from core.ids import random_hash_id
 from services.mailing.subscriptions import locks
 from services.people import accounts
-from tests.faults.size import sized
 from tests.services.mailing.subscriptions.acting import Acting, Person
 from tests.services.mailing.subscriptions.model import Reply
 from tests.services.mailing.subscriptions.racing import (
@@ -22,6 +21,7 @@ from tests.services.mailing.subscriptions.racing import (
     true_count,
     waits_for_a_lock,
 )
+from tests.sizes import sized
 from tests.stack import Owner, eventually
 
 ROUNDS = sized(6, 300)

@@ -1,6 +1,6 @@
 """Random animations against a composition of their rules, pixel by pixel, at sampled times.
 
-12 of each kind in short form; PRESSROOM_FAULTS=full makes it 400.
+12 of each kind in short form; `make test-full SIZE=full` makes it 400.
 """
 
 import random
@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from services.media.images.conversion import convert
-from tests.faults.size import sized
 from tests.services.media.images.reading import CLEAR, Pixel, differences
 from tests.services.media.images.samples import (
     GIF_PALETTE,
@@ -24,6 +23,7 @@ from tests.services.media.images.samples import (
     opened,
     playback,
 )
+from tests.sizes import sized
 
 ANIMATIONS = sized(12, 400)
 

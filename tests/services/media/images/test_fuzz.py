@@ -1,6 +1,6 @@
 """Damaged files of every type, through the converter's child: each ends as an image or a refusal.
 
-300 in short form; PRESSROOM_FAULTS=full makes it 20,000.
+300 in short form; `make test-full SIZE=full` makes it 20,000.
 """
 
 import os
@@ -13,9 +13,9 @@ import pytest
 from services.media.images.outcome import ConvertedImage, UnreadableImage
 from services.media.isolation.converter import ConverterProcess
 from tests.services.media.images.samples import one_of_each
+from tests.sizes import sized
 
-FULL = os.environ.get("PRESSROOM_FAULTS") == "full"
-FILES = 20_000 if FULL else 300
+FILES = sized(300, 20_000)
 SECONDS_EACH = 5.0
 RESIDENT_BYTES = 400 * 1024 * 1024
 REFUSALS = {
@@ -70,7 +70,7 @@ def _damage(data: bytearray, chance: random.Random) -> None:
             data[at:] = other[chance.randrange(len(other)) :]
 
 
-@pytest.mark.timeout(3600 if FULL else 120)
+@pytest.mark.timeout(sized(120, 3600))
 def test_damaged_file_ends_as_an_image_or_a_refusal(converter: ConverterProcess) -> None:
     images = 0
     for seed in range(FILES):

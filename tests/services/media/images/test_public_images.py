@@ -1,7 +1,7 @@
 """The pictures Pillow is tested with, from its source distribution, through our converter.
 
 Fetched once with pip and kept in pytest's cache. A part of them in short form;
-PRESSROOM_FAULTS=full takes all.
+`make test-full SIZE=full` takes all.
 """
 
 import shutil
@@ -23,8 +23,8 @@ from services.media.images.conversion import convert
 from services.media.images.formats import webp
 from services.media.images.outcome import ConvertedImage, UnreadableImage
 from services.media.isolation.converter import ConverterProcess
-from tests.faults.size import FULL
 from tests.services.media.images.samples import opened
+from tests.sizes import FULL
 
 SUFFIXES = (".png", ".apng", ".jpg", ".jpeg", ".gif", ".webp", ".ico")
 MOST_BYTES = 5 * 1024 * 1024
