@@ -34,21 +34,14 @@ BEGIN
         OR NEW.disputes_minor < OLD.disputes_minor
         OR NEW.disputes_ended_minor < OLD.disputes_ended_minor
         OR NEW.disputes_lost_minor < OLD.disputes_lost_minor
-        OR (OLD.dispute IS NOT NULL AND NEW.dispute IS NULL)
-        OR (CASE WHEN (NEW.disputes_minor, NEW.disputes_ended_minor, NEW.disputes_lost_minor)
-                = (OLD.disputes_minor, OLD.disputes_ended_minor, OLD.disputes_lost_minor)
-            THEN (OLD.disputed_minor IS NOT NULL
-                    AND NEW.disputed_minor IS DISTINCT FROM OLD.disputed_minor)
-                OR (NEW.dispute <> OLD.dispute
-                    AND (OLD.dispute IN ('won', 'lost') OR OLD.disputes_ended_minor > 0))
-            ELSE NEW.disputes_lost_minor > NEW.disputes_ended_minor
-                OR NEW.disputes_ended_minor > NEW.disputes_minor
-                OR NEW.disputed_minor IS DISTINCT FROM
-                    NEW.disputes_minor - NEW.disputes_ended_minor + NEW.disputes_lost_minor
-                OR NEW.dispute IS DISTINCT FROM CASE
-                    WHEN NEW.disputes_minor > NEW.disputes_ended_minor THEN 'open'
-                    WHEN NEW.disputes_lost_minor > 0 THEN 'lost' ELSE 'won' END
-            END)
+        OR NEW.disputes_lost_minor > NEW.disputes_ended_minor
+        OR NEW.disputes_ended_minor > NEW.disputes_minor
+        OR (NEW.disputed_minor IS DISTINCT FROM CASE WHEN NEW.disputes_minor > 0
+            THEN NEW.disputes_minor - NEW.disputes_ended_minor + NEW.disputes_lost_minor END)
+        OR (NEW.dispute IS DISTINCT FROM CASE
+            WHEN NEW.disputes_minor > NEW.disputes_ended_minor THEN 'open'
+            WHEN NEW.disputes_lost_minor > 0 THEN 'lost'
+            WHEN NEW.disputes_minor > 0 THEN 'won' END)
         OR (OLD.is_failed AND NOT NEW.is_failed) OR (OLD.is_expired AND NOT NEW.is_expired)
         OR NEW.refunded_minor < OLD.refunded_minor OR NEW.credited < OLD.credited
         OR NEW.refunds_failed_minor < OLD.refunds_failed_minor

@@ -1,16 +1,5 @@
 -- The one way to delete events, for a role that may not delete rows of the table itself. The
 -- trigger `events_stay` keeps those that are younger than a year from it too.
-CREATE FUNCTION purge_events(most integer) RETURNS bigint
-LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
-    WITH purged AS (
-        DELETE FROM events WHERE id IN (
-            SELECT id FROM events WHERE occurred_at < now() - interval '1 year'
-            ORDER BY occurred_at LIMIT most
-        ) RETURNING 1
-    )
-    SELECT count(*) FROM purged
-$$;
-
 CREATE FUNCTION purge_events(most integer, days integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
     WITH purged AS (
