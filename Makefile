@@ -21,7 +21,7 @@ run: $(VENV)/.devstack ## Start everything on this machine; Ctrl-C stops it
 	@$(BIN)/pressroom up
 
 test: $(VENV)/.dev ## Prove each promise once, against the real stack; TESTS=… names files
-	$(PYTEST) --tier fast $(if $(TESTS),$(TESTS),$(PARALLEL))
+	$(PYTEST) --tier fast $(if $(TIMES),--times) $(if $(TESTS),$(TESTS),$(PARALLEL))
 
 test-full: $(VENV)/.dev ## Run what takes longer: all parts, or PART=…; SIZE=full takes hours
 	@BIN=$(BIN) tests/run_full $(if $(PART),$(PART),all) $(TESTS)

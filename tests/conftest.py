@@ -20,6 +20,8 @@ from tests.sizes import FULL
 from tests.stack import Owner, Stack, eventually, open_stack
 from tests.tiers import PARTS, of_the_tier
 
+pytest_plugins = ["tests.costs", "tests.stack_logs"]
+
 # The same examples in every run but `make test-full SIZE=full`, which looks for new ones. A machine
 # with other work to do may be slow at either.
 settings.register_profile(

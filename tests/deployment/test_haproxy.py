@@ -20,6 +20,8 @@ from tests.load import Caller, Load
 from tests.ports import free_port
 from tests.stack import Owner, Running, Stack, plain_client
 
+pytestmark = pytest.mark.full("machines")
+
 # Another address of this machine than that of the proxy.
 CALLER = "127.0.0.9"
 

@@ -3,21 +3,17 @@
 import random
 import time
 
-import pytest
-
 from models import FINISHED, BulkAct, BulkAction, Job
 from tests.contract.subscribers import fill
 from tests.faults.bulk import worker
 from tests.faults.conftest import kill_all
 from tests.importing import Importing
 from tests.services.mailing.bulk_acts.acts import Acts
-from tests.sizes import FULL, sized
+from tests.sizes import sized
 from tests.stack import Owner, eventually
 
 MEMBERS = sized(60_000, 300_000)
 KILLS = sized(2, 10)
-
-pytestmark = pytest.mark.timeout(3600 if FULL else 120)
 
 
 def reached(importing: Importing, job_id: int) -> tuple[int | None, int | None]:

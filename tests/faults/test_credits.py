@@ -85,6 +85,7 @@ def at_once(count: int, call: Callable[[int], list[httpx.Response]]) -> list[htt
         return [reply for replies in pool.map(begin, range(count)) for reply in replies]
 
 
+@pytest.mark.fast
 def test_equal_charges_at_once_under_one_key_are_one_entry(bank: Bank) -> None:
     for _ in range(sized(1, 20)):
         owner, key = bank.holder("10"), token_hex(16)

@@ -17,8 +17,6 @@ from tests.stack import Running, Stack, eventually
 
 ROWS = sized(6_000, 200_000)
 
-pytestmark = pytest.mark.timeout(3600 if FULL else 120)
-
 
 @pytest.fixture(scope="module")
 def erasing(make_stack: Callable[[str], Stack]) -> Importing:

@@ -7,8 +7,6 @@ import signal
 import time
 from contextlib import suppress
 
-import pytest
-
 from core.ids import random_hash_id
 from models import FINISHED
 from services.jobs.outbox import send
@@ -18,13 +16,11 @@ from tests.embedded import Services
 from tests.faults.bulk import prepare, require_exact, succeeded, worker
 from tests.faults.conftest import kill_all, pause, resume
 from tests.importing import Importing, counts_of, csv_of
-from tests.sizes import FULL, sized
+from tests.sizes import sized
 from tests.stack import Owner, Running, eventually
 
 ROWS = sized(24_000, 200_000)
 KILLS = sized(4, 20)
-
-pytestmark = pytest.mark.timeout(3600 if FULL else 120)
 
 
 def kill_child(running: Running) -> None:

@@ -15,8 +15,6 @@ from tests.stack import Stack, eventually
 
 LISTS = sized(50, 2_000)
 
-pytestmark = pytest.mark.timeout(3600 if FULL else 180)
-
 
 @pytest.fixture(scope="module")
 def merging(make_stack: Callable[[str], Stack]) -> Importing:

@@ -15,6 +15,8 @@ from tests.faults.till import Json, Poster, Terms
 from tests.sizes import sized
 from tests.stack import Stack
 
+pytestmark = pytest.mark.fast
+
 
 def test_events_of_one_payment_at_once_and_many_times_credit_once(
     bank: Stack, poster: Poster

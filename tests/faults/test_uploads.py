@@ -13,6 +13,8 @@ from tests.probe.bench import Bench
 from tests.sizes import sized
 from tests.stack import Running, eventually
 
+pytestmark = pytest.mark.fast
+
 UPLOADS = sized(8, 100)
 
 

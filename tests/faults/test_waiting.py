@@ -72,6 +72,7 @@ def watched(bench: Bench) -> httpx.Client:
     )
 
 
+@pytest.mark.fast
 def test_callers_who_leave_leave_nothing_behind(
     bench: Bench, api: Running, media: Running, watched: httpx.Client
 ) -> None:

@@ -6,14 +6,13 @@ import signal
 import pytest
 
 from models import JobStatus
-from tests.faults.conftest import Poisoned, pause, resume
+from tests.faults.conftest import pause, resume
 from tests.faults.proxy import Proxy
 from tests.probe.bench import Bench
 from tests.services.jobs.conftest import change
 from tests.stack import eventually
 
-# From the first test of this file on.
-pytestmark = pytest.mark.usefixtures("poisoned")
+pytestmark = pytest.mark.fast
 
 
 def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:
@@ -82,21 +81,6 @@ def test_connection_cut_in_the_middle_of_the_finishing_commit_leaves_one_effect(
     job = bench.finished(job_id)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, attempts, 0)
     assert bench.effects(job_id) == 1
-
-
-def test_poison_job_is_tried_three_times_and_fails_with_the_reason(poisoned: Poisoned) -> None:
-    for job_id in poisoned.poison:
-        job = poisoned.bench.finished(job_id, within=60 * len(poisoned.poison))
-        assert (job.status, job.attempt, job.crashes) == (JobStatus.FAILED, 3, 3)
-        assert job.error is not None
-        assert job.error["code"] == "job.worker_lost"
-        assert (poisoned.bench.starts(job_id), poisoned.bench.effects(job_id)) == (3, 0)
-
-
-def test_neighbour_of_a_poison_job_is_unharmed(poisoned: Poisoned) -> None:
-    job = poisoned.bench.finished(poisoned.neighbour)
-    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
-    assert poisoned.worker.process.poll() is None
 
 
 def _runs(pid: int) -> bool:
