@@ -43,7 +43,7 @@ subscriptions, 1 M jobs, 2 M entries of the ledger and 3 M events. What looks at
 counts each member, is compared by account and by member. `make bench NAME=growth` measures it."""
 
 _Finding = dict[str, Any]
-# Those that one line of the page tells of, by the name and the bar that they share.
+# Each line of the page tells of the findings that share a name and a bar.
 _Groups = dict[tuple[str, str], list[_Finding]]
 
 
