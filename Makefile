@@ -48,6 +48,7 @@ clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm packag
 	@command -v node >/dev/null && command -v npm >/dev/null || \
 		{ echo "The TypeScript client is built by Node.js 20 or newer and npm: install both."; exit 2; }
 	@rm -rf build/clients clients/python/build && mkdir -p build/clients
+	$(BIN)/python -m cli.openapi_document > build/openapi.json
 	$(BIN)/python -m clients.generator
 	@cp LICENSE clients/python && cp LICENSE clients/typescript
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/clients clients/python
