@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.valkey import DATABASES
+from tests.cheap_passwords import use_cheap_hashes
 from tests.embedded import Services, embedded_services
 from tests.order import longest_first
 from tests.ports import free_port
@@ -42,6 +43,8 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+use_cheap_hashes()
 
 MakeStack = Callable[[str], Stack]
 OpenStacks = Callable[[], AbstractContextManager[MakeStack]]
