@@ -60,8 +60,8 @@ clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm packag
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m benchmarks $(NAME)
 
-house: $(VENV)/.dev ## Print figures of the code; BASE=<commit> prints that commit's beside them
-	@$(BIN)/python -m tests.house $(BASE)
+house: $(VENV)/.dev ## Print figures of the code and the file behind each URL; BASE=<commit> compares
+	@$(BIN)/python -m benchmarks.house $(BASE)
 
 # Its database is on the Internet, and what it says changes without a change of ours: no part of a check.
 audit: $(VENV)/.dev ## Look up known vulnerabilities of all pinned dependencies
