@@ -1,3 +1,4 @@
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -45,6 +46,9 @@ structlog.configure(
 )
 
 use_cheap_hashes()
+
+# Nothing that collection makes is garbage, and all of it would be looked at again and again.
+gc.disable()
 
 MakeStack = Callable[[str], Stack]
 OpenStacks = Callable[[], AbstractContextManager[MakeStack]]
@@ -191,6 +195,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item in kept]
     if hasattr(config, "workerinput"):
         items[:] = longest_first(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
