@@ -21,7 +21,7 @@ run: $(VENV)/.devstack ## Start everything on this machine; Ctrl-C stops it
 	@$(BIN)/pressroom up
 
 test: $(VENV)/.dev ## Prove each promise once, against the real stack; TESTS=… names files
-	$(PYTEST) --tier fast $(if $(TESTS),$(TESTS),$(PARALLEL))
+	$(PYTEST) --tier fast $(if $(TIMES),--times) $(if $(TESTS),$(TESTS),$(PARALLEL))
 
 test-full: $(VENV)/.dev ## Run what takes longer: all parts, or PART=…; SIZE=full takes hours
 	@BIN=$(BIN) tests/run_full $(if $(PART),$(PART),all) $(TESTS)
@@ -48,6 +48,7 @@ clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm packag
 	@command -v node >/dev/null && command -v npm >/dev/null || \
 		{ echo "The TypeScript client is built by Node.js 20 or newer and npm: install both."; exit 2; }
 	@rm -rf build/clients clients/python/build && mkdir -p build/clients
+	$(BIN)/python -m cli.openapi_document > build/openapi.json
 	$(BIN)/python -m clients.generator
 	@cp LICENSE clients/python && cp LICENSE clients/typescript
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/clients clients/python

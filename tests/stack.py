@@ -361,6 +361,10 @@ class Stack:
         self.forget_connections()
 
 
+# Those of this process, which a failing test may have used.
+OPEN_STACKS: list[Stack] = []
+
+
 def _was_closed(connection: psycopg2.extensions.connection) -> bool:
     """Whether there is something to read for an idle connection: its end, or a farewell."""
     poll = select.poll()
@@ -409,9 +413,11 @@ def open_stack(
         ObjectStore(_settings(environment, **administrators), connections=1).make_bucket()
         seen = {**cleaned(), **environment}
         stack = Stack(name, home, seen, resources, owner_url, watcher, api_port=port)
+        OPEN_STACKS.append(stack)
         try:
             yield stack
         finally:
+            OPEN_STACKS.remove(stack)
             stack.close()
     finally:
         resources.close()

@@ -23,6 +23,8 @@ from tests.probe.bench import make_bench
 from tests.sentinels import watched_redis
 from tests.stack import Stack, eventually
 
+pytestmark = pytest.mark.fast
+
 
 @dataclass(frozen=True)
 class Encrypted:

@@ -127,6 +127,7 @@ def caller(counted: Stack) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.full("processes")
 def test_an_api_process_under_load_has_no_more(counted: Stack, caller: httpx.Client) -> None:
     charge = {"amount_credit": 1, "source_id": "counted"}
     picture = {"file": ("photo.jpg", photo(64, 48))}
@@ -195,6 +196,7 @@ def ended(stack: Stack, lanes: list[Lane]) -> bool:
     return not stack.query(unfinished, [lane.value for lane in lanes])
 
 
+@pytest.mark.full("processes")
 def test_a_waiting_worker_under_load_has_no_more(
     counted: Stack, caller: httpx.Client, start_lanes: Callable[[list[Lane]], Running]
 ) -> None:
@@ -212,6 +214,7 @@ def test_a_waiting_worker_under_load_has_no_more(
     assert 1 < most_at(count, Lane.REQUEST) + count.most["pressroom-sweep"] <= most
 
 
+@pytest.mark.full("processes")
 def test_a_computing_worker_under_load_has_no_more(
     counted: Stack, caller: httpx.Client, start_lanes: Callable[[list[Lane]], Running]
 ) -> None:

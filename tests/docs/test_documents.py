@@ -110,4 +110,4 @@ def _settings() -> set[str]:
 
 def _make_targets() -> set[str]:
     makefile = (markdown.ROOT / "Makefile").read_text()
-    return set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))

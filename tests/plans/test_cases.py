@@ -1,17 +1,16 @@
 """The benchmarks of growth and of pages, and the tests of plans, leave nothing out."""
 
-from api.app import create_app
 from benchmarks.growth import EACH
 from benchmarks.scale.page_cases import LEFT_OUT as PAGES_LEFT_OUT
 from benchmarks.scale.page_cases import console_pages, page_cases
 from benchmarks.scale.route_cases import LEFT_OUT, ROUTES, call_of
 from benchmarks.scale.upkeep_cases import DUE
-from core.settings import Settings
+from tests.openapi import openapi_document
 from workers.tasks.table import TASKS
 
 
 def test_every_route_has_a_case_or_is_left_out_for_a_reason() -> None:
-    paths = create_app(Settings.model_construct()).openapi()["paths"]
+    paths = openapi_document()["paths"]
     documented = {
         f"{method.upper()} {path}" for path, methods in paths.items() for method in methods
     }

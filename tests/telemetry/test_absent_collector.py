@@ -34,10 +34,11 @@ def _upload(stack: Stack, api: Running, port: int) -> None:
     assert reply.status_code == 200, api.log.read_text()
 
 
+@pytest.mark.full("processes")
 @pytest.mark.parametrize(
     ("variables", "is_loaded"),
     [
-        ({}, False),
+        pytest.param({}, False, marks=pytest.mark.fast),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_SDK_DISABLED": "true"}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, True),

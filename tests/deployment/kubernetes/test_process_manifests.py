@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from api.app import create_app
 from api.health.drain import MAX_CLOSE_SECONDS
 from cli.processes import API_GRACE_SECONDS
 from core.lanes import Lane
@@ -18,6 +17,7 @@ from core.settings.given_settings import variable_of
 from tests.command_line import option, require_accepted
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
+from tests.openapi import openapi_document
 from workers.queues.serving import serving
 from workers.stopping import MAX_END_SECONDS
 
@@ -135,7 +135,7 @@ def test_probes_ask_paths_that_the_api_has_at_the_port_that_it_listens_on() -> N
     }
     assert {each["port"] for each in asked.values()} == {port["name"]}
     [monitored] = pods.of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
-    served = create_app(Settings.model_construct()).openapi()["paths"].keys()
+    served = openapi_document()["paths"].keys()
     assert {each["path"] for each in asked.values()} | {monitored["path"]} <= served
     # A process that is not ready is taken out of rotation, and not ended.
     assert asked["readinessProbe"]["path"] == "/readyz"

@@ -203,6 +203,7 @@ def test_stages_end_one_after_the_other(tmp_path: Path, watcher: Watcher) -> Non
     assert order.read_text() == "api store "
 
 
+@pytest.mark.full("processes")
 def test_a_child_without_a_sign_of_life_is_killed_and_not_again_at_once(
     tmp_path: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from secrets import token_hex
 from typing import Any
 
 import httpx
+import pytest
 
 from core import clock
 from services.media.attachments import strays
@@ -28,6 +29,8 @@ from tests.stack import Owner, Stack, eventually
 ENTRIES = (
     "SELECT seq, delta, balance_after, hash FROM credit_entries WHERE user_id = %s ORDER BY seq"
 )
+
+pytestmark = pytest.mark.full("processes")
 
 
 @dataclass

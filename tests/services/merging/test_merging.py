@@ -19,7 +19,7 @@ from tests.importing import Importing, csv_of
 from tests.merging import agree, finish, job_of, make_due, merge, take_turn
 from tests.services.mailing.subscriptions.racing import deadlocks, waits_for_a_lock
 from tests.services.merging.lives import Had, found, live, new_people, now, rows_of
-from tests.sizes import FULL, sized
+from tests.sizes import sized
 from tests.stack import Owner, eventually
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
@@ -305,7 +305,6 @@ def test_nothing_waits_in_a_circle_and_nothing_comes_back(
     assert deadlocks(quiet.stack) == before
 
 
-@pytest.mark.timeout(3600 if FULL else 120)
 def test_a_person_with_many_lists(quiet: Importing, keeper: Owner) -> None:
     many = sized(300, 100_000)
     user_id, other_id, _, other_email = new_people(quiet)

@@ -23,8 +23,8 @@ from tests.importing import Importing, csv_of
 from tests.sizes import sized
 from tests.stack import Owner
 
-ROWS = sized(1500, 50_000)
-ROUNDS = sized(2, 20)
+ROWS = sized(1500, 50_000, few=300)
+ROUNDS = sized(2, 20, few=1)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.TRACE)
 pytestmark = pytest.mark.usefixtures("_no_deadlock")
@@ -46,6 +46,7 @@ def all_of(*acts: Callable[[], object]) -> list[object]:
         return [each.result(100) for each in [threads.submit(act) for act in acts]]
 
 
+@pytest.mark.both("properties")
 @pytest.mark.parametrize("lists_of", [1, 2], ids=["one list", "two lists"])
 def test_imports_at_the_same_time_of_the_same_people_are_exact(
     importing: Importing, owner: Owner, lists_of: int
@@ -78,6 +79,7 @@ def test_imports_at_the_same_time_of_the_same_people_are_exact(
             assert importing.count(list_id) == len(importing.active(list_id))
 
 
+@pytest.mark.both("properties")
 def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
     importing: Importing, owner: Owner, list_id: int
 ) -> None:
@@ -181,6 +183,7 @@ def _nameless(importing: Importing, list_id: int) -> int:
     return int(str(found))
 
 
+@pytest.mark.full("properties")
 def test_a_thousand_who_said_no_in_every_way_stay_out_and_the_owner_is_told(
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
