@@ -211,14 +211,20 @@ class Stack:
             self._waits_at_the_end = False
         self._await_started()
 
-    def start_api(self, port: int | None = None, **environment: str) -> Running:
-        """An API process; the first one becomes the stack's `api_url`."""
+    def start_api(
+        self, port: int | None = None, *, module: str = "tests.probe.serve", **environment: str
+    ) -> Running:
+        """An API process; the first one becomes the stack's `api_url`.
+
+        Its password hashes cost nothing, except with `cli.main` as its module.
+        """
         chosen = port or self.api_port
         return self.start(
             "api",
             "serve",
             "--port",
             str(chosen),
+            module=module,
             ready=lambda: answers(chosen, "/healthz"),
             port=chosen,
             environment=environment,

@@ -109,16 +109,19 @@ def at_once(calls: Iterable[Callable[[], object]]) -> ThreadPoolExecutor:
 
 
 @pytest.fixture(scope="module")
-def counted(make_stack: Callable[[str], Stack]) -> Iterator[Stack]:
-    stack = make_stack("counted")
-    stack.start_sandbox()
-    stack.start_api()
-    yield stack
-    stack.stop()
+def counted(make_stack: Callable[[str], Stack]) -> Stack:
+    return make_stack("counted")
+
+
+@pytest.fixture(scope="module")
+def loaded(counted: Stack) -> None:
+    """With an API to call."""
+    counted.start_sandbox()
+    counted.start_api()
 
 
 @pytest.fixture
-def caller(counted: Stack) -> Iterator[httpx.Client]:
+def caller(counted: Stack, loaded: None) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {counted.new_owner().key}"}
     limits = httpx.Limits(max_connections=AT_ONCE)
     with httpx.Client(

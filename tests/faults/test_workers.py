@@ -12,9 +12,8 @@ from tests.probe.bench import Bench
 from tests.services.jobs.conftest import change
 from tests.stack import eventually
 
-pytestmark = pytest.mark.fast
 
-
+@pytest.mark.fast
 def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:
     paused = bench.start_worker(concurrency=1)
     job_id = bench.enqueue(sleep=0.3)
@@ -46,6 +45,7 @@ def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(bench: Benc
     assert bench.finished(long).status == JobStatus.CANCELLED
 
 
+@pytest.mark.fast
 def test_pool_ends_with_its_killed_worker(bench: Bench) -> None:
     worker = bench.start_worker(concurrency=2)
     children = worker.children()
@@ -54,6 +54,7 @@ def test_pool_ends_with_its_killed_worker(bench: Bench) -> None:
     eventually(lambda: not any(_runs(pid) for pid in children), what="the end of the pool")
 
 
+@pytest.mark.fast
 def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
     bench: Bench, redis_proxy: Proxy
 ) -> None:
@@ -68,6 +69,7 @@ def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
     assert worker.process.poll() is None
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("deliver", "attempts"), [(True, 1), (False, 2)], ids=["committed", "not committed"]
 )

@@ -38,7 +38,7 @@ def _upload(stack: Stack, api: Running, port: int) -> None:
 @pytest.mark.parametrize(
     ("variables", "is_loaded"),
     [
-        pytest.param({}, False, marks=pytest.mark.fast),
+        ({}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_SDK_DISABLED": "true"}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, True),
@@ -80,6 +80,7 @@ def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
     assert hanging.bodies == []
 
 
+@pytest.mark.full("processes")
 def test_a_wrong_variable_is_told_and_stops_no_process(plain: Stack) -> None:
     port = free_port()
     wrong = {"OTEL_BSP_MAX_QUEUE_SIZE": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1]:9"}

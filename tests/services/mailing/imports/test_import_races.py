@@ -25,6 +25,8 @@ from tests.stack import Owner
 
 ROWS = sized(1500, 50_000, few=300)
 ROUNDS = sized(2, 20, few=1)
+# People who do one of four things meanwhile, of each.
+ACTING = sized(60, 60, few=10)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.TRACE)
 pytestmark = pytest.mark.usefixtures("_no_deadlock")
@@ -86,9 +88,9 @@ def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
     tag = random_hash_id()
     people = [f"{n}.{tag}@example.com" for n in range(ROWS)]
     acts = (_leave, _silence, _erase, _remove_and_add)
-    acting = {act: people[number : 60 * 4 : 4] for number, act in enumerate(acts)}
+    acting = {act: people[number : ACTING * 4 : 4] for number, act in enumerate(acts)}
     with importing.resources.unit_of_work() as uow:
-        for each in people[: 60 * 4]:
+        for each in people[: ACTING * 4]:
             accounts.find_or_create_person(uow, each)
     began = threading.Event()
     job_id = importing.begin(owner, list_id, shuffled(people, 1))
@@ -115,7 +117,7 @@ def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
     )
     assert mail == [(0,)]
     _require_no_erased(importing, list_id, acting[_erase])
-    assert set(people[60 * 4 :]) <= active
+    assert set(people[ACTING * 4 :]) <= active
     assert importing.count(list_id) == len(active) + _nameless(importing, list_id)
 
 
