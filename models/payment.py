@@ -123,7 +123,7 @@ class PaymentOrder(Model):
     refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     # The sums of all disputes, of those that have ended, and of those that were lost. Two columns
     # follow from them: `dispute` is open while one is, else lost if one was lost, else won; and
-    # `disputed_minor` is what is open or lost. Without sums, the release before wrote these two.
+    # `disputed_minor` is what is open or lost.
     disputes_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_ended_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_lost_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
@@ -147,22 +147,16 @@ class PaymentOrder(Model):
     @property
     def lost_minor(self) -> int:
         """What the payer has back for good: refunds, and the amounts of lost disputes."""
-        return self._back_with(
-            self._disputed_part if self.dispute == "lost" else self.disputes_lost_minor
-        )
+        return self._back_with(self.disputes_lost_minor)
 
     @property
     def gone_minor(self) -> int:
         """``lost_minor``, and what open disputes hold."""
-        return self._back_with(self._disputed_part if self.dispute in ("open", "lost") else 0)
+        return self._back_with(self.disputed_minor or 0)
 
     def _back_with(self, disputed: int) -> int:
         refunded = max(0, self.refunded_minor - self.refunds_failed_minor)
         return min(self.amount_minor, refunded + disputed)
-
-    @property
-    def _disputed_part(self) -> int:
-        return self.amount_minor if self.disputed_minor is None else self.disputed_minor
 
     @property
     def refunded_amount(self) -> Decimal:

@@ -1,8 +1,8 @@
 """A file in object storage as numbered parts of one size.
 
-It is written part by part, read from any offset, and never held whole in memory. A part of an
-encrypted file is a row of blocks, each encrypted by itself, so that a few bytes can be read without
-the rest of their part. A block opens only at its own place in its own part.
+It is written part by part, read from any offset, and never held whole in memory. A part is a row
+of blocks, each encrypted by itself, so that a few bytes can be read without the rest of their part.
+A block opens only at its own place in its own part.
 """
 
 from collections.abc import Iterator
@@ -17,20 +17,18 @@ BLOCK_BYTES = 128 * 1024
 _SEALED_BLOCK_BYTES = BLOCK_BYTES + SEALED_BYTES_MORE
 
 
-def part_key(prefix: str, number: int, *, is_sealed: bool) -> str:
-    # Under a name of its own, so that a release that knows no encrypted parts finds nothing rather
-    # than takes them for the file.
-    return f"{prefix}/{'sealed' if is_sealed else 'file'}/{number:05}"
+def part_key(prefix: str, number: int) -> str:
+    return f"{prefix}/sealed/{number:05}"
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """Reads parts of ``PART_BYTES`` each, the last one shorter; encrypted ones with their key."""
+    """Reads parts of ``PART_BYTES`` each, the last one shorter."""
 
     objects: ObjectStore
     prefix: str
     size: int
-    key: bytes | None = field(repr=False)
+    key: bytes = field(repr=False)
 
     def read_at(self, offset: int, count: int, /) -> bytes:
         """Up to ``count`` bytes from ``offset``; fewer at the end of a part or of the file."""
@@ -52,10 +50,7 @@ class StoredFile:
 
     def _read(self, number: int, within: int, count: int) -> Iterator[bytes]:
         """``count`` bytes of one part from ``within``, in pieces."""
-        name = part_key(self.prefix, number, is_sealed=self.key is not None)
-        if self.key is None:
-            yield from self.objects.stream(name, offset=within, length=count)
-            return
+        name = part_key(self.prefix, number)
         part_length = min(PART_BYTES, self.size - number * PART_BYTES)
         first, skipped = divmod(within, BLOCK_BYTES)
         last = (within + count - 1) // BLOCK_BYTES
@@ -105,7 +100,7 @@ class PartWriter:
             self._store(len(self._held))
 
     def _store(self, count: int) -> None:
-        name = part_key(self.prefix, self.size // PART_BYTES, is_sealed=True)
+        name = part_key(self.prefix, self.size // PART_BYTES)
         sealed = b"".join(
             encrypt(
                 bytes(self._held[start : min(start + BLOCK_BYTES, count)]),

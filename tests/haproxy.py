@@ -53,15 +53,6 @@ class Front:
     running: Running
     admin: Path
 
-    def take_out(self, server: str) -> None:
-        """As an operator does by hand: give it no call more, and wait for those that it has."""
-        self._order(f"set server api/{server} state drain")
-        eventually(lambda: self._shown(server)["scur"] == "0", within=60, what="the last answer")
-
-    def bring_in(self, server: str) -> None:
-        self._order(f"set server api/{server} state ready")
-        self.await_up(server)
-
     def await_up(self, *servers: str) -> None:
         eventually(
             lambda: all(self.state(server) == "UP" for server in servers),

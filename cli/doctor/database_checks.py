@@ -88,7 +88,9 @@ def _revision(connection: Connection) -> CheckAnswer:
     found = text("SELECT version_num FROM alembic_version")
     applied = str(connection.scalar(found)) if _has_tables(connection) else "none"
     if applied == "none" or applied < needed:
-        return wrong("revision", f"{applied}, and needed is {needed}", "Run `pressroom migrate`.")
+        leads_on = applied == "none" or revisions.dead_end(applied) is None
+        advice = "Run `pressroom migrate`" + ("." if leads_on else " in a new database.")
+        return wrong("revision", f"{applied}, and needed is {needed}", advice)
     later = " of a later release" if applied > needed else ""
     return fine("revision", f"{applied}{later}")
 

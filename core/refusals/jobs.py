@@ -64,6 +64,13 @@ BACKUP_TOO_NEW = conflict(
     release="2.1.0",
     revision="0031",
 )
+BACKUP_TOO_OLD = conflict(
+    "backup.too_old",
+    "The backup is of release {release}, and no migration leads on from its tables ({revision}): "
+    "restore it with that release.",
+    release="0.9.0",
+    revision="0050",
+)
 BACKUP_TARGET_IN_USE = conflict(
     "backup.target_in_use", "The database has tables already: restore into an empty one."
 )

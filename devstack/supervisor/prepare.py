@@ -5,6 +5,7 @@ The supervisor runs this as a process of its own, so that its memory is given ba
 
 import sys
 
+from core.errors import DomainError
 from core.logging import configure_logging
 from core.settings import SettingsError, load_settings
 from devstack.sandbox.stock_photos.pictures import draw
@@ -39,3 +40,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except SettingsError as error:
         sys.exit(f"Settings are missing or wrong:\n{error}")
+    except DomainError as error:
+        sys.exit(f"{error}\n`pressroom reset` makes the home anew, without what is in it.")

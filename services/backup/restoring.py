@@ -12,6 +12,7 @@ from core.refusals.jobs import (
     BACKUP_KEY_MISSING,
     BACKUP_TARGET_IN_USE,
     BACKUP_TOO_NEW,
+    BACKUP_TOO_OLD,
     BACKUP_TOOL_FAILED,
 )
 from core.settings import Settings
@@ -24,7 +25,7 @@ from services.feed import positions
 from storage.backup_files import postgres_tools
 from storage.backup_files.postgres_tools import PostgresToolFailed
 from storage.backup_files.sealed_place import SealedPlace
-from storage.migrations.revisions import newest_revision
+from storage.migrations.revisions import dead_end, newest_revision
 from storage.migrations.run import migrate
 from storage.resources import Resources
 
@@ -62,11 +63,14 @@ def restore(resources: Resources, place: SealedPlace, manifest: Manifest) -> Res
 def require_fit(manifest: Manifest, settings: Settings) -> None:
     """The release and the keys must be those that the backup needs.
 
-    Raises ``backup.too_new``, ``backup.key_missing`` and ``backup.key_differs``.
+    Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` and
+    ``backup.key_differs``.
     """
     # Revisions are in the order of their names.
     if manifest.revision > newest_revision():
         raise BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
+    if dead_end(manifest.revision):
+        raise BACKUP_TOO_OLD(release=manifest.release, revision=manifest.revision)
     _require_keys(manifest.secret_keys, settings.keyring, variable_of("secret_keys"))
     _require_keys(
         manifest.encryption_keys, settings.encryption_keyring, variable_of("encryption_keys")

@@ -1,13 +1,11 @@
-"""The files of imports and exports: encrypted in object storage, each under a key of its own.
-
-A row without a key has its file in plain: a release before this one wrote it.
-"""
+"""The files of imports and exports: encrypted in object storage, each under a key of its own."""
 
 from dataclasses import dataclass
 
 from core import ids
 from models import MemberExport, MemberImport
 from storage.encryption import WrappedKey
+from storage.objects import ObjectMissing
 from storage.parts import PartWriter, StoredFile
 from storage.resources import Resources
 
@@ -40,15 +38,18 @@ def new_file(resources: Resources, folder: str) -> NewFile:
     return NewFile(prefix, PartWriter(resources.objects, prefix, key), wrapped)
 
 
-def data_key(resources: Resources, row: MemberImport | MemberExport) -> bytes | None:
-    """The key of the row's file; ``None`` for a plain one. Raises ``Tampered``."""
+def data_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
+    """The key of the row's file.
+
+    Raises ``ObjectMissing`` once the file is removed, and ``Tampered``.
+    """
     if row.wrapped_key is None or row.wrapped_by is None:
-        return None
+        raise ObjectMissing(row.object_prefix)
     wrapped = WrappedKey(row.wrapped_by, row.wrapped_key)
     return resources.key_wrapper.unwrap(wrapped, row.object_prefix)
 
 
 def stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
-    """The row's whole file; raises ``Tampered``."""
+    """The row's whole file; raises as ``data_key`` does."""
     assert row.size is not None
     return StoredFile(resources.objects, row.object_prefix, row.size, data_key(resources, row))

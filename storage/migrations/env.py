@@ -1,9 +1,12 @@
-"""Run by Alembic. One transaction per migration; a lock makes two migrating processes take turns."""
+"""Alembic runs this: each migration is a transaction of its own."""
 
 from alembic import context
+from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 
+from core.refusals.requests import DATABASE_UNUSABLE
 from models import Model
+from storage.migrations import revisions
 
 # Rather be tried again than queue every request behind a lock that isn't granted.
 LOCK_TIMEOUT = "1s"
@@ -14,6 +17,9 @@ def run(connection: Connection) -> None:
     with connection.begin():
         connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT}'"))
         connection.execute(text(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'"))
+        applied = MigrationContext.configure(connection).get_current_revision()
+    if applied and (reason := revisions.dead_end(applied)):
+        raise DATABASE_UNUSABLE(reason=reason)
     context.configure(
         connection=connection,
         target_metadata=Model.metadata,

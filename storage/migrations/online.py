@@ -82,24 +82,11 @@ def add_constraint(table: str, name: str, definition: str) -> None:
         connection.exec_driver_sql(f"ALTER TABLE {table} VALIDATE CONSTRAINT {name}")
 
 
-def validate_constraint(table: str, name: str) -> None:
-    """Check the rows that were there before a rule was added with ``NOT VALID``."""
-    with _outside_a_transaction() as connection:
-        connection.exec_driver_sql(f"ALTER TABLE {table} VALIDATE CONSTRAINT {name}")
-
-
 def in_batches(statement: str) -> None:
     """Repeat a statement that changes a bounded number of rows, until it changes none."""
     with _outside_a_transaction() as connection:
         while connection.exec_driver_sql(statement).rowcount > 0:
             pass
-
-
-def for_each(keys: str, statement: str) -> None:
-    """Run a statement once for each key that a query finds; ``:key`` stands for the key."""
-    with _outside_a_transaction() as connection:
-        for key in connection.scalars(sa.text(keys)).all():
-            connection.execute(sa.text(statement), {"key": key})
 
 
 @contextmanager

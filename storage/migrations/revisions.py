@@ -5,11 +5,12 @@ from pathlib import Path
 from storage.database import Database, Statement
 
 _APPLIED = Statement("SELECT version_num FROM alembic_version")
+_VERSIONS = Path(__file__).parent / "versions"
 
 
 def newest_revision() -> str:
-    """This release's own revision, such as ``0008``."""
-    return max(path.name.partition("_")[0] for path in _VERSIONS.glob("[0-9]*_*.py"))
+    """This release's own revision, such as ``0100``."""
+    return max(_own_revisions())
 
 
 def fits(database: Database, needed: str) -> bool:
@@ -28,4 +29,17 @@ def applied(database: Database) -> list[str]:
     return [revision for (revision,) in database.rows(_APPLIED)]
 
 
-_VERSIONS = Path(__file__).parent / "versions"
+def dead_end(revision: str) -> str | None:
+    """Why no migration of this release leads on from a revision, and what to do; else ``None``."""
+    if revision in _own_revisions():
+        return None
+    if revision > newest_revision():
+        return f"its tables ({revision}) are a later release's: migrate it with that release"
+    return (
+        f"its tables ({revision}) are those of a development version before 1.0.0, and no migration "
+        "leads on from there: create an empty database, and migrate that one"
+    )
+
+
+def _own_revisions() -> list[str]:
+    return [path.name.partition("_")[0] for path in _VERSIONS.glob("[0-9]*_*.py")]

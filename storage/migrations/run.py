@@ -9,7 +9,6 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
@@ -30,7 +29,7 @@ _PAUSE_SECONDS = 0.5
 _NOT_NOW = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
 
 
-def configuration(connection: Connection | None = None) -> Config:
+def configuration(connection: Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     config.set_main_option("path_separator", "os")
@@ -43,7 +42,8 @@ def migrate(settings: MigrationSettings) -> str:
     """Bring the database to the newest revision as the owner of its tables; return its name.
 
     Then let the application's role in. Processes that migrate at the same time take turns, for as
-    long as it takes. One that is killed half way left whole steps, and the next goes on.
+    long as it takes. A process that is killed half way leaves whole steps, and the next one goes
+    on. Raises ``service.unavailable`` for a database from whose revision no migration leads here.
     """
     owner = settings.migration_database_url or settings.database_url
     engine = open_for_owner(owner, application_name="pressroom-migrate")
@@ -77,7 +77,10 @@ def wait_until_migrated(settings: DatabaseSettings) -> str:
 def _missing(database: Database, needed: str) -> str | None:
     """Why the database can't be used by this release, or ``None``."""
     try:
-        return None if revisions.fits(database, needed) else "its tables are an earlier release's"
+        if revisions.fits(database, needed):
+            return None
+        [applied] = revisions.applied(database) or [""]
+        return revisions.dead_end(applied) or "its tables are an earlier release's"
     except psycopg2.Error as error:
         return str(error).strip()
 
@@ -127,13 +130,6 @@ def _upgrade(connection: Connection) -> None:
 
 def current_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
-
-
-def head_revision() -> str:
-    head = ScriptDirectory.from_config(configuration()).get_current_head()
-    if head is None:
-        raise LookupError("there is no migration")
-    return head
 
 
 def differences(engine: Engine) -> list[object]:

@@ -273,19 +273,6 @@ def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
     stack.query(wrapped, key, export_id)
 
 
-def test_a_plain_export_of_the_release_before_is_sent(
-    stack: Stack, client: httpx.Client, list_id: int
-) -> None:
-    imported(client, list_id, of_addresses(*addresses(3)))
-    job = data(export(client, list_id, "members"))
-    url, export_id = job["result"]["url"], job["result"]["export_id"]
-    plain = httpx.get(url).content
-    [(prefix,)] = stack.query("SELECT object_prefix FROM exports WHERE id = %s", export_id)
-    stack.resources.objects.put(f"{prefix}/file/00000", plain, "text/plain")
-    stack.query("UPDATE exports SET wrapped_key = NULL, wrapped_by = NULL WHERE id = %s", export_id)
-    assert httpx.get(url).content == plain
-
-
 # -- who may -------------------------------------------------------------------------------------
 
 

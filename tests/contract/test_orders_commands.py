@@ -10,7 +10,7 @@ import pytest
 from integrations.payments.port import Evidence
 from models import OrderVia
 from services.money.credits import ledger, verify
-from services.money.topups.settlement import apply_facts, lock, settle
+from services.money.topups.settlement import settle
 from tests.contract.test_commands import pressroom, printed, refused
 from tests.faults import till
 from tests.faults.till import Terms
@@ -133,7 +133,7 @@ def test_a_reviewed_order_of_nobody_waits_for_its_claim(books: Stack, holder: Ow
         ),
         (
             "UPDATE payment_orders SET dispute = 'lost'",
-            "what was taken is not what the payer has back",
+            "the state of the disputes is not what their sums say",
         ),
         (
             "UPDATE payment_orders SET credit_amount = 600, credited = 600",
@@ -226,15 +226,3 @@ def test_a_dispute_is_proven_too(books: Stack, holder: Owner) -> None:
         "what was taken is not what the payer has back",
         "the state of the disputes is not what their sums say",
     }
-
-
-def test_a_dispute_that_the_release_before_ended_is_no_fault(books: Stack, holder: Owner) -> None:
-    terms = order(books, holder.user_id)
-    tell(books, terms, payment(terms), Evidence(payment_id=terms.payment_id, disputes_minor=300))
-    # It knows no sums, and settles by the state that it wrote.
-    with books.resources.unit_of_work() as uow:
-        sold = lock(uow, terms.order_id)
-        sold.dispute = "won"
-        apply_facts(uow, sold, OrderVia.WEBHOOK)
-    assert books.query("SELECT balance FROM credit_accounts") == [(500,)]
-    assert faults(books) == set()

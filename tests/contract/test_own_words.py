@@ -1,7 +1,5 @@
 """No message has the words in which the library that checks values puts ours."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,10 +10,9 @@ from cli.main import app
 from core.settings import SettingsError
 from core.settings.given_settings import read_settings
 from core.settings.store_settings import DatabaseSettings
+from tests.openapi import openapi_document
 
-DOCUMENT: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "docs" / "openapi.json").read_text()
-)
+DOCUMENT = openapi_document()
 FOREIGN = ("Value error", "Assertion failed")
 # No id, number, word of an enumeration, address or text that can be stored.
 NOTHING = "no\0thing"

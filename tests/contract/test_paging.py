@@ -5,13 +5,12 @@ from typing import Any
 import httpx
 import pytest
 
-from api.app import create_app
-from core.settings import Settings
 from tests.contract import credits, topups
 from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import known_member, new_list
 from tests.oauth import log_in, register
+from tests.openapi import openapi_document
 from tests.stack import Owner, Stack
 
 FEW = 2
@@ -96,10 +95,9 @@ def named(items: list[Any]) -> list[Any]:
 
 
 def test_every_list_of_the_document_is_walked_here() -> None:
-    document = create_app(Settings.model_construct()).openapi()
     takes_limit = {
         path
-        for path, operations in document["paths"].items()
+        for path, operations in openapi_document()["paths"].items()
         for parameter in operations.get("get", {}).get("parameters", [])
         # Photos are a provider's, who counts pages.
         if parameter.get("name") == "limit" and "/photos/" not in path

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from core.settings import Settings
 from devstack import LOOPBACK
 from services.money.credits import ledger
 from tests import haproxy
@@ -22,6 +23,11 @@ from tests.stack import Owner, Running, Stack, plain_client
 
 pytestmark = pytest.mark.full("machines")
 
+# As an operator runs the API, not as a test does, which waits for no proxy.
+OPERATED = {
+    "PRESSROOM_API_DRAIN": str(Settings.model_fields["api_drain"].default),
+    "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
+}
 # Another address of this machine than that of the proxy.
 CALLER = "127.0.0.9"
 
@@ -139,3 +145,30 @@ def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(
     assert load.again == []
     entries = "SELECT count(*) FROM credit_entries WHERE user_id = %s AND source_id = 'load'"
     assert stack.query(entries, owner.user_id) == [(load.done,)]
+
+
+@pytest.mark.full("machines")
+def test_no_caller_at_all_notices_that_hosts_are_started_anew_one_by_one(
+    stack: Stack, owner: Owner, front: Front, hosts: dict[int, Running]
+) -> None:
+    ledger.grant(stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start")
+    load = Load(front.url)
+
+    def charge(caller: Caller) -> None:
+        """Without an Idempotency-Key: the proxy must not repeat it."""
+        body = {"amount_credit": 1, "source_id": "anew"}
+        caller.call("POST", "/auxilia/credits/consume", json=body, keyed=False)
+        load.count()
+
+    for server, port in zip(SERVERS, hosts, strict=True):
+        hosts[port].stop()
+        hosts[port] = stack.start_api(port, **OPERATED)
+        front.await_up(server)
+    with load.going_on(*[(owner.key, charge)] * 3):
+        load.require_more(50)
+        for server, port in zip(SERVERS, hosts, strict=True):
+            assert hosts[port].stop() == 0
+            hosts[port] = stack.start_api(port, **OPERATED)
+            front.await_up(server)
+            load.require_more(50)
+    assert load.again == []

@@ -11,10 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from api.app import create_app
 from core.scopes import Scope
-from core.settings import Settings
 from models import Plan
+from tests.openapi import openapi_document
 from tests.stack import Owner, Stack
 
 
@@ -61,8 +60,9 @@ def _new_list(stack: Stack, owner: Owner) -> tuple[int, str]:
 
 def operations() -> list[tuple[str, str]]:
     """Method and path of all that the document names; what takes things away comes last."""
-    document = create_app(Settings.model_construct()).openapi()
-    found = [(method.upper(), path) for path, of in document["paths"].items() for method in of]
+    found = [
+        (method.upper(), path) for path, of in openapi_document()["paths"].items() for method in of
+    ]
     return sorted(found, key=lambda each: _ORDER.index(each[0]))
 
 

@@ -45,7 +45,7 @@ def test_the_purge_takes_what_is_older_than_a_year_alone(stack: Stack, owner: Ow
     assert len(kept) == len(young) + 1
     for _ in range(3):
         stack.query(OLD, owner.user_id, "1 year 1 day")
-    assert stack.query("SELECT purge_events(1)") == [(1,)]
+    assert stack.query("SELECT purge_events(1, 0)") == [(1,)]
     run_upkeep(stack, "maintenance.purge")
     assert stack.query(ROWS, owner.user_id) == kept
 

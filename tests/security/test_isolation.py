@@ -1,9 +1,8 @@
 """Owners are apart: every operation, with every kind of credential that is not the owner's."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import httpx
@@ -11,6 +10,7 @@ import pytest
 
 from core.scopes import EVERYTHING_OF_A_USER, Scope
 from tests.oauth import log_in, register
+from tests.openapi import openapi_document
 from tests.security import world as worlds
 from tests.security.calls import CALLS, FOR_EVERYBODY, SHOW_THE_LIST
 from tests.security.world import World, belongings, settled, tokens_of
@@ -18,21 +18,21 @@ from tests.stack import Stack
 from tests.upkeep import resting_upkeep
 from tests.visiting import SESSION
 
-ROOT = Path(__file__).parents[2]
-DOCUMENT: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text())
-OPERATIONS: dict[str, dict[str, Any]] = {
-    f"{method.upper()} {path}": operation
-    for path, methods in DOCUMENT["paths"].items()
-    for method, operation in methods.items()
-}
-# The document leaves them out.
-ALIASES = {
-    name.replace(" ", " /auxilia"): operation
-    for name, operation in OPERATIONS.items()
-    if " /composer/" in name
-}
-OPERATIONS |= ALIASES
 each_operation = pytest.mark.parametrize("operation", CALLS)
+
+
+@cache
+def operations() -> dict[str, dict[str, Any]]:
+    """Return those of the document, and the aliases that it leaves out."""
+    found = {
+        f"{method.upper()} {path}": operation
+        for path, methods in openapi_document()["paths"].items()
+        for method, operation in methods.items()
+    }
+    aliases = {
+        name.replace(" ", " /auxilia"): found[name] for name in found if " /composer/" in name
+    }
+    return found | aliases
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,14 @@ def headers(world: World) -> dict[str, dict[str, str]]:
 
 
 def test_every_operation_of_the_document_is_called_here() -> None:
-    assert set(CALLS) == set(OPERATIONS)
+    assert set(CALLS) == set(operations())
 
 
 @each_operation
 def test_who_has_no_good_credential_gets_and_changes_nothing(
     world: World, stranger: httpx.Client, headers: dict[str, dict[str, str]], operation: str
 ) -> None:
-    if operation in FOR_EVERYBODY and OPERATIONS[operation]["security"] == []:
+    if operation in FOR_EVERYBODY and operations()[operation]["security"] == []:
         pytest.skip("this operation is for callers without a credential too")
     before = belongings(world)
     for kind, sent in headers.items():
@@ -152,7 +152,7 @@ def test_who_has_no_good_credential_gets_and_changes_nothing(
 
 
 def _takes_strangers(operation: str, kind: str) -> bool:
-    security = OPERATIONS[operation]["security"]
+    security = operations()[operation]["security"]
     traced = operation != "POST /auxilia/credits/topup"
     return security == [] or ({} in security and kind == "nobody" and not traced)
 
@@ -226,7 +226,7 @@ def test_the_owners_own_key_with_another_scope_is_refused(world: World, operatio
 
 
 def _all_but_what_is_needed(operation: str) -> list[Scope] | None:
-    security = [each for each in OPERATIONS[operation]["security"] if each]
+    security = [each for each in operations()[operation]["security"] if each]
     if not security:
         return None
     [needed] = security[0]["bearer"] or [_needed_by_what_is_named(operation)]

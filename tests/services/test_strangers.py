@@ -48,6 +48,9 @@ def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
     return user_id
 
 
+DISPUTED = "disputes_minor = 5, disputed_minor = 5, dispute = 'open'"
+
+
 def new_order(stack: Stack, *steps: str, days: int = 91, user_id: int | None = None) -> int:
     order_id = random_id()
     stack.query(ORDER, order_id, user_id, days)
@@ -386,7 +389,7 @@ def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner
         "paid": new_order(
             stack, "paid_at = now()", "status = 'pending'", "status = 'paid_unclaimed'"
         ),
-        "disputed, before its payment is known": new_order(stack, "dispute = 'open'"),
+        "disputed, before its payment is known": new_order(stack, DISPUTED),
         "refunded, before its payment is known": new_order(stack, "refunded_minor = 5"),
         "review": new_order(stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"),
     }
@@ -442,7 +445,7 @@ def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owne
         "paid_at = now()",
         "claimed_at = now()",
         "refunded_minor = 5",
-        "dispute = 'open'",
+        DISPUTED,
         "mismatch = 'x'",
         "credited = 500",
         "next_check_at = now()",

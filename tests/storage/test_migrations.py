@@ -1,47 +1,95 @@
-import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
 import pytest
-from pydantic import SecretStr
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
-from core.settings import Settings
-from storage.migrations.run import current_revision, differences, head_revision, migrate
+from core.errors import DomainError
+from storage.migrations.revisions import newest_revision
+from storage.migrations.run import differences, migrate
+from storage.schema import functions
+from tests.scratch import ScratchDatabase, scratch_database
 from tests.stack import Stack
 
-pytestmark = pytest.mark.check
+# Those of an extension are left out, and a partition's triggers are those of its table.
+OURS = (
+    "FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+    " AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_proc.oid AND deptype = 'e')"
+)
+FUNCTIONS = f"SELECT pg_get_functiondef(oid) {OURS}"
+TRIGGERS = (
+    "SELECT pg_get_triggerdef(oid) || tgenabled::text FROM pg_trigger"
+    " WHERE NOT tgisinternal AND tgparentid = 0"
+)
+# With the triggers that call them, and the default of a column.
+DROP_FUNCTIONS = f"""
+DO $$ DECLARE function text; BEGIN
+    FOR function IN SELECT oid::regprocedure {OURS} LOOP
+        EXECUTE 'DROP FUNCTION ' || function || ' CASCADE';
+    END LOOP;
+END $$
+"""
 
 
-def test_migrated_database_has_what_the_models_say(stack: Stack) -> None:
-    assert differences(stack.resources.database.engine) == []
+@pytest.fixture
+def scratch(idle_stack: Stack) -> Iterator[ScratchDatabase]:
+    with scratch_database(idle_stack) as opened:
+        yield opened
 
 
-def as_owner(stack: Stack) -> Settings:
-    url = stack.owner_url.replace("postgresql:", "postgresql+psycopg2:")
-    return stack.settings().model_copy(update={"migration_database_url": SecretStr(url)})
+@pytest.mark.check
+def test_migrated_database_has_what_the_models_say(idle_stack: Stack) -> None:
+    assert differences(idle_stack.resources.database.engine) == []
 
 
-def test_migrating_again_changes_nothing(stack: Stack) -> None:
-    assert migrate(as_owner(stack)) == head_revision()
-    with stack.resources.database.engine.connect() as connection:
-        assert current_revision(connection) == head_revision()
+@pytest.mark.check
+def test_migrated_database_has_the_functions_of_the_schema(scratch: ScratchDatabase) -> None:
+    migrate(scratch.settings)
+    with scratch.engine.connect() as connection:
+        migrated = definitions(connection)
+        connection.exec_driver_sql(DROP_FUNCTIONS)
+        assert definitions(connection) == (set(), set())
+        for statements in functions().values():
+            connection.exec_driver_sql(statements, execution_options={"no_parameters": True})
+        assert definitions(connection) == migrated
+        connection.rollback()
 
 
-def test_processes_that_migrate_at_once_take_turns(stack: Stack) -> None:
-    settings, revisions = as_owner(stack), list[str]()
-    threads = [
-        threading.Thread(target=lambda: revisions.append(migrate(settings))) for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert revisions == [head_revision()] * 3
+def definitions(connection: Connection) -> tuple[set[str], set[str]]:
+    """All functions and all triggers."""
+    return set(connection.scalars(text(FUNCTIONS))), set(connection.scalars(text(TRIGGERS)))
 
 
-def test_every_constraint_and_index_has_a_name_of_ours(stack: Stack) -> None:
+def test_processes_that_migrate_at_once_take_turns_and_change_nothing_twice(
+    scratch: ScratchDatabase,
+) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        revisions = list(pool.map(migrate, [scratch.settings] * 3))
+    assert revisions == [newest_revision()] * 3
+
+
+@pytest.mark.parametrize(
+    ("revision", "advice"),
+    [("0050", "create an empty database"), ("9999", "migrate it with that release")],
+)
+def test_a_database_from_whose_revision_no_migration_leads_on_is_left_alone(
+    scratch: ScratchDatabase, revision: str, advice: str
+) -> None:
+    scratch.execute(
+        "CREATE TABLE alembic_version (version_num varchar(32) NOT NULL)",
+        f"INSERT INTO alembic_version VALUES ('{revision}')",
+    )
+    with pytest.raises(DomainError, match=rf"\({revision}\).*{advice}"):
+        migrate(scratch.settings)
+    assert scratch.scalar("SELECT version_num FROM alembic_version") == revision
+    assert scratch.scalar("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 1
+
+
+@pytest.mark.check
+def test_every_constraint_and_index_has_a_name_of_ours(idle_stack: Stack) -> None:
     prefixes = ("pk_", "fk_", "uq_", "ck_", "ix_")
-    names = stack.query(
+    names = idle_stack.query(
         "SELECT conname FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid "
         "WHERE t.relnamespace = 'public'::regnamespace AND contype <> 'n' "
         "AND t.relname <> 'alembic_version' "
@@ -52,10 +100,10 @@ def test_every_constraint_and_index_has_a_name_of_ours(stack: Stack) -> None:
     assert [name for (name,) in names if not str(name).startswith(prefixes)] == []
 
 
-def test_the_database_refuses_a_ready_attachment_that_is_not_whole(stack: Stack) -> None:
-    owner = stack.new_owner()
+def test_the_database_refuses_a_ready_attachment_that_is_not_whole(idle_stack: Stack) -> None:
+    owner = idle_stack.new_owner()
     with pytest.raises(psycopg2.errors.CheckViolation, match="ready_is_whole"):
-        stack.query(
+        idle_stack.query(
             "INSERT INTO attachments (user_id, hash_id, status, encrypted, mime_type, filename,"
             " size, checksum, original_filename, original_mime_type, original_size,"
             " original_checksum) VALUES (%s, 'x', 2, false, 'image/webp', 'x.webp', 0, '', 'x',"
@@ -64,8 +112,8 @@ def test_the_database_refuses_a_ready_attachment_that_is_not_whole(stack: Stack)
         )
 
 
-def test_a_statement_that_takes_too_long_is_ended(stack: Stack) -> None:
-    with stack.resources.unit_of_work() as uow:
+def test_a_statement_that_takes_too_long_is_ended(idle_stack: Stack) -> None:
+    with idle_stack.resources.unit_of_work() as uow:
         timeout = uow.session.scalar(text("SELECT current_setting('statement_timeout')"))
         lock_timeout = uow.session.scalar(text("SELECT current_setting('lock_timeout')"))
     assert (timeout, lock_timeout) == ("10s", "3s")

@@ -65,27 +65,10 @@ def test_what_is_written_is_read_from_any_place(
     assert not any(content[:30] in stored for stored in bucket.objects.values() if len(content) > 9)
 
 
-@given(st.binary(max_size=100))
-def test_a_plain_file_of_the_release_before_is_read(content: bytes) -> None:
-    bucket = Bucket()
-    for start in range(0, len(content), 30):
-        bucket.put(f"p/file/{start // 30:05}", content[start : start + 30], "")
-    file = StoredFile(cast("ObjectStore", bucket), "p", len(content), None)
-    assert b"".join(file.stream()) == content
-    assert file.read_at(5, 7) == content[5:12]
-
-
-def test_a_release_that_knows_no_encrypted_parts_finds_no_file() -> None:
-    bucket = Bucket()
-    written(b"x" * 40, bucket)
-    with pytest.raises(ObjectMissing):
-        list(StoredFile(cast("ObjectStore", bucket), "p", 40, None).stream())
-
-
 def test_no_change_of_what_is_stored_goes_unnoticed() -> None:
     bucket = Bucket()
     file = written(bytes(range(65)), bucket)
-    first, second = (part_key("p", number, is_sealed=True) for number in (0, 1))
+    first, second = (part_key("p", number) for number in (0, 1))
     before = dict(bucket.objects)
     sealed = 10 + SEALED_BYTES_MORE
     one, two, three = (before[first][at : at + sealed] for at in range(0, 3 * sealed, sealed))
@@ -105,7 +88,7 @@ def test_no_change_of_what_is_stored_goes_unnoticed() -> None:
     # Another file's part of the same place.
     bucket.objects = dict(before)
     other = written(bytes(65), bucket, prefix="q")
-    bucket.objects[first] = bucket.objects[part_key("q", 0, is_sealed=True)]
+    bucket.objects[first] = bucket.objects[part_key("q", 0)]
     with pytest.raises(Tampered):
         file.read_at(0, 5)
     assert other.read_at(0, 5) == bytes(5)

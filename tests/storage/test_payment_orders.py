@@ -147,10 +147,11 @@ def test_the_terms_of_an_order_stay(cursor: Cursor, change: str) -> None:
         ("refunds_failed_minor = 5", "refunds_failed_minor = 4"),
         ("closed_at = now()", "closed_at = NULL"),
         ("closed_at = now()", "closed_at = now() + interval '1 second'"),
-        ("dispute = 'open'", "dispute = NULL"),
-        ("dispute = 'won'", "dispute = 'open'"),
-        ("dispute = 'lost'", "dispute = 'won'"),
-        ("disputed_minor = 5", "disputed_minor = 6"),
+        (disputed(5, 0, 0), "dispute = NULL"),
+        (disputed(5, 0, 0), "dispute = 'won'"),
+        (disputed(5, 0, 0), "disputed_minor = 6"),
+        (disputed(5, 5, 0), "dispute = 'open'"),
+        (disputed(5, 5, 5), "dispute = 'won'"),
         (disputed(9, 5, 3), disputed(8, 5, 3)),
         (disputed(9, 5, 3), disputed(9, 4, 3)),
         (disputed(9, 5, 3), disputed(9, 5, 2)),
@@ -176,6 +177,8 @@ def test_what_is_known_only_grows(cursor: Cursor, known: str, less: str) -> None
         "credited = 499",
         "taken = 1",
         "dispute = 'x'",
+        "dispute = 'open'",
+        "disputed_minor = 5",
         "disputes_minor = 5",
         "disputes_minor = 5, disputed_minor = 5, dispute = 'won'",
         "disputes_minor = 5, disputed_minor = 0, dispute = 'open'",
@@ -231,18 +234,3 @@ def test_an_entry_names_an_order_that_there_is(cursor: Cursor, stack: Stack) -> 
         cursor.execute(
             "SELECT credit_give(%s, 'topup', 1, 'payment', 987654321, 1, 'USD')", (user_id,)
         )
-
-
-def test_the_release_before_goes_on_with_one_dispute_and_never_ends_two_as_one(
-    cursor: Cursor,
-) -> None:
-    order_in(cursor, "pending")
-    update = "UPDATE payment_orders SET {} WHERE id = 1"
-    cursor.execute(update.format(disputed(5, 0, 0)))
-    assert passes(cursor, update.format("dispute = 'won'"))
-    assert passes(cursor, update.format("dispute = 'lost'"))
-    # It ended the one that it knew; then another is heard of.
-    cursor.execute(update.format("dispute = 'won'"))
-    cursor.execute(update.format(disputed(9, 5, 0)))
-    for end in ("won", "lost"):
-        assert not passes(cursor, update.format(f"dispute = '{end}'"))

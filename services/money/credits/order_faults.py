@@ -39,20 +39,15 @@ WITH told AS (
     LEFT JOIN payment_order_transitions AS t USING (from_status, to_status)
     GROUP BY c.order_id
 ), worth AS (
-    SELECT o.id, least(o.amount_minor, greatest(0, o.refunded_minor - o.refunds_failed_minor) + CASE
-            WHEN NOT s.is_summed THEN CASE
-                WHEN o.dispute IN ('open', 'lost') THEN coalesce(o.disputed_minor, o.amount_minor)
-                ELSE 0 END
-            ELSE o.disputes_minor - o.disputes_ended_minor + o.disputes_lost_minor END) AS back,
-        s.is_summed AND o.dispute IS DISTINCT FROM CASE
+    SELECT o.id, least(o.amount_minor, greatest(0, o.refunded_minor - o.refunds_failed_minor)
+            + o.disputes_minor - o.disputes_ended_minor + o.disputes_lost_minor) AS back,
+        o.dispute IS DISTINCT FROM CASE
             WHEN o.disputes_minor > o.disputes_ended_minor THEN 'open'
-            WHEN o.disputes_lost_minor > 0 THEN 'lost' ELSE 'won' END AS is_misnamed,
+            WHEN o.disputes_lost_minor > 0 THEN 'lost'
+            WHEN o.disputes_minor > 0 THEN 'won' END AS is_misnamed,
         o.user_id IS NOT NULL AND o.status IN ('paid', 'disputed', 'refunded')
             AND o.resolution IS DISTINCT FROM 'refunded' AS is_credited
     FROM payment_orders AS o
-    -- The release before knows one dispute, and sets its state alone.
-    CROSS JOIN LATERAL (SELECT o.disputes_minor > 0
-        AND (o.disputes_ended_minor > 0 OR coalesce(o.dispute, 'open') = 'open') AS is_summed) AS s
     WHERE :is_whole OR o.id = ANY(CAST(:order_ids AS bigint[]))
 )
 SELECT coalesce(o.user_id, t.user_id) AS user_id, NULL AS seq, f.fault,

@@ -67,7 +67,6 @@ def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
     told = (evidence.disputes_minor, evidence.disputes_ended_minor, evidence.disputes_lost_minor)
     total, ended, lost = (max(old, new or 0) for old, new in zip(known, told, strict=True))
-    # A process of the release before writes no sums. What it wrote stays until they grow.
     if (total, ended, lost) == known:
         return
     order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor = total, ended, lost

@@ -166,6 +166,17 @@ def test_a_backup_of_a_later_release_is_refused(backups: Saved) -> None:
     assert "9.0.0" in said
 
 
+def test_a_backup_from_whose_revision_no_migration_leads_on_is_refused(
+    backups: Saved, empty: Stack
+) -> None:
+    made = dataclasses.replace(backups.create(), revision="0050", release="0.9.0")
+    target = saved(empty, backups.folder)
+    for act in (restoring.restore, verifying.verify):
+        said = refused("backup.too_old", partial(act, target.resources, target.place, made))
+        assert "restore it with that release" in said
+    assert empty.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
+
+
 @pytest.mark.parametrize("setting", ["secret_keys", "encryption_keys"])
 def test_a_key_that_is_missing_or_another_one_is_named(backups: Saved, setting: str) -> None:
     made = backups.create()

@@ -95,23 +95,6 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
     assert not importing.stack.stored(prefix)
 
 
-def test_a_plain_file_that_the_release_before_accepted_is_imported(
-    importing: Importing, owner: Owner, list_id: int
-) -> None:
-    file = file_of(41) + b"nobody,No address\n"
-    job_id = importing.begin(owner, list_id, file)
-    task = importing.of_job(job_id)
-    importing.resources.objects.remove(*importing.stack.stored(f"{task.object_prefix}/"))
-    importing.resources.objects.put(f"{task.object_prefix}/file/00000", file, "text/csv")
-    importing.stack.query(
-        "UPDATE imports SET wrapped_key = NULL, wrapped_by = NULL WHERE id = %s", task.id
-    )
-    importing.work(job_id)
-    task = importing.of_job(job_id)
-    assert (task.status, task.added, task.invalid) == ("succeeded", 41, 1)
-    assert [code for *_, code, _ in importing.not_added(task.id)] == ["email.invalid"]
-
-
 def test_an_import_whose_file_was_changed_in_storage_fails_and_keeps_what_it_has(
     importing: Importing, owner: Owner, list_id: int
 ) -> None:

@@ -257,34 +257,6 @@ def test_lists_of_disputes_end_the_same_in_whichever_order_they_come(
     assert subject.refunded_amount == Decimal(lost).scaleb(-2)
 
 
-@pytest.mark.parametrize(
-    ("before", "heard", "expected"),
-    [
-        ((DisputeStatus.OPEN, 300), disputed(1000, ended=300), ("open", "disputed", 700)),
-        ((DisputeStatus.WON, 300), disputed(1000, 1000, 700), ("lost", "paid", 700)),
-        ((DisputeStatus.LOST, 300), disputed(1000, 1000, 300), ("lost", "paid", 300)),
-        ((DisputeStatus.LOST, 300), disputed(1000, 300, 300), ("open", "disputed", 1000)),
-    ],
-)
-def test_what_the_release_before_wrote_holds_until_all_disputes_are_read(
-    before: tuple[str, int], heard: Evidence, expected: tuple[str, str, int]
-) -> None:
-    dispute, minor = before
-    more: dict[str, Any] = {"dispute": dispute, "disputed_minor": minor}
-    subject = told(order(payment_id="pi", credit_amount=Decimal(1000), **more), PAID)
-    assert facts.due_back(subject) == (0 if dispute == DisputeStatus.WON else 300)
-    told(subject, heard)
-    state, status, due = expected
-    assert (subject.dispute, outcome(subject)[:2]) == (state, (status, Decimal(due)))
-
-
-def test_an_end_that_the_release_before_wrote_is_not_undone_by_an_older_list() -> None:
-    subject = told(order(payment_id="pi"), PAID, disputed(300))
-    subject.dispute = DisputeStatus.WON
-    walk(subject)
-    assert outcome(told(subject, disputed(300))) == ("paid", Decimal(0), Decimal("0.00"))
-
-
 def test_late_payment_of_an_expired_order_counts() -> None:
     late = told(order(), Evidence(order_id=7, expired=True))
     assert late.status == "expired"

@@ -1,0 +1,27 @@
+-- The file of an import goes when the import ends.
+CREATE FUNCTION count_stored_imports() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    owner bigint;
+    difference bigint := 0;
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        owner := OLD.user_id;
+        difference := -(
+            CASE WHEN OLD.finished_at IS NULL THEN OLD.size + OLD.chunk_bytes ELSE 0 END);
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        owner := NEW.user_id;
+        difference := difference + (
+            CASE WHEN NEW.finished_at IS NULL THEN NEW.size + NEW.chunk_bytes ELSE 0 END);
+    END IF;
+    IF difference <> 0 THEN
+        INSERT INTO storage_uses (user_id, bytes) VALUES (owner, difference)
+        ON CONFLICT (user_id) DO UPDATE SET bytes = storage_uses.bytes + excluded.bytes;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER imports_count_stored AFTER INSERT OR DELETE OR UPDATE OF finished_at, chunk_bytes
+    ON imports
+    FOR EACH ROW EXECUTE FUNCTION count_stored_imports();

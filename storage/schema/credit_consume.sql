@@ -1,0 +1,47 @@
+-- A charge and its idempotency record, or what an equal request was answered, in one round trip.
+-- The account's lock comes first: two requests of one caller under one key take turns. Whoever has
+-- no account has nothing to lock, nothing to spend, and no charge to repeat.
+CREATE FUNCTION credit_consume(
+    p_user_id bigint, p_amount numeric, p_source_id text, p_meta jsonb, p_route text, p_key text,
+    p_fingerprint bytea
+) RETURNS TABLE (outcome text, answer text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    known record;
+    entry credit_entries;
+    said jsonb;
+BEGIN
+    IF p_key IS NOT NULL THEN
+        PERFORM 1 FROM credit_accounts WHERE user_id = p_user_id FOR NO KEY UPDATE;
+        IF NOT FOUND THEN
+            RETURN QUERY SELECT 'insufficient', NULL::text;
+            RETURN;
+        END IF;
+        SELECT r.fingerprint, r.answer INTO known FROM idempotency_records AS r
+        WHERE r.caller_id = p_user_id AND r.route = p_route AND r.key = p_key
+            AND r.expires_at > now();
+        IF FOUND THEN
+            RETURN QUERY SELECT
+                CASE WHEN known.fingerprint = p_fingerprint THEN 'replayed' ELSE 'key_reused' END,
+                (known.answer -> 'data')::text;
+            RETURN;
+        END IF;
+    END IF;
+    SELECT * INTO entry FROM credit_append(
+        p_user_id, 'consume', p_amount, -p_amount, 'consume', p_source_id, p_meta, NULL, NULL, NULL
+    );
+    IF entry.id IS NULL THEN
+        RETURN QUERY SELECT 'insufficient', NULL::text;
+        RETURN;
+    END IF;
+    said := credit_entry_json(entry);
+    IF p_key IS NOT NULL THEN
+        INSERT INTO idempotency_records (caller_id, route, key, fingerprint, answer)
+        VALUES (p_user_id, p_route, p_key, p_fingerprint, jsonb_build_object('data', said))
+        ON CONFLICT (caller_id, route, key) DO UPDATE SET fingerprint = excluded.fingerprint,
+            answer = excluded.answer, job_id = NULL, created_at = now(),
+            expires_at = now() + interval '24 hours';
+    END IF;
+    RETURN QUERY SELECT 'done', said::text;
+END
+$$;

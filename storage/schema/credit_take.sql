@@ -1,0 +1,23 @@
+-- Takes credits back: what the balance has, and the rest as debt. The rest is an entry too, which
+-- moves nothing (its delta is 0): a debt is the sum of these less what was paid of it.
+CREATE FUNCTION credit_take(
+    p_user_id bigint, p_amount numeric, p_source_type text, p_order_id bigint, p_rate numeric,
+    p_currency text
+) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    part numeric;
+BEGIN
+    SELECT least(balance, p_amount) INTO STRICT part FROM credit_accounts
+    WHERE user_id = p_user_id FOR NO KEY UPDATE;
+    IF part > 0 THEN
+        PERFORM credit_append(p_user_id, 'topup_refund', part, -part, p_source_type,
+            p_order_id::text, NULL, p_order_id, p_rate, p_currency);
+    END IF;
+    IF part < p_amount THEN
+        PERFORM credit_append(p_user_id, 'topup_refund', p_amount - part, 0, p_source_type,
+            p_order_id::text, NULL, p_order_id, p_rate, p_currency);
+        UPDATE credit_accounts SET debt = debt + p_amount - part WHERE user_id = p_user_id;
+    END IF;
+END
+$$;

@@ -1,0 +1,20 @@
+-- The role of our processes may add consent and read it. What else becomes of a row is done by
+-- functions of the owner's, and none of them writes a value of the caller's.
+CREATE FUNCTION shorten_consent_ips(days integer, most integer) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    due timestamptz := now() - make_interval(days => greatest(days, 1));
+    entries bigint;
+    claims bigint;
+BEGIN
+    UPDATE consent_entries SET ip = network_of_ip(ip) WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM consent_entries WHERE strpos(ip, '/') = 0 AND occurred_at < due
+        ORDER BY occurred_at LIMIT most FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS entries = ROW_COUNT;
+    UPDATE consent_claims SET ip = network_of_ip(ip) WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM consent_claims WHERE strpos(ip, '/') = 0 AND occurred_at < due
+        ORDER BY occurred_at LIMIT most FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS claims = ROW_COUNT;
+    RETURN entries + claims;
+END
+$$;
