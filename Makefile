@@ -15,13 +15,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: help run test test-full unit check containers clients bench house audit sbom requirements pictures messages format
 
 help: ## Say what there is to make
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 run: $(VENV)/.devstack ## Start everything on this machine; Ctrl-C stops it
 	@$(BIN)/pressroom up
 
 test: $(VENV)/.dev ## Prove each promise once, against the real stack; TESTS=… names files
-	$(PYTEST) --tier fast $(if $(TESTS),$(TESTS),$(PARALLEL))
+	$(PYTEST) --tier fast $(if $(TIMES),--times) $(if $(TESTS),$(TESTS),$(PARALLEL))
 
 test-full: $(VENV)/.dev ## Run what takes longer: all parts, or PART=…; SIZE=full takes hours
 	@BIN=$(BIN) tests/run_full $(if $(PART),$(PART),all) $(TESTS)
@@ -48,6 +48,7 @@ clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm packag
 	@command -v node >/dev/null && command -v npm >/dev/null || \
 		{ echo "The TypeScript client is built by Node.js 20 or newer and npm: install both."; exit 2; }
 	@rm -rf build/clients clients/python/build && mkdir -p build/clients
+	$(BIN)/python -m cli.openapi_document > build/openapi.json
 	$(BIN)/python -m clients.generator
 	@cp LICENSE clients/python && cp LICENSE clients/typescript
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/clients clients/python
@@ -59,8 +60,8 @@ clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm packag
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m benchmarks $(NAME)
 
-house: $(VENV)/.dev ## Print figures of the code; BASE=<commit> prints that commit's beside them
-	@$(BIN)/python -m tests.house $(BASE)
+house: $(VENV)/.dev ## Print figures of the code and the file behind each URL; BASE=<commit> compares
+	@$(BIN)/python -m benchmarks.house $(BASE)
 
 # Its database is on the Internet, and what it says changes without a change of ours: no part of a check.
 audit: $(VENV)/.dev ## Look up known vulnerabilities of all pinned dependencies

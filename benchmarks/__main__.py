@@ -5,7 +5,6 @@
 """
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -70,7 +69,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _report(findings: list[Finding], *, kept_as: str | None) -> int:
-    """Say how many bars are met, and keep the findings in a file whose name begins so."""
+    """Say how many bars are met, and keep the findings as those of this kind."""
     missed = [finding for finding in findings if not finding.met]
     print(f"\n{len(findings) - len(missed)} of {len(findings)} bars met.")
     if kept_as is not None:
@@ -89,22 +88,18 @@ def _run(name: str, **options: Any) -> list[Finding]:
 
 
 def _keep(findings: list[Finding], kept_as: str) -> None:
-    now = clock.now()
-    kept_results.RESULTS.mkdir(exist_ok=True)
-    record: dict[str, Any] = {
-        "at": clock.iso(now),
+    about = {
+        "at": clock.iso(clock.now()),
         "size": "full" if full_size() else "short",
         "machine": {
             "cores": os.cpu_count(),
             "python": platform.python_version(),
             "system": f"{platform.system()} {platform.machine()}",
         },
-        "findings": [finding.record() for finding in findings],
     }
-    file = kept_results.RESULTS / f"{kept_as}{now:%Y-%m-%d}.json"
-    file.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    file = kept_results.keep(kept_as, about, [finding.record() for finding in findings])
     write_report(kept_results.newest(kept_results.OTHERS), kept_results.newest(kept_results.GROWTH))
-    print(f"Kept in {file.name}, docs/performance.md and docs/growth.md.")
+    print(f"Kept in {file.name}, docs/performance.md, docs/growth.md and build/benchmarks.")
 
 
 if __name__ == "__main__":

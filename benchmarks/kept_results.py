@@ -1,17 +1,32 @@
-"""The findings of earlier runs, as ``python -m benchmarks`` keeps them."""
+"""The findings of the newest runs, as ``python -m benchmarks`` keeps them: one line a figure."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-# What the names of their files begin with: those of growth, and those of all other benchmarks.
-GROWTH = "growth-"
-OTHERS = ""
+# The names of their files: that of growth, and that of all other benchmarks.
+GROWTH = "growth"
+OTHERS = "benchmarks"
 
 
 def newest(kind: str) -> dict[str, Any] | None:
-    """The newest record of a kind; None before the first."""
-    files = sorted(RESULTS.glob(f"{kind}2*.json"))
-    record: dict[str, Any] | None = json.loads(files[-1].read_text()) if files else None
-    return record
+    """Return the newest record of a kind; None before the first."""
+    file = RESULTS / f"{kind}.jsonl"
+    if not file.exists():
+        return None
+    about, *findings = map(json.loads, file.read_text().splitlines())
+    return {**about, "findings": findings}
+
+
+def keep(kind: str, about: dict[str, Any], findings: list[dict[str, Any]]) -> Path:
+    """Replace the record of a kind.
+
+    Args:
+        about: when and where it ran; the file's first line.
+    """
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{kind}.jsonl"
+    lines = [json.dumps(each, ensure_ascii=False) for each in (about, *findings)]
+    file.write_text("\n".join(lines) + "\n")
+    return file

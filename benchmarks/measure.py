@@ -30,7 +30,9 @@ class Finding:
         )
 
     def record(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return it as it is kept: more than four digits are luck."""
+        value, *spread = (float(f"{each:.4g}") for each in (self.value, *self.spread))
+        return asdict(self) | {"value": value, "spread": spread}
 
 
 def full_size() -> bool:

@@ -1,5 +1,9 @@
-"""docs/performance.md, its pictures and a table of docs/growth.md, from the newest findings."""
+"""docs/performance.md, its picture and a table of docs/growth.md, from the newest findings.
 
+The pictures that no document shows are drawn into build/benchmarks.
+"""
+
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,43 +18,127 @@ mpl.rcParams["svg.hashsalt"] = "pressroom"
 
 from matplotlib import pyplot  # noqa: E402 - after its back end is chosen
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PICTURES = ROOT / "build" / "benchmarks"
+# A ratio below is drawn here: what is subtracted for the call itself may leave nothing, or less.
+_LEAST = 0.1
+_HEAD = """\
+# Performance
+
+Written by `make bench`; don't edit. Each figure is the median of at least three rounds in which
+product and baseline took turns in one run: × is the product's time or rate by that of its
+baseline, a small program that does the same by hand. Absolute times say more of the machine than
+of Pressroom. The first lines of `benchmarks/<name>.py` say what a benchmark measures;
+`benchmarks/results/` has each figure, its smallest and largest round, and what it was made of.
+
+`make bench` runs all of them, `make bench NAME=queue` one, `SIZE=full` the large form. Pictures
+of all figures are drawn into `build/benchmarks/`."""
+_GROWTH = """\
+## Growth
+
+What each route, each page and each kind of upkeep takes on ten times the rows: the same call, or
+the same work that is due, by the owner who has the most of everything. At 1 there are 2 M
+subscriptions, 1 M jobs, 2 M entries of the ledger and 3 M events. What looks at each account, or
+counts each member, is compared by account and by member. `make bench NAME=growth` measures it."""
+
+_Finding = dict[str, Any]
+# Each line of the page tells of the findings that share a name and a bar.
+_Groups = dict[tuple[str, str], list[_Finding]]
 
 
 def write_report(record: dict[str, Any] | None, growth: dict[str, Any] | None) -> None:
     """Write what was found of all benchmarks, and of growth, so far as they ever ran."""
-    lines = ["# Performance", ""]
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    parts = [_HEAD]
     if record is not None:
-        _draw(record["findings"], DOCS / "performance.svg")
-        lines += _page(record)
+        parts += _figures(record)
+        ratios = [each for each in record["findings"] if each["unit"] == "×"]
+        _draw({each["name"]: [each] for each in ratios}, PICTURES / "ratios.svg")
     if growth is not None:
-        lines += _growth(growth)
-    (DOCS / "performance.md").write_text("\n".join(lines))
+        parts += _growth(growth)
+        for (group, _), findings in _groups(growth).items():
+            cases = {each["name"]: [each] for each in findings}
+            _draw(cases, PICTURES / f"growth-{group.replace(' ', '-')}.svg")
+    (DOCS / "performance.md").write_text("\n\n".join(parts) + "\n")
     if record is not None and growth is not None:
         write_carried(record, growth)
 
 
-def _page(record: dict[str, Any]) -> list[str]:
-    rows = [
-        f"| {finding['name']} | {finding['value']:.2f} {finding['unit']} "
-        f"| {finding['spread'][0]:.2f} – {finding['spread'][1]:.2f} "
-        f"| {finding['bar']} | {_is_met(finding)} | {_details(finding)} |"
-        for finding in record["findings"]
-    ]
+def _figures(record: dict[str, Any]) -> list[str]:
+    groups = _groups(record)
+    ratios = {
+        f"{_what(name, findings)} ({bar})": findings
+        for (name, bar), findings in groups.items()
+        if findings[0]["unit"] == "×"
+    }
+    _draw(ratios, DOCS / "performance.svg")
     return [
-        "Written by `make bench`; don't edit. Each figure is the median of at least three",
-        "rounds in which product and baseline took turns in one run, with the smallest and",
-        "largest round beside it. Absolute times say more of the machine than of Pressroom.",
-        "",
         f"{_measured(record)}, {record['size']} size.",
-        "",
-        "![Ratios and their bars](performance.svg)",
-        "",
-        "| what | median | rounds | bar | met | details |",
-        "|---|---|---|---|---|---|",
-        *rows,
-        "",
+        "![Ratios by benchmark and bar](performance.svg)",
+        _table(groups),
+        *_missed(groups),
     ]
+
+
+def _growth(record: dict[str, Any]) -> list[str]:
+    groups = _groups(record)
+    return [_GROWTH, f"{_measured(record)}.", _table(groups), *_missed(groups)]
+
+
+def _groups(record: dict[str, Any]) -> _Groups:
+    groups: _Groups = {}
+    for finding in record["findings"]:
+        name, colon, _ = finding["name"].partition(":")
+        # A page of the console is called by its path, and a case of growth by its route.
+        name = finding["details"].get("group") or (name if colon else "console-pages")
+        groups.setdefault((name, finding["bar"]), []).append(finding)
+    return groups
+
+
+def _table(groups: _Groups) -> str:
+    rows = (
+        f"| {_what(name, findings)} | {_range(findings)} | {bar} | {_met(findings)} |"
+        for (name, bar), findings in groups.items()
+    )
+    return "\n".join(["| what | median | bar | met |", "|---|---|---|---|", *rows])
+
+
+def _missed(groups: _Groups) -> list[str]:
+    """Name those that miss their bar, in a part of the page; in none where each meets it."""
+    missed = {
+        group: short
+        for group, findings in groups.items()
+        if (short := [each for each in findings if not each["met"]])
+    }
+    if not missed:
+        return []
+    lines = [
+        f"- {name} ({bar}): "
+        + "; ".join(f"{each['name'].removeprefix(f'{name}: ')} {_range([each])}" for each in short)
+        for (name, bar), short in missed.items()
+    ]
+    return ["These miss their bars:", "\n".join(lines)]
+
+
+def _what(name: str, findings: list[_Finding]) -> str:
+    return name if len(findings) > 1 else str(findings[0]["name"])
+
+
+def _range(findings: list[_Finding]) -> str:
+    least, most = (_number(choose(each["value"] for each in findings)) for choose in (min, max))
+    return f"{least if least == most else f'{least} to {most}'} {findings[0]['unit']}".strip()
+
+
+def _number(value: float) -> str:
+    return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def _met(findings: list[_Finding]) -> str:
+    met = sum(each["met"] for each in findings)
+    if met == len(findings):
+        return "yes" if met == 1 else f"all {met}"
+    return "**no**" if len(findings) == 1 else f"**{met} of {len(findings)}**"
 
 
 def _measured(record: dict[str, Any]) -> str:
@@ -61,78 +149,22 @@ def _measured(record: dict[str, Any]) -> str:
     )
 
 
-def _is_met(finding: dict[str, Any]) -> str:
-    return "yes" if finding["met"] else "**no**"
-
-
-# -- growth --------------------------------------------------------------------------------------
-
-
-def _growth(record: dict[str, Any]) -> list[str]:
-    lines = [
-        "## Growth",
-        "",
-        "What each route and each kind of upkeep takes on a database with more rows: the same",
-        "call, or the same work that is due, by the owner who has the most of everything. At 1",
-        "there are 2 M subscriptions, 1 M jobs, 2 M entries of the ledger and 3 M events. A check",
-        "of the ledger looks at each account, and the total of a filter counts each member that",
-        "it lets through: these are compared by account and by member. Written by",
-        "`make bench NAME=growth`; don't edit.",
-        "",
-        f"{_measured(record)}.",
-        "",
-    ]
-    by_group: dict[str, list[dict[str, Any]]] = {}
-    for finding in record["findings"]:
-        by_group.setdefault(finding["details"]["group"], []).append(finding)
-    for group, findings in by_group.items():
-        picture = f"growth-{group.replace(' ', '-')}.svg"
-        _draw(findings, DOCS / picture, "× the smallest size (1 = no growth)")
-        lines += [
-            f"### {group.capitalize()}",
-            "",
-            f"![Growth of {group}]({picture})",
-            "",
-            "| what | size | growth | rounds | bar | met | ms at the smallest size | ms |",
-            "|---|---|---|---|---|---|---|---|",
-            *(_growth_row(finding) for finding in findings),
-            "",
-        ]
-    return lines
-
-
-def _growth_row(finding: dict[str, Any]) -> str:
-    (low, high), details = finding["spread"], finding["details"]
-    by = "" if details["by"] == "run" else f" by {details['by']}"
-    cells = [
-        finding["name"],
-        details["size"],
-        f"{finding['value']:.2f} ×{by}",
-        f"{low:.2f} – {high:.2f}",
-        finding["bar"],
-        _is_met(finding),
-        details["ms_smallest"],
-        details["ms"],
-    ]
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def _details(finding: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in finding["details"].items())
-
-
-def _draw(
-    findings: list[dict[str, Any]], file: Path, label: str = "× baseline (1 = the baseline itself)"
-) -> None:
-    ratios = [finding for finding in findings if finding["unit"] == "×"][::-1]
-    figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.45 * len(ratios)), layout="constrained")
-    values = [finding["value"] for finding in ratios]
-    errors = [
-        [finding["value"] - finding["spread"][0] for finding in ratios],
-        [finding["spread"][1] - finding["value"] for finding in ratios],
-    ]
-    axes.barh([finding["name"] for finding in ratios], values, xerr=errors, color="#4c78a8")
+def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
+    """Draw a line for each group, from its least to its greatest figure."""
+    figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
+    names = [*groups][::-1]
+    least, most = (
+        [max(_LEAST, choose(each["value"] for each in groups[name])) for name in names]
+        for choose in (min, max)
+    )
+    axes.hlines(names, least, most, color="#4c78a8")
+    axes.plot([*least, *most], [*names, *names], ".", color="#4c78a8")
     axes.axvline(1.0, color="#333", linewidth=1)
-    axes.set_xlabel(label)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
+    axes.set_xlabel("× (1 = the baseline, or the smallest size)")
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)
+    # It is no text that anybody reads: one line, without the comments that name its parts.
+    file.write_text(re.sub(r"<!--.*?-->|\s+", " ", file.read_text()).strip() + "\n")

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from textwrap import fill
 from typing import Any, get_args, get_origin
 
 import typer
@@ -30,26 +29,33 @@ development stack of this folder: its home is `.pressroom`, or what `PRESSROOM_H
 """
 _KINDS = {int: "NUMBER", Path: "FILE", datetime: "TIME"}
 _MAX_CHOICES_SHOWN = 12
-_LINE_CHARACTERS = 100
 _SHOWN_BY_ALL = {"--help", "--json", "--install-completion", "--show-completion", "--version"}
 
 
 def page() -> str:
     root: Any = typer.main.get_command(app)
-    return HEAD + "".join(f"\n{section}" for section in _sections(root, ["pressroom"]))
+    return "\n".join([HEAD, *_table(root, ["pressroom"]), *_groups(root, ["pressroom"])])
 
 
-def _sections(group: Any, words: list[str]) -> Iterator[str]:
+def _groups(group: Any, words: list[str]) -> Iterator[str]:
     for name, each in group.commands.items():
         command, path = loaded(each), [*words, name]
         if hasattr(command, "commands"):
-            yield f"{'#' * len(path)} `{' '.join(path)}`\n\n{_sentences(command)}\n"
-            yield from _sections(command, path)
-        else:
-            yield _section(command, path)
+            yield f"{'#' * len(path)} `{' '.join(path)}`\n\n{_sentence(command.help)}\n"
+            yield from _table(command, path)
+            yield from _groups(command, path)
 
 
-def _section(command: Any, path: list[str]) -> str:
+def _table(group: Any, words: list[str]) -> Iterator[str]:
+    commands = {name: loaded(each) for name, each in group.commands.items()}
+    yield "| command | what it does, and its options with their defaults |\n|---|---|"
+    for name, command in commands.items():
+        if not hasattr(command, "commands"):
+            yield _row(command, [*words, name])
+    yield ""
+
+
+def _row(command: Any, path: list[str]) -> str:
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [
         each
@@ -57,17 +63,10 @@ def _section(command: Any, path: list[str]) -> str:
         if each not in arguments and not each.hidden and not _SHOWN_BY_ALL & set(each.opts)
     ]
     usage = [*path, *(_usage(each) for each in arguments), *_required(options)]
-    lines = [f"{'#' * len(path)} `{' '.join(path)}`", ""]
-    if usage != path:
-        lines += [f"`{' '.join(usage)}`", ""]
-    lines += [_sentences(command), ""]
-    described = [(f"`{_usage(each)}`", each.help, "") for each in arguments if each.help]
-    described += [(f"`{_option(each)}`", each.help or "", _default(each)) for each in options]
-    if described:
-        lines += ["| argument or option | meaning | default |", "|---|---|---|"]
-        lines += [f"| {' | '.join(_cell(text) for text in row)} |" for row in described]
-        lines += [""]
-    return "\n".join(lines)
+    said = [_sentence(command.help)]
+    said += [f"`{_usage(each)}`: {_sentence(each.help)}" for each in arguments if each.help]
+    said += [f"`{_option(each)}`{_default(each)}: {_sentence(each.help)}" for each in options]
+    return f"| `{_cell(' '.join(usage))}` | {_cell('<br>'.join(said))} |"
 
 
 def _usage(argument: Any) -> str:
@@ -103,16 +102,15 @@ def _default(option: Any) -> str:
     value = option.default
     if value is None or option.is_flag or callable(value):
         return ""
-    return f"`{getattr(value, 'value', value)}`"
+    return f" (`{getattr(value, 'value', value)}`)"
 
 
-def _sentences(command: Any) -> str:
-    paragraphs = (command.help or "").split("\n\n")
-    return "\n\n".join(fill(each, _LINE_CHARACTERS) for each in paragraphs)
+def _sentence(text: str | None) -> str:
+    return re.sub(r"\s+", " ", text or "")
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", r"\|")
+    return text.replace("|", r"\|")
 
 
 def main() -> None:

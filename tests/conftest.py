@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.valkey import DATABASES
+from tests.cheap_passwords import use_cheap_hashes
 from tests.embedded import Services, embedded_services
 from tests.order import longest_first
 from tests.ports import free_port
@@ -19,6 +20,8 @@ from tests.sandbox.providers import PROVIDERS_WITH_FAULTS
 from tests.sizes import FULL
 from tests.stack import Owner, Stack, eventually, open_stack
 from tests.tiers import PARTS, of_the_tier
+
+pytest_plugins = ["tests.costs", "tests.stack_logs"]
 
 # The same examples in every run but `make test-full SIZE=full`, which looks for new ones. A machine
 # with other work to do may be slow at either.
@@ -40,6 +43,8 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+use_cheap_hashes()
 
 MakeStack = Callable[[str], Stack]
 OpenStacks = Callable[[], AbstractContextManager[MakeStack]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 # Seconds of each file that takes more than a few, measured by `make test TIMES=1`.
-_MEASURED = Path(__file__).with_name("order.json")
+MEASURED = Path(__file__).with_name("order.json")
 # A test without a measurement takes about so long.
 _SECONDS_A_TEST = 0.15
 
@@ -17,7 +17,7 @@ def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
     A long file that begins last leaves the other processes without work.
     """
-    seconds: dict[str, float] = json.loads(_MEASURED.read_text())
+    seconds: dict[str, float] = json.loads(MEASURED.read_text())
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.nodeid.partition("::")[0], []).append(item)

@@ -211,14 +211,20 @@ class Stack:
             self._waits_at_the_end = False
         self._await_started()
 
-    def start_api(self, port: int | None = None, **environment: str) -> Running:
-        """An API process; the first one becomes the stack's `api_url`."""
+    def start_api(
+        self, port: int | None = None, *, module: str = "tests.probe.serve", **environment: str
+    ) -> Running:
+        """An API process; the first one becomes the stack's `api_url`.
+
+        Its password hashes cost nothing, except with `cli.main` as its module.
+        """
         chosen = port or self.api_port
         return self.start(
             "api",
             "serve",
             "--port",
             str(chosen),
+            module=module,
             ready=lambda: answers(chosen, "/healthz"),
             port=chosen,
             environment=environment,
@@ -355,6 +361,10 @@ class Stack:
         self.forget_connections()
 
 
+# Those of this process, which a failing test may have used.
+OPEN_STACKS: list[Stack] = []
+
+
 def _was_closed(connection: psycopg2.extensions.connection) -> bool:
     """Whether there is something to read for an idle connection: its end, or a farewell."""
     poll = select.poll()
@@ -403,9 +413,11 @@ def open_stack(
         ObjectStore(_settings(environment, **administrators), connections=1).make_bucket()
         seen = {**cleaned(), **environment}
         stack = Stack(name, home, seen, resources, owner_url, watcher, api_port=port)
+        OPEN_STACKS.append(stack)
         try:
             yield stack
         finally:
+            OPEN_STACKS.remove(stack)
             stack.close()
     finally:
         resources.close()

@@ -35,15 +35,11 @@ class Subscriber:
     def unsubscribe_url(self) -> str:
         return f"{self.stack.api_url}/unsubscribe?trace_id={self.trace_id}"
 
-    def mailed_token(self) -> str:
+    def mailed_token(self, purpose: Purpose = Purpose.CONFIRM_SUBSCRIPTION) -> str:
         keyring = self.stack.resources.keyring
         with self.stack.resources.unit_of_work() as uow:
             return mailed_tokens.make(
-                uow,
-                keyring,
-                Purpose.CONFIRM_SUBSCRIPTION,
-                user_id=self.user_id,
-                list_id=self.list_id,
+                uow, keyring, purpose, user_id=self.user_id, list_id=self.list_id
             )
 
     def confirm_url(self) -> str:

@@ -1,4 +1,4 @@
-"""The files that the clients have from the OpenAPI document."""
+"""The files that the clients have from the OpenAPI document, which `make clients` builds before."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from clients.generator import python_code, typescript_code
 from clients.generator.operations import Json, error_codes, operations, version_of
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "openapi.json"
+DOCUMENT = ROOT / "build" / "openapi.json"
 PYTHON = ROOT / "clients" / "python"
 TYPESCRIPT = ROOT / "clients" / "typescript"
 

@@ -91,19 +91,23 @@ def _reached(settings: Settings) -> dict[str, bool]:
 CLIENTS = ("cache", "asynchronous", "sender", "count")
 
 
+@pytest.mark.fast
 def test_server_whose_certificate_is_trusted_is_used(encrypted: Encrypted) -> None:
     assert _reached(encrypted.settings(encrypted.trusted)) == dict.fromkeys(CLIENTS, True)
 
 
+@pytest.mark.fast
 def test_server_whose_certificate_is_not_trusted_is_not_used(encrypted: Encrypted) -> None:
     assert _reached(encrypted.settings(encrypted.url())) == dict.fromkeys(CLIENTS, False)
 
 
+@pytest.mark.fast
 def test_server_with_a_certificate_for_another_name_is_not_used(encrypted: Encrypted) -> None:
     url = encrypted.url("localhost", f"?ssl_ca_certs={encrypted.ca_file}")
     assert _reached(encrypted.settings(url)) == dict.fromkeys(CLIENTS, False)
 
 
+@pytest.mark.fast
 def test_worker_takes_jobs_through_tls_and_is_alive(encrypted: Encrypted, tmp_path: Path) -> None:
     bench = make_bench(encrypted.stack)
     alive = tmp_path / "alive"

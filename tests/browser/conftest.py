@@ -1,36 +1,65 @@
 import shutil
-from collections.abc import Callable, Iterator
+from asyncio import AbstractEventLoop, events
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
 
+from tests.browser.foreign_site import Site
+from tests.browser.looks import TAKES_PICTURES, WIDE, Keep, Open
 from tests.prerequisites import pass_over
 
 # A limit against hanging: a machine that runs all tests at once is slow.
 expect.set_options(timeout=30_000)
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 OWN_MACHINE = ("http://127.0.0.1:", "http://localhost:", "ws://127.0.0.1:", "data:", "blob:")
+# A browser logs every page that is answered 4xx, as a form with something wrong is, a site without
+# an icon, and a field that was filled in before the page set the focus: no person is so quick.
+USUAL = ("status of 4", "favicon", "Autofocus")
 _ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """The system's Chromium, without a window."""
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[tuple[Browser, AbstractEventLoop]]:
+    """The system's Chromium, without a window, started once a process, and Playwright's loop."""
     found = shutil.which("chromium")
     if found is None:
         pass_over("the pages need Chromium")
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=found, args=_ARGUMENTS)
-        yield running
+        loop = events.get_running_loop()
+        events._set_running_loop(None)
+        yield running, loop
+        events._set_running_loop(loop)
         running.close()
 
 
+@pytest.fixture(scope="module")
+def browser(chromium: tuple[Browser, AbstractEventLoop]) -> Iterator[Browser]:
+    """The browser, while a file of tests uses it.
+
+    Playwright marks its event loop as the one that runs in this thread. Tests of other files could
+    run no loop of their own then.
+    """
+    running, loop = chromium
+    events._set_running_loop(loop)
+    yield running
+    events._set_running_loop(None)
+
+
 @pytest.fixture
-def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+def open_page(browser: Browser) -> Iterator[Open]:
     """Opens pages that may reach this machine only; the test fails if one asked for more.
 
     What a page logs as an error fails the test too.
@@ -38,9 +67,17 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     contexts: list[BrowserContext] = []
     complaints: list[str] = []
 
-    def open_at(url: str, login: tuple[str, str] | None = None) -> Page:
+    def open_at(
+        url: str,
+        login: tuple[str, str] | None = None,
+        *,
+        scripts: bool = True,
+        locale: str | None = None,
+    ) -> Page:
         context = browser.new_context(
-            viewport={"width": 1280, "height": 900},
+            viewport=WIDE,
+            java_script_enabled=scripts,
+            locale=locale,
             http_credentials={"username": login[0], "password": login[1]} if login else None,
         )
         contexts.append(context)
@@ -62,14 +99,47 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert complaints == []
 
 
-@pytest.fixture(scope="module")
-def keep() -> Callable[[Page, str], Path]:
-    """Keeps a screenshot under build/screenshots, for people to look at."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+@pytest.fixture
+def open_ours(open_page: Open) -> Iterator[Open]:
+    """Opens empty pages for what is ours; the test fails if a page of ours logs a complaint."""
+    complaints: list[str] = []
 
-    def take(page: Page, name: str) -> Path:
-        path = SCREENSHOTS / f"{name}.png"
-        page.screenshot(path=path, full_page=True)
-        return path
+    def hear(message: ConsoleMessage) -> None:
+        is_complaint = message.type in {"error", "warning"}
+        if is_complaint and not any(words in message.text for words in USUAL):
+            complaints.append(message.text)
+
+    def open_empty(*, scripts: bool = True, locale: str | None = None) -> Page:
+        page = open_page("about:blank", scripts=scripts, locale=locale)
+        page.on("console", hear)
+        return page
+
+    yield open_empty
+    assert complaints == []
+
+
+@pytest.fixture
+def page(open_ours: Open) -> Page:
+    return open_ours()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A page of another site, which a test writes."""
+    running = Site()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def keep() -> Keep:
+    """Keeps a screenshot under build/screenshots, for people to look at.
+
+    Only the full tier does, and who asks for it by PRESSROOM_PICTURES=1.
+    """
+
+    def take(page: Page, name: str) -> None:
+        if TAKES_PICTURES:
+            page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
     return take

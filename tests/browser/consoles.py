@@ -3,31 +3,25 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from services.access import sessions
-from tests.browser.test_unsubscribe import require_accessible
+from tests.browser.looks import WIDE
 from tests.stack import Owner, Stack
 from tests.visiting import SESSION
 
 
-def log_in_browser(page: Page, stack: Stack, owner: Owner) -> None:
+def log_in_browser(page: Page, stack: Stack, user_id: int) -> None:
     """By a session that is made behind the login page."""
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, stack.resources.keyring, owner.user_id)
+        cookie = sessions.begin(uow, stack.resources.keyring, user_id)
     page.context.add_cookies([{"name": SESSION, "value": cookie, "url": stack.api_url}])
 
 
 @contextmanager
-def console_in(
-    browser: Browser, stack: Stack, owner: Owner, *, scripts: bool = True, dark: bool = False
-) -> Iterator[Page]:
+def console_in(browser: Browser, stack: Stack, owner: Owner) -> Iterator[Page]:
     """A page of a browser in which the owner is logged in; it fails if the page logs an error."""
-    context = browser.new_context(
-        java_script_enabled=scripts,
-        color_scheme="dark" if dark else "light",
-        viewport={"width": 1280, "height": 900},
-    )
+    context = browser.new_context(viewport=WIDE)
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -40,30 +34,12 @@ def console_in(
             else None
         ),
     )
-    log_in_browser(page, stack, owner)
+    log_in_browser(page, stack, owner.user_id)
     yield page
     context.close()
     assert complaints == []
 
 
 def shows_console(page: Page, heading: str) -> None:
-    """It shows this, and anybody can read and use it."""
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
     expect(page).to_have_title(f"{heading} – Pressroom")
-    require_accessible(page)
-
-
-def look_until(shown: Locator, *, scripts: bool) -> None:
-    """With scripts a page that changes looks by itself; without them its link does."""
-    again = shown.page.get_by_role("link", name="Look again", exact=True)
-    for _ in range(0 if scripts else 200):
-        expect(shown.or_(again).first).to_be_visible()
-        if shown.first.is_visible():
-            break
-        again.click()
-    expect(shown.first).to_be_visible()
-
-
-def fits(page: Page, width: int) -> bool:
-    """Whether nothing but a table of its own scrolls sideways."""
-    return int(page.evaluate("document.documentElement.scrollWidth")) <= width

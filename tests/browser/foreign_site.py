@@ -14,10 +14,7 @@ class Site:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                thanks = self.path.startswith("/thanks")
-                page = (
-                    "<!doctype html><title>Thanks</title><h1>Thanks</h1>" if thanks else site.page
-                )
+                page = THANKS if self.path.startswith("/thanks") else site.page
                 self.send_response(200)
                 self.send_header("Content-Type", "text/html; charset=utf-8")
                 self.end_headers()

@@ -1,43 +1,16 @@
 """Accounts in a real browser: what a person sees, fills in and presses, by keyboard too."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import ConsoleMessage, Page, expect
+from playwright.sync_api import Page, expect
 
-from core.scopes import EXPLANATIONS, Scope
-from tests.browser.test_unsubscribe import NARROW, require_accessible
+from tests.browser import looks
+from tests.browser.looks import Keep
 from tests.stack import Stack
-from tests.visiting import PASSWORD, Visitor, a_visitor, new_account, new_address, user_id_of
+from tests.visiting import PASSWORD, Visitor, a_visitor, new_account, new_address
 
-Open = Callable[..., Page]
-Keep = Callable[[Page, str], Path]
 OTHER_PASSWORD = "an altogether other one"
-PAGES = ("/login", "/register", "/password/forgotten", "/register?sent=yes")
-OWN_PAGES = (
-    "/account",
-    "/account/password",
-    "/account/email",
-    "/account/events",
-    "/account/imports",
-)
-
-
-@pytest.fixture
-def page(open_page: Open) -> Iterator[Page]:
-    """An empty page; the test fails if what is opened in it logs an error that it should not."""
-    opened = open_page("about:blank")
-    complaints: list[str] = []
-
-    def hear(message: ConsoleMessage) -> None:
-        # A browser logs every page that is answered 4xx, as a form with something wrong is.
-        if message.type in {"error", "warning"} and "status of 4" not in message.text:
-            complaints.append(message.text)
-
-    opened.on("console", hear)
-    yield opened
-    assert complaints == []
 
 
 @pytest.fixture
@@ -47,9 +20,8 @@ def mailbox(stack: Stack) -> Iterator[Visitor]:
 
 
 def shows(page: Page, heading: str) -> None:
-    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+    looks.shows(page, heading)
     expect(page).to_have_title(heading)
-    require_accessible(page)
 
 
 def log_in(page: Page, stack: Stack, email: str, password: str = PASSWORD) -> None:
@@ -59,6 +31,7 @@ def log_in(page: Page, stack: Stack, email: str, password: str = PASSWORD) -> No
     page.get_by_role("button", name="Log in").click()
 
 
+@pytest.mark.both("browser")
 def test_a_person_registers_and_logs_out(
     stack: Stack, page: Page, mailbox: Visitor, keep: Keep
 ) -> None:
@@ -86,6 +59,7 @@ def test_a_person_registers_and_logs_out(
     shows(page, "Log in")
 
 
+@pytest.mark.both("browser")
 def test_a_person_logs_in_at_the_second_try_and_lands_where_they_wanted(
     stack: Stack, page: Page, keep: Keep
 ) -> None:
@@ -106,6 +80,7 @@ def test_a_person_logs_in_at_the_second_try_and_lands_where_they_wanted(
     assert page.url == f"{stack.api_url}/account/email"
 
 
+@pytest.mark.full("browser")
 def test_a_person_gets_a_new_password_and_sees_to_their_sessions(
     stack: Stack, page: Page, mailbox: Visitor, keep: Keep
 ) -> None:
@@ -129,6 +104,7 @@ def test_a_person_gets_a_new_password_and_sees_to_their_sessions(
     assert not mailbox.is_in()
 
 
+@pytest.mark.full("browser")
 def test_a_person_changes_password_and_address(
     stack: Stack, page: Page, mailbox: Visitor, keep: Keep
 ) -> None:
@@ -155,85 +131,11 @@ def test_a_person_changes_password_and_address(
     expect(page.get_by_role("main")).to_contain_text(new)
 
 
-def test_pages_work_without_scripts_and_by_keyboard_alone(stack: Stack, page: Page) -> None:
-    browser = page.context.browser
-    assert browser
-    context = browser.new_context(java_script_enabled=False)
-    plain = context.new_page()
-    plain.goto(f"{stack.api_url}/login")
-    for typed in (new_account(stack), PASSWORD):
-        plain.keyboard.press("Tab")
-        plain.keyboard.type(typed)
-    plain.keyboard.press("Enter")
-    expect(plain.get_by_role("heading", level=1)).to_have_text("Your account")
-    plain.keyboard.press("Tab")
-    focused = plain.locator(":focus")
-    expect(focused).to_have_text("Your console: lists, members and all else")
-    context.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_a_narrow_screen_in_light_and_dark(
-    stack: Stack, page: Page, keep: Keep, scheme: str
-) -> None:
-    page.set_viewport_size({"width": NARROW, "height": 640})
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    log_in(page, stack, new_account(stack, name="Donaudampfschifffahrtsgesellschaft" * 4))
-    for path in (*OWN_PAGES, *PAGES):
-        if path == "/login":
-            page.goto(f"{stack.api_url}/account")
-            page.get_by_role("button", name="Log out", exact=True).click()
-        page.goto(stack.api_url + path)
-        require_accessible(page)
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= NARROW, path
-        if path in {"/account", "/login"}:
-            keep(page, f"{path[1:]}-narrow-{scheme}")
-
-
-def test_a_person_makes_a_key_and_ends_it_without_scripts_by_keyboard(
-    stack: Stack, page: Page
-) -> None:
-    browser = page.context.browser
-    assert browser
-    context = browser.new_context(java_script_enabled=False)
-    plain = context.new_page()
-    log_in(plain, stack, new_account(stack))
-    plain.get_by_role("link", name="Your API keys").press("Enter")
-    expect(plain.get_by_text("You have no key")).to_be_visible()
-    plain.get_by_role("link", name="Make a key").press("Enter")
-    plain.get_by_label("Name", exact=True).fill("upload script")
-    plain.get_by_label(EXPLANATIONS[Scope.ATTACHMENT]).press("Space")
-    plain.get_by_label("30 days").press("Space")
-    plain.get_by_label("Name", exact=True).press("Enter")
-    expect(plain.get_by_role("heading", level=1)).to_have_text("Your new API key")
-    key = plain.get_by_label("upload script").input_value()
-    with stack.client(key) as client:
-        assert client.get("/attachments").status_code == 200
-    plain.get_by_role("link", name="I have copied it").press("Enter")
-    expect(plain.get_by_role("heading", level=2)).to_contain_text("upload script")
-    expect(plain.get_by_text(EXPLANATIONS[Scope.ATTACHMENT])).to_be_visible()
-    plain.get_by_role("link", name="End this key").press("Enter")
-    plain.get_by_role("button", name="End it").press("Enter")
-    expect(plain.get_by_text("You have no key")).to_be_visible()
-    with stack.client(key) as client:
-        assert client.get("/attachments").status_code == 401
-    context.close()
-
-
-def test_pages_of_keys_and_of_recovery_are_accessible(
+@pytest.mark.full("browser")
+def test_a_person_takes_their_account_back(
     stack: Stack, page: Page, mailbox: Visitor, keep: Keep
 ) -> None:
     email, new = new_account(stack), new_address()
-    stack.new_key(user_id_of(stack, email))
-    log_in(page, stack, email)
-    for path, heading in (
-        ("/account/password", "Change your password"),
-        ("/login?again=yes&next=/console/programs/keys/new", "Log in"),
-    ):
-        page.goto(stack.api_url + path)
-        shows(page, heading)
-        keep(page, f"recovery-{heading.lower().replace(' ', '-')}")
     mailbox.log_in(email)
     mailbox.fill_in("/account/email", email=new, current=PASSWORD)
     mailbox.fill_in(mailbox.mailed_path(new, "Confirm your new address"))

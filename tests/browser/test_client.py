@@ -59,6 +59,7 @@ def site(tmp_path: Path) -> Iterator[str]:
     server.shutdown()
 
 
+@pytest.mark.full("clients")
 def test_the_client_works_on_a_page_of_another_origin(
     stack: Stack, owner: Owner, site: str, open_page: Callable[..., Page]
 ) -> None:

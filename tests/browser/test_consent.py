@@ -1,40 +1,23 @@
 """Giving a program access, and taking it back, in a real browser: what is seen and pressed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 
 import pytest
-from playwright.sync_api import ConsoleMessage, Page, expect
+from playwright.sync_api import Page, expect
 
 from core.scopes import EXPLANATIONS, Scope
-from tests.browser.test_unsubscribe import NARROW, require_accessible
+from tests.browser.looks import Keep, shows
 from tests.oauth import Program, fields_of, register
 from tests.stack import Stack
 from tests.visiting import PASSWORD, new_account
 
-Open = Callable[..., Page]
-Keep = Callable[[Page, str], Path]
+pytestmark = pytest.mark.both("browser")
 NAME = "Ledger reader"
 SIX = tuple(EXPLANATIONS)
 ASKS = f"{NAME} asks for access to your account"
 LISTED = "Programs with access to your account"
-
-
-@pytest.fixture
-def page(open_page: Open) -> Iterator[Page]:
-    """An empty page; the test fails if what is opened in it logs an error."""
-    opened = open_page("about:blank")
-    complaints: list[str] = []
-
-    def hear(message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"} and "status of 4" not in message.text:
-            complaints.append(message.text)
-
-    opened.on("console", hear)
-    yield opened
-    assert complaints == []
 
 
 class _Callback(BaseHTTPRequestHandler):
@@ -77,11 +60,6 @@ def log_in(page: Page, email: str) -> None:
     page.get_by_label("E-mail address").fill(email)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
-
-
-def shows(page: Page, heading: str) -> None:
-    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
-    require_accessible(page)
 
 
 def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
@@ -132,58 +110,8 @@ def test_a_person_says_no(stack: Stack, page: Page, program: Program) -> None:
     assert fields_of(page.url)["error"] == "access_denied"
 
 
-def test_the_keyboard_alone_is_enough(stack: Stack, page: Page, program: Program) -> None:
-    page.goto(stack.api_url + program.request("credit.read", "attachment"))
-    log_in(page, new_account(stack))
-    shows(page, ASKS)
-    page.keyboard.press("Tab")
-    expect(page.get_by_label(EXPLANATIONS[Scope.ATTACHMENT])).to_be_focused()
-    outline = "each => getComputedStyle(each).outlineStyle"
-    assert page.locator(":focus").evaluate(outline) == "solid"
-    page.keyboard.press("Space")
-    page.keyboard.press("Tab")
-    expect(page.get_by_label(EXPLANATIONS[Scope.CREDIT_READ])).to_be_focused()
-    page.keyboard.press("Tab")
-    expect(page.locator(":focus")).to_have_text("Allow")
-    page.keyboard.press("Tab")
-    expect(page.locator(":focus")).to_have_text("Don’t allow")
-    page.keyboard.press("Shift+Tab")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Back at the program")
-    given = program.exchange(fields_of(page.url)["code"]).json()
-    assert given["scope"] == "credit.read"
-    page.goto(f"{stack.api_url}/console/programs/access")
-    page.get_by_role("link", name="Take back").press("Enter")
-    page.get_by_role("button", name="Take it back").press("Enter")
-    expect(page.get_by_text("No other program may use your account")).to_be_visible()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_narrow_windows_show_all_without_scrolling_sideways(
-    stack: Stack, page: Page, callback: str, keep: Keep, scheme: str
-) -> None:
-    page.set_viewport_size({"width": NARROW, "height": 640})
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    long = "Donaudampfschifffahrtsgesellschaftskapitänsmützen" * 2
-    program = register(stack, redirect_uris=(callback,), scopes=SIX, public=True, name=long)
-    page.goto(stack.api_url + program.request(*SIX))
-    log_in(page, new_account(stack))
-    shows(page, f"{long} asks for access to your account")
-    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
-    keep(page, f"consent-narrow-{scheme}")
-    page.get_by_role("button", name="Allow", exact=True).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Back at the program")
-    page.goto(f"{stack.api_url}/console/programs/access")
-    shows(page, LISTED)
-    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
-    keep(page, f"grants-narrow-{scheme}")
-
-
 def test_a_program_nobody_knows_gets_a_kind_page_and_no_redirect(
-    stack: Stack, page: Page, program: Program, keep: Keep
+    stack: Stack, page: Page, program: Program
 ) -> None:
-    page.goto(stack.api_url + program.request(redirect_uri="https://evil.example/"))
-    shows(page, "This program asked in a wrong way")
-    keep(page, "consent-wrong")
     page.goto(stack.api_url + program.request(client_id="nobody"))
     shows(page, "This program is not known here")

@@ -1,32 +1,20 @@
-"""The composer and the operators' pages in a real browser."""
-
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
+"""The composer in a real browser."""
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
-from tests.browser.consoles import console_in, fits
-from tests.browser.keyboards import Keyboard
-from tests.browser.test_unsubscribe import NARROW, require_accessible
-from tests.consoles import at_operators_console
-from tests.contract.bulk import imported, newest_job, of_addresses
+from tests.browser.consoles import console_in
+from tests.browser.looks import IS_THOROUGH, NARROW, Keep, fits, require_accessible
 from tests.contract.composing import fresh
-from tests.contract.subscribers import new_list
-from tests.contract.test_orders_commands import order, payment, tell
 from tests.stack import Stack
-from tests.visiting import SESSION
-
-Keep = Callable[[Page, str], Path]
 
 
-@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+@pytest.mark.both("browser")
 def test_a_post_is_pasted_written_about_and_given_a_photo(
-    stack: Stack, browser: Browser, keep: Keep, *, scripts: bool
+    stack: Stack, browser: Browser, keep: Keep
 ) -> None:
-    kind, post = "js" if scripts else "plain", fresh()
-    with console_in(browser, stack, stack.new_owner(), scripts=scripts, dark=scripts) as page:
+    post = fresh()
+    with console_in(browser, stack, stack.new_owner()) as page:
         page.goto(f"{stack.api_url}/console")
         page.get_by_role("link", name="Composer").click()
         page.get_by_label("Title", exact=True).fill(post.title)
@@ -39,78 +27,28 @@ def test_a_post_is_pasted_written_about_and_given_a_photo(
         expect(page.get_by_text("Written by the offline writer.")).to_have_count(4)
         expect(page.get_by_label("Slug")).not_to_have_value("")
         page.get_by_label("Slug").fill("my-own-slug")
-        keep(page, f"console-composer-written-{kind}")
+        keep(page, "console-composer-written")
 
         page.get_by_label("What the photo shows").fill("bread")
         page.get_by_label("What the photo shows").press("Enter")
         photos = page.get_by_role("listitem").filter(has=page.get_by_role("button", name="Use it"))
         expect(photos).to_have_count(12)
         expect(photos.first).to_contain_text("Photo by Pressroom Sandbox on Unsplash")
-        if scripts:
-            # The page's policy lets it load.
-            photo = photos.first.get_by_role("img")
-            photo.scroll_into_view_if_needed()
-            expect(photo).to_have_js_property("complete", True)
-            assert int(photo.evaluate("image => image.naturalWidth")) > 0
+        # The page's policy lets it load.
+        photo = photos.first.get_by_role("img")
+        photo.scroll_into_view_if_needed()
+        expect(photo).to_have_js_property("complete", True)
+        assert int(photo.evaluate("image => image.naturalWidth")) > 0
+        if IS_THOROUGH:
             require_accessible(page)
         photos.first.get_by_role("button", name="Use it").click()
         expect(page.get_by_label("HTML that shows it", exact=False).first).to_be_visible()
         expect(page.get_by_label("Slug")).to_have_value("my-own-slug")
         expect(page.get_by_label("Post", exact=True)).to_have_value(post.content)
-        keep(page, f"console-composer-photo-{kind}")
+        keep(page, "console-composer-photo")
         page.set_viewport_size({"width": NARROW, "height": 640})
-        keep(page, f"console-composer-narrow-{kind}")
-        if scripts:
-            assert fits(page, NARROW)
+        assert fits(page)
+        if IS_THOROUGH:
+            page.emulate_media(color_scheme="dark")
             require_accessible(page)
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_operators_see_what_waits_and_can_read_each_page(
-    stack: Stack, browser: Browser, keep: Keep, *, dark: bool
-) -> None:
-    with (
-        at_operators_console(stack) as operator,
-        console_in(browser, stack, operator.owner, dark=dark) as page,
-    ):
-        cookie = operator.visitor.client.cookies[SESSION]
-        page.context.add_cookies([{"name": SESSION, "value": cookie, "url": stack.api_url}])
-        imported(operator.api, new_list(operator.api)["id"], of_addresses("ada@example.com"))
-        waiting = order(stack, operator.owner.user_id)
-        tell(stack, waiting, replace(payment(waiting), amount_minor=499))
-        page.goto(f"{stack.api_url}/console")
-        page.get_by_role("link", name="Operators").click()
-        tabs = page.get_by_role("navigation", name="For operators")
-        for label in ("What waits", "Users", "Orders", "Jobs", "Upkeep"):
-            tabs.get_by_role("link", name=label).click()
-            _can_be_read(page, keep, label.lower().replace(" ", "-"), dark=dark)
-        job = newest_job(operator.api)["id"]
-        for name, number in (("orders", waiting.order_id), ("jobs", job)):
-            page.goto(f"{stack.api_url}/console/operators/{name}/{number}")
-            _can_be_read(page, keep, f"one-of-{name}", dark=dark)
-            if name == "orders":
-                page.get_by_label("It is refunded").check()
-                page.get_by_role("button", name="Settle the order").click()
-                expect(page.get_by_role("status")).to_be_visible()
-        tabs.get_by_role("link", name="Users").click()
-        page.get_by_label("Find a user").fill(operator.owner.email)
-        page.get_by_role("button", name="Find", exact=True).click()
-        expect(page.get_by_role("heading", level=1)).to_have_text(operator.owner.email)
-        page.get_by_label("Put them on the plan").select_option("free")
-        page.get_by_role("button", name="Change the plan").click()
-        expect(page.get_by_role("status")).to_have_text("They are on the free plan now.")
-        _can_be_read(page, keep, "user", dark=dark)
-
-
-def _can_be_read(page: Page, keep: Keep, name: str, *, dark: bool) -> None:
-    """On a wide screen and on a narrow one, where each control is reached by Tab too."""
-    shade = "dark" if dark else "light"
-    page.set_viewport_size({"width": 1280, "height": 900})
-    require_accessible(page)
-    keep(page, f"console-operators-{name}-{shade}")
-    page.set_viewport_size({"width": NARROW, "height": 640})
-    require_accessible(page)
-    assert fits(page, NARROW)
-    keep(page, f"console-operators-{name}-narrow-{shade}")
-    page.reload()
-    Keyboard(page).walk()
+        keep(page, "console-composer-narrow")

@@ -17,6 +17,7 @@ from tests.hooks import hooked
 from tests.stack import Owner, Stack
 from tests.visiting import PASSWORD, a_visitor, new_address, user_id_of
 
+pytestmark = pytest.mark.full("browser")
 ROWS = 5_000
 both = pytest.mark.parametrize(
     "circumstances", [WIDE, PLAIN], ids=["with scripts", "without scripts, narrow and dark"]
@@ -177,7 +178,7 @@ def test_an_owner_buys_credits_and_reads_the_receipt(
 
 
 def _open_console(keys: Keyboard, stack: Stack, owner: Owner) -> None:
-    log_in_browser(keys.page, stack, owner)
+    log_in_browser(keys.page, stack, owner.user_id)
     keys.page.goto(f"{stack.api_url}/console")
 
 

@@ -2,14 +2,14 @@
 
 import http.server
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+import pytest
+from playwright.sync_api import Browser, expect
 
 from core.settings.mail_server import MailSender, MailServer
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
+from tests.browser.looks import Keep, Open
 from tests.stack import Stack, eventually
 
 TO = "avid.reader@example.com"
@@ -33,8 +33,9 @@ def confirmation(stack: Stack) -> Mail:
     )
 
 
+@pytest.mark.full("browser")
 def test_a_mail_is_found_read_and_its_link_followed(
-    stack: Stack, open_page: Callable[..., Page], keep: Callable[[Page, str], Path]
+    stack: Stack, open_page: Open, keep: Keep
 ) -> None:
     send(stack, Mail("somebody.else@example.com", "Not for the reader", "Text", "<p>Html", {}))
     send(stack, confirmation(stack))

@@ -1,21 +1,16 @@
 """The stand-in for Stripe's payment page, and its operator's page, as people use them."""
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from devstack.sandbox.stripe.keys import StripeKeys
 from integrations.payments.stripe_checkout import StripeCheckout
+from tests.browser import looks
+from tests.browser.looks import IS_THOROUGH, NARROW, WIDE, Keep, Open, fits
 from tests.payments import SandboxPayments, account_at, an_order, serving
-
-Open = Callable[..., Page]
-Keep = Callable[[Page, str], Path]
-NARROW = 320
-TOUCHABLE = 44  # CSS pixels
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +43,14 @@ def payment_url(account: StripeCheckout, url: str) -> str:
 
 
 def require_accessible(page: Page) -> None:
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
     page.set_viewport_size({"width": NARROW, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
-    for button in page.get_by_role("button").all():
-        box = button.bounding_box()
-        assert box
-        assert box["height"] >= TOUCHABLE
-    page.set_viewport_size({"width": 1280, "height": 900})
+    assert fits(page)
+    page.set_viewport_size(WIDE)
+    if IS_THOROUGH:
+        looks.require_accessible(page)
 
 
+@pytest.mark.both("browser")
 def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
     open_page: Open, keep: Keep, sandbox: SandboxPayments, payment_url: str
 ) -> None:
@@ -81,6 +73,7 @@ def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
     page.wait_for_url("**/?back=1")
 
 
+@pytest.mark.full("browser")
 def test_a_declined_card_is_said_and_another_one_may_be_tried(
     open_page: Open, keep: Keep, sandbox: SandboxPayments, payment_url: str
 ) -> None:
@@ -94,6 +87,7 @@ def test_a_declined_card_is_said_and_another_one_may_be_tried(
     assert sandbox.session(payment_url)["payment_status"] == "paid"
 
 
+@pytest.mark.full("browser")
 def test_a_payer_cancels_and_may_come_back(
     open_page: Open, sandbox: SandboxPayments, payment_url: str
 ) -> None:
@@ -105,6 +99,7 @@ def test_a_payer_cancels_and_may_come_back(
     expect(page.get_by_role("button", name="Pay")).to_be_visible()
 
 
+@pytest.mark.full("browser")
 def test_an_expired_page_takes_nothing_not_even_from_a_tab_that_was_open(
     open_page: Open, sandbox: SandboxPayments, payment_url: str
 ) -> None:
@@ -118,6 +113,7 @@ def test_an_expired_page_takes_nothing_not_even_from_a_tab_that_was_open(
     assert sandbox.session(payment_url)["payment_status"] == "unpaid"
 
 
+@pytest.mark.full("browser")
 @pytest.mark.parametrize(
     ("button", "status"),
     [("Order a debit that comes", "paid"), ("Order a debit that falls through", "unpaid")],
@@ -139,6 +135,7 @@ def test_a_bank_debit_is_ordered_now_and_decided_later(
     assert sandbox.session(payment_url)["payment_status"] == status
 
 
+@pytest.mark.both("browser")
 def test_an_operator_makes_things_happen(
     open_page: Open, keep: Keep, sandbox: SandboxPayments, payment_url: str, url: str
 ) -> None:
@@ -164,6 +161,7 @@ def test_an_operator_makes_things_happen(
     assert sandbox.session(payment_url)["refunded"] == 3456
 
 
+@pytest.mark.full("browser")
 def test_an_operator_holds_events_back_and_releases_them(
     open_page: Open, sandbox: SandboxPayments, payment_url: str, url: str
 ) -> None:

@@ -1,86 +1,37 @@
 """The public face of a list, in a real browser: its page, preferences, a form on another site."""
 
-import io
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import httpx
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from PIL import Image
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.foreign_site import Site
-from tests.browser.test_unsubscribe import LONG_TITLE, NARROW, mailed_link, require_accessible
-from tests.contract.attributes import new_field
+from tests.browser.looks import Keep, Open, require_no_violations, shows
+from tests.browser.readers import TITLE, WORDING, mailed_link, make_list
 from tests.contract.replies import data
 from tests.contract.subscribers import known_member
 from tests.stack import Stack
-from tests.subscribers import Subscriber, new_list, subscribe
-
-Open = Callable[..., Page]
-Keep = Callable[[Page, str], Path]
-TITLE = "The Morning Letter"
-WORDING = "I want The Morning Letter by e-mail. I can leave at any time."
+from tests.subscribers import Subscriber, subscribe
 
 
-@pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])
-def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
-    yield from opened(browser, java_script_enabled=request.param)
+@pytest.fixture(
+    params=[False, pytest.param(True, marks=pytest.mark.full("browser"))],
+    ids=["without scripts", "with scripts"],
+)
+def page(request: pytest.FixtureRequest, open_ours: Open) -> Page:
+    return open_ours(scripts=request.param)
 
 
 @pytest.fixture
-def german(browser: Browser) -> Iterator[Page]:
-    yield from opened(browser, locale="de-DE")
-
-
-def opened(browser: Browser, **options: object) -> Iterator[Page]:
-    """A page of a new browser; the test fails if what is opened in it logs an error."""
-    context: BrowserContext = browser.new_context(**options)  # type: ignore[arg-type]
-    found = context.new_page()
-    complaints: list[str] = []
-    found.on("console", lambda message: complaints.append(message.text))
-    yield found
-    context.close()
-    # An answer 422 is an error to the browser's console, as a site without an icon is.
-    # It also says when a field was filled in before the page set the focus: no person is so quick.
-    known = ("422", "favicon", "Autofocus")
-    assert [each for each in complaints if not any(words in each for words in known)] == []
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    running = Site()
-    yield running
-    running.close()
+def german(open_ours: Open) -> Page:
+    return open_ours(locale="de-DE")
 
 
 def sign_up_url(stack: Stack, client: httpx.Client, list_id: int) -> str:
     return f"{stack.api_url}/s/{data(client.get(f'/lists/{list_id}'))['slug']}"
 
 
-def shows(page: Page, heading: str) -> None:
-    """It shows this, and anybody can read and use it."""
-    looked_at(page, heading)
-    require_accessible(page)
-
-
 def looked_at(page: Page, heading: str) -> None:
-    """As ``shows``, of a page that may run no scripts, axe's own neither."""
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
-
-
-def make_list(client: httpx.Client, **fields: object) -> int:
-    """With an open field of each type, a wording, a colour and a logo."""
-    for key, kind in (("visits", "number"), ("born", "date"), ("news", "boolean")):
-        new_field(client, key, kind, public=True)
-    new_field(client, "tea", "choice", public=True, choices=["Green", "Black"])
-    content = io.BytesIO()
-    Image.new("RGB", (240, 80), "#1d4ed8").save(content, "PNG")
-    file = {"file": ("logo.png", content.getvalue(), "image/png")}
-    logo = data(client.post("/attachments", files=file))["hash_id"]
-    look = {"colour": "#1d4ed8", "logo_hash_id": logo, "sign_up_text": "One letter each morning."}
-    return new_list(client, TITLE, consent_wording=WORDING, **{**look, **fields})
 
 
 def fill(page: Page, email: str) -> None:
@@ -106,6 +57,7 @@ def test_a_person_corrects_an_answer_and_is_subscribed(
     fill(page, "ada@example.com")
     page.get_by_role("button", name="Subscribe").click()
     looked_at(page, "Not subscribed yet")
+    expect(page.get_by_label("Visits")).to_be_focused()
     expect(page.get_by_label("Visits")).to_have_accessible_description("Please write a number.")
     expect(page.get_by_label("Visits")).to_have_value("many")
     expect(page.get_by_label("Name")).to_have_value("Ada")
@@ -123,40 +75,7 @@ def test_a_person_corrects_an_answer_and_is_subscribed(
     assert found["fields"] == {"visits": 2, "born": "1990-02-01", "news": True, "tea": "Black"}
 
 
-def test_the_keyboard_alone_is_enough(stack: Stack, client: httpx.Client, open_page: Open) -> None:
-    list_id = new_list(client, TITLE)
-    page = open_page(sign_up_url(stack, client, list_id))
-    for typed in ("ada@example.com", "Ada"):
-        page.keyboard.press("Tab")
-        page.keyboard.type(typed)
-    page.keyboard.press("Enter")
-    shows(page, "Thank you")
-    assert known_member(client, list_id, "ada@example.com")["name"] == "Ada"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_a_narrow_window_and_can_be_read_in_the_lists_colour(
-    stack: Stack, client: httpx.Client, open_page: Open, keep: Keep, scheme: str
-) -> None:
-    list_id = make_list(client)
-    data(client.patch(f"/lists/{list_id}", json={"title": LONG_TITLE}))
-    url = sign_up_url(stack, client, list_id)
-    page = open_page("about:blank")
-    page.set_viewport_size({"width": NARROW, "height": 640})
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    for name, path in (
-        ("sign-up", url),
-        ("embed", f"{url}/embed"),
-        ("ask-preferences", f"{stack.api_url}/preferences/ask?list={list_id}"),
-        ("asked-preferences", f"{stack.api_url}/preferences/ask?sent=yes"),
-    ):
-        page.goto(path)
-        # axe computes the contrast of each text, also of the list's own colour.
-        require_accessible(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW, name
-        keep(page, f"{name}-narrow-{scheme}")
-
-
+@pytest.mark.both("browser")
 def test_a_german_reads_german(
     stack: Stack, client: httpx.Client, german: Page, keep: Keep
 ) -> None:
@@ -249,37 +168,7 @@ def assert_eventually_stands(
     assert reader.stands() == stands
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_preferences_are_accessible_and_fit_a_narrow_window(
-    stack: Stack, client: httpx.Client, open_page: Open, keep: Keep, scheme: str
-) -> None:
-    list_id = make_list(client)
-    data(client.patch(f"/lists/{list_id}", json={"title": LONG_TITLE}))
-    reader = subscribe(stack, list_id)
-    page = open_page(reader.unsubscribe_url)
-    page.set_viewport_size({"width": NARROW, "height": 640})
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    page.get_by_role("button", name="Mail me the link").click()
-    page.goto(mailed_link(reader, "/preferences/open"))
-    require_accessible(page)
-    page.get_by_role("button", name="Open my subscriptions").click()
-    for name, path in (
-        ("preferences", ""),
-        ("preferences-answers", f"/answers?list={list_id}"),
-        ("preferences-data", "/data"),
-        ("preferences-erase", "/erase"),
-    ):
-        page.goto(f"{stack.api_url}/preferences{path}")
-        require_accessible(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW, name
-        keep(page, f"{name}-narrow-{scheme}")
-    page.goto(f"{stack.api_url}/preferences")
-    page.get_by_role("button", name="I am done").click()
-    shows(page, "That was all")
-    page.goto(f"{stack.api_url}/preferences")
-    shows(page, "Please ask for a new link")
-
-
+@pytest.mark.full("browser")
 def test_preferences_are_german_for_a_german(
     stack: Stack, client: httpx.Client, german: Page, keep: Keep
 ) -> None:
@@ -298,6 +187,7 @@ def test_preferences_are_german_for_a_german(
     keep(german, "preferences-data-german")
 
 
+@pytest.mark.full("browser")
 def test_a_person_says_why_they_leave(
     stack: Stack, client: httpx.Client, page: Page, keep: Keep
 ) -> None:
@@ -315,6 +205,7 @@ def test_a_person_says_why_they_leave(
 # -- mails ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.full("browser")
 def test_the_mail_looks_as_its_owner_saw_it_beforehand(
     client: httpx.Client, open_page: Open, keep: Keep
 ) -> None:
@@ -330,6 +221,5 @@ def test_the_mail_looks_as_its_owner_saw_it_beforehand(
         expect(page.get_by_role("link", name=words)).to_be_visible()
         expect(page.get_by_text("“Welcome to The Morning Letter!”")).to_be_visible()
         # A mail has no landmarks; mail programs take its parts into pages of theirs.
-        seen = Axe().run(page, options={"runOnly": ["color-contrast", "link-name"]})
-        assert seen.violations_count == 0, seen.generate_report()
+        require_no_violations(page, "color-contrast", "link-name")
         keep(page, f"confirmation-mail-{language}")

@@ -1,19 +1,17 @@
 """Second factors in a real browser: an app's codes by keyboard alone, and passkeys."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pyotp
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_unsubscribe import require_accessible
+from tests.browser import looks
+from tests.browser.looks import IS_THOROUGH, Keep, Open, require_accessible
 from tests.ports import free_port
 from tests.stack import Stack
 from tests.visiting import PASSWORD, Visitor, a_visitor, new_account
 
-Open = Callable[..., Page]
-Keep = Callable[[Page, str], Path]
 OTHER_PASSWORD = "an altogether other one"
 
 
@@ -39,9 +37,8 @@ def mailbox(stack: Stack) -> Iterator[Visitor]:
 
 
 def shows(page: Page, heading: str) -> None:
-    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+    looks.shows(page, heading)
     expect(page).to_have_title(heading)
-    require_accessible(page)
 
 
 def type_password(page: Page, site: str, email: str) -> None:
@@ -72,6 +69,7 @@ def add_device(page: Page, *, verifies: bool = True) -> None:
     session.send("WebAuthn.addVirtualAuthenticator", {"options": options})
 
 
+@pytest.mark.both("browser")
 def test_a_person_adds_an_app_and_logs_in_by_keyboard(
     stack: Stack, open_page: Open, email: str, keep: Keep
 ) -> None:
@@ -110,6 +108,7 @@ def test_a_person_adds_an_app_and_logs_in_by_keyboard(
     shows(page, "Your account")
 
 
+@pytest.mark.both("browser")
 def test_a_passkey_is_made_and_logs_in_with_a_password_and_without(
     site: str, open_page: Open, email: str, keep: Keep
 ) -> None:
@@ -140,6 +139,7 @@ def test_a_passkey_is_made_and_logs_in_with_a_password_and_without(
     expect(page.get_by_text("You have none.")).to_be_visible()
 
 
+@pytest.mark.full("browser")
 def test_a_passkey_lets_a_person_choose_a_new_password(
     site: str, open_page: Open, mailbox: Visitor, email: str, keep: Keep
 ) -> None:
@@ -163,6 +163,7 @@ def test_a_passkey_lets_a_person_choose_a_new_password(
     expect(page.get_by_role("heading", name="Passkey: This laptop")).to_be_visible()
 
 
+@pytest.mark.full("browser")
 def test_a_browser_without_a_passkey_says_so(site: str, open_page: Open, email: str) -> None:
     page = open_page("about:blank")
     # Of a device that can't verify its user, which a login without a password needs.
@@ -170,6 +171,7 @@ def test_a_browser_without_a_passkey_says_so(site: str, open_page: Open, email: 
     page.goto(f"{site}/login")
     page.get_by_role("button", name="Use a passkey").click()
     expect(page.get_by_role("alert")).to_contain_text("The browser gave no passkey")
-    require_accessible(page)
+    if IS_THOROUGH:
+        require_accessible(page)
     type_password(page, site, email)
     shows(page, "Your account")

@@ -1,13 +1,11 @@
 """A plain form on a page of another site, in a real browser that runs no scripts."""
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.foreign_site import Site
-from tests.browser.test_unsubscribe import require_accessible
+from tests.browser.looks import Open, require_accessible
 from tests.docs import markdown
 from tests.stack import Stack
 from tests.subscribers import new_list
@@ -15,25 +13,9 @@ from tests.subscribers import new_list
 TITLE = "The Morning Letter"
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    running = Site()
-    yield running
-    running.close()
-
-
-@pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])
-def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(java_script_enabled=request.param)
-    opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text))
-    yield opened
-    context.close()
-    # An answer 422 is an error to the browser's console.
-    # It also says when a field was filled in before the page set the focus: no person is so quick.
-    known = ("422", "favicon", "Autofocus")
-    assert [each for each in complaints if not any(words in each for words in known)] == []
+@pytest.fixture
+def page(open_ours: Open) -> Page:
+    return open_ours(scripts=False)
 
 
 def form(stack: Stack, list_id: int, redirect_url: str) -> str:
@@ -100,13 +82,13 @@ def test_a_person_from_a_site_that_is_not_allowed_ends_on_a_page_of_ours(
     assert addresses(client, mailing_list) == ["reader@example.com"]
 
 
+@pytest.mark.full("browser")
 def test_pages_of_ours_are_accessible(
-    stack: Stack, client: httpx.Client, site: Site, browser: Browser
+    stack: Stack, client: httpx.Client, site: Site, open_ours: Open
 ) -> None:
     mailing_list = new_list(client, TITLE)
     site.page = form(stack, mailing_list, "")
-    context = browser.new_context()
-    opened = context.new_page()
+    opened = open_ours()
     for address, heading in (
         ("reader@example", "Not subscribed yet"),
         ("reader@example.com", "Thank you"),
@@ -116,4 +98,3 @@ def test_pages_of_ours_are_accessible(
         opened.get_by_role("button", name="Subscribe").click()
         expect(opened.get_by_role("heading", level=1)).to_have_text(heading)
         require_accessible(opened)
-    context.close()

@@ -1,17 +1,15 @@
 """The sandbox's page of the stack's figures, as a person sees it."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import httpx
-from playwright.sync_api import Page, expect
+import pytest
+from playwright.sync_api import expect
 
+from tests.browser.looks import Keep, Open
 from tests.stack import Stack
 
 
-def test_the_status_draws_what_the_stack_does(
-    stack: Stack, open_page: Callable[..., Page], keep: Callable[[Page, str], Path]
-) -> None:
+@pytest.mark.full("browser")
+def test_the_status_draws_what_the_stack_does(stack: Stack, open_page: Open, keep: Keep) -> None:
     page = open_page(f"{stack.sandbox_url}/")
     page.get_by_role("link", name="Status").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Status")

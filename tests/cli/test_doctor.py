@@ -4,7 +4,6 @@ import json
 import re
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ import httpx
 import pytest
 
 from devstack import LOOPBACK
+from tests.commands import ended_process, pressroom
 from tests.ports import free_port
 from tests.stack import Stack
 from tests.storage.s3_access.regional_server import REGION, regional_server
@@ -57,14 +57,12 @@ def doctor(
     stack: Stack, *words: str, **environment: str
 ) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
     """The exit code, and what was found by part and check."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "doctor", "--json", *words],
-        env={**stack.environment, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return read(pressroom(stack, "doctor", "--json", *words, **environment))
+
+
+def read(
+    done: subprocess.CompletedProcess[str],
+) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
     assert done.stderr == ""
     found = json.loads(done.stdout)
     return done.returncode, {(each["part"], each["check"]): each for each in found}
@@ -102,14 +100,7 @@ def test_a_stack_in_which_everything_works_is_told_so(stack: Stack) -> None:
 
 
 def test_people_get_a_table_with_what_to_do(stack: Stack) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "doctor"],
-        env={**stack.environment, "PRESSROOM_REDIS_URL": f"redis://{NOBODY}/0"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = pressroom(stack, "doctor", PRESSROOM_REDIS_URL=f"redis://{NOBODY}/0")
     assert done.returncode == 1
     [row] = [line for line in done.stdout.splitlines() if "✗" in line]
     assert "redis" in row
@@ -147,7 +138,9 @@ def test_a_part_that_is_away_is_named_alone(stack: Stack, part: str) -> None:
 def test_parts_that_accept_and_never_answer_hold_up_nothing(stack: Stack) -> None:
     with silent_server() as place:
         hanging = {each: at(stack.environment[each], place) for each in URLS.values()}
-        code, found = doctor(stack, "--seconds", "5", **hanging)
+        words = ("doctor", "--json", "--seconds", "5")
+        # A process of its own, which ends while some of its threads hang.
+        code, found = read(ended_process({**stack.environment, **hanging}, *words))
     assert code == 1
     assert {name for name, _ in faults(found)} == set(URLS)
     assert found["this machine", "disk"]["state"] == "fine"

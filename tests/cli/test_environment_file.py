@@ -5,12 +5,14 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from core.settings import Settings, read_settings
 from core.settings.given_settings import FILE_SUFFIX
+from tests.commands import ended
 from tests.deployment import files
 from tests.deployment.files import made_secrets
 
@@ -33,15 +35,8 @@ def env(
     folder: Path, *words: str, url: str | None = URL, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     asked = () if url is None else ("--public-url", url)
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", "env", *asked, *words],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(files.ROOT), **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with chdir(folder):
+        return ended({"PATH": os.environ["PATH"], **environment}, "env", *asked, *words)
 
 
 def written(folder: Path, **environment: str) -> dict[str, str]:

@@ -11,20 +11,10 @@ import typer
 from cli import command_reference
 from cli.command_groups import GROUPS, loaded
 from cli.main import app
+from tests.commands import ended, ended_process
 from tests.docs.markdown import ROOT
 
 HEAVY = {"sqlalchemy", "celery", "kombu", "fastapi", "minio", "redis", "structlog"}
-
-
-def pressroom(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
-        env={"PATH": "/usr/bin:/bin", **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["up", "--help"]])
@@ -46,12 +36,12 @@ def test_help_says_of_a_group_what_the_group_says(name: str) -> None:
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    done = pressroom("--version")
+    done = ended_process({}, "--version")
     assert (done.returncode, done.stdout) == (0, f"pressroom {version('pressroom')}\n")
 
 
 def test_a_word_that_is_nearly_a_group_is_corrected() -> None:
-    done = pressroom("user", "list")
+    done = ended({}, "user", "list")
     assert done.returncode == 2
     assert "Did you mean 'users'" in done.stderr
 
@@ -60,14 +50,7 @@ def test_a_shell_completes_groups_their_commands_and_values() -> None:
     def completed(line: str) -> list[str]:
         words = line.split(" ")
         asked = {"_PRESSROOM_COMPLETE": "complete_bash", "COMP_WORDS": line}
-        done = subprocess.run(
-            [Path(sys.executable).with_name("pressroom")],
-            env={"PATH": "/usr/bin:/bin", **asked, "COMP_CWORD": str(len(words) - 1)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.stdout.split()
+        return ended({**asked, "COMP_CWORD": str(len(words) - 1)}).stdout.split()
 
     assert "users" in completed("pressroom us")
     assert {"create", "show", "password"} <= set(completed("pressroom users "))
@@ -80,7 +63,7 @@ def test_the_page_of_commands_is_that_of_the_commands() -> None:
 
 
 def test_without_a_stack_a_command_says_so(tmp_path: Path) -> None:
-    done = pressroom("users", "list", PRESSROOM_HOME=str(tmp_path / "nothing"))
+    done = ended({"PRESSROOM_HOME": str(tmp_path / "nothing")}, "users", "list")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"No stack runs on {tmp_path / 'nothing'}" in done.stderr
     assert "PRESSROOM_HOME" in done.stderr
@@ -88,11 +71,7 @@ def test_without_a_stack_a_command_says_so(tmp_path: Path) -> None:
 
 
 def test_settings_that_are_half_there_are_still_named(tmp_path: Path) -> None:
-    done = pressroom(
-        "users",
-        "list",
-        PRESSROOM_HOME=str(tmp_path),
-        PRESSROOM_REDIS_URL="redis://127.0.0.1:9/0",
-    )
+    half = {"PRESSROOM_HOME": str(tmp_path), "PRESSROOM_REDIS_URL": "redis://127.0.0.1:9/0"}
+    done = ended(half, "users", "list")
     assert done.returncode == 2
     assert "PRESSROOM_DATABASE_URL: Field required" in done.stderr

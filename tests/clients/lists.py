@@ -3,9 +3,9 @@
 import time
 from typing import Any
 
-from clients.generator import files
 from clients.generator.operations import AnswerKind, operations
 from tests.clients.photographs import PhotoFile
+from tests.openapi import openapi_document
 
 # So many of each are made.
 COUNT = 3
@@ -40,7 +40,7 @@ def lists_of_a_busy_owner(pressroom: Any) -> dict[str, dict[str, int]]:
         pressroom.create_api_key({"name": f"key {n}"})
     known = {"list_id": made[0], "user_id": user_id}
     asked = {}
-    for operation in operations(files.read_document()):
+    for operation in operations(openapi_document()):
         needed = [each.argument for each in operation.parameters if each.is_required]
         is_asked_by_get = operation.body is None
         is_page = operation.answer is AnswerKind.PAGE

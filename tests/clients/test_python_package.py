@@ -11,7 +11,10 @@ import pytest
 from clients.generator import files
 from clients.generator.operations import operations
 from tests.clients import readme_examples
+from tests.openapi import openapi_document
 from tests.stack import Owner, Stack
+
+pytestmark = pytest.mark.full("clients")
 
 _SECONDS = 100
 
@@ -30,9 +33,8 @@ def use(pressroom: Pressroom) -> None:
 """
 
 
-@pytest.mark.slow
 def test_every_operation_is_a_method_that_says_what_it_does(package: ModuleType) -> None:
-    document = files.read_document()
+    document = openapi_document()
     for operation in operations(document):
         method = getattr(package.Pressroom, operation.id)
         assert method.__doc__
@@ -41,19 +43,15 @@ def test_every_operation_is_a_method_that_says_what_it_does(package: ModuleType)
         assert named <= {name.removesuffix("_") for name in taken}, operation.id
 
 
-@pytest.mark.slow
 def test_the_package_and_its_users_are_typed_strictly(python_project: Path) -> None:
     members = next(
-        operation
-        for operation in operations(files.read_document())
-        if operation.id == "list_members"
+        operation for operation in operations(openapi_document()) if operation.id == "list_members"
     )
     name = members.answer_schema["$ref"].rpartition("/")[2]
     (python_project / "use.py").write_text(_USE.format(member=name))
     _run("-m", "mypy", "--strict", "src/pressroom_client", "use.py", folder=python_project)
 
 
-@pytest.mark.slow
 def test_the_wheel_holds_all_of_the_package(python_project: Path, tmp_path: Path) -> None:
     options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
     _run(

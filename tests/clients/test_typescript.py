@@ -14,34 +14,49 @@ from clients.generator.operations import operations
 from core.scopes import Scope
 from tests import javascript_client, oauth
 from tests.clients import lists, readme_examples, signed_messages
-from tests.clients.building import build_typescript, run_tool
+from tests.clients.building import are_built, build_typescript, run_tool, write_document
+from tests.openapi import openapi_document
 from tests.pictures import photo
+from tests.prerequisites import pass_over
 from tests.stack import Owner, Stack
 
+pytestmark = pytest.mark.full("clients")
+
 TESTS = Path(__file__).parent / "typescript"
+# Of the package's tests, those that `make test` runs.
+_FEW = "a file is uploaded|a refusal has its code|iterating goes on"
 _SECONDS = 100
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as it is built, with its tests: they import it by its name."""
+    """The package as `make clients` builds it, with its tests: they import it by its name."""
     built = build_typescript(tmp_path_factory.mktemp("clients"))
     shutil.copytree(TESTS, built / "tests")
     return built
 
 
 @pytest.fixture
-def given(stack: Stack, network: str, owner: Owner, pressroom: Any, tmp_path: Path) -> str:
-    """What the client's tests are told of the API and its people."""
+def owned(stack: Stack, owner: Owner, tmp_path: Path) -> dict[str, Any]:
+    """What the client's tests are told of the API and an owner."""
     photo_path = tmp_path / "photo.jpg"
     photo_path.write_bytes(photo())
-    program = oauth.register(stack, scopes=(Scope.CREDIT_READ, Scope.ATTACHMENT))
-    told = {
+    return {
         "api_url": stack.api_url,
-        "network": network,
         "key": owner.key,
         "user_id": owner.user_id,
         "photo": str(photo_path),
+    }
+
+
+@pytest.fixture
+def given(
+    stack: Stack, network: str, owner: Owner, owned: dict[str, Any], pressroom: Any
+) -> dict[str, Any]:
+    """All that they are told."""
+    program = oauth.register(stack, scopes=(Scope.CREDIT_READ, Scope.ATTACHMENT))
+    return owned | {
+        "network": network,
         "session": oauth.log_in(stack, owner).browser.cookies["pressroom_session"],
         "program": {
             "client_id": program.client_id,
@@ -56,12 +71,28 @@ def given(stack: Stack, network: str, owner: Owner, pressroom: Any, tmp_path: Pa
             "body": signed_messages.BODY.decode(),
         },
     }
-    return json.dumps(told)
+
+
+@pytest.mark.fast
+def test_the_package_that_make_clients_builds_calls_the_api(
+    request: pytest.FixtureRequest, owned: dict[str, Any]
+) -> None:
+    if not are_built():
+        pass_over("`make clients` builds the TypeScript client from this document")
+    project: Path = request.getfixturevalue("project")
+    said = _run_node(
+        *("--test", f"--test-name-pattern={_FEW}", "tests/client.test.mjs"),
+        folder=project,
+        GIVEN=json.dumps(owned),
+    )
+    assert f"# pass {1 + _FEW.count('|')}\n" in said
 
 
 @pytest.mark.parametrize("name", sorted(each.name for each in TESTS.glob("*.test.mjs")))
-def test_the_typescript_client_passes_its_tests(name: str, project: Path, given: str) -> None:
-    _run_node("--test", f"tests/{name}", folder=project, GIVEN=given)
+def test_the_typescript_client_passes_its_tests(
+    name: str, project: Path, given: dict[str, Any]
+) -> None:
+    _run_node("--test", f"tests/{name}", folder=project, GIVEN=json.dumps(given))
 
 
 def test_the_examples_of_its_readme_work_as_they_are_written(
@@ -76,13 +107,11 @@ def test_the_examples_of_its_readme_work_as_they_are_written(
     assert readme_examples.LAST_WORD in said
 
 
-@pytest.mark.slow
 def test_the_types_say_what_the_api_takes_and_answers(project: Path) -> None:
     shutil.copy(TESTS / "usage.ts", project / "tests" / "usage.ts")
     _compile(project, "tests/usage.ts", {"rootDir": "."})
 
 
-@pytest.mark.slow
 def test_the_package_is_sound_for_those_who_install_it(project: Path) -> None:
     described = json.loads((project / "package.json").read_text())
     assert "dependencies" not in described
@@ -90,16 +119,14 @@ def test_the_package_is_sound_for_those_who_install_it(project: Path) -> None:
     run_tool(project, "attw", "--pack", ".", "--profile", "esm-only")
 
 
-@pytest.mark.slow
 def test_every_operation_has_a_method(project: Path) -> None:
     declared = (project / "dist" / "generated" / "operations.d.ts").read_text()
-    names = {operation.camel_name for operation in operations(files.read_document())}
+    names = {operation.camel_name for operation in operations(openapi_document())}
     assert {name for name in names if f"\n    {name}(" not in declared} == set()
 
 
-@pytest.mark.slow
 def test_another_generator_makes_a_client_that_compiles(project: Path, tmp_path: Path) -> None:
-    options = ("--input", str(files.DOCUMENT), "--output", str(project / "other"))
+    options = ("--input", str(write_document(tmp_path)), "--output", str(project / "other"))
     run_tool(project, "openapi-ts", *options, "--plugins", "@hey-api/client-fetch", "--silent")
     entry = "other/sdk.gen.ts"
     assert (project / entry).exists()

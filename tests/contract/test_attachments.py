@@ -137,45 +137,6 @@ def test_view_url_of_plain_media_is_the_cdns_where_there_is_one(
     assert secret["view_url"] == f"{quiet.api_url}/{secret['pathname']}"
 
 
-def test_attachments_of_others_do_not_exist(client: httpx.Client, neighbour: httpx.Client) -> None:
-    record = data(send(client))
-    path = f"/attachments/{record['hash_id']}"
-    problem(neighbour.get(path), 404, "attachment.not_found")
-    problem(neighbour.delete(path), 404, "attachment.not_found")
-    assert data(neighbour.get("/attachments"))["items"] == []
-    data(client.get(path))
-
-
-def test_list_is_newest_first_in_pages(client: httpx.Client) -> None:
-    ids = [data(send(client, prefer="respond-async"), 200, 202)["id"] for _ in range(3)]
-    first = data(client.get("/attachments", params={"limit": 2}))
-    assert [each["id"] for each in first["items"]] == [ids[2], ids[1]]
-    assert first["pagination"].pop("next_cursor") is not None
-    assert first["pagination"] == {"offset": 0, "next_offset": 2, "limit": 2}
-    second = data(client.get("/attachments", params={"limit": 2, "offset": 2}))
-    assert [each["id"] for each in second["items"]] == [ids[0]]
-    expected = {"offset": 2, "next_offset": 3, "limit": 2, "next_cursor": None}
-    assert second["pagination"] == expected
-    behind = data(client.get("/attachments", params={"offset": 2**53 - 1}))
-    assert behind["items"] == []
-    assert behind["pagination"]["next_offset"] == 2**53 - 1
-
-
-@pytest.mark.parametrize("path", ["/attachments", "/jobs"])
-def test_paging_has_bounds(client: httpx.Client, path: str) -> None:
-    expected = {"offset": 0, "next_offset": 0, "limit": 50, "next_cursor": None}
-    assert data(client.get(path))["pagination"] == expected
-    data(client.get(path, params={"limit": 1}))
-    data(client.get(path, params={"limit": 1000}))
-    for name, wrong in (
-        ("limit", ["0", "1001", "-1", "abc", "", "1.5", "9" * 30]),
-        ("offset", ["-1", "abc", "", str(2**63), str(2**64), "9" * 5000]),
-    ):
-        for value in wrong:
-            body = problem(client.get(path, params={name: value}), 400, "request.invalid")
-            assert body["errors"][0]["field"] == f"query.{name}"
-
-
 def test_delete_removes_record_and_file(stack: Stack, client: httpx.Client) -> None:
     record = data(send(client))
     path = f"/attachments/{record['hash_id']}"

@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from core.scopes import Scope
+from tests.commands import pressroom, printed, refused
 from tests.contract.bulk import addresses, counts, everybody, imported, objects, of_addresses, sheet
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import count, known_member, new_address
-from tests.contract.test_commands import pressroom, printed, refused
 from tests.stack import Owner, Stack
 
 

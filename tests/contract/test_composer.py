@@ -14,7 +14,6 @@ from tests.contract.composing import (
     POSTS,
     TWEETS,
     ask,
-    body,
     fresh,
     metadata_faults,
     tweets_faults,
@@ -107,13 +106,6 @@ def test_a_body_that_is_no_post_is_422(client: httpx.Client, path: str, wrong: s
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_body_that_is_no_json_is_400(client: httpx.Client, path: str) -> None:
-    headers = {"Content-Type": "application/json"}
-    problem(client.post(path, content=b"{", headers=headers), 400, "body.not_json")
-    problem(client.post(path, content=b"title=x"), 415, "body.unsupported_type")
-
-
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("prefix", ["", "/auxilia"])
 def test_bodies_have_at_most_8_mb(client: httpx.Client, path: str, prefix: str) -> None:
     mebibyte = 1024 * 1024
@@ -138,13 +130,6 @@ def test_one_of_both_is_enough(client: httpx.Client, title: str, content: str) -
     post = Post(title, content)
     assert metadata_faults(post, data(ask(client, METADATA, post))) == []
     assert tweets_faults(post, data(ask(client, TWEETS, post))) == []
-
-
-def test_unknown_fields_are_ignored(client: httpx.Client) -> None:
-    post = fresh()
-    first = data(client.post(METADATA, json=body(post, author="x", includes="slug")))
-    assert set(first) == {"slug", "summary", "tags"}
-    assert data(ask(client, METADATA, post)) == first
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -1,6 +1,5 @@
 """A language model that is right, slow, failing or lying: who writes then, and within what time."""
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,9 +14,6 @@ from tests.contract.replies import data, problem
 from tests.modelling import SOURCE, Modelled, post
 from tests.ports import free_port
 from tests.stack import Stack
-
-# Far above what it should take, far below what would be hanging.
-GENEROUS_SECONDS = 12.0
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +45,9 @@ def _well(modelled: Modelled, author: httpx.Client, fallback: str) -> Modelled:
     return modelled
 
 
-def _ask(
-    author: httpx.Client, path: str, body: dict[str, str], wait: int = 20
-) -> tuple[httpx.Response, float]:
-    began = time.monotonic()
-    reply = author.post(path, json=body, headers={"Prefer": f"wait={wait}"})
-    return reply, time.monotonic() - began
+def _ask(author: httpx.Client, path: str, body: dict[str, str], wait: int = 20) -> httpx.Response:
+    """The answer, which is 504 once the wait is over."""
+    return author.post(path, json=body, headers={"Prefer": f"wait={wait}"})
 
 
 def _faults(path: str, body: dict[str, str], reply: httpx.Response) -> list[str]:
@@ -70,7 +63,7 @@ def test_an_answer_that_can_be_used_is_the_models(
 ) -> None:
     falling_back.steer(model)
     body = post()
-    reply, _ = _ask(author, path, body)
+    reply = _ask(author, path, body)
     assert reply.headers["pressroom-source"] == SOURCE
     assert _faults(path, body, reply) == []
 
@@ -86,10 +79,9 @@ def test_the_offline_writer_stands_in_for_a_model_that_fails(
     falling_back.steer(model)
     body = post()
     path = TWEETS if model == "empty" else METADATA
-    reply, seconds = _ask(author, path, body)
+    reply = _ask(author, path, body)
     assert reply.headers["pressroom-source"] == "offline; fallback"
     assert _faults(path, body, reply) == []
-    assert seconds < GENEROUS_SECONDS
 
 
 @pytest.mark.parametrize("model", ["slow", "trickle"])
@@ -99,7 +91,7 @@ def test_the_offline_writer_stands_in_before_the_wait_for_a_slow_model_is_over(
     falling_back.steer(model)
     body = post()
     # Once the wait is over, the answer is 504.
-    reply, _ = _ask(author, METADATA, body, wait=4)
+    reply = _ask(author, METADATA, body, wait=4)
     assert reply.headers["pressroom-source"] == "offline; fallback"
     assert _faults(METADATA, body, reply) == []
 
@@ -122,12 +114,12 @@ def test_what_stood_in_is_not_kept_and_what_the_model_wrote_is(
 ) -> None:
     body = post()
     falling_back.steer("500")
-    assert _ask(author, METADATA, body)[0].headers["pressroom-source"] == "offline; fallback"
+    assert _ask(author, METADATA, body).headers["pressroom-source"] == "offline; fallback"
     falling_back.steer(None)
-    first, _ = _ask(author, METADATA, body)
+    first = _ask(author, METADATA, body)
     assert first.headers["pressroom-source"] == SOURCE
     calls = falling_back.calls()
-    again, _ = _ask(author, METADATA, body)
+    again = _ask(author, METADATA, body)
     assert again.headers["pressroom-source"] == f"{SOURCE}; cached"
     assert data(again) == data(first)
     assert falling_back.calls() == calls
@@ -178,8 +170,7 @@ def test_the_caller_is_told_where_the_settings_say_so(
     telling: Modelled, author: httpx.Client, model: str, refusal: tuple[int, str]
 ) -> None:
     telling.steer(model)
-    reply, seconds = _ask(author, METADATA, post(), wait=4 if model == "slow" else 20)
+    reply = _ask(author, METADATA, post(), wait=4 if model == "slow" else 20)
     problem(reply, *refusal)
     assert ("retry-after" in reply.headers) == (refusal[0] == 503)
     assert "pressroom-source" not in reply.headers
-    assert seconds < GENEROUS_SECONDS

@@ -15,6 +15,7 @@ from models import Plan
 from services.access import sessions
 from services.jobs import lease as leases
 from services.people import accounts
+from tests.commands import printed
 from tests.consoles import (
     OwnerAtConsole,
     at_console,
@@ -27,7 +28,6 @@ from tests.consoles import (
 from tests.contract.bulk import export
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
-from tests.contract.test_commands import printed
 from tests.contract.test_orders_commands import order, payment, tell
 from tests.contract.test_upkeep_commands import KINDS
 from tests.security.console_calls import CONSOLE_CALLS

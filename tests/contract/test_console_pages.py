@@ -1,6 +1,5 @@
 """What every page of the console has: its frame, its weight, and the calls that it shows."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from tests.consoles import OwnerAtConsole, at_console, calls_of, heading, shown
 from tests.contract.subscribers import new_list
+from tests.openapi import openapi_document
 from tests.security import world as worlds
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, settled
@@ -68,10 +68,9 @@ def test_a_page_says_what_it_is_and_loads_little(
 def test_a_page_shows_calls_that_the_document_has(
     owner: OwnerAtConsole, world: World, page: str
 ) -> None:
-    document = json.loads((ROOT / "docs" / "openapi.json").read_text())
     templates = {
         (method.upper(), re.compile(re.sub(r"{\w+}", "[^/?]+", path) + r"(\?.*)?$"))
-        for path, operations in document["paths"].items()
+        for path, operations in openapi_document()["paths"].items()
         for method in operations
     }
     for call in calls_of(opened(owner, world, page)):

@@ -133,16 +133,6 @@ def test_key_is_shown_once_and_only_its_hmac_is_stored(client: httpx.Client, sta
     assert stored == expected.hex()
 
 
-def test_keys_are_listed_newest_first_to_their_owner_alone(
-    client: httpx.Client, neighbour: httpx.Client
-) -> None:
-    made = [data(client.post("/apikeys", json={"name": name}))["id"] for name in "abc"]
-    listed = [each["id"] for each in data(client.get("/apikeys"))]
-    assert listed[:3] == made[::-1]
-    assert not set(listed) & {each["id"] for each in data(neighbour.get("/apikeys"))}
-    problem(neighbour.delete(f"/apikeys/{made[0]}"), 404, "api_key.not_found")
-
-
 def test_key_without_scopes_has_all_of_its_users(client: httpx.Client, stack: Stack) -> None:
     for body in ({"name": "all"}, {"name": "all", "scopes": None}):
         made = data(client.post("/apikeys", json=body))

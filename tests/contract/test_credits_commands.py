@@ -8,8 +8,8 @@ import pytest
 
 from core.errors import DomainError
 from services.money.credits import ledger, verify
+from tests.commands import pressroom, printed, refused
 from tests.contract import credits
-from tests.contract.test_commands import pressroom, printed, refused
 from tests.stack import Owner, Stack
 
 GRANT = (
@@ -104,11 +104,6 @@ def test_amounts_that_cannot_be_kept_are_refused(stack: Stack, owner: Owner, amo
         with pytest.raises(DomainError) as refusal:
             move(database, owner.user_id, Decimal(amount), source_id="x")
         assert refusal.value.code == "credits.amount"
-
-
-def test_mistaken_words_end_with_2(stack: Stack) -> None:
-    done = pressroom(stack, "credits", "adjust", "x@example.com", "-1", "-2")
-    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_verify_ends_with_1_and_names_the_account_and_place(books: Stack, holder: int) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.commands import printed, refused
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import Reader, count, known_member, members, new_list, subscribe
-from tests.contract.test_commands import printed, refused
 from tests.erasing import erase
 from tests.stack import Stack
 

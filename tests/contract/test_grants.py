@@ -1,15 +1,13 @@
 """People see which programs may act for them, and take that back; the operator registers these."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
 
 from core.scopes import Scope
+from tests.commands import pressroom, printed, refused
 from tests.contract.replies import data, problem
 from tests.erasing import erase
 from tests.oauth import REDIRECT, Person, Program, log_in, register
@@ -31,23 +29,6 @@ def program(stack: Stack) -> Program:
 def opens(stack: Stack, token: str) -> bool:
     with stack.client(token) as client:
         return client.get("/users/me").status_code == 200
-
-
-def command(stack: Stack, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", "oauth-clients", *words],
-        env=stack.environment,
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=60,
-    )
-
-
-def told(stack: Stack, *words: str) -> Any:
-    done = command(stack, *words, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 # -- by the API --------------------------------------------------------------------------------
@@ -110,9 +91,9 @@ def test_grants_are_their_owners_alone(
 
 
 def test_the_command_registers_lists_and_revokes_clients(stack: Stack, person: Person) -> None:
-    made = told(
+    made = printed(
         stack,
-        *("create", " Reader ", "--redirect-uri", REDIRECT),
+        *("oauth-clients", "create", " Reader ", "--redirect-uri", REDIRECT),
         *("--redirect-uri", "http://127.0.0.1/cb", "--scope", "credit.read"),
     )
     assert made["name"] == "Reader"
@@ -121,18 +102,18 @@ def test_the_command_registers_lists_and_revokes_clients(stack: Stack, person: P
     assert made["scopes"] == ["credit.read"]
     program = Program(stack, made["client_id"], made["client_secret"])
     given = program.tokens(person)
-    listed = {each["client_id"]: each for each in told(stack, "list")}
+    listed = {each["client_id"]: each for each in printed(stack, "oauth-clients", "list")}
     assert listed[made["client_id"]]["revoked_at"] is None
     assert made["client_secret"] not in json.dumps(listed)
-    assert told(stack, "revoke", made["client_id"])["revoked"] == 1
-    assert told(stack, "revoke", made["client_id"])["revoked"] == 0
+    assert printed(stack, "oauth-clients", "revoke", made["client_id"])["revoked"] == 1
+    assert printed(stack, "oauth-clients", "revoke", made["client_id"])["revoked"] == 0
     assert not opens(stack, given["access_token"])
     assert data(person.browser.get("/grants")) == []
 
 
 def test_a_public_client_gets_no_secret(stack: Stack, person: Person) -> None:
     words = ("create", "App", "--public", "--redirect-uri", "com.example.app:/cb")
-    made = told(stack, *words, "--scope", "attachment")
+    made = printed(stack, "oauth-clients", *words, "--scope", "attachment")
     assert (made["public"], made["client_secret"]) == (True, None)
     program = Program(stack, made["client_id"], None, "com.example.app:/cb")
     shown = person.browser.get(program.request("attachment"))
@@ -153,7 +134,7 @@ def test_a_public_client_gets_no_secret(stack: Stack, person: Person) -> None:
 def test_the_command_refuses_what_no_client_may_be(
     stack: Stack, words: tuple[str, ...], complaint: str
 ) -> None:
-    done = command(stack, "create", "Wrong", *words)
+    done = pressroom(stack, "oauth-clients", "create", "Wrong", *words)
     assert done.returncode != 0
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
@@ -161,11 +142,7 @@ def test_the_command_refuses_what_no_client_may_be(
 
 
 def test_the_command_says_in_a_sentence_that_there_is_no_such_client(stack: Stack) -> None:
-    done = command(stack, "revoke", "nobody")
-    assert (done.returncode, done.stderr) == (
-        1,
-        "There is no such client. (oauth_client.not_found)\n",
-    )
+    refused(stack, "oauth_client.not_found", "oauth-clients", "revoke", "nobody")
 
 
 # -- what is forgotten -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.replies import data, problem
+from tests.contract.replies import data
 from tests.contract.subscribers import (
     TIMESTAMP,
     Reader,
@@ -127,21 +127,6 @@ def test_what_changes_nothing_leaves_no_entry(
     assert data(client.put(f"{path}/email", json={"enabled": True})) == 0
     data(client.patch(f"/lists/{list_id}/members/{reader.user_id}", json={"type": "free"}))
     assert history(client, list_id, reader.user_id) == before
-
-
-def test_history_is_paged_newest_first(client: httpx.Client, reader: Reader, list_id: int) -> None:
-    reader.joins(list_id).leaves(list_id).joins(list_id)
-    whole = history(client, list_id, reader.user_id)
-    assert [each["action"] for each in whole] == ["subscribed", "unsubscribed", "subscribed"]
-    path = f"/lists/{list_id}/members/{reader.user_id}/history"
-    page = data(client.get(path, params={"offset": 1, "limit": 1}))
-    next_cursor = str(whole[1]["id"])
-    assert page == {
-        "items": whole[1:2],
-        "pagination": {"offset": 1, "next_offset": 2, "limit": 1, "next_cursor": next_cursor},
-    }
-    for query in ("limit=0", "limit=1001", "offset=-1"):
-        problem(client.get(f"{path}?{query}"), 400, "request.invalid")
 
 
 def test_history_is_of_one_list_and_one_member(

@@ -1,12 +1,112 @@
-import threading
+"""A request under an `Idempotency-Key` takes effect once, at each route that takes a key."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
 from secrets import token_hex
+from typing import Any
 
 import httpx
+import psycopg2
 import pytest
 
+from tests.contract import bulk, credits
+from tests.contract.bulk import addresses, finished
+from tests.contract.credits import CONSUME, consume, grant
 from tests.contract.replies import data, problem, send
+from tests.contract.subscribers import new_list
 from tests.pictures import encoded, photo
 from tests.stack import Owner, Stack
+
+JSON = {"Content-Type": "application/json"}
+Request = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Door:
+    """A route that takes keys: a request as an owner makes it, and others of the same owner."""
+
+    path: str
+    request: Request
+    # None of them is the same request.
+    others: list[Request]
+    refused: Request
+    refusal: tuple[int, str]
+    # How many things its requests have made so far.
+    made: Callable[[], int]
+
+    def send(self, client: httpx.Client, key: str | None = None, **changed: Any) -> httpx.Response:
+        request = {"path": self.path, "headers": {}, **self.request, **changed}
+        named = {} if key is None else {"Idempotency-Key": key}
+        headers = httpx.Headers(request.pop("headers") | named, encoding="latin-1")
+        return client.post(request.pop("path"), headers=headers, **request)
+
+
+def upload(_: Stack, client: httpx.Client) -> Door:
+    def picture(name: str = "picture.png", kind: str = "PNG") -> Request:
+        return {"files": {"file": (name, encoded(kind))}}
+
+    return Door(
+        "/attachments",
+        picture(),
+        [
+            picture("renamed.png"),
+            picture(kind="GIF"),
+            {"data": {"caption": "Sea"}},
+            {"params": {"encrypted": "true"}},
+        ],
+        {"files": {"file": ("picture.png", b"junk")}},
+        (415, "attachment.unsupported_type"),
+        lambda: len(data(client.get("/attachments"))["items"]),
+    )
+
+
+def charge(stack: Stack, client: httpx.Client) -> Door:
+    def body(amount: str = "1.50", source_id: str = "ü", more: str = "") -> Request:
+        meta = '{"z": 1e-7, "a": [1.10, "é"]}'
+        text = f'{{"amount_credit": {amount}, "source_id": "{source_id}", "meta": {meta}{more}}}'
+        return {"content": text, "headers": JSON}
+
+    grant(stack, data(client.get("/users/me"))["id"], "10")
+    return Door(
+        CONSUME,
+        body(),
+        [body("2"), body(source_id="y"), body(more=', "x": 1'), {"params": {"a": "1"}}],
+        body("11"),
+        (402, "credits.insufficient"),
+        lambda: len(credits.entries(client)) - 1,
+    )
+
+
+def add(_: Stack, client: httpx.Client) -> Door:
+    def members(*emails: str) -> Request:
+        return {"json": {"members": [{"email": email} for email in emails]}}
+
+    list_id, emails = new_list(client)["id"], addresses(2)
+    return Door(
+        f"/auxilia/subscriptions/{list_id}/members/add",
+        members(*emails),
+        [members(emails[0]), {"params": {"a": "1"}}],
+        members("nobody"),
+        (422, "members.all_invalid"),
+        # What is refused is recorded too.
+        lambda: sum(each["added"] > 0 for each in data(client.get("/imports"))["items"]),
+    )
+
+
+DOORS = {"upload": upload, "charge": charge, "add": add}
+every_door = pytest.mark.parametrize("door", DOORS, indirect=True)
+
+
+@pytest.fixture
+def make_door(request: pytest.FixtureRequest, stack: Stack) -> Callable[[httpx.Client], Door]:
+    return lambda client: DOORS[request.node.callspec.params["door"]](stack, client)
+
+
+@pytest.fixture
+def door(make_door: Callable[[httpx.Client], Door], client: httpx.Client) -> Door:
+    return make_door(client)
 
 
 @pytest.fixture
@@ -18,91 +118,127 @@ def replayed(reply: httpx.Response) -> bool:
     return "true" in reply.headers.get_list("idempotent-replayed")
 
 
-def count(client: httpx.Client) -> int:
-    return len(data(client.get("/attachments"))["items"])
+def content(reply: httpx.Response) -> str:
+    """`data` to the byte."""
+    data(reply)
+    return reply.text.rpartition(',"ts":')[0]
 
 
-def test_same_request_again_is_the_first_answer_again(client: httpx.Client, key: str) -> None:
-    first, second = send(client, key=key), send(client, key=key)
-    assert data(first) == data(second)
-    assert (replayed(first), replayed(second)) == (False, True)
-    assert count(client) == 1
+@every_door
+def test_same_request_again_is_the_first_answer_again(
+    door: Door, client: httpx.Client, key: str
+) -> None:
+    replies = [door.send(client, key) for _ in range(3)]
+    assert len(set(map(content, replies))) == 1
+    assert list(map(replayed, replies)) == [False, True, True]
+    assert door.made() == 1
 
 
+@every_door
 def test_trailing_slash_and_order_of_parameters_make_no_other_request(
-    client: httpx.Client, key: str
+    door: Door, client: httpx.Client, key: str
 ) -> None:
-    first = send(client, key=key, encrypted="0", note="x")
-    again = client.post(
-        "/attachments/?note=x&encrypted=0",
-        files={"file": ("picture.png", encoded("PNG"))},
-        headers={"Idempotency-Key": key},
-    )
-    assert data(again) == data(first)
+    first = door.send(client, key, params={"note": "x", "encrypted": "0"})
+    path = f"{door.path}/?encrypted=0&note=x"
+    assert content(door.send(client, key, path=path)) == content(first)
+    assert door.made() == 1
 
 
-def test_without_a_key_each_request_is_its_own(client: httpx.Client) -> None:
-    assert data(send(client))["id"] != data(send(client))["id"]
+@every_door
+def test_without_a_key_each_request_is_its_own(door: Door, client: httpx.Client) -> None:
+    assert not any(replayed(door.send(client)) for _ in range(2))
 
 
-@pytest.mark.parametrize("change", ["body", "query", "field", "filename"])
-def test_key_of_another_request_is_422(client: httpx.Client, key: str, change: str) -> None:
-    data(send(client, key=key))
-    file = encoded("GIF") if change == "body" else encoded("PNG")
-    reply = client.post(
-        "/attachments",
-        params={"encrypted": "true"} if change == "query" else {},
-        files={"file": ("renamed.png" if change == "filename" else "picture.png", file)},
-        data={"caption": "Sea"} if change == "field" else {},
-        headers={"Idempotency-Key": key},
-    )
-    problem(reply, 422, "idempotency.key_reused")
-    assert count(client) == 1
+@every_door
+def test_key_of_another_request_is_422(door: Door, client: httpx.Client, key: str) -> None:
+    data(door.send(client, key))
+    for other in door.others:
+        problem(door.send(client, key, **other), 422, "idempotency.key_reused")
+    assert door.made() == 1
 
 
-def test_same_key_of_another_caller_is_another_key(
-    client: httpx.Client, neighbour: httpx.Client, key: str
-) -> None:
-    mine, theirs = send(client, key=key), send(neighbour, key=key)
-    assert data(mine)["id"] != data(theirs)["id"]
-    assert not replayed(theirs)
-
-
+@every_door
 def test_key_belongs_to_the_user_not_to_the_credential(
-    stack: Stack, client: httpx.Client, owner: Owner, key: str
+    *,
+    stack: Stack,
+    door: Door,
+    make_door: Callable[[httpx.Client], Door],
+    client: httpx.Client,
+    neighbour: httpx.Client,
+    owner: Owner,
+    key: str,
 ) -> None:
-    first = data(send(client, key=key))
-    with stack.client(stack.new_key(owner.user_id)) as other:
-        assert data(send(other, key=key)) == first
+    first = door.send(client, key)
+    theirs = make_door(neighbour).send(neighbour, key)
+    assert not replayed(theirs)
+    assert data(theirs) != data(first) or door.path.endswith("/add")
+    with stack.client(stack.new_key(owner.user_id)) as again:
+        assert content(door.send(again, key)) == content(first)
 
 
-def test_equal_requests_at_once_make_one_attachment(
-    stack: Stack, client: httpx.Client, owner: Owner, key: str
+@every_door
+def test_equal_requests_at_once_take_effect_once(
+    stack: Stack, door: Door, owner: Owner, key: str
 ) -> None:
-    replies: list[httpx.Response] = []
-    content = photo(400, 300)
-    start = threading.Barrier(4)
-
-    def call() -> None:
+    def call(_: int) -> httpx.Response:
         with stack.client(owner.key) as own:
-            start.wait(10)
-            replies.append(send(own, content, "a.jpg", key=key))
+            return door.send(own, key)
 
-    threads = [threading.Thread(target=call) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len({data(reply)["id"] for reply in replies}) == 1
-    assert sorted(map(replayed, replies)) == [False, True, True, True]
-    assert count(client) == 1
-    left = [key for key in stack.stored("originals/") if not _known(stack, key)]
-    assert left == []
+    with ThreadPoolExecutor(6) as pool:
+        replies = list(pool.map(call, range(6)))
+    assert len(set(map(content, replies))) == 1
+    assert sorted(map(replayed, replies)) == [False] + [True] * 5
+    assert door.made() == 1
+    # Not even the file of a call that came too late.
+    names = [name.rpartition("/")[2] for name in stack.stored("originals/")]
+    known = stack.query("SELECT hash_id FROM attachments")
+    assert set(names) <= {str(hash_id) for (hash_id,) in known}
 
 
-def _known(stack: Stack, object_key: str) -> bool:
-    hash_id = object_key.rpartition("/")[2]
-    return bool(stack.query("SELECT 1 FROM attachments WHERE hash_id = %s", hash_id))
+@every_door
+def test_refusal_frees_the_key(door: Door, client: httpx.Client, key: str) -> None:
+    problem(door.send(client, key, **door.refused), *door.refusal)
+    reply = door.send(client, key)
+    data(reply)
+    assert not replayed(reply)
+
+
+@every_door
+def test_expired_key_is_free_and_is_kept_for_another_24_hours(
+    stack: Stack, door: Door, client: httpx.Client, key: str
+) -> None:
+    data(door.send(client, key))
+    stack.query("UPDATE idempotency_records SET expires_at = now() WHERE key = %s", key)
+    [other, *_] = door.others
+    later = door.send(client, key, **other)
+    assert not replayed(later)
+    assert content(door.send(client, key, **other)) == content(later)
+    [(hours,)] = stack.query(
+        "SELECT round(extract(epoch FROM expires_at - now()) / 3600)::int"
+        " FROM idempotency_records WHERE key = %s",
+        key,
+    )
+    assert hours == 24
+
+
+@every_door
+def test_key_has_16_to_255_printable_characters(door: Door, client: httpx.Client) -> None:
+    for bad in ("", "short", "x" * 15, "x" * 256, "caf\xe9" * 8):
+        problem(door.send(client, bad), 400, "idempotency.key_invalid")
+    assert door.made() == 0
+    for good in (token_hex(8), token_hex(200)[:255], f'"quoted, with ~ ! spaces" {token_hex(8)}'):
+        data(door.send(client, good))
+
+
+def test_key_is_ignored_elsewhere(client: httpx.Client) -> None:
+    for _ in range(2):
+        headers = {"Idempotency-Key": "the same for both of them"}
+        data(client.post("/apikeys", json={"name": "n"}, headers=headers))
+    assert len([each for each in data(client.get("/apikeys")) if each["name"] == "n"]) == 2
+    data(client.get("/users/me", headers={"Idempotency-Key": "bad"}))
+
+
+# -- uploads -------------------------------------------------------------------------------------
 
 
 def test_202_is_answered_from_the_present_state(client: httpx.Client, key: str) -> None:
@@ -118,11 +254,6 @@ def test_202_again_is_202_while_the_work_waits(quiet_client: httpx.Client, key: 
     assert data(first, 202) == data(again, 202)
     assert replayed(again)
     assert again.headers["location"] == first.headers["location"]
-
-
-def test_refusal_frees_the_key(client: httpx.Client, key: str) -> None:
-    problem(send(client, b"junk", key=key), 415, "attachment.unsupported_type")
-    assert not replayed(send(client, key=key))
 
 
 def test_failed_work_frees_the_key(client: httpx.Client, key: str) -> None:
@@ -146,51 +277,64 @@ def test_replay_of_a_deleted_attachment_makes_no_new_one(client: httpx.Client, k
     record = data(send(client, key=key))
     data(client.delete(f"/attachments/{record['hash_id']}"))
     problem(send(client, key=key), 404, "attachment.not_found")
-    assert count(client) == 0
+    assert data(client.get("/attachments"))["items"] == []
 
 
-def test_key_is_kept_for_24_hours(stack: Stack, client: httpx.Client, key: str) -> None:
-    first = data(send(client, key=key))
-    [(hours,)] = stack.query(
-        "SELECT round(extract(epoch FROM expires_at - created_at) / 3600)::int"
-        " FROM idempotency_records WHERE key = %s",
+# -- charges -------------------------------------------------------------------------------------
+
+
+def test_answer_stays_the_first_one_whatever_happens_after(
+    stack: Stack, client: httpx.Client, owner: Owner, key: str
+) -> None:
+    grant(stack, owner.user_id, "10")
+    first = consume(client, "10.00", key=key)
+    assert '"amount_credit": 10.0000' in first.text
+    problem(consume(client), 402, "credits.insufficient")
+    grant(stack, owner.user_id, "1")
+    assert content(consume(client, "10.00", key=key)) == content(first)
+    assert credits.balance(client) == 1
+
+
+def test_key_of_another_route_is_another_key(
+    stack: Stack, client: httpx.Client, owner: Owner, key: str
+) -> None:
+    grant(stack, owner.user_id, "10")
+    stack.query(
+        "INSERT INTO idempotency_records (caller_id, route, key, fingerprint, answer)"
+        " VALUES (%s, 'POST /attachments', %s, sha256('x'), '{}')",
+        owner.user_id,
         key,
     )
-    assert hours == 24
-    stack.query("UPDATE idempotency_records SET expires_at = now() WHERE key = %s", key)
-    later = send(client, key=key)
-    assert not replayed(later)
-    assert data(later)["id"] != first["id"]
-    assert replayed(send(client, key=key))
+    assert not replayed(consume(client, key=key))
 
 
-def test_expired_key_may_be_used_for_another_request(
-    stack: Stack, client: httpx.Client, key: str
+def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
+    stack: Stack, client: httpx.Client, owner: Owner, key: str
 ) -> None:
-    data(send(client, key=key))
-    stack.query("UPDATE idempotency_records SET expires_at = now() WHERE key = %s", key)
-    data(send(client, encoded("GIF"), key=key))
+    grant(stack, owner.user_id, "10")
+    with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as connection:
+        with connection.cursor() as cursor:
+            hold = "SELECT 1 FROM credit_accounts WHERE user_id = %s FOR UPDATE"
+            cursor.execute(hold, (owner.user_id,))
+            with ThreadPoolExecutor(2) as pool:
+                keyed = pool.submit(consume, client, key=key)
+                plain = pool.submit(consume, client)
+                problem(keyed.result(), 409, "idempotency.in_progress")
+                problem(plain.result(), 503, "service.unavailable")
+        connection.rollback()
+    assert not replayed(consume(client, key=key))
+    assert credits.balance(client) == 9
 
 
-@pytest.mark.parametrize("bad", ["", "short", "x" * 15, "x" * 256, "caf\xe9" * 8])
-def test_key_has_16_to_255_printable_characters(client: httpx.Client, bad: str) -> None:
-    reply = client.post(
-        "/attachments",
-        files={"file": ("a.png", encoded("PNG"))},
-        headers=httpx.Headers({"Idempotency-Key": bad}, encoding="latin-1"),
-    )
-    problem(reply, 400, "idempotency.key_invalid")
-    assert count(client) == 0
+# -- added members -------------------------------------------------------------------------------
 
 
-def test_longest_and_shortest_keys_are_accepted(quiet_client: httpx.Client) -> None:
-    for key in (token_hex(8), token_hex(200)[:255], '"quoted, with ~ ! spaces"'):
-        data(send(quiet_client, key=key, prefer="wait=0"), 202)
-
-
-def test_key_is_ignored_elsewhere(client: httpx.Client) -> None:
-    for _ in range(2):
-        headers = {"Idempotency-Key": "the same for both of them"}
-        data(client.post("/apikeys", json={"name": "n"}, headers=headers))
-    assert len([each for each in data(client.get("/apikeys")) if each["name"] == "n"]) == 2
-    data(client.get("/users/me", headers={"Idempotency-Key": "bad"}))
+def test_a_202_is_answered_again_from_the_jobs_present_state(
+    client: httpx.Client, list_id: int, key: str
+) -> None:
+    emails = addresses(2)
+    job_id = data(bulk.add(client, list_id, *emails, key=key, prefer="respond-async"), 202)
+    finished(client, job_id)
+    again = bulk.add(client, list_id, *emails, key=key, prefer="respond-async")
+    assert data(again) == 2
+    assert replayed(again)

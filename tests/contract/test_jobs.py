@@ -52,28 +52,6 @@ def test_queued_job_is_shown_as_such(queued: dict[str, Any]) -> None:
     assert queued["started_at"] is queued["finished_at"] is queued["result"] is None
 
 
-def test_jobs_are_listed_newest_first_in_pages(quiet_client: httpx.Client) -> None:
-    for _ in range(3):
-        data(send(quiet_client, prefer="wait=0"), 202)
-    ids = [job["id"] for job in data(quiet_client.get("/jobs"))["items"]]
-    assert ids == sorted(ids, reverse=True)
-    page = data(quiet_client.get("/jobs", params={"offset": 1, "limit": 1}))
-    assert [job["id"] for job in page["items"]] == ids[1:2]
-    next_cursor = str(ids[1])
-    expected = {"offset": 1, "next_offset": 2, "limit": 1, "next_cursor": next_cursor}
-    assert page["pagination"] == expected
-
-
-def test_jobs_of_others_do_not_exist(quiet: Stack, queued: dict[str, Any]) -> None:
-    path = f"/jobs/{queued['id']}"
-    with quiet.client(quiet.new_owner().key) as other:
-        problem(other.get(path), 404, "job.not_found")
-        problem(other.delete(path), 404, "job.not_found")
-        problem(other.post(f"{path}/retry"), 404, "job.not_found")
-        problem(other.get(f"{path}/events"), 404, "job.not_found")
-        assert data(other.get("/jobs"))["items"] == []
-
-
 def test_job_needs_the_scope_of_its_kind(
     quiet: Stack, quiet_owner: Owner, queued: dict[str, Any]
 ) -> None:

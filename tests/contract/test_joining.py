@@ -5,7 +5,6 @@ from typing import Any
 import httpx
 import pytest
 
-from core.scopes import Scope
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, count, known_member, new_list, subscribe
 from tests.stack import Stack
@@ -118,15 +117,3 @@ def test_only_a_number_names_the_list(reader: Reader, letter: dict[str, Any]) ->
     for bad in (letter["slug"], UINT64_MAX + 1, "-1"):
         reply = reader.client.post(f"/subscriptions/{bad}/no-challenge")
         problem(reply, 400, "request.invalid")
-
-
-def test_a_login_with_the_full_scope_is_needed(
-    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    path = f"/subscriptions/{list_id}/no-challenge"
-    problem(stranger.post(path), 401, "auth.credentials_missing")
-    for scope in (Scope.SUBSCRIPTION_READ, Scope.ATTACHMENT):
-        with stack.client(stack.new_key(reader.user_id, scope)) as restricted:
-            problem(restricted.post(path), 403, "auth.insufficient_scope")
-    with stack.client(stack.new_key(reader.user_id, Scope.SUBSCRIPTION_FULL)) as allowed:
-        assert data(allowed.post(path)) == 1

@@ -186,15 +186,6 @@ def test_unknown_lists_are_404_and_impossible_names_400(
         problem(reader.client.delete(f"/subscriptions/{name}"), 400, "list.name_invalid")
 
 
-def test_a_login_needs_the_full_scope(stack: Stack, reader: Reader, list_id: int) -> None:
-    reader.joins(list_id)
-    for scope in (Scope.SUBSCRIPTION_READ, Scope.COMPOSER):
-        with stack.client(stack.new_key(reader.user_id, scope)) as caller:
-            reply = caller.delete(f"/subscriptions/{list_id}")
-            problem(reply, 403, "auth.insufficient_scope")
-    assert reader.stands(list_id) == ("active", True)
-
-
 @pytest.mark.parametrize("came", ["never", "removed", "pending", "active"])
 def test_a_no_holds_whatever_was_before(
     stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, came: str

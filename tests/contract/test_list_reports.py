@@ -6,7 +6,7 @@ import re
 import httpx
 import pytest
 
-from tests.contract.test_commands import printed
+from tests.commands import printed
 from tests.contract.test_pages import TITLE, follow, heading, look
 from tests.erasing import erase
 from tests.stack import Stack, eventually

@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from core import clock
+from tests.commands import pressroom
 from tests.contract.bulk import add, addresses, imported, of_addresses
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, new_address, new_list
-from tests.contract.test_commands import pressroom
 from tests.stack import Stack
 from tests.upkeep import run_upkeep
 

@@ -345,23 +345,6 @@ def test_no_call_changes_an_entry(client: httpx.Client, reader: Reader, list_id:
 # -- pages ---------------------------------------------------------------------------------------
 
 
-def test_entries_are_paged_newest_first(client: httpx.Client, reader: Reader, list_id: int) -> None:
-    for _ in range(3):
-        reader.joins(list_id).leaves(list_id)
-    whole = consent(client, list_id, reader.user_id)
-    assert [each["at"] for each in whole] == sorted((each["at"] for each in whole), reverse=True)
-    path = f"/lists/{list_id}/members/{reader.user_id}/consent"
-    pages, cursor = [], None
-    for _ in range(3):
-        query = {"limit": 1} | ({} if cursor is None else {"cursor": cursor})
-        page = data(client.get(path, params=query))
-        pages += page["items"]
-        cursor = page["pagination"]["next_cursor"]
-    assert (pages, cursor) == (whole, None)
-    assert consent(client, list_id, reader.user_id, offset=1, limit=1) == whole[1:2]
-    problem(client.get(path, params={"cursor": "nonsense"}), 400, "cursor.invalid")
-
-
 # -- wordings ------------------------------------------------------------------------------------
 
 

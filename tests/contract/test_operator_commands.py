@@ -1,44 +1,29 @@
 """What an operator asks about people, lists, credits, jobs and events, and does to them."""
 
-import subprocess
-import sys
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.commands import pressroom, printed, refused
 from tests.contract.replies import data, send
-from tests.contract.test_commands import pressroom, printed, refused
 from tests.stack import Owner, Stack
 from tests.visiting import a_visitor
 
 PASSWORD, OTHER = "correct horse battery", "staple wagon lantern"
 
 
-def printed_with(stack: Stack, stdin: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *words, "--json"],
-        env=stack.environment,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def test_a_password_comes_by_stdin_and_is_set_anew(stack: Stack) -> None:
     email = "by.stdin@example.com"
     create = ("users", "create", email, "--name", "Ada", "--plan", "paid", "--password-stdin")
-    made = printed_with(stack, f"{PASSWORD}\n", *create)
-    assert made.returncode == 0, made.stderr
+    printed(stack, *create, stdin=f"{PASSWORD}\n")
     shown = printed(stack, "users", "show", email)
     assert (shown["plan"], shown["has_password"], shown["lists"]) == ("paid", True, [])
     assert printed(stack, "users", "show", str(shown["id"])) == shown
     with a_visitor(stack) as visitor:
         assert visitor.log_in(email, PASSWORD).status_code == 303
         change = ("users", "password", email, "--password-stdin")
-        assert printed_with(stack, OTHER, *change).returncode == 0
+        printed(stack, *change, stdin=OTHER)
         assert not visitor.is_in()
         visitor.mailed(email, "Your password was changed")
     with a_visitor(stack) as visitor:
@@ -54,13 +39,14 @@ def test_a_password_comes_by_stdin_and_is_set_anew(stack: Stack) -> None:
 
 def test_a_script_without_a_terminal_is_told_how_to_give_a_password(stack: Stack) -> None:
     for words in (("create", "no.tty@example.com", "--name", "N"), ("password", "x@example.com")):
-        done = printed_with(stack, "", "users", *words)
+        done = pressroom(stack, "users", *words)
         assert done.returncode == 2
         assert "--password-stdin" in done.stderr
 
 
 def test_a_password_that_is_refused_changes_nothing(stack: Stack, owner: Owner) -> None:
-    done = printed_with(stack, "short", "users", "password", owner.email, "--password-stdin")
+    change = ("users", "password", owner.email, "--password-stdin")
+    done = pressroom(stack, *change, stdin="short")
     assert (done.returncode, done.stdout) == (1, "")
     assert "password.length" in done.stderr
     refused(stack, "user.not_found", "users", "show", "nobody@example.com")

@@ -11,7 +11,7 @@ from integrations.payments.port import Evidence
 from models import OrderVia
 from services.money.credits import ledger, verify
 from services.money.topups.settlement import settle
-from tests.contract.test_commands import pressroom, printed, refused
+from tests.commands import pressroom, printed, refused
 from tests.faults import till
 from tests.faults.till import Terms
 from tests.stack import Owner, Stack

@@ -243,14 +243,6 @@ def test_only_a_post_changes_anything(
     assert waiting.kept() == before
 
 
-def test_head_answers_as_get_does(stranger: httpx.Client, reader: Subscriber) -> None:
-    for url in (reader.unsubscribe_url, reader.confirm_url()):
-        head = stranger.head(url)
-        assert head.status_code == 200
-        assert head.content == b""
-        require_headers(head)
-
-
 def test_trailing_slash_is_the_same_page(stranger: httpx.Client, reader: Subscriber) -> None:
     page = stranger.get("/unsubscribe/", params={"trace_id": reader.trace_id})
     assert heading(page) == "You are subscribed"

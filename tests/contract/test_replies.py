@@ -8,11 +8,13 @@ import pytest
 from fastapi import FastAPI
 
 from api.app import create_app
+from core.settings import Settings
 from tests.contract.replies import data, problem, send
 from tests.pictures import encoded
 from tests.stack import Stack, eventually
 
 LARGEST = 2**64 - 1
+JSON = {"Content-Type": "application/json"}
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
@@ -71,6 +73,29 @@ def test_unknown_fields_and_parameters_are_ignored(client: httpx.Client) -> None
     made = client.post("/apikeys", json={"name": "n", "colour": "red"}, params={"x": "y"})
     assert "colour" not in data(made)
     data(client.get("/attachments", params={"sort": "size", "page": "3"}))
+
+
+def test_every_operation_refuses_a_body_that_is_no_json(client: httpx.Client, list_id: int) -> None:
+    document = create_app(Settings.model_construct()).openapi()
+    takes_json = [
+        (method, path)
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if "application/json" in operation.get("requestBody", {}).get("content", {})
+        # The signature of this one is checked first.
+        and path != "/webhooks/stripe"
+    ]
+    answers = {}
+    for method, path in takes_json:
+        address = re.sub("{.*?}", "1", path.replace("{list_id}", str(list_id)))
+        replies = (
+            client.request(method, address, content=b"{", headers=JSON),
+            client.request(method, address, content=b"title=x"),
+        )
+        answers[method, path] = [reply.json()["code"] for reply in replies]
+    expected = ["body.not_json", "body.unsupported_type"]
+    assert {call: found for call, found in answers.items() if found != expected} == {}
+    assert ("post", "/lists") in answers
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from jsonschema import Draft202012Validator, FormatChecker
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from api.app import create_app
 from api.contract.samples import PLACEHOLDER
-from core.settings import Settings
 from services.feed.catalogue import CATALOGUE
+from tests.openapi import openapi_document
 
 PROBLEM = "application/problem+json"
 # What these answer is a file.
@@ -20,7 +19,7 @@ FILES = {"image/webp", "image/png", "image/jpeg", "application/gzip"}
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    return create_app(Settings.model_construct()).openapi()
+    return openapi_document()
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ from tests.authenticator import (
     send_code,
     send_passkey,
 )
+from tests.commands import printed, refused
 from tests.contract.replies import data, problem
-from tests.contract.test_commands import printed, refused
 from tests.contract.test_recent_login import age
 from tests.stack import Stack
 from tests.upkeep import run_upkeep

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.attributes import new_field
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import known_member, member, members, new_address, new_list
+from tests.contract.subscribers import known_member, member, new_address, new_list
 from tests.contract.test_pages import follow, heading, require_headers
 from tests.contract.test_sign_up_forms import BROWSER, OWN, TITLE, WIDGET_FIELDS
 from tests.stack import Stack
@@ -173,14 +173,6 @@ def test_field_that_is_not_open_can_not_be_set(
     reply = send(stranger, f"/s/{made['slug']}", email=email, **{f"fields.{key}": "x"})
     assert heading(reply, 422) == "Not subscribed yet"
     assert member(client, made["id"], email) is None
-
-
-def test_known_address_gets_the_same_answer(client: httpx.Client, stranger: httpx.Client) -> None:
-    made, email = new_list(client), new_address()
-    first, second = (send(stranger, f"/s/{made['slug']}", email=email) for _ in range(2))
-    assert first.headers["location"] == second.headers["location"]
-    assert set(first.headers) == set(second.headers)
-    assert len(members(client, made["id"])) == 1
 
 
 def test_page_leads_on_to_an_origin_of_the_list_and_to_no_other(

@@ -122,13 +122,6 @@ def test_first_preference_counts(client: httpx.Client, prefer: str, is_strict: b
     assert reply.status_code == (400 if is_strict else 200)
 
 
-def test_body_that_is_no_json_is_refused_as_always(client: httpx.Client) -> None:
-    headers = {**STRICT, "Content-Type": "application/json"}
-    problem(client.post("/lists", content=b"{", headers=headers), 400, "body.not_json")
-    problem(client.post("/lists", content=b"[1]", headers=headers), 422, "body.invalid")
-    problem(client.post("/lists", headers=STRICT), 422, "body.invalid")
-
-
 def test_strangers_hear_nothing_of_a_body(stranger: httpx.Client) -> None:
     refused = stranger.post("/lists", json={"colour": "green"}, headers=STRICT)
     problem(refused, 401, "auth.credentials_missing")

@@ -1,6 +1,4 @@
-"""A member's address is for the list's owner and the member; a person's own name is theirs."""
-
-from collections.abc import Iterator
+"""A person's own name is theirs, and a form tells nobody who is a member."""
 
 import httpx
 import pytest
@@ -12,76 +10,7 @@ from tests.contract.subscribers import (
     new_address,
     new_list,
     subscribe,
-    trace_for,
 )
-from tests.stack import Stack
-
-
-def everything_one_can_ask(list_id: int, slug: str, user_id: int) -> Iterator[tuple[str, str]]:
-    for path in (
-        "/lists",
-        f"/lists/{list_id}",
-        f"/lists/{slug}",
-        f"/lists/{list_id}/subscriptions",
-        f"/lists/{list_id}/members/{user_id}/history",
-        f"/lists/{list_id}/members/{user_id}/consent",
-        "/subscriptions",
-        f"/subscriptions/{list_id}/rel",
-        f"/subscriptions/{slug}/rel",
-        f"/subscriptions/opponent?list_id={list_id}",
-        f"/subscriptions/{list_id}/members/{user_id}/subs",
-        "/users/me",
-        "/jobs",
-    ):
-        yield "GET", path
-    yield "PATCH", f"/lists/{list_id}/members/{user_id}"
-    yield "PUT", f"/subscriptions/{list_id}/members/{user_id}/email"
-    yield "DELETE", f"/subscriptions/{list_id}/members/{user_id}"
-    yield "POST", f"/subscriptions/{list_id}/members/{user_id}/transfer?dst_list_id={list_id}"
-
-
-def test_nobody_else_is_told_a_members_address(
-    stack: Stack,
-    client: httpx.Client,
-    neighbour: httpx.Client,
-    stranger: httpx.Client,
-    reader: Reader,
-) -> None:
-    letter = new_list(client)
-    reader.joins(letter["id"])
-    theirs = new_list(neighbour)["id"]
-    other = stack.new_owner()
-    trace = {"trace_id": trace_for(stack, letter["id"], other.user_id)}
-    with stack.client(other.key) as fellow:
-        assert data(fellow.post(f"/subscriptions/{letter['id']}/no-challenge")) == 1
-        for caller in (neighbour, stranger, fellow):
-            for method, path in everything_one_can_ask(
-                letter["id"], letter["slug"], reader.user_id
-            ):
-                reply = caller.request(method, path, json={} if method != "GET" else None)
-                assert reply.status_code < 500
-                assert reader.email not in reply.text, path
-                assert reader.name not in reply.text, path
-    assert reader.email not in stranger.get("/subscriptions/opponent", params=trace).text
-    assert reader.email not in subscribe(stranger, letter["id"], reader.email).text
-    assert reader.email not in neighbour.get(f"/lists/{theirs}/subscriptions").text
-
-
-def test_owner_and_member_are_told(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    reader.joins(list_id)
-    trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
-    for reply in (
-        client.get(f"/lists/{list_id}/subscriptions"),
-        client.get(f"/subscriptions/{list_id}/members/{reader.user_id}/subs"),
-        reader.client.get(f"/subscriptions/{list_id}/rel"),
-        reader.client.get("/subscriptions"),
-        reader.client.get("/subscriptions/opponent", params={"list_id": list_id}),
-    ):
-        assert reader.email in reply.text
-    # The link of a mail that was passed on shows the address masked.
-    assert reader.email not in stranger.get("/subscriptions/opponent", params=trace).text
 
 
 def test_a_persons_name_is_for_lists_that_they_joined_by_a_login(

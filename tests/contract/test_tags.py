@@ -121,18 +121,6 @@ def test_a_deleted_tag_is_on_no_member_and_comes_back_as_another(
     assert members(client, list_id, email=other)[0]["tags"] == []
 
 
-def test_tags_are_paged_the_newest_first(client: httpx.Client, list_id: int, email: str) -> None:
-    for name in ("one", "two", "three"):
-        change(client, list_id, email, add_tags=[name])
-    seen, cursor = list[str](), None
-    for _ in range(3):
-        query: dict[str, Any] = {"limit": 1} | ({"cursor": cursor} if cursor else {})
-        page = data(client.get(f"/lists/{list_id}/tags", params=query))
-        seen += [each["name"] for each in page["items"]]
-        cursor = page["pagination"]["next_cursor"]
-    assert (seen, cursor) == (["three", "two", "one"], None)
-
-
 def test_tags_belong_to_one_list(
     client: httpx.Client, neighbour: httpx.Client, list_id: int, email: str
 ) -> None:

@@ -1,6 +1,6 @@
 from datetime import datetime
 
-from tests.contract.test_commands import pressroom, printed, refused
+from tests.commands import pressroom, printed, refused
 from tests.contract.test_replies import TIMESTAMP
 from tests.stack import Stack
 from tests.upkeep import run_upkeep

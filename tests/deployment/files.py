@@ -22,6 +22,8 @@ SECRETS_SCRIPT = ROOT / "deploy" / "compose" / "secrets.sh"
 SECRETS_FOLDER = "/run/secrets"
 DOCKERFILE = ROOT / "Dockerfile"
 
+Service = dict[str, Any]
+
 VARIABLE = re.compile(r"(?<!\$)\$\{([A-Z0-9_]+)(?:(:?[?-])([^}]*))?\}")
 
 
@@ -31,26 +33,26 @@ def compose() -> dict[str, Any]:
     return document
 
 
-def services() -> dict[str, dict[str, Any]]:
+def services() -> dict[str, Service]:
     """Those that `docker compose up` starts."""
-    found: dict[str, dict[str, Any]] = compose()["services"]
+    found: dict[str, Service] = compose()["services"]
     return {name: each for name, each in found.items() if "profiles" not in each}
 
 
-def observers() -> dict[str, dict[str, Any]]:
+def observers() -> dict[str, Service]:
     """Those of the profile `observability`."""
-    found: dict[str, dict[str, Any]] = compose()["services"]
+    found: dict[str, Service] = compose()["services"]
     return {
         name: each for name, each in found.items() if "observability" in each.get("profiles", [])
     }
 
 
-def ours() -> dict[str, dict[str, Any]]:
+def ours() -> dict[str, Service]:
     """The services that run our image."""
     return {name: each for name, each in services().items() if "build" in each}
 
 
-def workers() -> dict[str, dict[str, Any]]:
+def workers() -> dict[str, Service]:
     return {name: each for name, each in ours().items() if each["command"][1] == "worker"}
 
 

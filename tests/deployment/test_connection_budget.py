@@ -109,16 +109,19 @@ def at_once(calls: Iterable[Callable[[], object]]) -> ThreadPoolExecutor:
 
 
 @pytest.fixture(scope="module")
-def counted(make_stack: Callable[[str], Stack]) -> Iterator[Stack]:
-    stack = make_stack("counted")
-    stack.start_sandbox()
-    stack.start_api()
-    yield stack
-    stack.stop()
+def counted(make_stack: Callable[[str], Stack]) -> Stack:
+    return make_stack("counted")
+
+
+@pytest.fixture(scope="module")
+def loaded(counted: Stack) -> None:
+    """With an API to call."""
+    counted.start_sandbox()
+    counted.start_api()
 
 
 @pytest.fixture
-def caller(counted: Stack) -> Iterator[httpx.Client]:
+def caller(counted: Stack, loaded: None) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {counted.new_owner().key}"}
     limits = httpx.Limits(max_connections=AT_ONCE)
     with httpx.Client(
@@ -127,6 +130,7 @@ def caller(counted: Stack) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.full("processes")
 def test_an_api_process_under_load_has_no_more(counted: Stack, caller: httpx.Client) -> None:
     charge = {"amount_credit": 1, "source_id": "counted"}
     picture = {"file": ("photo.jpg", photo(64, 48))}
@@ -195,6 +199,7 @@ def ended(stack: Stack, lanes: list[Lane]) -> bool:
     return not stack.query(unfinished, [lane.value for lane in lanes])
 
 
+@pytest.mark.full("processes")
 def test_a_waiting_worker_under_load_has_no_more(
     counted: Stack, caller: httpx.Client, start_lanes: Callable[[list[Lane]], Running]
 ) -> None:
@@ -212,6 +217,7 @@ def test_a_waiting_worker_under_load_has_no_more(
     assert 1 < most_at(count, Lane.REQUEST) + count.most["pressroom-sweep"] <= most
 
 
+@pytest.mark.full("processes")
 def test_a_computing_worker_under_load_has_no_more(
     counted: Stack, caller: httpx.Client, start_lanes: Callable[[list[Lane]], Running]
 ) -> None:

@@ -1,3 +1,4 @@
+import json
 import subprocess
 
 import pytest
@@ -10,30 +11,18 @@ from tests.deployment import files
 pytestmark = pytest.mark.check
 
 
-def test_example_lists_every_setting_and_no_other() -> None:
-    listed = {name for name in files.env_example() if name.startswith(PREFIX)}
-    assert listed == set(files.setting_names())
-
-
-def test_what_is_no_setting_is_a_variable_of_the_compose_file() -> None:
-    used = {match[1] for match in files.VARIABLE.finditer(files.COMPOSE_FILE.read_text())}
-    assert set(files.env_example()) - set(files.setting_names()) <= used
-
-
-@pytest.mark.parametrize("name", files.setting_names())
-def test_each_setting_is_described_as_where_it_is_declared(name: str) -> None:
-    assert files.setting_names()[name] in files.env_example()[name].comments
-
-
-def test_no_secret_has_a_value() -> None:
+def test_example_has_every_setting_with_its_description_and_every_variable_of_compose() -> None:
+    entries, settings = files.env_example(), files.setting_names()
+    used = {match[1] for match in files.VARIABLE.finditer(json.dumps(files.compose()))}
+    assert entries.keys() == settings.keys() | used
+    assert [name for name, text in settings.items() if text not in entries[name].comments] == []
     secrets = [
         PREFIX + name.upper()
         for name, field in Settings.model_fields.items()
         if "SecretStr" in str(field.annotation)
     ]
     assert secrets
-    for name in secrets:
-        assert files.env_example()[name].value == ""
+    assert [name for name in secrets if entries[name].value] == []
 
 
 def test_the_recipe_for_a_key_makes_one() -> None:

@@ -25,7 +25,7 @@ from tests.sizes import sized
 from tests.stack import Owner, Stack, eventually, open_stack
 from tests.subscribers import new_list
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.full("machines")
 
 log = logging.getLogger(__name__)
 

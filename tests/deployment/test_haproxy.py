@@ -21,6 +21,8 @@ from tests.load import Caller, Load
 from tests.ports import free_port
 from tests.stack import Owner, Running, Stack, plain_client
 
+pytestmark = pytest.mark.full("machines")
+
 # As an operator runs the API, not as a test does, which waits for no proxy.
 OPERATED = {
     "PRESSROOM_API_DRAIN": str(Settings.model_fields["api_drain"].default),

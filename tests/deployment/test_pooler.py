@@ -102,6 +102,7 @@ LEFT = """
 """
 
 
+@pytest.mark.full("machines")
 def test_a_session_that_others_get_after_us_is_as_it_was(
     pooled: tuple[Stack, RunningPooler], payer: Owner
 ) -> None:
@@ -135,6 +136,7 @@ def sessions_of(
             link.commit()
 
 
+@pytest.mark.full("machines")
 def test_limits_hold(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
     stack, pooler = pooled
     url = SecretStr(pooler.url.replace("postgresql:", "postgresql+psycopg2:"))
@@ -152,6 +154,7 @@ def test_limits_hold(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
         assert consume(client, key="0123456789abcdef").status_code == 200
 
 
+@pytest.mark.full("machines")
 def test_a_caller_who_gets_no_connection_is_told_in_time(
     pooled: tuple[Stack, RunningPooler], payer: Owner
 ) -> None:
@@ -164,6 +167,7 @@ def test_a_caller_who_gets_no_connection_is_told_in_time(
         assert consume(client).status_code == 200
 
 
+@pytest.mark.full("machines")
 @pytest.mark.parametrize("killed", ["pool", "server"])
 def test_what_was_killed_is_found_again(
     pooled: tuple[Stack, RunningPooler], payer: Owner, services: Services, killed: str
@@ -179,6 +183,7 @@ def test_what_was_killed_is_found_again(
         assert imported(client, list_id, of_addresses(*addresses(10)))["added"] == 10
 
 
+@pytest.mark.full("machines")
 def test_tables_that_another_release_left_do_no_harm(
     pooled: tuple[Stack, RunningPooler], payer: Owner
 ) -> None:
@@ -193,6 +198,7 @@ def test_tables_that_another_release_left_do_no_harm(
         assert imported(client, new_list(client), file)["added"] == 10
 
 
+@pytest.mark.full("machines")
 def test_migrations_refuse_a_pool(pooled: tuple[Stack, RunningPooler]) -> None:
     stack, pooler = pooled
     for environment in ({"PRESSROOM_MIGRATION_DATABASE_URL": pooler.url}, {}):

@@ -25,12 +25,14 @@ def port() -> int:
     return chosen
 
 
+@pytest.mark.full("processes")
 def test_api_ends_in_order_when_asked(stack: Stack, port: int) -> None:
     api = _start(stack, "api", "serve", "--host", "0.0.0.0", "--port", str(port), path="/readyz")
     assert api.stop() == 0
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.full("processes")
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.fast), 2])
 def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
     stack: Stack, owner: Owner, port: int, processes: int
 ) -> None:
@@ -56,6 +58,7 @@ def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
     assert api.process.wait(30) == 0
 
 
+@pytest.mark.full("processes")
 def test_api_ends_in_order_while_a_name_server_says_nothing(stack: Stack, port: int) -> None:
     words = ("serve", "--port", str(port))
     environment = {"PRESSROOM_REDIS_URL": f"redis://{SILENT}:6379/0"}
@@ -81,6 +84,7 @@ def test_flower_asks_for_its_password_and_ends_in_order_when_asked(stack: Stack,
     assert flower.stop() == 0
 
 
+@pytest.mark.full("processes")
 def test_flower_answers_to_the_names_that_it_is_given_alone(stack: Stack, port: int) -> None:
     words = ("flower", "--host-name", "127.0.0.1", "--port", str(port))
     _start(stack, "flower-named", *words, path="/healthcheck")
@@ -105,6 +109,7 @@ def test_worker_ends_in_order_when_asked(stack: Stack) -> None:
     assert stack.start_worker("bulk", concurrency=1).stop() == 0
 
 
+@pytest.mark.full("processes")
 def test_a_process_waits_until_another_one_has_migrated_the_database(
     services: Services, home: Path, port: int
 ) -> None:
@@ -132,7 +137,15 @@ def test_a_process_that_waits_for_a_database_that_is_away_ends_when_asked(
     assert waiting.stop() == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize("words", [("serve",), ("worker", "--lane", "bulk"), ("users", "list")])
+@pytest.mark.full("processes")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("serve",),
+        ("worker", "--lane", "bulk"),
+        pytest.param(("users", "list"), marks=pytest.mark.fast),
+    ],
+)
 def test_a_process_refuses_a_role_without_time_limits_and_says_what_gives_them(
     unlimited: Stack, port: int, words: tuple[str, ...]
 ) -> None:
@@ -155,11 +168,12 @@ def unlimited(make_stack: Callable[[str], Stack]) -> Stack:
     return stack
 
 
+@pytest.mark.full("processes")
 @pytest.mark.parametrize(
     ("command", "setting", "server"),
     [
         ("migrate", "PRESSROOM_MIGRATION_DATABASE_URL", "postgresql://owner:secret@{}/pressroom"),
-        ("bucket", "PRESSROOM_S3_ENDPOINT", "http://{}"),
+        pytest.param("bucket", "PRESSROOM_S3_ENDPOINT", "http://{}", marks=pytest.mark.fast),
     ],
 )
 def test_what_runs_once_ends_when_asked_while_its_server_says_nothing(
@@ -175,6 +189,7 @@ def test_what_runs_once_ends_when_asked_while_its_server_says_nothing(
             assert running.stop() == 128 + signal.SIGTERM
 
 
+@pytest.mark.full("processes")
 def test_bucket_is_made_once_and_kept_after_that(stack: Stack, services: Services) -> None:
     keys = {
         "s3_bucket": "made-by-the-command",

@@ -1,7 +1,6 @@
 """The way in of the Compose file: what it lets through, and how long it waits."""
 
 import re
-from typing import Any
 
 import pytest
 
@@ -50,9 +49,8 @@ def test_it_calls_the_api_and_waits_for_as_long_as_the_api_may_take() -> None:
     # A body may take hours: no bound on the whole of a request or of an answer.
     assert not _values("read_body")
     assert not _values("write")
-
-
-def test_it_closes_an_idle_connection_to_the_api_first() -> None:
+    # It holds no body and no answer in memory, and closes an idle connection first.
+    assert not re.search("buffers|flush_interval", files.CADDYFILE.read_text())
     assert _seconds("keepalive") < KEEP_ALIVE_SECONDS
 
 
@@ -62,24 +60,14 @@ def test_a_slow_or_large_head_ends_as_at_the_api() -> None:
     assert int(size.removesuffix("KiB")) * 1024 == MAX_HEAD_BYTES
 
 
-def test_it_holds_no_body_and_no_answer_in_memory() -> None:
-    assert not re.search("buffers|flush_interval", files.CADDYFILE.read_text())
-
-
-def test_it_has_time_to_end_before_it_is_killed() -> None:
-    proxy: dict[str, Any] = files.services()["proxy"]
+def test_nothing_changes_it_while_it_runs_and_it_has_time_to_end() -> None:
+    proxy, text = files.services()["proxy"], files.CADDYFILE.read_text()
     assert _seconds("grace_period") < int(proxy["stop_grace_period"].removesuffix("s"))
-
-
-def test_its_health_check_asks_the_page_that_only_it_sees() -> None:
-    page = files.services()["proxy"]["healthcheck"]["test"][-1]
-    assert f"{page.rstrip('/')} {{" in files.CADDYFILE.read_text()
-    assert _values("bind") == ["127.0.0.1"]
-    assert page.startswith("http://127.0.0.1:")
-
-
-def test_its_name_is_the_public_urls_and_nothing_changes_it_while_it_runs() -> None:
-    text = files.CADDYFILE.read_text()
     assert re.search(r"^\{\$PRESSROOM_PUBLIC_URL\} \{$", text, re.MULTILINE)
-    assert "PRESSROOM_PUBLIC_URL" in files.services()["proxy"]["environment"]
+    assert "PRESSROOM_PUBLIC_URL" in proxy["environment"]
     assert _values("admin") == ["off"]
+    # The page of its health check is for itself alone.
+    page = proxy["healthcheck"]["test"][-1]
+    assert page.startswith("http://127.0.0.1:")
+    assert f"{page.rstrip('/')} {{" in text
+    assert _values("bind") == ["127.0.0.1"]

@@ -14,7 +14,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.deployment import files
 
-pytestmark = [pytest.mark.check, pytest.mark.slow]
+# They change with the pins alone, as the image does.
+pytestmark = [pytest.mark.full("containers"), pytest.mark.slow]
 
 
 def made(place: Path) -> bytes:

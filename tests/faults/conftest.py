@@ -2,7 +2,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 import pytest
 
@@ -12,7 +11,6 @@ from tests.faults.proxy import Proxy, proxied
 from tests.faults.till import Poster
 from tests.importing import Importing
 from tests.probe.bench import PROBE_WORKER, Bench, make_bench
-from tests.sizes import sized
 from tests.stack import Owner, Running, Stack
 
 
@@ -80,27 +78,6 @@ class Fleet:
 def bench(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     """A stack of which each test starts the bulk workers that it needs."""
     return make_bench(make_lasting_stack("faults"))
-
-
-@dataclass(frozen=True)
-class Poisoned:
-    """A worker of two processes with a long job in one, and jobs that kill the other."""
-
-    bench: Bench
-    worker: Running
-    neighbour: int
-    poison: list[int]
-
-
-@pytest.fixture(scope="session")
-def poisoned(make_lasting_stack: Callable[[str], Stack]) -> Poisoned:
-    """Apart from the others, and begun before those of its file: losing three leases takes long."""
-    bench = make_bench(make_lasting_stack("poison"))
-    worker = bench.start_worker(concurrency=2)
-    neighbour = bench.enqueue(sleep=12)
-    bench.started(neighbour)
-    poison = [bench.enqueue(kill=1000) for _ in range(sized(1, 20))]
-    return Poisoned(bench, worker, neighbour, poison)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Rows that a test locks, so that a process stops in the middle of what it writes."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import psycopg2
 
@@ -14,13 +14,18 @@ _WAITS = (
 
 
 @contextmanager
+def uncommitted(stack: Stack, statement: str, *values: object) -> Iterator[None]:
+    """Run a statement, keep its locks until the block ends, and take it back."""
+    with closing(psycopg2.connect(stack.owner_url)) as connection:
+        connection.cursor().execute(statement, values)
+        yield
+
+
+@contextmanager
 def held(stack: Stack, table: str, row_id: object) -> Iterator[None]:
     """Lock a row until the block ends."""
-    connection = psycopg2.connect(stack.owner_url)
-    with connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", (row_id,))
+    with uncommitted(stack, f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", row_id):
         yield
-    connection.close()
 
 
 def await_waiter(stack: Stack, words: str) -> None:

@@ -19,7 +19,8 @@ from tests.subscribers import new_list, subscribe
 
 UPLOADS = 24
 SUBSCRIBERS = 60
-# Many times what these calls take, and a small part of what they would wait for what hangs.
+# Above a few times what a call takes on this machine while nothing hangs: a small part of what it
+# would wait for what hangs.
 PROMPT_SECONDS = 2.0
 
 
@@ -40,19 +41,30 @@ def start_api(bench: Bench, fleet: Fleet) -> Callable[..., Stack]:
     return start
 
 
-def promptly(call: Callable[[], httpx.Response]) -> httpx.Response:
-    began = time.monotonic()
-    reply = call()
-    assert time.monotonic() - began < PROMPT_SECONDS, reply.request.url
-    return reply
+class Promptly:
+    """Makes calls which nothing that hangs may hold up."""
+
+    def __init__(self, usual: Callable[[], httpx.Response]) -> None:
+        """The slowest of three usual calls says how fast this machine is."""
+        self._most = PROMPT_SECONDS + 5 * max(self._timed(usual)[0] for _ in range(3))
+
+    def __call__(self, call: Callable[[], httpx.Response]) -> httpx.Response:
+        seconds, reply = self._timed(call)
+        assert seconds < self._most, reply.request.url
+        return reply
+
+    def _timed(self, call: Callable[[], httpx.Response]) -> tuple[float, httpx.Response]:
+        began = time.monotonic()
+        reply = call()
+        return time.monotonic() - began, reply
 
 
 def _await_readiness(client: httpx.Client) -> None:
     """On a busy machine the first connection to the database takes longer than `/readyz` waits."""
-    ready = partial(promptly, partial(client.get, "/readyz"))
-    eventually(lambda: ready().status_code == 200, what="the process is ready")
+    eventually(lambda: client.get("/readyz").status_code == 200, what="the process is ready")
 
 
+@pytest.mark.fast
 def test_uploads_to_an_object_store_that_hangs_hold_up_no_other_call(
     start_api: Callable[..., Stack], hanging: str
 ) -> None:
@@ -61,6 +73,7 @@ def test_uploads_to_an_object_store_that_hangs_hold_up_no_other_call(
     metrics = {"Authorization": f"Bearer {stack.environment['PRESSROOM_METRICS_TOKEN']}"}
     with ThreadPoolExecutor(UPLOADS) as threads, stack.client(owner.key) as client:
         _await_readiness(client)
+        promptly = Promptly(lambda: client.get("/lists"))
         uploads = [threads.submit(_upload, stack, owner) for _ in range(UPLOADS)]
         time.sleep(0.3)
         for _ in range(10):
@@ -97,6 +110,7 @@ def test_a_locked_list_holds_up_no_other_caller_and_none_who_leaves_it(
     with stack.client(owner.key) as client, stack.client(other.key) as another:
         list_id, their_list = new_list(client), new_list(another)
         leaver, silent = subscribe(stack, list_id), subscribe(stack, list_id)
+        promptly = Promptly(lambda: another.get("/auxilia/credits/balance"))
         locker = psycopg2.connect(stack.owner_url)
         locker.cursor().execute("SELECT pg_advisory_xact_lock(%s)", (list_id,))
         with ThreadPoolExecutor(SUBSCRIBERS) as threads:
@@ -147,6 +161,7 @@ def test_without_redis_a_process_is_ready_and_says_what_is_missing(
     stack = start_api(PRESSROOM_REDIS_URL=f"redis://{hanging}/0")
     with stack.client() as client:
         _await_readiness(client)
+        promptly = Promptly(lambda: client.get("/healthz"))
         for _ in range(3):
             reply = promptly(lambda: client.get("/readyz"))
             assert reply.status_code == 200
@@ -160,6 +175,7 @@ def test_without_a_database_a_process_is_not_ready(
 ) -> None:
     stack = start_api(PRESSROOM_DATABASE_URL=f"postgresql+psycopg2://x:x@{hanging}/x")
     with stack.client() as client:
+        promptly = Promptly(lambda: client.get("/healthz"))
         for _ in range(3):
             reply = promptly(lambda: client.get("/readyz"))
             assert (reply.status_code, reply.json()["status"]) == (503, "unavailable")

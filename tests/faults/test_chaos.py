@@ -141,7 +141,6 @@ def chaos(
     made.end()
 
 
-@pytest.mark.timeout(7200)
 def test_every_committed_job_is_done_once_whatever_is_killed_and_cut(
     bench: Bench, chaos: Chaos
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from devstack import LOOPBACK
 from tests.contract.composing import METADATA
 from tests.modelling import SOURCE, Modelled, post
-from tests.sizes import FULL, sized
+from tests.sizes import sized
 from tests.stack import Running, Stack, eventually
 
 THREADS = 2
@@ -68,7 +68,6 @@ def asked_after(modelled: Modelled, key: str) -> httpx.Response:
         return client.post(METADATA, json=post(), headers={"Prefer": "wait=45"})
 
 
-@pytest.mark.timeout(300)
 def test_the_model_is_not_asked_for_callers_who_have_left(modelled: Modelled, key: str) -> None:
     modelled.work(concurrency=THREADS)
     modelled.steer("moment")
@@ -110,7 +109,6 @@ def test_a_retry_is_not_sent_for_a_caller_who_has_left(modelled: Modelled, key: 
     assert modelled.calls() == before + 1
 
 
-@pytest.mark.timeout(3600 if FULL else 120)
 def test_callers_who_leave_leave_nothing_behind(modelled: Modelled, key: str) -> None:
     modelled.work(concurrency=4)
     modelled.steer("moment")

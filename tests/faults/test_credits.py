@@ -1,77 +1,29 @@
-"""Money through crowds and crashes: each charge once, none lost, the books always balanced."""
+"""Money through crowds: each charge once, and the books always balanced."""
 
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 from secrets import token_hex
 
 import httpx
 import pytest
 
 from core.errors import DomainError
-from devstack.supervisor.programs import answers
-from services.money.credits import ledger, verify
-from tests.embedded import Services, embedded_services
-from tests.ports import free_port
+from services.money.credits import ledger
+from tests.faults.charging import Bank, charge
 from tests.sizes import sized
-from tests.stack import Owner, Stack, eventually, open_stack
-
-CONSUME = "/auxilia/credits/consume"
-HEALTHY_WITHIN = 60.0
-
-
-@dataclass(frozen=True)
-class Bank:
-    """A stack whose services are its own, so that no other test sees them die."""
-
-    stack: Stack
-    services: Services
-
-    def holder(self, credits: str) -> Owner:
-        owner = self.stack.new_owner()
-        database = self.stack.resources.database
-        ledger.grant(database, owner.user_id, Decimal(credits), source_id="start")
-        return owner
-
-    def balance(self, owner: Owner) -> Decimal:
-        [(found,)] = self.stack.query(
-            "SELECT balance FROM credit_accounts WHERE user_id = %s", owner.user_id
-        )
-        assert isinstance(found, Decimal)
-        return found
-
-    def entries(self, owner: Owner) -> list[tuple[object, ...]]:
-        return self.stack.query(
-            "SELECT seq, delta, balance_after, source_id FROM credit_entries"
-            " WHERE user_id = %s ORDER BY seq",
-            owner.user_id,
-        )
-
-    def require_clean_books(self) -> None:
-        assert verify.run(self.stack.resources.database.engine).faults == []
+from tests.stack import Owner, Stack
 
 
 @pytest.fixture(scope="module")
-def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
-    home: Path = tmp_path_factory.mktemp("bank")
-    port = free_port()
-    with embedded_services(home) as services, open_stack(services, home, "bank", 1, port) as stack:
-        stack.start_api()
-        yield Bank(stack, services)
-
-
-def charge(
-    client: httpx.Client, amount: str, source_id: str = "x", key: str | None = None
-) -> httpx.Response:
-    headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
-    body = f'{{"amount_credit": {amount}, "source_id": "{source_id}"}}'
-    return client.post(CONSUME, content=body, headers=headers)
+def bank(make_stack: Callable[[str], Stack]) -> Bank:
+    stack = make_stack("bank")
+    stack.start_api()
+    return Bank(stack)
 
 
 def at_once(count: int, call: Callable[[int], list[httpx.Response]]) -> list[httpx.Response]:
@@ -85,6 +37,7 @@ def at_once(count: int, call: Callable[[int], list[httpx.Response]]) -> list[htt
         return [reply for replies in pool.map(begin, range(count)) for reply in replies]
 
 
+@pytest.mark.fast
 def test_equal_charges_at_once_under_one_key_are_one_entry(bank: Bank) -> None:
     for _ in range(sized(1, 20)):
         owner, key = bank.holder("10"), token_hex(16)
@@ -167,87 +120,3 @@ def _move(bank: Bank, kind: str, user_id: int, delta: Decimal) -> None:
         ledger.adjust(database, user_id, delta, source_id="x")
     else:
         ledger.consume(database, user_id, amount=-delta, source_id="x", meta=None, key=None)
-
-
-@dataclass
-class Spenders:
-    """Callers who charge one account without pause, and what they were told."""
-
-    bank: Bank
-    owner: Owner
-    stop: threading.Event = field(default_factory=threading.Event)
-    acknowledged: dict[str, Decimal] = field(default_factory=dict)
-    unsure: set[str] = field(default_factory=set)
-    strange: list[str] = field(default_factory=list)
-
-    def have_charged(self, count: int) -> bool:
-        return len(self.acknowledged) > count
-
-    def run(self, number: int) -> None:
-        with self.bank.stack.client(self.owner.key) as client:
-            count = 0
-            while not self.stop.is_set():
-                count += 1
-                self._charge(client, f"{number}-{count}")
-
-    def _charge(self, client: httpx.Client, name: str) -> None:
-        # Half of them ask again under their key until they know.
-        key = f"charge-of-spender-{name}" if int(name[-1]) % 2 else None
-        while True:
-            try:
-                reply = charge(client, "0.0007", name, key)
-            except httpx.HTTPError as error:
-                self.strange.append(repr(error))
-                return
-            if reply.status_code == 200:
-                entry = json.loads(reply.text, parse_float=Decimal)["data"]
-                self.acknowledged[name] = entry["balance_after"]
-                self.unsure.discard(name)
-                return
-            self.unsure.add(name)
-            if reply.status_code not in {409, 503}:
-                self.strange.append(reply.text)
-                return
-            if key is None or self.stop.wait(0.05):
-                return
-
-
-def test_acknowledged_charges_survive_killed_databases(bank: Bank) -> None:
-    owner = bank.holder("1000000")
-    spenders = Spenders(bank, owner)
-    threads = [threading.Thread(target=spenders.run, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(sized(3, 100)):
-            known = len(spenders.acknowledged)
-            eventually(
-                partial(spenders.have_charged, known + 20),
-                within=HEALTHY_WITHIN,
-                what="charges after the last kill",
-            )
-            bank.services.restart("postgres")
-            eventually(
-                lambda: answers(bank.stack.api_port, "/readyz"),
-                within=HEALTHY_WITHIN,
-                what="/readyz",
-            )
-    finally:
-        spenders.stop.set()
-        for thread in threads:
-            thread.join()
-    assert spenders.strange == []
-    _require_all_there(bank, owner, spenders)
-
-
-def _require_all_there(bank: Bank, owner: Owner, spenders: Spenders) -> None:
-    kept = bank.entries(owner)[1:]
-    after = {str(source): balance for _, _, balance, source in kept}
-    # Each charge once, whoever asked again.
-    assert len(after) == len(kept)
-    assert {name: after.get(name) for name in spenders.acknowledged} == spenders.acknowledged
-    # What was refused with a 503 may be there or not, and nothing else is.
-    assert set(after) <= set(spenders.acknowledged) | spenders.unsure
-    assert [seq for seq, *_ in kept] == list(range(2, len(kept) + 2))
-    assert bank.balance(owner) == 1_000_000 - Decimal("0.0007") * len(kept)
-    bank.require_clean_books()

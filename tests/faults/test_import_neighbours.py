@@ -6,21 +6,17 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import pytest
-
 from core.ids import random_hash_id
 from models import FINISHED
 from tests.faults.bulk import succeeded, worker
 from tests.held_memory import held_memory
 from tests.importing import Importing, csv_of
-from tests.sizes import FULL, sized
+from tests.sizes import sized
 from tests.stack import Owner, Running, eventually
 
 MEGABYTE = 1024 * 1024
 # Little beside what a hundred thousand rows take when held at once.
 MOST_MORE = 50 * MEGABYTE
-
-pytestmark = pytest.mark.timeout(3600 if FULL else 120)
 
 
 def test_a_hundred_rows_do_not_wait_for_another_owners_hundred_thousand(

@@ -1,30 +1,23 @@
 """Imports while everything around them is killed, emptied and restarted: each row exactly once."""
 
-import json
 import os
 import random
 import signal
 import time
 from contextlib import suppress
 
-import pytest
-
 from core.ids import random_hash_id
 from models import FINISHED
 from services.jobs.outbox import send
-from services.mailing.imports import accept
-from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST
 from tests.embedded import Services
 from tests.faults.bulk import prepare, require_exact, succeeded, worker
 from tests.faults.conftest import kill_all, pause, resume
 from tests.importing import Importing, counts_of, csv_of
-from tests.sizes import FULL, sized
+from tests.sizes import sized
 from tests.stack import Owner, Running, eventually
 
 ROWS = sized(24_000, 200_000)
 KILLS = sized(4, 20)
-
-pytestmark = pytest.mark.timeout(3600 if FULL else 120)
 
 
 def kill_child(running: Running) -> None:
@@ -48,95 +41,6 @@ def await_step(
         return gone_on or importing.job(job_id).status in FINISHED
 
     eventually(has_gone_on, within=60, what="a step of the import")
-
-
-def kill_again_and_again(importing: Importing, job_id: int, dice: random.Random) -> int:
-    """Kill a worker or its child until the job has ended; returns how often."""
-    running, kills = worker(importing), 0
-    while kills < KILLS and importing.job(job_id).status not in FINISHED:
-        # Now and then before it gets anywhere; most of the time in the middle of the next step.
-        if kills % 3:
-            await_step(importing, job_id, steps(importing, job_id))
-        time.sleep(dice.uniform(0, 0.2))
-        if dice.random() < 0.5:
-            kill_all(running)
-            running = worker(importing)
-        else:
-            kill_child(running)
-        kills += 1
-    return kills
-
-
-def test_each_row_is_imported_once_however_often_the_worker_is_killed(
-    importing: Importing, importer: Owner
-) -> None:
-    dice = random.Random(20_261_120)
-    list_id = importing.new_list(importer)
-    sent = prepare(importing, list_id, ROWS)
-    job_id = importing.begin(importer, list_id, sent.file())
-    kills = kill_again_and_again(importing, job_id, dice)
-    task = succeeded(importing, job_id, within=sized(60, 600))
-    assert kills >= sized(3, KILLS)
-    require_exact(importing, list_id, task, sent)
-
-
-def test_members_of_a_request_are_added_once_however_often_the_worker_is_killed(
-    importing: Importing, importer: Owner
-) -> None:
-    dice = random.Random(20_261_123)
-    list_id = importing.new_list(importer)
-    sent = prepare(importing, list_id, min(ROWS, MAX_MEMBERS_PER_REQUEST))
-    people = [{"email": email, "name": name} for email, name in sent.rows]
-    job_id = accept.accept_members(
-        importing.resources,
-        importing.caller(importer),
-        list_id,
-        json.dumps({"members": people}).encode(),
-        key=None,
-        request_id=None,
-    ).job_id
-    kills = kill_again_and_again(importing, job_id, dice)
-    task = succeeded(importing, job_id, within=sized(60, 600))
-    assert kills >= 2
-    assert counts_of(task) == sent.counts()
-    assert importing.active(list_id) == sent.members
-    assert importing.count(list_id) == len(sent.members)
-    told = [(int(line), code) for *_, line, code, _ in importing.not_added(task.id)]
-    # A request has no header.
-    assert told == [(line - 1, code) for line, code in sorted(sent.codes.items())]
-    assert not importing.stack.stored(f"{task.object_prefix}/")
-
-
-def test_fields_tags_and_claims_come_once_however_often_the_worker_is_killed(
-    importing: Importing, importer: Owner
-) -> None:
-    dice = random.Random(20_261_122)
-    list_id, tag = importing.new_list(importer), random_hash_id(8)
-    rows = [
-        [f"k{n}.{tag}@example.com", f"C{n}", f"t{n % 7}", "2019-05-06", "2020-01-02"]
-        for n in range(ROWS)
-    ]
-    header = ("email", "Company", "tags", "created_at", "OPTIN_TIME")
-    job_id = importing.begin(importer, list_id, csv_of(rows, header), create_fields=True)
-    kills = kill_again_and_again(importing, job_id, dice)
-    task = succeeded(importing, job_id, within=sized(60, 600))
-
-    assert kills >= sized(3, KILLS)
-    assert (task.added, task.left_out) == (ROWS, 0)
-    whole = """
-        SELECT count(*) FILTER (WHERE fields = jsonb_build_object(f.id::text,
-                'C' || substring(s.email FROM '^k([0-9]+)')) AND cardinality(tag_ids) = 1
-                AND joined_at = '2019-05-06T00:00:00Z'),
-            count(*), count(DISTINCT f.id), count(DISTINCT tag_ids)
-        FROM subscriptions AS s, fields AS f WHERE s.list_id = %s AND f.user_id = %s
-    """
-    found = importing.stack.query(whole, list_id, importer.user_id)
-    assert found == [(ROWS, ROWS, 1, 7)]
-    claims = "SELECT count(*), count(DISTINCT occurred_at) FROM consent_claims WHERE import_id = %s"
-    assert importing.stack.query(claims, task.id) == [(ROWS, 1)]
-    undone = importing.ended(importing.begin_undo(importer, task.id))
-    assert undone.result == {"import_id": task.id, "undone": ROWS, "kept": 0}
-    assert importing.stack.query(claims, task.id) == [(0, 0)]
 
 
 def test_each_row_is_imported_once_by_three_processes_of_which_any_is_killed(

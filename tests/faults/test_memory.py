@@ -4,14 +4,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
 from tests.faults.conftest import Fleet
 from tests.faults.uploads import upload
 from tests.held_memory import held_memory
 from tests.pictures import encoded, photo
 from tests.probe.bench import Bench
-from tests.sizes import FULL, sized
+from tests.sizes import sized
 from tests.stack import Running, eventually
 
 IMAGES = sized(60, 1000)
@@ -33,7 +31,6 @@ def pictures(count: int) -> list[bytes]:
     return [kinds[number % len(kinds)] for number in range(count)]
 
 
-@pytest.mark.timeout(3600 if FULL else 120)
 def test_memory_of_a_media_worker_returns_to_its_level_after_many_images(
     bench: Bench, fleet: Fleet, api: Running, media: Running
 ) -> None:

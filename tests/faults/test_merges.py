@@ -6,7 +6,8 @@ import pytest
 
 from models import FINISHED
 from services.mailing import member_figures
-from tests.faults.test_erasures import kill_in_the_middle_of
+from tests.faults.conftest import kill_all
+from tests.faults.held_rows import await_waiter, held
 from tests.importing import Importing
 from tests.merging import agree, job_of, make_due
 from tests.services.merging.lives import Had, found, live, new_people, now, rows_of
@@ -14,8 +15,6 @@ from tests.sizes import FULL, sized
 from tests.stack import Stack, eventually
 
 LISTS = sized(50, 2_000)
-
-pytestmark = pytest.mark.timeout(3600 if FULL else 180)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +46,10 @@ def test_a_merge_whose_worker_is_killed_goes_on_in_the_next_and_ends(merging: Im
     make_due(stack, merge_id)
     for table, [(row_id,)] in waits_at:
         worker = stack.start_worker("upkeep", concurrency=2)
-        kill_in_the_middle_of(merging, worker, table, row_id)
+        # A batch has written some of its rows.
+        with held(stack, table, row_id):
+            await_waiter(stack, table)
+            kill_all(worker)
     job_id = job_of(merging.resources, merge_id)
     stack.start_worker("upkeep", concurrency=2)
     within = 3000 if FULL else 150

@@ -15,6 +15,8 @@ from tests.faults.till import Json, Poster, Terms
 from tests.sizes import sized
 from tests.stack import Stack
 
+pytestmark = pytest.mark.fast
+
 
 def test_events_of_one_payment_at_once_and_many_times_credit_once(
     bank: Stack, poster: Poster
@@ -199,7 +201,9 @@ def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it
     terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
     settled = [till.session(terms), till.refund(terms, 200), till.dispute(terms, "lost", 100)]
     expected = [("created", 1), ("paid", 501), ("paid", 301), ("paid", 201)]
-    for sent, (state, balance), after in zip(settled, expected, expected[1:], strict=False):
+    for sent, (state, balance), after in zip(
+        settled[: sized(3, 3, few=1)], expected, expected[1:], strict=False
+    ):
         with ThreadPoolExecutor() as pool:
             # The order is written, and its entries wait for the account.
             with held_rows.held(bank, "credit_accounts", account):

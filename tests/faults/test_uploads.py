@@ -1,19 +1,37 @@
-"""Whatever happens to a worker or to the broker, an upload's own request still answers 200."""
+"""Whatever happens to a worker, the broker or the database, a caller is answered as usual.
 
+Callers who leave meanwhile leave nothing behind.
+"""
+
+import contextlib
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
 
+import httpx
 import pytest
 
+from api.limits.bulkheads import SINGLE_STATEMENTS, TRANSACTION_THREADS
+from services.money.credits import ledger
+from tests.contract.replies import data
+from tests.faults.charging import charge
 from tests.faults.conftest import Fleet, pause, resume
 from tests.faults.proxy import Proxy
 from tests.faults.uploads import await_jobs, ready, upload, uploading
 from tests.pictures import photo
 from tests.probe.bench import Bench
 from tests.sizes import sized
-from tests.stack import Running, eventually
+from tests.stack import Owner, Running, Stack, eventually
+
+pytestmark = pytest.mark.fast
 
 UPLOADS = sized(8, 100)
+LEAVING = sized(60, 10_000, few=40)
+AT_ONCE = 20
+# Connections to Postgres, Redis and S3: one for each of the API's threads.
+POOLED = 3 * 24
 
 
 @pytest.fixture
@@ -44,12 +62,16 @@ def test_worker_killed_between_two_renditions_leaves_what_the_next_one_completes
 ) -> None:
     """It is killed as soon as a rendition is in the storage."""
     stack, media = bench.stack, fleet.start_media()
-    with uploading(stack, stack.new_owner(), picture=slow_picture, renditions=True) as replies:
+    owner = stack.new_owner()
+    with uploading(stack, owner, picture=slow_picture, renditions=True) as replies:
         eventually(lambda: stack.stored("renditions/"), what="a first rendition")
         media.kill()
         at_the_kill = stack.stored("renditions/")
         fleet.start_media()
-    record = replies[0].result().json()["data"]
+    bench.all_finished(within=60)
+    with stack.client(owner.key) as client:
+        # On a slow machine the request did not wait to the end.
+        record = data(client.get(f"/attachments/{replies[0].result().json()['data']['hash_id']}"))
     folder = f"renditions/{record['hash_id']}"
     expected = [f"{folder}/{each['filename']}" for each in record["renditions"]]
     assert len(expected) == 4
@@ -98,3 +120,74 @@ def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
     assert second.status_code == 200, second.text
     assert second.headers.get("Idempotent-Replayed") == ("true" if deliver else None)
     assert stack.query("SELECT count(*) FROM attachments") == [(1,)]
+
+
+def test_a_charge_is_made_while_each_statement_takes_long(
+    bench: Bench, api: Running, postgres_proxy: Proxy
+) -> None:
+    owner = bench.stack.new_owner()
+    ledger.grant(bench.stack.resources.database, owner.user_id, Decimal(1), source_id="x")
+    postgres_proxy.delay(0.2)
+    with bench.stack.client(owner.key) as client:
+        assert charge(client, "0.4").status_code == 200
+        assert data(client.get("/auxilia/credits/balance"))["balance_credit"] == 0.6
+
+
+@pytest.fixture
+def watched(bench: Bench) -> httpx.Client:
+    token = bench.stack.environment["PRESSROOM_METRICS_TOKEN"]
+    return httpx.Client(
+        base_url=bench.stack.api_url, headers={"Authorization": f"Bearer {token}"}, timeout=20
+    )
+
+
+def test_callers_who_leave_leave_nothing_behind(
+    bench: Bench, api: Running, media: Running, watched: httpx.Client
+) -> None:
+    stack = bench.stack
+    pause(media)
+    owner = stack.new_owner()
+    for _ in range(3):
+        _leave(stack, owner, AT_ONCE)
+    eventually(lambda: _waiting(watched) == 0, what="the first callers' end")
+    descriptors = _descriptors(api)
+    for _ in range(LEAVING // AT_ONCE):
+        _leave(stack, owner, AT_ONCE)
+    eventually(lambda: _waiting(watched) == 0, what="the last callers' end")
+    assert _connections(stack) <= TRANSACTION_THREADS + SINGLE_STATEMENTS
+    # The pools may still grow, but not with the number of callers.
+    most = descriptors + min(LEAVING // 2, POOLED)
+    eventually(lambda: _descriptors(api) <= most, what="descriptors given back")
+    resume(media)
+    assert upload(stack, owner, wait=60).status_code == 200
+
+
+def _leave(stack: Stack, owner: Owner, callers: int) -> None:
+    """So many callers at once, each gone before its upload is done: nobody works on them."""
+
+    def call() -> None:
+        files = {"file": ("photo.jpg", photo(64, 48))}
+        with stack.client(owner.key) as client, contextlib.suppress(httpx.ReadTimeout):
+            client.post("/attachments", files=files, timeout=httpx.Timeout(20, read=0.5))
+
+    with ThreadPoolExecutor(callers) as threads:
+        for call_ended in [threads.submit(call) for _ in range(callers)]:
+            call_ended.result()
+
+
+def _waiting(watched: httpx.Client) -> float:
+    text = watched.get("/metrics").text
+    line = next(line for line in text.splitlines() if line.startswith("pressroom_waiting_requests"))
+    return float(line.split()[1])
+
+
+def _connections(stack: Stack) -> int:
+    rows = stack.query(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = 'pressroom-api'"
+    )
+    return int(str(rows[0][0]))
+
+
+def _descriptors(running: Running) -> int:
+    return sum(1 for _ in Path(f"/proc/{running.pid}/fd").iterdir())

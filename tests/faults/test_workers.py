@@ -6,16 +6,14 @@ import signal
 import pytest
 
 from models import JobStatus
-from tests.faults.conftest import Poisoned, pause, resume
+from tests.faults.conftest import pause, resume
 from tests.faults.proxy import Proxy
 from tests.probe.bench import Bench
 from tests.services.jobs.conftest import change
 from tests.stack import eventually
 
-# From the first test of this file on.
-pytestmark = pytest.mark.usefixtures("poisoned")
 
-
+@pytest.mark.fast
 def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:
     paused = bench.start_worker(concurrency=1)
     job_id = bench.enqueue(sleep=0.3)
@@ -47,6 +45,7 @@ def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(bench: Benc
     assert bench.finished(long).status == JobStatus.CANCELLED
 
 
+@pytest.mark.fast
 def test_pool_ends_with_its_killed_worker(bench: Bench) -> None:
     worker = bench.start_worker(concurrency=2)
     children = worker.children()
@@ -55,6 +54,7 @@ def test_pool_ends_with_its_killed_worker(bench: Bench) -> None:
     eventually(lambda: not any(_runs(pid) for pid in children), what="the end of the pool")
 
 
+@pytest.mark.fast
 def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
     bench: Bench, redis_proxy: Proxy
 ) -> None:
@@ -69,6 +69,7 @@ def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
     assert worker.process.poll() is None
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("deliver", "attempts"), [(True, 1), (False, 2)], ids=["committed", "not committed"]
 )
@@ -82,21 +83,6 @@ def test_connection_cut_in_the_middle_of_the_finishing_commit_leaves_one_effect(
     job = bench.finished(job_id)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, attempts, 0)
     assert bench.effects(job_id) == 1
-
-
-def test_poison_job_is_tried_three_times_and_fails_with_the_reason(poisoned: Poisoned) -> None:
-    for job_id in poisoned.poison:
-        job = poisoned.bench.finished(job_id, within=60 * len(poisoned.poison))
-        assert (job.status, job.attempt, job.crashes) == (JobStatus.FAILED, 3, 3)
-        assert job.error is not None
-        assert job.error["code"] == "job.worker_lost"
-        assert (poisoned.bench.starts(job_id), poisoned.bench.effects(job_id)) == (3, 0)
-
-
-def test_neighbour_of_a_poison_job_is_unharmed(poisoned: Poisoned) -> None:
-    job = poisoned.bench.finished(poisoned.neighbour)
-    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
-    assert poisoned.worker.process.poll() is None
 
 
 def _runs(pid: int) -> bool:

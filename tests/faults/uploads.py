@@ -15,7 +15,7 @@ def upload(
     stack: Stack,
     owner: Owner,
     *,
-    wait: int = 40,
+    wait: int = 60,
     key: str | None = None,
     picture: bytes | None = None,
     renditions: bool = False,
@@ -24,7 +24,9 @@ def upload(
     files = {"file": ("photo.jpg", picture or photo(320, 240))}
     with stack.client(owner.key) as client:
         params = {"renditions": str(int(renditions))}
-        return client.post("/attachments", files=files, headers=headers, params=params)
+        return client.post(
+            "/attachments", files=files, headers=headers, params=params, timeout=wait + 30
+        )
 
 
 @contextmanager

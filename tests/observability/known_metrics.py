@@ -1,6 +1,5 @@
-"""The metrics that the product's modules register, and those that the page for operators names."""
+"""The metrics that the product's modules register."""
 
-import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -8,14 +7,8 @@ from typing import Any
 
 from prometheus_client import REGISTRY
 
-from tests.docs.markdown import ROOT
-
-PAGE = ROOT / "docs" / "observability.md"
 # Of whole programs: what they register is what they may tell.
 _PROGRAMS = ("api.app", "workers.app", "workers.tasks.table")
-_ROW = re.compile(
-    r"^\| `(?P<name>pressroom_\w+)` \| (?P<type>\w+)(?: \*\*D\*\*)? \| (?P<labels>[^|]*)\|", re.M
-)
 # What the library makes of one metric, by its type.
 _ENDINGS = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
@@ -49,10 +42,3 @@ def registered() -> frozenset[Known]:
             labels = getattr(family, "_labelnames", ())
             found.add(Known(name, kind, frozenset(labels)))
     return frozenset(each for each in found if each.name.startswith("pressroom_"))
-
-
-def documented() -> list[Known]:
-    return [
-        Known(row["name"], row["type"], frozenset(re.findall(r"\w+", row["labels"])))
-        for row in _ROW.finditer(PAGE.read_text())
-    ]

@@ -32,6 +32,8 @@ from tests.plans.plan_log import (
 )
 from tests.stack import Stack, eventually
 
+pytestmark = pytest.mark.full("properties")
+
 VOLUME = Volume(0.01)
 # Together with what the volume has: ten times the rows of a platform with 1,000 owners.
 TIMES = 1_000
@@ -118,7 +120,6 @@ def import_chunks(sized: SizedStack) -> None:
         )
 
 
-@pytest.mark.timeout(300)
 def test_no_page_is_looked_for_among_the_rows_of_others(sized: SizedStack, home: Path) -> None:
     """One owner has half of most rows, the older half, and none of it was vacuumed yet.
 
@@ -130,7 +131,6 @@ def test_no_page_is_looked_for_among_the_rows_of_others(sized: SizedStack, home:
     require_none(scan for plan in plans for scan in filtered_scans(*plan))
 
 
-@pytest.mark.timeout(300)
 def test_no_statement_reads_all_of_a_large_table(sized: SizedStack, home: Path) -> None:
     large = pretend_growth(sized.stack, TIMES)
     assert {"subscriptions", "jobs_p0", "credit_entries", "users", "pk_jobs_p0"} <= large

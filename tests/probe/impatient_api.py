@@ -12,7 +12,7 @@ from api.routers import jobs
 from core.logging import configure_logging
 from core.settings import load_settings
 
-body_limits.MAX_BODY_SILENCE_SECONDS = 1.0
+body_limits.MAX_BODY_SILENCE_SECONDS = 2.0
 body_limits.MAX_BODY_SECONDS = 4.0
 body_limits.MAX_HELD_SECONDS = 3.0
 body_limits.MAX_ROOM_SECONDS = 0.3

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from api.app import create_app
 from core.scopes import Scope
-from core.settings import Settings
 from models import Plan
+from tests.contract.subscribers import trace_for
+from tests.openapi import openapi_document
 from tests.stack import Owner, Stack
 
 
@@ -24,6 +24,7 @@ class World:
 
     list_id: int
     slug: str
+    owner: Owner
     member: Owner
     # Beside the member's own address, the one and only name that is theirs.
     secrets: tuple[str, ...]
@@ -49,7 +50,7 @@ def world(stack: Stack) -> World:
         "another member": fellow.key,
         "a key without the scope": restricted,
     }
-    return World(list_id, slug, member, (member.email, name), onlookers, others_list_id)
+    return World(list_id, slug, owner, member, (member.email, name), onlookers, others_list_id)
 
 
 def _new_list(stack: Stack, owner: Owner) -> tuple[int, str]:
@@ -61,8 +62,9 @@ def _new_list(stack: Stack, owner: Owner) -> tuple[int, str]:
 
 def operations() -> list[tuple[str, str]]:
     """Method and path of all that the document names; what takes things away comes last."""
-    document = create_app(Settings.model_construct()).openapi()
-    found = [(method.upper(), path) for path, of in document["paths"].items() for method in of]
+    found = [
+        (method.upper(), path) for path, of in openapi_document()["paths"].items() for method in of
+    ]
     return sorted(found, key=lambda each: _ORDER.index(each[0]))
 
 
@@ -128,7 +130,20 @@ def everything_of(reply: httpx.Response) -> str:
     return f"{body}\n{reply.headers}"
 
 
-def test_the_owner_and_the_member_are_told(stack: Stack, world: World) -> None:
-    with stack.client(world.member.key) as member:
-        reply = member.get(f"/subscriptions/{world.list_id}/rel")
-        assert world.member.email in everything_of(reply)
+def test_the_owner_and_the_member_are_told(
+    stack: Stack, world: World, stranger: httpx.Client
+) -> None:
+    list_id, user_id = world.list_id, world.member.user_id
+    with stack.client(world.owner.key) as owner, stack.client(world.member.key) as member:
+        for reply in (
+            owner.get(f"/lists/{list_id}/subscriptions"),
+            owner.get(f"/subscriptions/{list_id}/members/{user_id}/subs"),
+            member.get(f"/subscriptions/{list_id}/rel"),
+            member.get("/subscriptions"),
+            member.get("/subscriptions/opponent", params={"list_id": list_id}),
+        ):
+            assert world.member.email in everything_of(reply)
+    # The link of a mail that was passed on shows the address masked.
+    trace = {"trace_id": trace_for(stack, list_id, user_id)}
+    masked = stranger.get("/subscriptions/opponent", params=trace).raise_for_status()
+    assert world.member.email not in everything_of(masked)

@@ -100,6 +100,7 @@ def test_one_address_keeps_no_other_out(connect: Callable[..., socket.socket]) -
     assert held[0].recv(65536).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.full("timing")
 def test_an_idle_connection_serves_a_later_request(connect: Callable[..., socket.socket]) -> None:
     connection = connect()
     for _ in range(2):
@@ -109,6 +110,7 @@ def test_an_idle_connection_serves_a_later_request(connect: Callable[..., socket
         time.sleep(LONG_SECONDS)
 
 
+@pytest.mark.full("timing")
 def test_a_client_that_does_not_read_its_answer_is_cut_off(
     connect: Callable[..., socket.socket],
 ) -> None:
@@ -118,6 +120,7 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(
     assert rest(connection).count(b"HTTP/1.1 200") < ANSWERS
 
 
+@pytest.mark.full("timing")
 def test_a_client_that_reads_slowly_gets_all_of_it(connect: Callable[..., socket.socket]) -> None:
     connection = connect()
     connection.sendall(LARGE_ANSWERS)

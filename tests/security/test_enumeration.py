@@ -199,6 +199,16 @@ def compared(
         return [pair for pairs in timed for pair in pairs]
 
 
+@pytest.mark.parametrize("path", ["/subscriptions/{list_id}", "/preferences/ask?list={list_id}"])
+def test_no_answer_comes_before_the_end_of_its_step(stack: Stack, keeper: Owner, path: str) -> None:
+    list_id = new_list(stack, keeper)
+    watch, address = Stopwatch(stack), path.format(list_id=list_id)
+    for kind in ("active", "new"):
+        [email] = addresses_of(stack, list_id, kind, count=1)
+        assert watch.seconds("POST", address, {"email": email}) >= STEP_SECONDS * 0.95
+
+
+@pytest.mark.full("timing")
 def test_subscribing_takes_as_long_for_a_member_as_for_a_new_address(
     stack: Stack, keeper: Owner
 ) -> None:
@@ -216,6 +226,7 @@ def test_subscribing_takes_as_long_for_a_member_as_for_a_new_address(
     assert abs(share_of_later_first(pairs) - 0.5) <= MOST_UNEVEN, sorted(pairs)
 
 
+@pytest.mark.full("timing")
 def test_asking_for_preferences_takes_as_long_for_a_member_as_for_a_new_address(
     stack: Stack, keeper: Owner
 ) -> None:
@@ -232,6 +243,7 @@ def test_asking_for_preferences_takes_as_long_for_a_member_as_for_a_new_address(
     assert abs(share_of_later_first(pairs) - 0.5) <= MOST_UNEVEN, sorted(pairs)
 
 
+@pytest.mark.full("timing")
 def test_forged_trace_ids_take_as_long_for_a_member_as_for_nobody(
     stack: Stack, keeper: Owner
 ) -> None:

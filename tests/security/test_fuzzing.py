@@ -1,9 +1,7 @@
 """Any input gets an answer: what the OpenAPI document allows and what it doesn't, never a 500."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +12,13 @@ from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi import checks
 
+from tests.openapi import openapi_document
 from tests.security import world as worlds
 from tests.security.world import World
 from tests.sizes import sized
 from tests.stack import Stack
 
-DOCUMENT: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "docs" / "openapi.json").read_text()
-)
-SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+SCHEMA = schemathesis.openapi.from_dict(openapi_document())
 OPERATIONS: dict[str, Any] = {
     found.ok().label: found.ok()  # type: ignore[union-attr]
     for found in SCHEMA.get_all_operations()

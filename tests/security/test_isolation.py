@@ -1,38 +1,52 @@
-"""Owners are apart: every operation, with every kind of credential that is not the owner's."""
+"""Owners are apart: every operation with every kind of credential that is not the owner's, and
+every page and form of the console in another owner's browser and in none."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import httpx
 import pytest
 
+from api.access.browsers import CSRF_HEADER
+from api.app import create_app
+from api.openapi import api_routes
 from core.scopes import EVERYTHING_OF_A_USER, Scope
+from core.settings import Settings
+from services.access import sessions
 from tests.oauth import log_in, register
+from tests.openapi import openapi_document
 from tests.security import world as worlds
-from tests.security.calls import CALLS, FOR_EVERYBODY, SHOW_THE_LIST
+from tests.security.calls import CALLS, FOR_EVERYBODY, SHOW_THE_LIST, Call
+from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, belongings, settled, tokens_of
-from tests.stack import Stack
+from tests.stack import Owner, Stack
 from tests.upkeep import resting_upkeep
 from tests.visiting import SESSION
 
-ROOT = Path(__file__).parents[2]
-DOCUMENT: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text())
-OPERATIONS: dict[str, dict[str, Any]] = {
-    f"{method.upper()} {path}": operation
-    for path, methods in DOCUMENT["paths"].items()
-    for method, operation in methods.items()
-}
-# The document leaves them out.
-ALIASES = {
-    name.replace(" ", " /auxilia"): operation
-    for name, operation in OPERATIONS.items()
-    if " /composer/" in name
-}
-OPERATIONS |= ALIASES
-each_operation = pytest.mark.parametrize("operation", CALLS)
+# Everybody sees what pages are made of.
+PAGES = {name: call for name, call in CONSOLE_CALLS.items() if name != "GET /console/assets/{name}"}
+EVERY_CALL: dict[str, Call] = {**CALLS, **PAGES}
+
+
+@cache
+def operations() -> dict[str, dict[str, Any]]:
+    """Return those of the document, and the aliases that it leaves out."""
+    found = {
+        f"{method.upper()} {path}": operation
+        for path, methods in openapi_document()["paths"].items()
+        for method, operation in methods.items()
+    }
+    aliases = {
+        name.replace(" ", " /auxilia"): found[name] for name in found if " /composer/" in name
+    }
+    return found | aliases
+
+
+def each(operations: Iterable[object]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("operation", list(operations))
 
 
 @dataclass(frozen=True)
@@ -101,58 +115,101 @@ STRANGERS: dict[str, Stranger] = {
 }
 
 
+@dataclass
+class Side:
+    """The API or the console: owner A's things, A's client, and owner B's.
+
+    Each side has its own things, since its last test uses them up.
+    """
+
+    world: World
+    own: httpx.Client
+    rival: httpx.Client
+
+    def send(self, client: httpx.Client, operation: str, as_whom: str, **headers: str) -> Any:
+        values = self.world.values | {"as_whom": as_whom}
+        return EVERY_CALL[operation].send(client, operation, values, **headers)
+
+
 @pytest.fixture(scope="module")
-def world(stack: Stack) -> Iterator[World]:
-    """Owner A."""
-    made = worlds.build(stack)
-    made.values |= {"provider": "stockphoto", "as_whom": "a"}
+def api(stack: Stack) -> Iterator[Side]:
+    world = worlds.build(stack)
+    world.values["provider"] = "stockphoto"
+    with closing(world.client), stack.client(stack.new_owner().key) as rival:
+        yield Side(world, world.client, rival)
+
+
+@pytest.fixture(scope="module")
+def console(stack: Stack) -> Iterator[Side]:
+    world = worlds.build(stack)
+    own, rival = browser_of(stack, world.owner), browser_of(stack, stack.new_owner())
+    with closing(world.client), own, rival:
+        yield Side(world, own, rival)
+
+
+def browser_of(stack: Stack, owner: Owner) -> httpx.Client:
+    """A browser in which the owner is logged in, and whose requests come from pages of ours."""
+    browser = log_in(stack, owner).browser
+    cookie = browser.cookies[SESSION]
+    browser.headers[CSRF_HEADER] = sessions.csrf_token(stack.resources.keyring, cookie)
+    return browser
+
+
+@pytest.fixture(scope="module")
+def headers(api: Side) -> dict[str, dict[str, str]]:
+    return {kind: stranger.headers(api.world) for kind, stranger in STRANGERS.items()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _at_rest(stack: Stack, api: Side, console: Side, headers: object) -> Iterator[None]:
+    # Owners are mailed of what was made in their name.
     settled(stack)
     with resting_upkeep(stack):
-        yield made
-    made.client.close()
+        yield
 
 
-@pytest.fixture(scope="module")
-def rival(stack: Stack) -> Iterator[httpx.Client]:
-    """Owner B."""
-    with stack.client(stack.new_owner().key) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def headers(world: World) -> dict[str, dict[str, str]]:
-    made = {kind: stranger.headers(world) for kind, stranger in STRANGERS.items()}
-    # They are mailed of what was made in their name.
-    settled(world.stack)
-    return made
+@pytest.fixture
+def side(api: Side, console: Side, operation: str) -> Side:
+    return console if operation in PAGES else api
 
 
 def test_every_operation_of_the_document_is_called_here() -> None:
-    assert set(CALLS) == set(OPERATIONS)
+    assert set(CALLS) == set(operations())
 
 
-@each_operation
+def test_every_page_and_form_of_the_console_is_called_here() -> None:
+    app = create_app(Settings.model_construct())
+    there = {
+        f"{method} {route.path_format}"
+        for route in api_routes(app)
+        for method in route.methods or ()
+        if (route.path_format or "").startswith("/console")
+    }
+    assert set(CONSOLE_CALLS) == there
+
+
+def is_for_strangers(operation: str) -> bool:
+    return operation in FOR_EVERYBODY and operations()[operation]["security"] == []
+
+
+@each(name for name in CALLS if not is_for_strangers(name))
 def test_who_has_no_good_credential_gets_and_changes_nothing(
-    world: World, stranger: httpx.Client, headers: dict[str, dict[str, str]], operation: str
+    api: Side, stranger: httpx.Client, headers: dict[str, dict[str, str]], operation: str
 ) -> None:
-    if operation in FOR_EVERYBODY and OPERATIONS[operation]["security"] == []:
-        pytest.skip("this operation is for callers without a credential too")
-    before = belongings(world)
+    before = belongings(api.world)
     for kind, sent in headers.items():
         if STRANGERS[kind].writes and operation.startswith("GET "):
             continue
-        reply = CALLS[operation].send(
-            stranger, operation, world.values | {"as_whom": "nobody"}, **sent
-        )
+        reply = api.send(stranger, operation, "nobody", **sent)
         if not _takes_strangers(operation, kind):
             assert reply.status_code == STRANGERS[kind].status, (kind, reply.text)
             assert reply.json()["code"] == STRANGERS[kind].code, kind
-        _tells_nothing(world, operation, reply)
-    assert belongings(world) == before
+        _tells_nothing(api.world, operation, reply)
+    assert belongings(api.world) == before
 
 
 def _takes_strangers(operation: str, kind: str) -> bool:
-    security = OPERATIONS[operation]["security"]
+    security = operations()[operation]["security"]
     traced = operation != "POST /auxilia/credits/topup"
     return security == [] or ({} in security and kind == "nobody" and not traced)
 
@@ -166,13 +223,26 @@ def _tells_nothing(world: World, operation: str, reply: httpx.Response) -> None:
         assert str(world.owner.user_id) not in reply.text
 
 
-@each_operation
-def test_another_owner_gets_and_changes_nothing(
-    world: World, rival: httpx.Client, operation: str
+@each(PAGES)
+def test_who_is_not_logged_in_is_led_to_the_login(
+    console: Side, stranger: httpx.Client, operation: str
 ) -> None:
-    call, before = CALLS[operation], belongings(world)
-    reply = call.send(rival, operation, world.values | {"as_whom": "b"})
+    before = belongings(console.world)
+    reply = console.send(stranger, operation, "nobody")
+    assert reply.status_code == 303
+    assert "/login?next=%2Fconsole" in reply.headers["location"]
+    assert belongings(console.world) == before
+
+
+@each(EVERY_CALL)
+def test_another_owner_gets_and_changes_nothing(side: Side, operation: str) -> None:
+    world, call, before = side.world, EVERY_CALL[operation], belongings(side.world)
+    reply = side.send(side.rival, operation, "b")
     assert reply.status_code == call.others, reply.text
+    if operation in PAGES:
+        # What a page shows is the rival's own, unless its address names something.
+        is_hidden = "{" in operation or is_of_operators(operation)
+        assert (reply.status_code == 404) == is_hidden
     if operation not in FOR_EVERYBODY:
         assert belongings(world) == before
     if call.others >= 400 or operation not in SHOW_THE_LIST:
@@ -183,10 +253,41 @@ def test_another_owner_gets_and_changes_nothing(
         assert f"first.{world.mark}" not in reply.text
 
 
+def is_of_operators(operation: str) -> bool:
+    """Whether it is a page that is none to an owner."""
+    return "/console/operators" in operation
+
+
+@each(
+    {
+        "/jobs": "job_id",
+        "/imports": "import_id",
+        "/attachments": "hash_id",
+        "/lists": "list_id",
+        "/fields": "field_id",
+        "/webhook-endpoints": "endpoint_id",
+        "/auxilia/credits/orders": "order_id",
+        "/grants": "grant_id",
+        "/apikeys": "key_id",
+    }.items()
+)
+def test_a_list_holds_its_callers_own_alone(api: Side, operation: tuple[str, str]) -> None:
+    path, named = operation
+
+    def shown(client: httpx.Client) -> set[Any]:
+        found = client.get(path).raise_for_status().json()["data"]
+        items = found if isinstance(found, list) else found["items"]
+        return {item[named if named in item else "id"] for item in items}
+
+    assert api.world.values[named] in shown(api.own)
+    assert not shown(api.own) & shown(api.rival)
+
+
 def test_somebody_who_guesses_things_they_do_not_own_learns_nothing_by_mixing_them(
-    world: World, rival: httpx.Client
+    api: Side,
 ) -> None:
     # A list of one's own opens no member, member record or target that is another's.
+    world, rival = api.world, api.rival
     made = rival.post("/lists", json={"title": "Mine", "slug": f"mine-{world.mark}"}).json()
     mine, user_id = made["data"]["id"], world.values["user_id"]
     before = belongings(world)
@@ -211,22 +312,8 @@ def test_somebody_who_guesses_things_they_do_not_own_learns_nothing_by_mixing_th
     assert belongings(world) == before
 
 
-@each_operation
-def test_the_owners_own_key_with_another_scope_is_refused(world: World, operation: str) -> None:
-    scopes = _all_but_what_is_needed(operation)
-    if scopes is None:
-        pytest.skip("this operation asks for no scope")
-    key = world.stack.new_key(world.owner.user_id, *scopes)
-    before = belongings(world)
-    with world.stack.client(key) as client:
-        reply = CALLS[operation].send(client, operation, world.values)
-    assert reply.status_code in {403, 404}, reply.text
-    assert world.mark not in reply.text
-    assert belongings(world) == before
-
-
 def _all_but_what_is_needed(operation: str) -> list[Scope] | None:
-    security = [each for each in OPERATIONS[operation]["security"] if each]
+    security = [each for each in operations()[operation]["security"] if each]
     if not security:
         return None
     [needed] = security[0]["bearer"] or [_needed_by_what_is_named(operation)]
@@ -247,9 +334,28 @@ def _needed_by_what_is_named(operation: str) -> str | None:
     return None
 
 
-@each_operation
-def test_the_owner_can_do_all_of_it(world: World, operation: str) -> None:
-    # So that the refusals above are of the credential, and not of a call that fails for anybody.
-    call = CALLS[operation]
-    reply = call.send(world.client, operation, world.values)
-    assert reply.status_code == call.own, reply.text
+@each(name for name in CALLS if _all_but_what_is_needed(name) is not None)
+def test_the_owners_own_key_with_another_scope_is_refused(api: Side, operation: str) -> None:
+    world, scopes = api.world, _all_but_what_is_needed(operation)
+    key = world.stack.new_key(world.owner.user_id, *scopes or [])
+    before = belongings(world)
+    with world.stack.client(key) as client:
+        reply = api.send(client, operation, "a")
+    assert reply.status_code in {403, 404}, reply.text
+    assert world.mark not in reply.text
+    assert belongings(world) == before
+
+
+@each(name for name in PAGES if not name.startswith("GET "))
+def test_a_form_of_another_site_changes_nothing(console: Side, operation: str) -> None:
+    before = belongings(console.world)
+    reply = console.send(console.own, operation, "forged", **{CSRF_HEADER: "x"})
+    assert reply.status_code == (404 if is_of_operators(operation) else 403), reply.text
+    assert belongings(console.world) == before
+
+
+@each(EVERY_CALL)
+def test_the_owner_can_do_all_of_it(side: Side, operation: str) -> None:
+    # The refusals above are then of the person, and not of a call that fails for anybody.
+    reply = side.send(side.own, operation, "a")
+    assert reply.status_code == EVERY_CALL[operation].own, reply.text

@@ -4,7 +4,6 @@ import re
 from urllib.parse import urlsplit
 
 import httpx
-import pytest
 
 from api.access.browsers import local_path
 from tests.stack import Stack
@@ -64,34 +63,25 @@ OURS = [
 ]
 
 
-def test_the_corpus_is_large() -> None:
-    assert len(set(HOSTILE)) >= 200
-
-
-@pytest.mark.parametrize("sent", [*HOSTILE, None, 5, ["/account"]])
-def test_nothing_but_a_path_of_ours_passes(sent: object) -> None:
-    assert local_path(sent) is None
-
-
-@pytest.mark.parametrize("sent", OURS)
-def test_paths_of_ours_pass(sent: str) -> None:
-    assert local_path(sent) == sent
+def test_nothing_but_a_path_of_ours_passes() -> None:
+    for sent in (*HOSTILE, None, 5, ["/account"]):
+        assert local_path(sent) is None, repr(sent)
+    assert [local_path(sent) for sent in OURS] == OURS
 
 
 def test_a_login_leads_to_our_own_host_whatever_was_sent(stack: Stack) -> None:
     email = new_account(stack)
-    hostile = [each for each in HOSTILE if "\0" not in each]
     with a_visitor(stack) as visitor:
         for sent in [f"//{EVIL}", f"/\\{EVIL}", f"https://{EVIL}"]:
             require_here(stack, visitor.log_in(email, next=sent).headers["location"])
             log_out(visitor)
         visitor.log_in(email)
         # Who is logged in already is led on at once.
-        for sent in hostile:
+        for sent in (f"//{EVIL}", f"/\\{EVIL}", "javascript:alert(1)", "\t//evil.example", "/é"):
             reply = visitor.get("/login", next=sent)
             assert reply.status_code == 303
             assert reply.headers["location"] == f"{stack.api_url}/account"
-        for sent in OURS:
+        for sent in OURS[::4]:
             reply = visitor.get("/login", next=sent)
             assert reply.headers["location"] == stack.api_url + sent
             require_here(stack, str(reply.next_request.url) if reply.next_request else "")
@@ -107,8 +97,7 @@ def require_here(stack: Stack, location: str) -> None:
 
 def test_the_form_keeps_no_hostile_address(stack: Stack) -> None:
     with a_visitor(stack) as visitor:
-        for sent in HOSTILE[::7]:
-            assert 'name="next"' not in visitor.get("/login", next=sent).text
+        assert 'name="next"' not in visitor.get("/login", next=f"//{EVIL}").text
         plain = visitor.get("/login", next="/account")
         shown = visitor.get("/login", next='/account?"><script>alert(1)</script>')
         assert "alert(1)" in shown.text

@@ -89,6 +89,8 @@ def world(stack: Stack) -> Iterator[World]:
     made = worlds.build(stack)
     # A page of a list is found by its id too.
     made.values |= {"provider": "stockphoto", "slug": made.values["list_id"]}
+    # What the tests before left is tried again and again.
+    stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE state = 'active'")
     settled(stack)
     with resting_upkeep(stack):
         yield made
@@ -111,15 +113,19 @@ def browser(stack: Stack, world: World) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.parametrize("operation", READS)
-def test_reading_twice_leaves_the_database_as_it_was(
-    stack: Stack, world: World, browser: httpx.Client, stranger: httpx.Client, operation: str
+def test_reading_twice_is_answered_alike_and_leaves_the_database_as_it_was(
+    world: World, browser: httpx.Client, stranger: httpx.Client, operation: str
 ) -> None:
-    call, before = READS[operation], everything(stack)
+    call, before = READS[operation], everything(world)
     path = operation.removeprefix("GET ")
     for client in (world.client, browser, stranger):
-        for method in ("GET", "HEAD"):
-            replies = [call.send(client, f"{method} {path}", world.values) for _ in range(2)]
-            assert replies[0].status_code == replies[1].status_code < 500
-    after = everything(stack)
+        replies = [
+            call.send(client, f"{method} {path}", world.values)
+            for method in ("GET", "HEAD", "GET", "HEAD")
+        ]
+        [status] = {reply.status_code for reply in replies}
+        assert status < 500
+        assert replies[1].content == replies[3].content == b""
+    after = everything(world)
     changed = {table for table in after if after[table] != before[table]}
     assert changed == COUNTED.get(operation, set())

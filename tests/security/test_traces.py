@@ -8,9 +8,9 @@ import pytest
 
 from services.mailing.subscriptions import trace_ids
 from services.mailing.subscriptions.trace_ids import Trace
+from tests.commands import printed
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, a_reader, new_list, trace_for
-from tests.contract.test_commands import printed
 from tests.stack import Stack
 
 OPPONENT = "/subscriptions/opponent"

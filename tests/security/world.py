@@ -1,6 +1,7 @@
 """What belongs to one owner, made as that owner makes it, and how all of it is looked at."""
 
 import secrets
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ from tests.payments import SandboxPayments
 from tests.stack import Owner, Stack, eventually
 
 Values = dict[str, Any]
+# How many rows of each table were found, and a digest of them.
+Rows = dict[str, object]
 SHOP = "https://shop.example/done"
 
 
@@ -30,6 +33,9 @@ class World:
     # A word that is a part of every name and address of theirs, and of nobody else's.
     mark: str = field(default_factory=lambda: f"mark{secrets.token_hex(6)}")
     values: Values = field(default_factory=dict)
+    # What was seen last, and when.
+    rows: Rows = field(default_factory=dict)
+    snapshot: object = None
 
     @property
     def list_ids(self) -> list[int]:
@@ -159,7 +165,7 @@ _UNSTEADY = {"last_used_at"}
 # thousand times: every test asks twice.
 _TABLES = """
 SELECT relname, array_agg(attname::text) FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
-WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
+WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
   AND attnum > 0 AND NOT attisdropped
 GROUP BY relname
 """
@@ -169,26 +175,52 @@ def tables(stack: Stack) -> dict[str, list[str]]:
     return {str(name): list(columns) for name, columns in stack.query(_TABLES)}  # type: ignore[call-overload]
 
 
-def everything(stack: Stack) -> dict[str, object]:
+def everything(world: World) -> Rows:
     """Each table as it is, in one number."""
-    return _look(stack, dict.fromkeys(tables(stack), "true"))
+    stack = world.stack
+    return _seen(world, lambda: _look(stack, dict.fromkeys(tables(stack), "true")))
 
 
-def belongings(world: World) -> dict[str, object]:
+def belongings(world: World) -> Rows:
     """The rows that name the owner, or are of their lists."""
-    of_lists = f"= ANY(ARRAY{world.list_ids})"
-    conditions = {}
-    for table, columns in tables(world.stack).items():
-        named = f"row_to_json(t)::text ~ '\\y{world.owner.user_id}\\y|{world.mark}'"
-        listed = f"list_id {of_lists}" if "list_id" in columns else "false"
-        conditions[table] = f"({named} OR {listed})"
+    return _seen(world, lambda: _belongings(world))
+
+
+def _seen(world: World, look: Callable[[], Rows]) -> Rows:
+    """What a look finds; what the last one found if nothing was committed since.
+
+    Two equal snapshots see the same transactions.
+    """
+    [(snapshot,)] = world.stack.query("SELECT pg_current_snapshot()::text")
+    if snapshot != world.snapshot:
+        # A commit during the look changes the next snapshot.
+        world.rows, world.snapshot = look(), snapshot
+    return world.rows
+
+
+def _belongings(world: World) -> Rows:
     of_grants = f"grant_id IN (SELECT id FROM oauth_grants WHERE user_id = {world.owner.user_id})"
-    conditions |= dict.fromkeys(("oauth_codes", "oauth_tokens"), of_grants)
-    conditions["lists"] = f"id {of_lists}"
-    return _look(world.stack, conditions)
+    names = f"\\y{world.owner.user_id}\\y|{world.mark}"
+    more = dict.fromkeys(("oauth_codes", "oauth_tokens"), of_grants)
+    return rows_about(world.stack, names, world.list_ids, **more)
 
 
-def _look(stack: Stack, conditions: dict[str, str]) -> dict[str, object]:
+def rows_about(stack: Stack, names: str, list_ids: list[int], **conditions: str) -> Rows:
+    """The rows of the lists, and those in which the regular expression finds a name.
+
+    Args:
+        conditions: what takes the place of both, by table.
+    """
+    of_lists = f"= ANY(ARRAY{list_ids})"
+    named = f"row_to_json(t)::text ~ '{names}'"
+    wanted = {
+        table: f"({named} OR list_id {of_lists})" if "list_id" in columns else named
+        for table, columns in tables(stack).items()
+    }
+    return _look(stack, wanted | {"lists": f"id {of_lists}"} | conditions)
+
+
+def _look(stack: Stack, conditions: dict[str, str]) -> Rows:
     unsteady = "".join(f" - '{column}'" for column in sorted(_UNSTEADY))
     parts = [
         f"SELECT '{table}', count(*), "

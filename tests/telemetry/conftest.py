@@ -29,10 +29,10 @@ def traced(make_lasting_stack: Callable[[str], Stack], collector: Collector) -> 
         "PRESSROOM_LLM_API_KEY": sandbox_settings.LLM_API_KEY,
         "PRESSROOM_LLM_MODEL": MODEL,
     }
-    traced.start_api()
-    traced.start_worker("media", concurrency=1)
-    traced.start_worker("bulk", concurrency=1)
-    traced.start_worker("request", "mail")
+    with traced.starting_together():
+        traced.start_api()
+        traced.start_worker("media", "bulk", concurrency=1)
+        traced.start_worker("request", "mail")
     return traced
 
 

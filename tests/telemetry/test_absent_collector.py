@@ -34,6 +34,7 @@ def _upload(stack: Stack, api: Running, port: int) -> None:
     assert reply.status_code == 200, api.log.read_text()
 
 
+@pytest.mark.full("processes")
 @pytest.mark.parametrize(
     ("variables", "is_loaded"),
     [
@@ -79,6 +80,7 @@ def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
     assert hanging.bodies == []
 
 
+@pytest.mark.full("processes")
 def test_a_wrong_variable_is_told_and_stops_no_process(plain: Stack) -> None:
     port = free_port()
     wrong = {"OTEL_BSP_MAX_QUEUE_SIZE": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1]:9"}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.contract.bulk import addresses, imported, of_addresses
 from tests.contract.replies import data
@@ -59,7 +60,7 @@ def test_upload_is_one_trace_from_the_api_to_the_worker_that_converts(
     assert (root.kind, root.service) == ("SERVER", "pressroom-api")
     assert root.attributes["http.route"] == "/attachments"
     assert root.attributes["http.response.status_code"] == 200
-    assert (job.kind, job.service) == ("CONSUMER", "pressroom-worker-media")
+    assert (job.kind, job.service) == ("CONSUMER", "pressroom-worker-media-bulk")
     assert job.attributes["pressroom.job.attempt"] == 1
     assert job.instance != root.instance
     assert one(trace, "convert image").instance == job.instance
@@ -79,7 +80,7 @@ def test_import_is_one_trace_from_its_file_to_its_members(
     parts = "INSERT imports", "job members.import", "s3 put", "s3 get", "INSERT subscriptions"
     # At its end its owner gets a mail.
     trace = collector.trace(IMPORT, has(*parts, "job account.mail"))
-    servers = {"pressroom-api", "pressroom-worker-bulk", "pressroom-worker-request-mail"}
+    servers = {"pressroom-api", "pressroom-worker-media-bulk", "pressroom-worker-request-mail"}
     assert {each.service for each in trace} == servers
     assert {each.kind for each in trace if each.name == "job members.import"} == {"CONSUMER"}
 
@@ -150,6 +151,7 @@ def test_checks_of_health_and_the_work_of_each_second_make_no_traces(
     assert not any("healthz" in name or "readyz" in name for name in roots)
 
 
+@pytest.mark.full("processes")
 def test_name_that_the_operator_gave_a_process_counts(traced: Stack, collector: Collector) -> None:
     port = free_port()
     named = traced.start_api(port, OTEL_SERVICE_NAME="letters")
@@ -161,6 +163,7 @@ def test_name_that_the_operator_gave_a_process_counts(traced: Stack, collector: 
     assert named.stop() == 0
 
 
+@pytest.mark.full("processes")
 def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(
     traced: Stack, collector: Collector
 ) -> None:

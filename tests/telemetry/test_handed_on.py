@@ -1,4 +1,4 @@
-"""Who hands OpenTelemetry's variables on, and to which processes."""
+"""`pressroom up` hands OpenTelemetry's variables on."""
 
 from pathlib import Path
 
@@ -7,7 +7,6 @@ import pytest
 from devstack.supervisor.home.environment import for_programs
 from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.programs import WORKERS, Ports, plan
-from tests.deployment import files
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -23,17 +22,3 @@ def test_pressroom_up_hands_them_to_every_process(
     assert len(traced) == 1 + len(WORKERS)
     for program in traced:
         assert given.items() <= program.environment.items(), program.name
-
-
-@pytest.mark.check
-def test_compose_hands_them_to_the_api_and_each_worker_which_keep_their_own_names() -> None:
-    for name, service in files.ours().items():
-        has_traces = name == "api" or name in files.workers()
-        assert (ENDPOINT in service["environment"]) == has_traces, name
-        assert "OTEL_SERVICE_NAME" not in service["environment"], name
-
-
-@pytest.mark.check
-def test_compose_hands_no_token_of_the_collector_to_what_decodes_strangers_files() -> None:
-    for service in files.ours().values():
-        assert not any(name.endswith("_HEADERS") for name in service["environment"])

@@ -13,6 +13,7 @@ from workers.stopping import STUCK_EXIT_CODE
 MAIL = PROBES[Lane.MAIL]
 
 
+@pytest.mark.full("processes")
 @pytest.mark.parametrize("kind", [MAIL, PROBES[Lane.EXPORT]], ids=["thread", "process"])
 def test_job_that_three_restarts_interrupt_has_no_crash(bench: Bench, kind: JobKind) -> None:
     job_id = bench.enqueue(kind=kind, hang=3)
@@ -42,6 +43,7 @@ def test_worker_of_threads_told_to_stop_ends_what_ends_in_time_and_takes_no_more
     assert not bench.stack.resources.redis.hlen("unacked")
 
 
+@pytest.mark.full("processes")
 def test_job_past_its_deadline_runs_again_and_its_stuck_process_ends_to_be_restarted(
     bench: Bench,
 ) -> None:

@@ -1,6 +1,6 @@
 """The pods of the example deployment, which has the base and all components."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -48,6 +48,19 @@ def labels_of(workload: Resource) -> dict[str, str]:
     return labels
 
 
+def needed_by(words: Sequence[str]) -> set[str]:
+    """The variables of all settings that a command of ours reads, required or not."""
+    if "--wait" in words:
+        return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
+    names = settings_of(words[1], [Lane(name) for name in options(words, "--lane")])
+    # Payments that move no money have no place in production; no process waits for a file.
+    return {
+        variable_of(name)
+        for name in names - {"ready_file"}
+        if not name.startswith("payments_sandbox_")
+    }
+
+
 @dataclass(frozen=True)
 class Process:
     """A container of ours, by the name of its workload and its own."""
@@ -69,15 +82,7 @@ class Process:
 
     def needs(self) -> set[str]:
         """The variables of all settings that it reads, required or not."""
-        if "--wait" in self.words:
-            return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
-        names = settings_of(self.words[1], self.lanes)
-        # Payments that move no money have no place in production; no process waits for a file.
-        return {
-            variable_of(name)
-            for name in names - {"ready_file"}
-            if not name.startswith("payments_sandbox_")
-        }
+        return needed_by(self.words)
 
     def secrets(self) -> dict[str, dict[str, Any]]:
         """The settings that come from a Secret, each with its place."""

@@ -10,8 +10,6 @@ from tests.deployment.kubernetes.kustomization import Resource
 
 pytestmark = pytest.mark.check
 
-each_workload = pytest.mark.parametrize("name", pods.workloads())
-
 
 def policies() -> dict[str, dict[str, Any]]:
     return {name: each["spec"] for name, each in pods.of_kind("NetworkPolicy").items()}
@@ -33,53 +31,39 @@ def _fits(expression: dict[str, Any], labels: dict[str, str]) -> bool:
     return labels.get(expression["key"]) in expression["values"]
 
 
-@each_workload
-def test_pods_have_no_rights(name: str) -> None:
-    pod = pods.pod_of(pods.workloads()[name])
-    assert pod["automountServiceAccountToken"] is False
-    security = pod["securityContext"]
-    user = next(each.text for each in files.last_stage() if each.name == "USER")
-    assert f"{security['runAsUser']}:{security['runAsGroup']}" == user
-    assert security["runAsNonRoot"] is True
-    # What the converter's own filter needs: docs/decisions/0018-confined-decoding.md.
-    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
-    for process in (each for each in pods.processes() if each.workload == name):
+def test_pods_have_no_rights_and_write_to_bounded_folders_alone() -> None:
+    labels = pods.of_kind("Namespace")["pressroom"]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    for name, workload in pods.workloads().items():
+        pod = pods.pod_of(workload)
+        assert pod["automountServiceAccountToken"] is False, name
+        # Services put no variables beside our settings.
+        assert pod["enableServiceLinks"] is False, name
+        security = pod["securityContext"]
+        user = next(each.text for each in files.last_stage() if each.name == "USER")
+        assert f"{security['runAsUser']}:{security['runAsGroup']}" == user
+        assert security["runAsNonRoot"] is True
+        # What the converter's own filter needs: docs/decisions/0018-confined-decoding.md.
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
+        assert all(volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"]), name
+
+
+def test_containers_have_no_rights_and_bounds() -> None:
+    for process in pods.processes():
         assert process.container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-
-
-def test_the_namespace_refuses_pods_that_could_do_more() -> None:
-    labels = pods.of_kind("Namespace")["pressroom"]["metadata"]["labels"]
-    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
-
-
-@each_workload
-def test_services_put_no_variables_beside_our_settings(name: str) -> None:
-    assert pods.pod_of(pods.workloads()[name])["enableServiceLinks"] is False
-
-
-@each_workload
-def test_pods_write_to_bounded_folders_of_their_own_alone(name: str) -> None:
-    volumes = {each["name"]: each for each in pods.pod_of(pods.workloads()[name])["volumes"]}
-    for volume in volumes.values():
-        assert volume["emptyDir"]["sizeLimit"]
-    for process in (each for each in pods.processes() if each.workload == name):
+        resources = process.container["resources"]
+        assert {"cpu", "memory"} <= resources["requests"].keys(), process
+        assert resources["limits"]["memory"], process
         mounted = {each["mountPath"]: each["name"] for each in process.container["volumeMounts"]}
         assert mounted["/tmp"] == "tmp"
         assert set(mounted) <= {"/tmp", "/scratch"}
         scratch = [each for each in process.container["env"] if each["name"] == "SQLITE_TMPDIR"]
         assert ("/scratch" in mounted) == bool(scratch)
-
-
-def test_every_container_asks_for_what_it_needs_and_has_a_bound_on_memory() -> None:
-    for process in pods.processes():
-        resources = process.container["resources"]
-        assert {"cpu", "memory"} <= resources["requests"].keys()
-        assert resources["limits"]["memory"], process
 
 
 def test_nothing_is_allowed_that_no_policy_names() -> None:
@@ -94,35 +78,21 @@ def test_nothing_is_allowed_that_no_policy_names() -> None:
             assert rule.get("from") or rule.get("to"), name
 
 
-def test_what_decodes_strangers_files_and_what_runs_once_has_no_way_out() -> None:
-    out = {
-        workload
-        for policy in policies().values()
-        for rule in policy.get("egress", [])
-        for place in rule["to"]
-        if place.get("ipBlock", {}).get("cidr") in {"0.0.0.0/0", "::/0"}
-        for workload in selected(policy["podSelector"])
-    }
+def test_strangers_files_have_no_way_out_and_strangers_reach_the_api_alone() -> None:
+    out, reached = set(), set()
+    for name, policy in policies().items():
+        workloads = selected(policy["podSelector"])
+        for place in (each for rule in policy.get("egress", []) for each in rule["to"]):
+            block = place.get("ipBlock", {})
+            if block.get("cidr") in {"0.0.0.0/0", "::/0"}:
+                out |= workloads
+            if block.get("cidr") == "0.0.0.0/0":
+                # The node's credentials.
+                assert "169.254.0.0/16" in block["except"], name
+        for port in (each for rule in policy.get("ingress", []) for each in rule["ports"]):
+            reached |= {(workload, port["port"]) for workload in workloads}
     # The bucket of the backups is best at another provider.
     assert out == {"pressroom-api", "pressroom-worker-waiting", "pressroom-verify-backups"}
-
-
-def test_no_way_out_leads_to_the_nodes_credentials() -> None:
-    for name, policy in policies().items():
-        for rule in policy.get("egress", []):
-            for place in rule["to"]:
-                if place.get("ipBlock", {}).get("cidr") == "0.0.0.0/0":
-                    assert "169.254.0.0/16" in place["ipBlock"]["except"], name
-
-
-def test_strangers_reach_the_api_alone_and_prometheus_the_workers_figures() -> None:
-    reached = {
-        (workload, port["port"])
-        for policy in policies().values()
-        for rule in policy.get("ingress", [])
-        for port in rule["ports"]
-        for workload in selected(policy["podSelector"])
-    }
     workers = {("pressroom-worker-waiting", "metrics"), ("pressroom-worker-computing", "metrics")}
     assert reached == {("pressroom-api", "http"), *workers}
 

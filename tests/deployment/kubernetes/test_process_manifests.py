@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from api.app import create_app
 from api.health.drain import MAX_CLOSE_SECONDS
 from cli.processes import API_GRACE_SECONDS
 from core.lanes import Lane
 from core.settings import Settings
 from core.settings.given_settings import variable_of
-from tests.command_line import option, require_accepted
+from tests.command_line import option
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
-from workers.queues.serving import serving
+from tests.openapi import openapi_document
 from workers.stopping import MAX_END_SECONDS
 
 pytestmark = pytest.mark.check
@@ -28,8 +27,6 @@ OWNERS = {
     "PRESSROOM_S3_ADMIN_ACCESS_KEY": "pressroom-bucket",
     "PRESSROOM_S3_ADMIN_SECRET_KEY": "pressroom-bucket",
 }
-
-each_process = pytest.mark.parametrize("process", pods.processes(), ids=str)
 
 
 def api() -> pods.Process:
@@ -41,51 +38,17 @@ def workers() -> list[pods.Process]:
     return [each for each in pods.processes() if each.words[1] == "worker"]
 
 
-@each_process
-def test_every_command_is_one_that_pressroom_takes(process: pods.Process) -> None:
-    require_accepted(process.words)
-
-
-@each_process
-def test_every_container_runs_one_release_of_our_image(process: pods.Process) -> None:
-    images = {each.container["image"] for each in pods.processes()}
-    assert len(images) == 1
-    assert not images.pop().endswith(":latest")
-
-
-@each_process
-def test_each_process_gets_the_settings_that_it_needs_and_no_others(process: pods.Process) -> None:
-    assert process.may_hold() | process.secrets().keys() == process.needs()
-    assert not process.may_hold() & process.secrets().keys()
-
-
-@each_process
-def test_each_required_setting_is_given(process: pods.Process) -> None:
-    required = files.required_names() & process.needs()
-    if process == api():
-        required |= {"PRESSROOM_TRUSTED_PROXIES"}
-    given = process.values().keys() | {
-        name for name, place in process.secrets().items() if not place.get("optional")
-    }
-    assert required <= given
-
-
-@each_process
-def test_secrets_are_in_no_file_and_their_keys_are_the_names_of_settings(
-    process: pods.Process,
-) -> None:
-    assert process.may_hold().isdisjoint(pods.of_secrets())
-    assert process.secrets().keys() <= pods.of_secrets()
-    required = files.required_names()
-    for name, place in process.secrets().items():
-        assert place["key"] == name
-        assert place.get("optional", False) == (name not in required)
-        assert place["name"] == ("pressroom-owner" if name in OWNERS else "pressroom-settings")
-        assert OWNERS.get(name, process.workload) == process.workload
-
-
-def test_the_secrets_that_are_read_are_those_that_come_from_the_vault() -> None:
-    read = {place["name"] for each in pods.processes() for place in each.secrets().values()}
+def test_secrets_are_in_no_file_and_come_from_the_vault() -> None:
+    required, read = files.required_names(), set()
+    for process in pods.processes():
+        assert process.may_hold().isdisjoint(pods.of_secrets())
+        assert process.secrets().keys() <= pods.of_secrets()
+        for name, place in process.secrets().items():
+            assert place["key"] == name
+            assert place.get("optional", False) == (name not in required)
+            assert place["name"] == ("pressroom-owner" if name in OWNERS else "pressroom-settings")
+            assert OWNERS.get(name, process.workload) == process.workload
+            read.add(place["name"])
     made = {each["spec"]["target"]["name"] for each in pods.of_kind("ExternalSecret").values()}
     assert made == read
     [monitored] = pods.of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
@@ -111,12 +74,9 @@ def test_the_settings_of_the_example_are_valid() -> None:
     assert isinstance(settings.redis_url, SecretStr)
 
 
-def test_each_lane_has_a_worker() -> None:
-    served = [lane for each in workers() for lane in serving(each.lanes).limits]
-    assert sorted(served) == sorted(Lane)
-
-
-def test_all_of_the_product_waits_until_the_database_is_migrated() -> None:
+def test_all_of_the_product_is_one_release_and_waits_until_the_database_is_migrated() -> None:
+    [image] = {each.container["image"] for each in pods.processes()}
+    assert not image.endswith(":latest")
     first = {each.workload for each in pods.processes() if each.words[1:] == ["migrate"]}
     assert first == {"pressroom-migrate"}
     waits = {each.workload for each in pods.processes() if each.words[1:] == ["migrate", "--wait"]}
@@ -135,7 +95,7 @@ def test_probes_ask_paths_that_the_api_has_at_the_port_that_it_listens_on() -> N
     }
     assert {each["port"] for each in asked.values()} == {port["name"]}
     [monitored] = pods.of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
-    served = create_app(Settings.model_construct()).openapi()["paths"].keys()
+    served = openapi_document()["paths"].keys()
     assert {each["path"] for each in asked.values()} | {monitored["path"]} <= served
     # A process that is not ready is taken out of rotation, and not ended.
     assert asked["readinessProbe"]["path"] == "/readyz"

@@ -19,6 +19,7 @@ from tests.stack import Stack, eventually, open_stack
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.full("machines"),
     pytest.mark.skipif(bool(containers.missing()), reason=containers.missing()),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the profile is read for x86-64"),
 ]

@@ -86,9 +86,11 @@ def test_a_child_whose_port_another_program_has_is_not_ready(
 def test_restarts_back_off_exponentially(tmp_path: Path, watcher: Watcher) -> None:
     said: list[str] = []
     group = Group([program(tmp_path, "crash", "raise SystemExit(7)")], watcher, said.append)
-    starts = [0.0]
+    starts, looked = [0.0], 0.0
 
     def third_end() -> bool:
+        nonlocal looked
+        looked = time.monotonic()
         group.tick()
         if group["crash"].started_at != starts[-1]:
             starts.append(group["crash"].started_at)
@@ -97,7 +99,7 @@ def test_restarts_back_off_exponentially(tmp_path: Path, watcher: Watcher) -> No
     until(third_end)
     assert starts[2] - starts[1] >= 0.5
     assert starts[3] - starts[2] >= 1.0
-    assert 1.5 < group["crash"].start_again_at - time.monotonic() <= 2.0
+    assert looked <= group["crash"].start_again_at - 2.0 <= time.monotonic()
     assert "ended with code 7" in said[0]
 
 
@@ -165,18 +167,18 @@ def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(
     await_ready(group)
     pid, began = group.pids["deaf"], time.monotonic()
     group.stop([["deaf"]])
-    assert 0.3 <= time.monotonic() - began < 3.0
+    assert time.monotonic() - began >= 0.3
     assert not runs(pid)
 
 
 def test_a_second_wish_hurries_the_stop(tmp_path: Path, watcher: Watcher) -> None:
     mark = tmp_path / "mark"
     code = f"{DEAF}; import pathlib; pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
-    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=60)], watcher, print)
+    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=3600)], watcher, print)
     await_ready(group)
-    began = time.monotonic()
+    pid = group.pids["deaf"]
     group.stop([["deaf"]], is_hurried=lambda: True)
-    assert time.monotonic() - began < 5.0
+    assert not runs(pid)
 
 
 def test_stages_end_one_after_the_other(tmp_path: Path, watcher: Watcher) -> None:
@@ -203,6 +205,7 @@ def test_stages_end_one_after_the_other(tmp_path: Path, watcher: Watcher) -> Non
     assert order.read_text() == "api store "
 
 
+@pytest.mark.full("processes")
 def test_a_child_without_a_sign_of_life_is_killed_and_not_again_at_once(
     tmp_path: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,16 +220,17 @@ def test_a_child_without_a_sign_of_life_is_killed_and_not_again_at_once(
     until_ticked(group, lambda: time.monotonic() > quiet_until)
     assert group.pids["mute"] == first
     lives[0] = False
+    silent = time.monotonic()
     os.kill(first, signal.SIGSTOP)
     until_ticked(group, lambda: group.pids.get("mute", first) != first)
     assert "no sign of life" in said[0]
     # Killed once more, but only after a pause: what it waits for may be away.
     second = group.pids["mute"]
-    assert 55 < group["mute"].spared_until - time.monotonic() <= 60
+    assert silent <= group["mute"].spared_until - 60 <= time.monotonic()
     quiet_until = time.monotonic() + 1.5
     until_ticked(group, lambda: time.monotonic() > quiet_until)
     assert group.pids["mute"] == second
-    group["mute"].spared_until = time.monotonic()
+    group["mute"].spared_until = spared = time.monotonic()
     until_ticked(group, lambda: group.pids.get("mute", second) != second)
-    assert 115 < group["mute"].spared_until - time.monotonic() <= 120
+    assert spared <= group["mute"].spared_until - 120 <= time.monotonic()
     group.stop([["mute"]])

@@ -168,6 +168,7 @@ def test_every_listener_is_on_the_loopback_address(services: Services) -> None:
                 assert connection.laddr.ip == "127.0.0.1"
 
 
+@pytest.mark.full("processes")
 def test_a_killed_run_leaves_nothing_and_its_home_starts_again_at_once(tmp_path: Path) -> None:
     first = subprocess.Popen(
         [sys.executable, "-c", RUN_UNTIL_KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -184,6 +185,7 @@ def test_a_killed_run_leaves_nothing_and_its_home_starts_again_at_once(tmp_path:
     until(lambda: not users_of(tmp_path))
 
 
+@pytest.mark.full("processes")
 def test_two_stacks_run_side_by_side(services: Services, tmp_path: Path) -> None:
     with embedded_services(tmp_path) as other:
         assert not set(other.pids.values()) & set(services.pids.values())
@@ -191,6 +193,7 @@ def test_two_stacks_run_side_by_side(services: Services, tmp_path: Path) -> None
         assert query(services, "SELECT 1") == [(1,)]
 
 
+@pytest.mark.full("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_ordinary_user_can_run_it(ordinary_user: OrdinaryUser) -> None:
     code = RUN_UNTIL_KILLED.replace("time.sleep(600)", "")
@@ -199,6 +202,7 @@ def test_an_ordinary_user_can_run_it(ordinary_user: OrdinaryUser) -> None:
     assert len(done.stdout.split()) == 3
 
 
+@pytest.mark.full("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user needs no such way")
 def test_root_without_user_namespaces_runs_postgres_as_nobody(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch

@@ -135,6 +135,7 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
     assert set(run["s3"]) == {"endpoint", "access_key", "secret_key", "bucket"}
 
 
+@pytest.mark.full("processes")
 def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stack: Stack) -> None:
     own = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE", "PRESSROOM_WORKER_METRICS_ADDRESS"}
     needs = {
@@ -162,6 +163,7 @@ def test_what_decodes_files_holds_no_key_to_money_mail_or_figures(stack: Stack) 
         assert not [secret for secret in foreign if secret in environment]
 
 
+@pytest.mark.full("processes")
 def test_every_lane_does_its_work_with_its_own_settings(stack: Stack) -> None:
     demo, url = stack.run["demo"], stack.run["api_url"]
     waits = {"X-API-Key": demo["api_key"], "Prefer": "wait=30"}
@@ -238,6 +240,7 @@ def test_the_demo_owner_pays_and_has_the_list(stack: Stack) -> None:
         assert cursor.fetchall() == [("paid", "the-daily-demo")]
 
 
+@pytest.mark.both("processes")
 def test_the_first_charge_of_the_demo_owner_works(stack: Stack) -> None:
     with demo_client(stack) as client:
         charge = {"amount_credit": 0.25, "source_id": "post-17"}
@@ -251,6 +254,7 @@ def demo_client(stack: Stack) -> httpx.Client:
     return httpx.Client(base_url=stack.run["api_url"], headers=key, timeout=60.0)
 
 
+@pytest.mark.full("processes")
 def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Stack) -> None:
     listed = stack.command("users", "list", "--json")
     assert listed.returncode == 0, listed.stderr
@@ -265,6 +269,7 @@ def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Sta
     assert "PRESSROOM_REDIS_URL" in refused.stderr
 
 
+@pytest.mark.full("processes")
 def test_worker_beside_the_stack_works_for_it(stack: Stack, tmp_path: Path) -> None:
     mark = tmp_path / "ready"
     worker = subprocess.Popen(
@@ -281,6 +286,7 @@ def test_worker_beside_the_stack_works_for_it(stack: Stack, tmp_path: Path) -> N
         worker.kill()
 
 
+@pytest.mark.full("processes")
 def test_the_printed_curl_line_uploads_as_it_is(stack: Stack) -> None:
     shown = stack.command("up").stdout
     line = next(line for line in shown.splitlines() if line.startswith("curl "))
@@ -308,7 +314,11 @@ def test_status_shows_each_process(stack: Stack) -> None:
     assert "worker-computing" in stack.command("status").stdout
 
 
-@pytest.mark.parametrize("name", ["postgres", "valkey", "s3", "worker-computing", "api"])
+@pytest.mark.full("processes")
+@pytest.mark.parametrize(
+    "name",
+    ["postgres", "valkey", "s3", "worker-computing", pytest.param("api", marks=pytest.mark.fast)],
+)
 def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
     before = stack.run["pids"][name]
     os.kill(before, signal.SIGKILL)
@@ -319,6 +329,7 @@ def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
     until(lambda: answers(stack.run["api_url"] + "/readyz"))
 
 
+@pytest.mark.full("processes")
 def test_a_stalled_worker_is_replaced(stack: Stack) -> None:
     workers = [name for name in stack.run["pids"] if name.startswith("worker-")]
     name = min(workers)
@@ -337,6 +348,7 @@ def answers(url: str) -> bool:
         return False
 
 
+@pytest.mark.full("processes")
 def test_a_killed_stack_leaves_nothing_starts_again_and_ends_with_ctrl_c(stack: Stack) -> None:
     first = stack.run
     os.kill(first["pids"]["supervisor"], signal.SIGKILL)
@@ -367,6 +379,7 @@ if sys.orig_argv[-2:] == ["-m", "devstack"]:
 """
 
 
+@pytest.mark.full("processes")
 def test_down_waits_for_the_end_of_the_supervisor_itself(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     (tmp_path / "sitecustomize.py").write_text(SLOW_END)
@@ -377,6 +390,7 @@ def test_down_waits_for_the_end_of_the_supervisor_itself(tmp_path: Path) -> None
     assert users_of(stack.home) == []
 
 
+@pytest.mark.full("processes")
 def test_ctrl_c_during_the_start_stops_it_too(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     process = stack.start()
@@ -387,7 +401,8 @@ def test_ctrl_c_during_the_start_stops_it_too(tmp_path: Path) -> None:
     assert users_of(stack.home) == []
 
 
-@pytest.mark.parametrize("setting", ["PORT", "FLOWER_PORT"])
+@pytest.mark.full("processes")
+@pytest.mark.parametrize("setting", [pytest.param("PORT", marks=pytest.mark.fast), "FLOWER_PORT"])
 def test_a_taken_port_is_said_before_anything_starts(tmp_path: Path, setting: str) -> None:
     stack = stack_at(tmp_path / "home")
     with socket.create_server(("127.0.0.1", int(stack.variables[setting]))):

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from tests.commands import printed
 from tests.contract import topups
 from tests.contract.credits import grant
-from tests.contract.test_commands import printed
 from tests.faults.alerts.trouble import Trouble
 from tests.faults.alerts.watched_site import Site
 from tests.payments import SandboxPayments

@@ -16,7 +16,6 @@ SHORT = ("Postgres away", "mail server refuses")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", TROUBLES if FULL else SHORT)
 def test_a_fault_fires_its_alert_which_clears_afterwards(site: Site, name: str) -> None:
     trouble = TROUBLES[name]

@@ -1,7 +1,8 @@
 """The fault matrix: what becomes of each call while one dependency is slow, hung, or gone.
 
-The short form looks at one cell of each fault, with generous limits. The full form looks at all,
-compares with quiet times in the same run, and writes the table of docs/reliability.md.
+The short form looks at what becomes of one call of each fault, however long it takes. The full form
+looks at all, holds them against the times that are promised and against quiet ones in the same run,
+and writes the table of docs/reliability.md.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,6 @@ MAX_RATIO = 3.0
 CELLS = [(fault, call) for fault in FAULTS for call in CALLS if FULL or TELLING[fault] == call]
 
 
-@pytest.mark.timeout(600 if FULL else 120)
 @pytest.mark.parametrize(("fault", "call"), CELLS, ids=[" x ".join(each) for each in CELLS])
 def test_a_fault_harms_no_more_than_promised(
     fault: str, call: str, observed: Callable[[str, list[str]], Observed], quiet: Samples
@@ -28,11 +28,11 @@ def test_a_fault_harms_no_more_than_promised(
     during = found.during[call]
     broken = [each for each in during if each.outcome not in ALLOWED[promise.worst]]
     assert not broken, broken[0]
-    slowest = max(during, key=lambda each: each.seconds)
-    assert slowest.seconds <= promise.within_seconds, slowest
     assert call not in found.stuck
     assert not found.lost
     if FULL and promise.worst is Worst.UNTOUCHED:
         assert slowdown(call, quiet, found) <= MAX_RATIO
     if FULL:
+        slowest = max(during, key=lambda each: each.seconds)
+        assert slowest.seconds <= promise.within_seconds, slowest
         assert p50(found.after[call]) <= MAX_RATIO * p50(quiet[call])

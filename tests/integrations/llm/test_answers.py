@@ -13,8 +13,8 @@ from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
 from tests.language_model import KEY, Run, answered, ignore_usage, question
 from tests.stack import eventually
 
-# The test is against hanging, on a machine that does other things too.
-HANGING = 15.0
+# Whatever the machine does meanwhile: the stand-in is slow for a minute.
+HANGING = 50.0
 
 
 def refused(run: Run, behaviour: str, seconds: float = 20.0) -> DomainError:
@@ -141,12 +141,12 @@ def test_tokens_are_reported_whether_or_not_the_answer_is_of_use(run: Run) -> No
 def test_calls_do_not_take_turns(run: Run) -> None:
     def ask() -> None:
         with pytest.raises(DomainError):
-            run.model("slow").ask(question(3.0))
+            run.model("slow").ask(question(5.0))
 
     run.server = LlmServerState(Circuit(max_failures=100))
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
-    eventually(lambda: run.calls == 8, within=2.9, what="eight calls at the same time")
+    eventually(lambda: run.calls == 8, within=4.9, what="eight calls at the same time")
     for thread in threads:
         thread.join()

@@ -120,12 +120,7 @@ def open_own(
 
 @pytest.fixture(scope="package")
 def shop(open_own: Callable[..., Stack]) -> Stack:
-    """A stack with an API and the workers that an upload and an erasure need."""
-    stack = open_own("shop")
-    stack.start_api()
-    stack.start_worker("media")
-    stack.start_worker("upkeep")
-    return stack
+    return open_own("shop")
 
 
 @pytest.fixture

@@ -13,14 +13,16 @@ from secrets import token_hex
 from typing import Any
 
 import httpx
+import pytest
 
 from core import clock
 from services.media.attachments import strays
 from services.media.attachments.strays import StrayKind
 from services.money.credits import ledger, verify
 from services.people import accounts
-from tests.contract.test_commands import pressroom
+from tests.commands import ended_process
 from tests.erasing import erase
+from tests.importing import Importing, csv_of
 from tests.pictures import encoded
 from tests.services.backup.conftest import Saved, saved
 from tests.stack import Owner, Stack, eventually
@@ -28,6 +30,8 @@ from tests.stack import Owner, Stack, eventually
 ENTRIES = (
     "SELECT seq, delta, balance_after, hash FROM credit_entries WHERE user_id = %s ORDER BY seq"
 )
+
+pytestmark = pytest.mark.full("processes")
 
 
 @dataclass
@@ -78,7 +82,8 @@ class Load:
 
 def command(target: Saved, *words: str) -> Any:
     def done() -> subprocess.CompletedProcess[str] | None:
-        ended = pressroom(target.stack, *words, "--json", **target.environment)
+        environment = {**target.stack.environment, **target.environment}
+        ended = ended_process(environment, *words, "--json")
         # The worker's own look whether it is time takes a moment.
         return None if "(upkeep.running)" in ended.stderr else ended
 
@@ -90,16 +95,20 @@ def command(target: Saved, *words: str) -> Any:
 
 def new_person(stack: Stack, list_id: int) -> tuple[int, str, str]:
     """The id, the address and an API key of a person who has joined the list."""
-    person = stack.new_owner()
-    with stack.client(person.key) as client:
-        assert client.post(f"/subscriptions/{list_id}/no-challenge").json()["data"] == 1
+    person, importing = stack.new_owner(), Importing(stack)
+    [(user_id,)] = stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
+    owner = Owner(int(str(user_id)), "", "")
+    assert importing.bring(owner, list_id, csv_of([[person.email, ""]])).added == 1
     return person.user_id, person.email, person.key
 
 
-def new_list(stack: Stack, owner: Owner) -> int:
-    body = {"title": "A list", "slug": token_hex(8), "confirm_required": False}
-    with stack.client(owner.key) as client:
-        return int(client.post("/lists", json=body).json()["data"]["id"])
+@pytest.fixture(scope="module", autouse=True)
+def _opened(shop: Stack) -> None:
+    """With an API, and the workers that an upload and an erasure need."""
+    with shop.starting_together():
+        shop.start_api()
+        shop.start_worker("media")
+        shop.start_worker("upkeep")
 
 
 def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
@@ -108,7 +117,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
     shop = backups.stack
     owner = shop.new_owner()
     ledger.grant(shop.resources.database, owner.user_id, Decimal(1000), source_id="start")
-    list_id = new_list(shop, owner)
+    list_id = Importing(shop).new_list(owner)
     stayer, leaver, quiet, erased = (new_person(shop, list_id) for _ in range(4))
     load = Load(shop, owner)
     with load.going_on():

@@ -1,6 +1,5 @@
 """The journal tells who left and who was erased, and a restore believes it."""
 
-from dataclasses import replace
 from secrets import token_hex
 
 import orjson
@@ -17,10 +16,11 @@ from services.mailing.subscriptions import unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.people import accounts
 from tests.erasing import erase
+from tests.importing import Importing
 from tests.ports import free_port
 from tests.services.backup.conftest import Saved, saved
-from tests.services.backup.test_drill import new_list, new_person
-from tests.stack import Stack
+from tests.services.backup.test_drill import new_person
+from tests.stack import Owner, Stack
 
 PENDING = "SELECT kind, user_id, list_id FROM departures ORDER BY id"
 
@@ -50,7 +50,7 @@ def told(backups: Saved) -> list[dict[str, object]]:
 @pytest.fixture
 def list_id(shop: Stack) -> int:
     shop.query("DELETE FROM departures")
-    return new_list(shop, shop.new_owner())
+    return Importing(shop).new_list(shop.new_owner())
 
 
 def test_each_way_to_leave_is_told_once(backups: Saved, list_id: int) -> None:
@@ -101,7 +101,7 @@ def test_a_replay_does_nothing_twice(backups: Saved, list_id: int) -> None:
     began_at = clock.now()
     leaver, *_ = new_person(shop, list_id)
     erased = new_person(shop, list_id)
-    own_list = new_list(shop, replace(shop.new_owner(), key=erased[2]))
+    own_list = Importing(shop).new_list(Owner(*erased))
     leave(shop, list_id, leaver)
     shop.query("UPDATE lists SET archived_at = now() WHERE id = %s", own_list)
     erase(shop.resources, erased[1])

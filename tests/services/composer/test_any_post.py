@@ -10,15 +10,16 @@ from tests.sizes import sized
 EVERY_PART = frozenset(MetadataField)
 HASH = "0123456789abcdef"
 
+pytestmark = pytest.mark.both("properties")
+
 generated = settings(
-    max_examples=sized(150, 10_000),
+    max_examples=sized(150, 10_000, few=5),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(sized(120, 7200))
 @generated
 @given(posts)
 def test_nothing_written_about_any_post_breaks_a_rule(post: Post) -> None:

@@ -17,9 +17,12 @@ from services.composer.post import MetadataField, Post
 from services.composer.text import hyperlinks, markup
 from tests.services.composer.injections import ORDERS
 from tests.services.composer.posts import posts
+from tests.sizes import sized
 
 Product = TypeVar("Product")
 ALL = frozenset(MetadataField)
+
+pytestmark = pytest.mark.both("properties")
 
 
 @dataclass
@@ -72,7 +75,7 @@ def unless_refused(write: Callable[[], Product]) -> Product | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sized(150, 2_000, few=5), deadline=None)
 @given(post=posts, answer=_answers)
 def test_any_answer_about_any_post_keeps_the_rules_or_is_refused(post: Post, answer: str) -> None:
     plain, parrot = markup.read(post), Parrot(answer)
@@ -86,7 +89,7 @@ def test_any_answer_about_any_post_keeps_the_rules_or_is_refused(post: Post, ans
         assert rules.tweets_faults(plain, tweets) == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=sized(50, 500, few=5), deadline=None)
 @given(post=posts)
 def test_all_posts_are_asked_about_in_the_same_words(post: Post) -> None:
     told: dict[str, set[str]] = {}

@@ -17,7 +17,7 @@ from tests.services.mailing.subscriptions.racing import deadlocks
 from tests.sizes import sized
 from tests.stack import Owner, eventually
 
-ROUNDS = sized(4, 40)
+ROUNDS = sized(4, 40, few=1)
 PEOPLE = 60
 HEADER = ("email", "name", "tier")
 
@@ -32,6 +32,7 @@ def all_of(*acts: Callable[[], object]) -> None:
             each.result(100)
 
 
+@pytest.mark.both("properties")
 def test_neither_waits_for_the_other_in_a_circle_and_nothing_comes_back(
     quiet: Importing, keeper: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,6 @@
 """A person who is erased is nowhere any more, and what they said no to holds."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +14,7 @@ from services.mailing import lists
 from services.mailing.subscriptions import changes, subscribe, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.people import accounts
+from tests.commands import pressroom
 from tests.erasing import finish
 from tests.pictures import photo
 from tests.services.mailing.subscriptions.acting import Acting, Person
@@ -55,18 +54,6 @@ def reader(stack: Stack, acting: Acting) -> Erasable:
 @pytest.fixture
 def list_id(acting: Acting, owner: Owner) -> int:
     return acting.new_list(owner, confirm_required=False, challenge=False)
-
-
-def pressroom(stack: Stack, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
-        env={**stack.environment, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def found_anywhere(stack: Stack, words: list[str]) -> set[str]:

@@ -1,8 +1,10 @@
+from datetime import timedelta
 from functools import partial
 
 import pytest
 from sqlalchemy import func
 
+from core import clock
 from core.errors import DomainError, Kind
 from core.scopes import EVERYTHING_OF_A_USER, Scope
 from models import JobStatus
@@ -11,7 +13,6 @@ from services.jobs import lease as leases
 from services.jobs import records
 from services.jobs.lease import Lease
 from services.jobs.records import error_shown
-from services.jobs.transitions import LEASE
 from storage.resources import Resources
 from tests.probe.bench import Bench
 from tests.probe.kind import plan
@@ -129,12 +130,14 @@ def test_job_is_beyond_a_credential_without_its_kinds_scope(
 
 
 def test_job_tells_its_rate_and_the_time_to_go(
-    quiet: Bench, claimed: Lease, resources: Resources
+    quiet: Bench, claimed: Lease, resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change(resources, claimed.job_id, started_at=func.now() - LEASE)
     with resources.unit_of_work() as uow:
         leases.progress(uow, claimed, done=50, total=100)
-    found = records.progress_of(quiet.job(claimed.job_id))
+    job = quiet.job(claimed.job_id)
+    assert job.started_at is not None
+    later = job.started_at + timedelta(seconds=5)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    found = records.progress_of(job)
     assert (found.done, found.total) == (50, 100)
-    assert found.per_second == pytest.approx(10, rel=0.2)
-    assert found.eta_seconds == pytest.approx(5, rel=0.2)
+    assert (found.per_second, found.eta_seconds) == (10.0, 5.0)

@@ -105,6 +105,7 @@ def single(make_stack: Callable[[str], Stack]) -> Bench:
     return working
 
 
+@pytest.mark.full("timing")
 def test_single_job_of_another_owner_is_done_before_most_of_a_rush(single: Bench) -> None:
     rush = [single.enqueue(ANNA, sleep=0.02) for _ in range(300)]
     single.finished(rush[0])
@@ -117,6 +118,7 @@ def test_single_job_of_another_owner_is_done_before_most_of_a_rush(single: Bench
     single.all_finished(within=60)
 
 
+@pytest.mark.full("timing")
 def test_long_jobs_of_one_owner_take_turns_with_that_of_another(single: Bench) -> None:
     rush = [single.enqueue(ANNA, steps=5, turn=1, step_sleep=0.02) for _ in range(30)]
     single.started(rush[0])

@@ -19,11 +19,11 @@ from tests.importing import Importing, csv_of
 from tests.merging import agree, finish, job_of, make_due, merge, take_turn
 from tests.services.mailing.subscriptions.racing import deadlocks, waits_for_a_lock
 from tests.services.merging.lives import Had, found, live, new_people, now, rows_of
-from tests.sizes import FULL, sized
+from tests.sizes import sized
 from tests.stack import Owner, eventually
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
-ROUNDS = sized(3, 30)
+ROUNDS = sized(3, 30, few=1)
 HEADER = ("email", "name", "tier", "city")
 
 
@@ -261,6 +261,7 @@ def erase_all(quiet: Importing, email: str, other_id: int) -> None:
         finish_erasure(quiet.resources, int(str(job_id)))
 
 
+@pytest.mark.both("properties")
 def test_nothing_waits_in_a_circle_and_nothing_comes_back(
     quiet: Importing, keeper: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,9 +306,9 @@ def test_nothing_waits_in_a_circle_and_nothing_comes_back(
     assert deadlocks(quiet.stack) == before
 
 
-@pytest.mark.timeout(3600 if FULL else 120)
+@pytest.mark.both("properties")
 def test_a_person_with_many_lists(quiet: Importing, keeper: Owner) -> None:
-    many = sized(300, 100_000)
+    many = sized(300, 100_000, few=50)
     user_id, other_id, _, other_email = new_people(quiet)
     quiet.stack.query(
         "INSERT INTO lists (id, user_id, title, slug)"

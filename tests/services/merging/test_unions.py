@@ -88,7 +88,7 @@ MEMBER = Had(status="active", created_at=_BEGINNING)
 PAIRS = st.lists(st.tuples(lives(), lives()), min_size=1, max_size=5)
 
 
-@pytest.mark.timeout(3600 if FULL else 240)
+@pytest.mark.both("properties")
 def test_any_two_records_become_what_the_rules_say(
     quiet: Importing, keeper: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +97,7 @@ def test_any_two_records_become_what_the_rules_say(
     monkeypatch.setattr(merge_stages, "MAX_MOVED_ROWS", 2)
 
     @settings(
-        max_examples=sized(12, 300),
+        max_examples=sized(12, 300, few=2),
         deadline=None,
         derandomize=not FULL,
         database=None,

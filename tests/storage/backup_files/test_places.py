@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from core.settings.given_settings import read_settings
 from storage.backup_files.places import BackupPlace, FolderPlace, open_place
 from storage.backup_files.sealed_place import SealedPlace, patiently
 from storage.objects import ObjectMissing
+from tests.commands import pressroom
 from tests.ports import free_port
 from tests.stack import Stack
 
@@ -140,12 +139,10 @@ def test_the_command_names_the_folder_without_a_traceback(
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     environment = {
-        **stack.environment,
         "PRESSROOM_BACKUP_URL": f"file://{tmp_path}/file/x",
         "PRESSROOM_BACKUP_KEYS": f"b1:{'A' * 43}",
     }
-    words = [sys.executable, "-m", "cli.main", "backup", act]
-    done = subprocess.run(words, check=False, env=environment, capture_output=True, text=True)
+    done = pressroom(stack, "backup", act, **environment)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{tmp_path}/file/x" in done.stderr
     assert "Traceback" not in done.stderr

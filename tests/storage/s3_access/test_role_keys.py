@@ -128,6 +128,7 @@ def bucket_of(client: httpx.Client) -> tuple[int, str]:
     return reply.status_code, reply.json()["dependencies"]["objects"]
 
 
+@pytest.mark.full("processes")
 def test_the_api_works_by_its_role_and_logs_no_token(
     stack: Stack, regional: RegionalServer, identity: dict[str, str]
 ) -> None:
@@ -140,6 +141,7 @@ def test_the_api_works_by_its_role_and_logs_no_token(
     assert IDENTITY_TOKEN not in api.log.read_text()
 
 
+@pytest.mark.full("processes")
 def test_the_api_says_at_its_start_which_setting_is_wrong(
     stack: Stack, regional: RegionalServer, identity: dict[str, str]
 ) -> None:

@@ -18,8 +18,10 @@ from tests.sizes import sized
 Json = dict[str, Any]
 LIMIT = 25
 
+pytestmark = pytest.mark.both("properties")
+
 examples = settings(
-    max_examples=sized(150, 20_000),
+    max_examples=sized(150, 20_000, few=5),
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -39,7 +41,6 @@ def meant(filled: Filled, sent: Json, status: str | None = None) -> list[int]:
     return sorted(found, reverse=True)
 
 
-@pytest.mark.timeout(sized(120, 7200))
 @examples
 @given(data=st.data())
 def test_a_filter_finds_whom_it_means_and_no_other(filled: Filled, data: st.DataObject) -> None:
@@ -56,8 +57,7 @@ def test_a_filter_finds_whom_it_means_and_no_other(filled: Filled, data: st.Data
             assert list(uow.session.scalars(missed)) == []
 
 
-@pytest.mark.timeout(sized(120, 7200))
-@settings(examples, max_examples=sized(60, 5_000))
+@settings(examples, max_examples=sized(60, 5_000, few=3))
 @given(data=st.data())
 def test_pages_pass_everybody_once_wherever_the_looking_ends(
     filled: Filled, data: st.DataObject

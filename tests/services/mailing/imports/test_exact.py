@@ -63,9 +63,10 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
     return who, draw(st.booleans()), Line("", name, tier, expiry, left)
 
 
+@pytest.mark.both("properties")
 @pytest.mark.slow
 @settings(
-    max_examples=sized(16, 2000),
+    max_examples=sized(16, 2000, few=3),
     database=None,
     phases=[Phase.generate, Phase.shrink] if FULL else [Phase.generate],
     deadline=None,

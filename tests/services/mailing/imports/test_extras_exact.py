@@ -82,9 +82,10 @@ def bring(kept: dict[int, Kept], rows: list[Row], *, update: bool) -> tuple[dict
     return after, left_out
 
 
+@pytest.mark.both("properties")
 @pytest.mark.slow
 @settings(
-    max_examples=sized(12, 500),
+    max_examples=sized(12, 500, few=2),
     database=None,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -23,8 +23,10 @@ from tests.importing import Importing, csv_of
 from tests.sizes import sized
 from tests.stack import Owner
 
-ROWS = sized(1500, 50_000)
-ROUNDS = sized(2, 20)
+ROWS = sized(1500, 50_000, few=300)
+ROUNDS = sized(2, 20, few=1)
+# People who do one of four things meanwhile, of each.
+ACTING = sized(60, 60, few=10)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.TRACE)
 pytestmark = pytest.mark.usefixtures("_no_deadlock")
@@ -46,6 +48,7 @@ def all_of(*acts: Callable[[], object]) -> list[object]:
         return [each.result(100) for each in [threads.submit(act) for act in acts]]
 
 
+@pytest.mark.both("properties")
 @pytest.mark.parametrize("lists_of", [1, 2], ids=["one list", "two lists"])
 def test_imports_at_the_same_time_of_the_same_people_are_exact(
     importing: Importing, owner: Owner, lists_of: int
@@ -78,15 +81,16 @@ def test_imports_at_the_same_time_of_the_same_people_are_exact(
             assert importing.count(list_id) == len(importing.active(list_id))
 
 
+@pytest.mark.both("properties")
 def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
     importing: Importing, owner: Owner, list_id: int
 ) -> None:
     tag = random_hash_id()
     people = [f"{n}.{tag}@example.com" for n in range(ROWS)]
     acts = (_leave, _silence, _erase, _remove_and_add)
-    acting = {act: people[number : 60 * 4 : 4] for number, act in enumerate(acts)}
+    acting = {act: people[number : ACTING * 4 : 4] for number, act in enumerate(acts)}
     with importing.resources.unit_of_work() as uow:
-        for each in people[: 60 * 4]:
+        for each in people[: ACTING * 4]:
             accounts.find_or_create_person(uow, each)
     began = threading.Event()
     job_id = importing.begin(owner, list_id, shuffled(people, 1))
@@ -113,7 +117,7 @@ def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
     )
     assert mail == [(0,)]
     _require_no_erased(importing, list_id, acting[_erase])
-    assert set(people[60 * 4 :]) <= active
+    assert set(people[ACTING * 4 :]) <= active
     assert importing.count(list_id) == len(active) + _nameless(importing, list_id)
 
 
@@ -181,6 +185,7 @@ def _nameless(importing: Importing, list_id: int) -> int:
     return int(str(found))
 
 
+@pytest.mark.full("properties")
 def test_a_thousand_who_said_no_in_every_way_stay_out_and_the_owner_is_told(
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import httpx
+import pytest
 
 from core.ids import random_hash_id
 from services.mailing import member_figures, subscriber_counts
@@ -26,9 +27,10 @@ from tests.services.mailing.subscriptions.tallying import by_day
 from tests.sizes import sized
 from tests.stack import Owner, Stack, eventually
 
-MANY = sized(400, 20_000)
+MANY = sized(400, 20_000, few=100)
 
 
+@pytest.mark.both("properties")
 def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
     acting: Acting, lists: list[int], owner: Owner
 ) -> None:
@@ -114,6 +116,7 @@ class folding:  # noqa: N801 - reads as what goes on
         self._threads.shutdown()
 
 
+@pytest.mark.full("faults")
 def test_counts_are_true_after_the_api_is_killed_in_the_middle(
     acting: Acting, lists: list[int], owner: Owner, home: Path
 ) -> None:

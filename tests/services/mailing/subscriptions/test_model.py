@@ -376,6 +376,7 @@ class Subscriptions(RuleBasedStateMachine):
         return observe(self.acting.resources, list(self.ids.values()), self.known())
 
 
+@pytest.mark.both("properties")
 @pytest.mark.slow
 def test_no_sequence_of_acts_goes_against_what_a_person_said(acting: Acting) -> None:
     Subscriptions.acting = acting
@@ -383,8 +384,8 @@ def test_no_sequence_of_acts_goes_against_what_a_person_said(acting: Acting) -> 
     run_state_machine_as_test(
         Subscriptions,
         settings=settings(
-            max_examples=sized(10, 1000),
-            stateful_step_count=sized(45, 60),
+            max_examples=sized(10, 1000, few=2),
+            stateful_step_count=sized(45, 60, few=20),
             database=None,
             # Making a failing sequence short takes more time than a short run has.
             phases=[Phase.generate, Phase.shrink] if FULL else [Phase.generate],

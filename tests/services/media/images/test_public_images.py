@@ -38,6 +38,8 @@ MEAN, MEAN_OF_AREAS, AREA = 12.0, 4.0, 8
 REFUSED = {"test_extents_transparency.gif": "a second GIF begins where the next block should"}
 DIFFERENT = {"app13.jpg": "sixteen pixels of noise, of which quality 80 keeps the average"}
 
+pytestmark = [pytest.mark.slow, pytest.mark.full("properties")]
+
 
 @pytest.fixture(scope="session")
 def public_images(pytestconfig: pytest.Config) -> dict[str, Path]:
@@ -89,8 +91,6 @@ def chosen(name: str) -> bool:
     return FULL or listed or special or zlib.crc32(name.encode()) % 3 == 0
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_public_image_is_refused_or_looks_as_pillow_reads_it(
     public_images: dict[str, Path],
 ) -> None:
@@ -105,7 +105,6 @@ def test_public_image_is_refused_or_looks_as_pillow_reads_it(
     assert list(found.values()).count("same") > len(found) / 2
 
 
-@pytest.mark.slow
 @pytest.mark.stack
 def test_confined_child_gives_what_the_function_gives(
     public_images: dict[str, Path], converter: ConverterProcess

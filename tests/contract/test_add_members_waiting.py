@@ -1,8 +1,7 @@
-"""Waiting for members to be added, and asking twice."""
+"""Waiting for members to be added."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from secrets import token_hex
 from typing import Any
 
 import httpx
@@ -26,11 +25,6 @@ from tests.contract.test_body_limits import Raw
 from tests.stack import Owner, Stack, eventually
 
 _BROKEN = DomainError(Kind.DAMAGED, "job.x", "M")
-
-
-@pytest.fixture
-def key() -> str:
-    return token_hex(16)
 
 
 @pytest.mark.parametrize("prefer", ["respond-async", "wait=0"])
@@ -107,41 +101,6 @@ def test_who_waits_is_told_how_the_job_ended(
         with quiet.resources.unit_of_work() as uow:
             end(uow, lease)
         problem(waiting.result(30), status, code)
-
-
-# -- idempotency ---------------------------------------------------------------------------------
-
-
-def test_the_same_request_again_is_the_first_answer_again(
-    client: httpx.Client, list_id: int, key: str
-) -> None:
-    emails = addresses(2)
-    first = add(client, list_id, *emails, key=key)
-    second = add(client, list_id, *emails, key=key)
-    assert data(first) == data(second) == 2
-    assert "idempotent-replayed" not in first.headers
-    assert second.headers["idempotent-replayed"] == "true"
-    assert len(data(client.get("/imports"))["items"]) == 1
-    problem(add(client, list_id, emails[0], key=key), 422, "idempotency.key_reused")
-    problem(add(client, list_id, *emails, key="short"), 400, "idempotency.key_invalid")
-
-
-def test_a_202_is_answered_again_from_the_jobs_present_state(
-    client: httpx.Client, list_id: int, key: str
-) -> None:
-    emails = addresses(2)
-    job_id = data(add(client, list_id, *emails, key=key, prefer="respond-async"), 202)
-    finished(client, job_id)
-    again = add(client, list_id, *emails, key=key, prefer="respond-async")
-    assert data(again) == 2
-    assert again.headers["idempotent-replayed"] == "true"
-
-
-def test_an_error_frees_the_key(client: httpx.Client, list_id: int, key: str) -> None:
-    problem(add(client, list_id, "nobody", key=key), 422, "members.all_invalid")
-    reply = add(client, list_id, new_address(), key=key)
-    assert data(reply) == 1
-    assert "idempotent-replayed" not in reply.headers
 
 
 def test_the_list_of_many_members_is_counted_exactly(client: httpx.Client, list_id: int) -> None:

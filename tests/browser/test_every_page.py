@@ -1,0 +1,244 @@
+"""Every page, for people who hear it, press keys alone, run no scripts or have a small window.
+
+`make test` looks at some pages of each kind; the full tier at all of them, and more closely.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from api.console.navigation import OPERATORS
+from core.scopes import EXPLANATIONS
+from services.people.mailed_tokens import Purpose
+from tests.browser.consoles import log_in_browser
+from tests.browser.keyboards import Keyboard
+from tests.browser.looks import (
+    IS_THOROUGH,
+    LONG_WORD,
+    NARROW,
+    WIDE,
+    Keep,
+    fits,
+    require_accessible,
+)
+from tests.browser.readers import make_list
+from tests.consoles import at_operators_console
+from tests.contract.bulk import sheet, upload
+from tests.contract.replies import data
+from tests.contract.test_orders_commands import order, payment, tell
+from tests.oauth import log_in, register
+from tests.security import world as worlds
+from tests.security.console_calls import CONSOLE_CALLS
+from tests.security.world import World, settled
+from tests.stack import Owner, Stack
+from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
+from tests.visiting import new_account, user_id_of
+
+At = Callable[..., Page]
+SCOPES = tuple(EXPLANATIONS)
+LONG_NAME = LONG_WORD * 2
+_COLOUR = "getComputedStyle(document.body).backgroundColor"
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A page and who opens it.
+
+    Attributes:
+        path: with names of what it is about, as in `CONSOLE_CALLS`.
+        others: such names that stand for others.
+    """
+
+    whose: str
+    path: str
+    status: int = 200
+    others: dict[str, str] | None = None
+
+
+def _of_the_console() -> Iterator[tuple[str, Visit]]:
+    for operation, call in CONSOLE_CALLS.items():
+        method, _, path = operation.partition(" ")
+        is_page = "/assets/" not in path and not path.endswith("/events")
+        if method == "GET" and is_page and (call.own == 200 or OPERATORS.path in path):
+            whose = "operator" if OPERATORS.path in path else "owner"
+            yield path, Visit(whose, path, others=call.values)
+
+
+PAGES = {
+    **dict(_of_the_console()),
+    "an import that was looked at": Visit("owner", "/console/imports/{looked_at_id}"),
+    "an order in review": Visit("operator", "/console/operators/orders/{doubtful_order_id}"),
+    # -- of a list, for its readers
+    "sign-up": Visit("nobody", "/s/{slug}"),
+    "embed": Visit("nobody", "/s/{slug}/embed"),
+    "unsubscribe": Visit("nobody", "/unsubscribe?trace_id={reader}"),
+    "unsubscribe, not confirmed": Visit("nobody", "/unsubscribe?trace_id={pending}"),
+    "unsubscribe, broken link": Visit("nobody", "/unsubscribe?trace_id=cut-off", 403),
+    "confirm": Visit("nobody", "/confirm?token={token}"),
+    "report": Visit("nobody", "/report?trace_id={reader}"),
+    "ask for preferences": Visit("nobody", "/preferences/ask?list={face_id}"),
+    "asked for preferences": Visit("nobody", "/preferences/ask?sent=yes"),
+    "open preferences": Visit("nobody", "/preferences/open?token={opening}"),
+    "preferences": Visit("reader", "/preferences"),
+    "preferences, answers": Visit("reader", "/preferences/answers?list={face_id}"),
+    "preferences, data": Visit("reader", "/preferences/data"),
+    "preferences, erase": Visit("reader", "/preferences/erase"),
+    # -- of a person's account
+    "login": Visit("nobody", "/login"),
+    "login again": Visit("person", "/login?again=yes&next=/console/programs/keys/new"),
+    "register": Visit("nobody", "/register"),
+    "register, sent": Visit("nobody", "/register?sent=yes"),
+    "forgotten password": Visit("nobody", "/password/forgotten"),
+    "account": Visit("person", "/account"),
+    "account, password": Visit("person", "/account/password"),
+    "account, e-mail": Visit("person", "/account/email"),
+    "account, events": Visit("person", "/account/events"),
+    "account, imports": Visit("person", "/account/imports"),
+    "account, factors": Visit("person", "/account/factors"),
+    "account, app": Visit("person", "/account/factors/app"),
+    "account, passkey": Visit("person", "/account/factors/passkey"),
+    "consent": Visit("person", "{consent}"),
+    "consent, wrong": Visit("person", "{wrong_consent}", 400),
+    "access of a long name": Visit("person", "/console/programs/access"),
+}
+# Of each template that differs from the others, one.
+IN_BOTH_TIERS = {
+    *("/console", "/console/lists/{list_id}", "/console/lists/{list_id}/members"),
+    *("/console/lists/{list_id}/members/{user_id}", "/console/imports/{import_id}"),
+    *("/console/images", "/console/composer", "/console/operators"),
+    *("sign-up", "unsubscribe", "preferences", "login", "account", "consent"),
+}
+
+
+@pytest.fixture(scope="module")
+def world(stack: Stack) -> Iterator[World]:
+    """An owner with one thing of each kind that a page can show."""
+    made = worlds.build(stack)
+    yield made
+    made.client.close()
+
+
+@pytest.fixture(scope="module")
+def operator(stack: Stack) -> Iterator[Owner]:
+    with at_operators_console(stack) as found:
+        yield found.owner
+
+
+@pytest.fixture(scope="module")
+def person(stack: Stack) -> Owner:
+    """Their name and that of a program of theirs are longer than a window is wide."""
+    email = new_account(stack, name=LONG_WORD * 4)
+    found = Owner(user_id_of(stack, email), email, "")
+    program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)
+    asked = log_in(stack, found)
+    with asked.browser:
+        program.tokens(asked, *SCOPES)
+    return found
+
+
+@pytest.fixture(scope="module")
+def reader(stack: Stack, world: World) -> Subscriber:
+    """Subscribed to a list that has all that a list can show, and a long title."""
+    return subscribe(stack, make_list(world.client, LONG_WORD * 4))
+
+
+@pytest.fixture(scope="module")
+def values(stack: Stack, world: World, operator: Owner, reader: Subscriber) -> dict[str, object]:
+    client = world.client
+    pending = subscribe_pending(stack, new_list(client, LONG_WORD * 4, confirm_required=True))
+    rows = [(f"{n}@example.com", f"R {n}", "Rome") for n in range(20)]
+    file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
+    looked_at = data(upload(client, world.values["dst_list_id"], file, dry_run="1"))
+    doubtful = order(stack, operator.user_id)
+    tell(stack, doubtful, replace(payment(doubtful), amount_minor=499))
+    program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)
+    settled(stack)
+    return {
+        **world.values,
+        "looked_at_id": looked_at["result"]["import_id"],
+        "doubtful_order_id": doubtful.order_id,
+        "face_id": reader.list_id,
+        "slug": data(client.get(f"/lists/{reader.list_id}"))["slug"],
+        "reader": reader.trace_id,
+        "pending": pending.trace_id,
+        "token": pending.mailed_token(),
+        "opening": reader.mailed_token(Purpose.OPEN_PREFERENCES),
+        "consent": program.request(*SCOPES),
+        "wrong_consent": program.request(redirect_uri="https://evil.example/"),
+    }
+
+
+@pytest.fixture(scope="module")
+def users(world: World, operator: Owner, person: Owner) -> dict[str, Owner]:
+    return {"owner": world.owner, "operator": operator, "person": person}
+
+
+@pytest.fixture(scope="module")
+def at(browser: Browser, stack: Stack, users: dict[str, Owner], reader: Subscriber) -> Iterator[At]:
+    """The page of a browser in which somebody is logged in, one for each of them."""
+    pages: dict[tuple[str, bool], Page] = {}
+
+    def at(whose: str, *, scripts: bool = True) -> Page:
+        if (whose, scripts) not in pages:
+            context = browser.new_context(java_script_enabled=scripts)
+            pages[whose, scripts] = page = context.new_page()
+            if whose in users:
+                log_in_browser(page, stack, users[whose].user_id)
+            elif whose == "reader":
+                token = reader.mailed_token(Purpose.OPEN_PREFERENCES)
+                page.goto(f"{stack.api_url}/preferences/open?token={token}")
+                page.get_by_role("button", name="Open my subscriptions").click()
+                expect(page.get_by_role("button", name="I am done")).to_be_visible()
+        return pages[whose, scripts]
+
+    yield at
+    for page in pages.values():
+        page.context.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=(pytest.mark.both if name in IN_BOTH_TIERS else pytest.mark.full)("browser"),
+        )
+        for name in PAGES
+    ],
+)
+def test_a_page_is_accessible_by_eye_and_by_key_and_fits_a_narrow_screen(
+    stack: Stack, at: At, values: dict[str, object], keep: Keep, *, name: str
+) -> None:
+    visit = PAGES[name]
+    named = {each: values[other] for each, other in (visit.others or {}).items()}
+    url = stack.api_url + visit.path.format(**values | named)
+    page = at(visit.whose)
+    page.set_viewport_size(WIDE)
+    page.emulate_media(color_scheme="light")
+    answer = page.goto(url)
+    assert answer is not None
+    assert answer.status == visit.status
+    heading = page.get_by_role("heading", level=1).inner_text()
+    light = page.evaluate(_COLOUR)
+    # What is folded away is looked at too.
+    page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+    require_accessible(page)
+    picture = re.sub(r"[^a-z]+", "-", re.sub(r"{\w+}", "one", name).lower()).strip("-")
+    keep(page, picture)
+    page.set_viewport_size({"width": NARROW, "height": 640})
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(_COLOUR) != light
+    require_accessible(page)
+    assert fits(page)
+    keep(page, f"{picture}-narrow-dark")
+    if not IS_THOROUGH:
+        return
+    # Each control is reached by Tab, and first of all the way past the navigation of the console.
+    reached = Keyboard(page).walk()
+    assert not visit.path.startswith("/console") or reached[0] == "a “Skip to the content”"
+    plain = at(visit.whose, scripts=False)
+    plain.goto(url)
+    expect(plain.get_by_role("heading", level=1)).to_have_text(heading)

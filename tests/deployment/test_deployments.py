@@ -1,0 +1,135 @@
+"""What holds of our processes in the Compose file and in the manifests of Kubernetes alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from core.lanes import Lane
+from core.settings import Settings
+from core.settings.given_settings import PREFIX, is_secret, variable_of
+from core.settings.process_settings import settings_of
+from tests.command_line import options, require_accepted
+from tests.deployment import files
+from tests.deployment.kubernetes import pods
+from workers.queues.serving import serving
+
+pytestmark = pytest.mark.check
+
+
+@dataclass(frozen=True)
+class Process:
+    """Attributes:
+    settings: the variables that it may be handed, by value or in a file.
+    given: those of them that have a value, or without which it is not started.
+    """
+
+    name: str
+    words: list[str]
+    settings: set[str]
+    given: set[str]
+    needed: set[str]
+
+
+def of_compose() -> list[Process]:
+    found = []
+    for name, service in files.ours().items():
+        variables: dict[str, str] = service["environment"]
+        ours = {each: value for each, value in variables.items() if each.startswith(PREFIX)}
+        # A secret is a file; a listing of a container would show a variable's value.
+        secret = set(map(variable_of, files.secrets().values()))
+        assert secret.isdisjoint(ours), name
+        settings = {each: _setting(each) for each in ours}
+        given = {
+            settings[each]
+            for each, value in ours.items()
+            if settings[each] in secret or _has_value(value)
+        }
+        words = service["command"]
+        found.append(Process(name, words, {*settings.values()}, given, pods.needed_by(words)))
+    return found
+
+
+def _setting(variable: str) -> str:
+    """The variable of the setting that this one gives, itself or by a file."""
+    return variable_of(files.secrets()[variable]) if variable in files.secrets() else variable
+
+
+def _has_value(value: str) -> bool:
+    """Return whether it is written out, has a default, or stops Compose where it has no value."""
+    from_env = files.VARIABLE.search(value)
+    return from_env is None or from_env[2] == ":?" or bool(from_env[3])
+
+
+def of_kubernetes() -> list[Process]:
+    found = []
+    for each in pods.processes():
+        # A value in a file that all can read, and a place for it in a Secret: which one counts?
+        assert not each.may_hold() & each.secrets().keys(), each
+        kept = {name for name, place in each.secrets().items() if not place.get("optional")}
+        settings = each.may_hold() | each.secrets().keys()
+        given = each.values().keys() | kept
+        found.append(Process(str(each), each.words, settings, given, each.needs()))
+    return found
+
+
+each_deployment = pytest.mark.parametrize("processes_of", [of_compose, of_kubernetes])
+Deployed = Callable[[], list[Process]]
+
+
+@each_deployment
+def test_every_command_is_one_that_pressroom_takes_and_each_lane_has_a_worker(
+    processes_of: Deployed,
+) -> None:
+    for process in processes_of():
+        require_accepted(process.words)
+    assert {process.words[1] for process in processes_of()} >= {"serve", "migrate", "bucket"}
+    served = [
+        lane
+        for process in processes_of()
+        if process.words[1] == "worker"
+        for lane in serving([Lane(name) for name in options(process.words, "--lane")]).limits
+    ]
+    assert sorted(served) == sorted(Lane)
+
+
+@each_deployment
+def test_each_process_gets_the_settings_that_it_needs_and_no_others(processes_of: Deployed) -> None:
+    for process in processes_of():
+        assert process.settings == process.needed, process.name
+
+
+@each_deployment
+def test_no_process_starts_without_a_setting_that_it_requires(processes_of: Deployed) -> None:
+    for process in processes_of():
+        required = files.required_names() & process.needed
+        if process.words[1] == "serve":
+            required |= {"PRESSROOM_TRUSTED_PROXIES"}
+        if processes_of is of_compose:
+            # Elsewhere the role of the machine may stand for it.
+            required |= {"PRESSROOM_S3_ACCESS_KEY"} & process.needed
+        assert required <= process.given, process.name
+
+
+def test_every_setting_is_one_that_some_process_needs() -> None:
+    needed = settings_of("serve") | settings_of("worker", list(Lane)) | settings_of("flower")
+    needed |= settings_of("migrate") | settings_of("bucket")
+    assert needed == set(Settings.model_fields)
+
+
+def test_a_process_that_decodes_files_holds_no_key_to_money_mail_or_figures() -> None:
+    secrets = {name for name, field in Settings.model_fields.items() if is_secret(field)}
+    held = secrets & settings_of("worker", [Lane.MEDIA, Lane.EXPORT, Lane.BULK])
+    stores = {"database_url", "read_database_url", "s3_secret_key"}
+    stores |= {"redis_url", "broker_url", "cache_url"}
+    assert held == stores | {"secret_keys", "encryption_keys"}
+
+
+def test_a_token_of_the_collector_is_handed_to_no_container_of_compose() -> None:
+    """Each process has a name of its own among the traces, and what decodes files no token."""
+    endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
+    for name, service in files.ours().items():
+        has_traces = name == "api" or name in files.workers()
+        assert (endpoint in service["environment"]) == has_traces, name
+        assert "OTEL_SERVICE_NAME" not in service["environment"], name
+        assert not any(each.endswith("_HEADERS") for each in service["environment"])

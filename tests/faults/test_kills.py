@@ -1,0 +1,295 @@
+"""A kill of each program that keeps work or does it: what was answered stays, and work goes on.
+
+`make test` runs one kill of each; the full tier many.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from core.ids import random_hash_id
+from core.lanes import Lane
+from devstack.supervisor.programs import answers
+from models import BulkAction, Job
+from services.erasure import marking
+from services.people import accounts
+from tests.contract.subscribers import fill
+from tests.embedded import Services, embedded_services
+from tests.faults.bulk import prepare, require_exact
+from tests.faults.charging import Bank, Spenders
+from tests.faults.conftest import kill_all
+from tests.faults.held_rows import await_waiter, uncommitted
+from tests.faults.uploads import upload
+from tests.importing import Importing
+from tests.ports import free_port
+from tests.probe.bench import Bench, make_bench
+from tests.probe.kind import PROBES
+from tests.services.erasure import lives
+from tests.services.mailing.bulk_acts.acts import Acts
+from tests.sizes import sized
+from tests.stack import Owner, Stack, eventually, open_stack
+
+HEALTHY_WITHIN = 60.0
+ROWS = sized(6_000, 200_000)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A stack whose services are its own, so that no other test sees them die."""
+
+    bench: Bench
+    services: Services
+
+    @property
+    def stack(self) -> Stack:
+        return self.bench.stack
+
+
+@pytest.fixture(autouse=True)
+def _left_as_found() -> None:
+    """The stack of these tests is their own, and each leaves it as it found it."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    home: Path = tmp_path_factory.mktemp("kills")
+    port = free_port()
+    with embedded_services(home) as services, open_stack(services, home, "kills", 1, port) as stack:
+        bench = make_bench(stack)
+        with stack.starting_together():
+            stack.start_api()
+            bench.start_worker(Lane.MEDIA, Lane.EXPORT, concurrency=1)
+        yield Site(bench, services)
+
+
+# -- Postgres, Redis and S3 ------------------------------------------------------------------------
+
+
+@pytest.mark.fast
+def test_killed_services_are_found_again_by_every_process(site: Site) -> None:
+    owner = site.stack.new_owner()
+    for name in ("postgres", "valkey", "s3") * sized(1, 10):
+        _restart_under_load(site, owner, name)
+        # None of ours was started again.
+        assert [running.process.poll() for running in site.stack.processes] == [None, None]
+
+
+def _restart_under_load(site: Site, owner: Owner, name: str) -> None:
+    bench, stack, probe = site.bench, site.stack, PROBES[Lane.EXPORT]
+    with _load(stack, owner):
+        jobs = [bench.enqueue(kind=probe, sleep=0.5) for _ in range(3)]
+        # The worker holds a message that it can't acknowledge then.
+        bench.started(jobs[0])
+        site.services.restart(name)
+    eventually(lambda: answers(stack.api_port, "/readyz"), within=HEALTHY_WITHIN, what="/readyz")
+    eventually(lambda: _served(stack, owner), within=HEALTHY_WITHIN, what="an upload")
+    for job_id in [*jobs, bench.enqueue(kind=probe)]:
+        assert bench.finished(job_id, within=HEALTHY_WITHIN).status == "succeeded"
+        assert bench.effects(job_id) == 1
+
+
+@contextmanager
+def _load(stack: Stack, owner: Owner) -> Iterator[None]:
+    """Uploads one after another; what they are answered meanwhile must be an answer of ours."""
+    stop, strange = threading.Event(), list[str]()
+
+    def call() -> None:
+        while not stop.is_set():
+            try:
+                reply = upload(stack, owner, wait=2)
+            except httpx.HTTPError as error:
+                strange.append(repr(error))
+                continue
+            if reply.status_code not in {200, 202, 503}:
+                strange.append(reply.text)
+            stop.wait(0.05)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    time.sleep(0.2)
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert strange == []
+
+
+def _served(stack: Stack, owner: Owner) -> bool:
+    return upload(stack, owner, wait=5).status_code == 200
+
+
+# -- charges -----------------------------------------------------------------------------------
+
+
+@pytest.mark.fast
+def test_acknowledged_charges_survive_killed_databases(site: Site) -> None:
+    bank = Bank(site.stack)
+    owner = bank.holder("1000000")
+    spenders = Spenders(bank, owner)
+    threads = [threading.Thread(target=spenders.run, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(sized(3, 100, few=1)):
+            known = len(spenders.acknowledged)
+            eventually(
+                partial(spenders.have_charged, known + 20),
+                within=HEALTHY_WITHIN,
+                what="charges after the last kill",
+            )
+            site.services.restart("postgres")
+            eventually(
+                lambda: answers(site.stack.api_port, "/readyz"),
+                within=HEALTHY_WITHIN,
+                what="/readyz",
+            )
+    finally:
+        spenders.stop.set()
+        for thread in threads:
+            thread.join()
+    assert spenders.strange == []
+    _require_all_there(bank, owner, spenders)
+
+
+def _require_all_there(bank: Bank, owner: Owner, spenders: Spenders) -> None:
+    kept = bank.entries(owner)[1:]
+    after = {str(source): balance for _, _, balance, source in kept}
+    # Each charge once, whoever asked again.
+    assert len(after) == len(kept)
+    assert {name: after.get(name) for name in spenders.acknowledged} == spenders.acknowledged
+    # What was refused with a 503 may be there or not, and nothing else is.
+    assert set(after) <= set(spenders.acknowledged) | spenders.unsure
+    assert [seq for seq, *_ in kept] == list(range(2, len(kept) + 2))
+    assert bank.balance(owner) == 1_000_000 - Decimal("0.0007") * len(kept)
+    bank.require_clean_books()
+
+
+# -- workers -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Work:
+    """A job that writes in batches.
+
+    Attributes:
+        stops: where the test has it wait, to be killed there: a statement that is not committed
+            meanwhile, its values, and words of the job's statement that waits for it.
+        check: sees that all was done, once, when the job has ended.
+    """
+
+    job_id: int
+    lane: Lane
+    stops: list[tuple[str, tuple[Any, ...], str]]
+    check: Callable[[Job], None]
+
+
+def an_import(importing: Importing) -> Work:
+    owner = importing.stack.new_owner()
+    list_id = importing.new_list(owner)
+    # Of two chunks. The first one is on the list when the second is killed.
+    sent = prepare(importing, list_id, 10_100)
+    job_id = importing.begin(owner, list_id, sent.file())
+    [late, *_] = sent.rows[-1]
+    person = "INSERT INTO users (id, email) VALUES (1, %s)", (late,), "INSERT INTO users"
+    # What it has written is counted last.
+    import_id = importing.of_job(job_id).id
+    counts = "SELECT 1 FROM imports WHERE id = %s FOR NO KEY UPDATE", (import_id,), "UPDATE imports"
+
+    def check(_: Job) -> None:
+        require_exact(importing, list_id, importing.of_job(job_id), sent)
+
+    return Work(job_id, Lane.BULK, [person, counts], check)
+
+
+def an_act_on_many(importing: Importing) -> Work:
+    acts = Acts(importing, owner := importing.stack.new_owner(), importing.new_list(owner))
+    fill(importing.stack, acts.list_id, [f"{n}.{acts.list_id}@example.com" for n in range(ROWS)])
+
+    def check(job: Job) -> None:
+        assert job.result is not None
+        assert (job.result["matched"], job.result["changed"]) == (ROWS, ROWS)
+        assert set(acts.statuses()) == {"removed"}
+        of_members = "SELECT count(*), count(DISTINCT user_id) FROM subscription_events"
+        told = importing.stack.query(f"{of_members} WHERE list_id = %s", acts.list_id)
+        assert told == [(ROWS, ROWS)]
+
+    row = _in_the_middle(importing.stack, "subscriptions", "list_id", acts.list_id)
+    return Work(acts.begin(BulkAction.REMOVE), Lane.BULK, [row], check)
+
+
+def an_undo(importing: Importing) -> Work:
+    acts = Acts(importing, owner := importing.stack.new_owner(), importing.new_list(owner))
+    fill(importing.stack, acts.list_id, [f"{n}.{acts.list_id}@example.com" for n in range(ROWS)])
+    before = acts.records()
+    bulk_id = acts.do(BulkAction.REMOVE)["bulk_id"]
+
+    def check(job: Job) -> None:
+        assert job.result == {"bulk_id": bulk_id, "undone": ROWS, "kept": 0}
+        assert acts.records() == before
+
+    row = _in_the_middle(importing.stack, "subscriptions", "list_id", acts.list_id)
+    return Work(acts.begin_undo(bulk_id), Lane.BULK, [row], check)
+
+
+def an_erasure(importing: Importing) -> Work:
+    stack, address = importing.stack, f"{random_hash_id()}@example.com"
+    with importing.resources.unit_of_work() as uow:
+        user_id = accounts.create_user(uow, email=address, name="Ada").id
+    keeper = stack.new_owner()
+    list_id = importing.new_list(keeper)
+    lives.fill(stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=ROWS)
+
+    def check(job: Job) -> None:
+        assert job.result is not None
+        assert (job.result["attachments"], job.result["jobs"]) == (ROWS, ROWS)
+        assert lives.left(stack, user_id) == {}
+        [(counts,)] = stack.query("SELECT counts FROM erasures WHERE user_id = %s", user_id)
+        assert isinstance(counts, dict)
+        assert (counts["events"], counts["acts"], counts["idempotency"]) == (ROWS, ROWS, ROWS)
+
+    rows = [
+        _in_the_middle(stack, "attachments", "user_id", user_id),
+        _in_the_middle(stack, "subscription_events", "actor_id", user_id),
+    ]
+    return Work(marking.begin(importing.resources, address), Lane.UPKEEP, rows, check)
+
+
+def _in_the_middle(
+    stack: Stack, table: str, column: str, value: int
+) -> tuple[str, tuple[Any, ...], str]:
+    """Of the rows of this value, that in the middle."""
+    place = f"WHERE {column} = %s ORDER BY id OFFSET {ROWS // 2} LIMIT 1"
+    [(row_id,)] = stack.query(f"SELECT id FROM {table} {place}", value)
+    return f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", (row_id,), table
+
+
+@pytest.mark.parametrize(
+    "begin", [pytest.param(an_import, marks=pytest.mark.fast), an_act_on_many, an_undo, an_erasure]
+)
+def test_work_whose_worker_is_killed_goes_on_in_the_next_and_ends(
+    site: Site, begin: Callable[[Importing], Work]
+) -> None:
+    stack, importing = site.stack, Importing(site.stack)
+    work = begin(importing)
+    for statement, values, words in work.stops:
+        worker = stack.start_worker(work.lane, concurrency=1)
+        with uncommitted(stack, statement, *values):
+            await_waiter(stack, words)
+            kill_all(worker)
+        stack.processes.remove(worker)
+    worker = stack.start_worker(work.lane, concurrency=1)
+    job = importing.ended(work.job_id, within=sized(90, 3_000))
+    kill_all(worker)
+    stack.processes.remove(worker)
+    assert (job.status, job.error) == ("succeeded", None)
+    work.check(job)

@@ -1,0 +1,46 @@
+"""A job that kills each process that works at it, and its neighbour."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from models import JobStatus
+from tests.probe.bench import Bench, make_bench
+from tests.sizes import sized
+from tests.stack import Running, Stack
+
+
+@dataclass(frozen=True)
+class Poisoned:
+    """A worker of two processes with a long job in one, and jobs that kill the other."""
+
+    bench: Bench
+    worker: Running
+    neighbour: int
+    poison: list[int]
+
+
+@pytest.fixture(scope="module")
+def poisoned(make_stack: Callable[[str], Stack]) -> Poisoned:
+    bench = make_bench(make_stack("poison"))
+    worker = bench.start_worker(concurrency=2)
+    neighbour = bench.enqueue(sleep=12)
+    bench.started(neighbour)
+    poison = [bench.enqueue(kill=1000) for _ in range(sized(1, 20))]
+    return Poisoned(bench, worker, neighbour, poison)
+
+
+def test_poison_job_is_tried_three_times_and_fails_with_the_reason(poisoned: Poisoned) -> None:
+    for job_id in poisoned.poison:
+        job = poisoned.bench.finished(job_id, within=60 * len(poisoned.poison))
+        assert (job.status, job.attempt, job.crashes) == (JobStatus.FAILED, 3, 3)
+        assert job.error is not None
+        assert job.error["code"] == "job.worker_lost"
+        assert (poisoned.bench.starts(job_id), poisoned.bench.effects(job_id)) == (3, 0)
+
+
+def test_neighbour_of_a_poison_job_is_unharmed(poisoned: Poisoned) -> None:
+    job = poisoned.bench.finished(poisoned.neighbour)
+    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
+    assert poisoned.worker.process.poll() is None

@@ -1,1 +1,0 @@
-"""Figures of the product's own code, for `make house` and for the checks of its order."""
