@@ -34,7 +34,7 @@ async def wait_for_job(
 def refusal_of(job: Job) -> DomainError:
     """The error of a job that failed or was cancelled, as its caller gets it."""
     assert job.error is not None
-    kind = Kind(job.error["kind"]) if "kind" in job.error else _kind_before(job)
+    kind = Kind(job.error["kind"])
     retry_after = _RETRY_SECONDS if kind is Kind.UNAVAILABLE else None
     return DomainError(
         kind,
@@ -43,26 +43,6 @@ def refusal_of(job: Job) -> DomainError:
         retry_after=retry_after,
         facts=job.error.get("facts", {}),
     )
-
-
-# The previous release stored no kind with an error. Remove this table and ``_kind_before`` one
-# release from now: by then, no caller waits for a job that the previous release ended.
-_KINDS_BEFORE = {
-    "payments.refused": Kind.PROVIDER_FAILED,
-    "payments.unavailable": Kind.UNAVAILABLE,
-    "topup.channel_unavailable": Kind.UNAVAILABLE,
-    "topup.too_late": Kind.TOO_SLOW,
-}
-
-
-def _kind_before(job: Job) -> Kind:
-    assert job.error is not None
-    if job.status == JobStatus.CANCELLED:
-        return Kind.CONFLICT
-    if job.error["code"].startswith("job."):
-        # The work itself broke: the request was not at fault.
-        return Kind.DAMAGED
-    return _KINDS_BEFORE.get(job.error["code"], Kind.INVALID)
 
 
 def job_response(state: State, job: Job) -> JSONResponse:

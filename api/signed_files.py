@@ -36,10 +36,8 @@ def result_with_links(
         return None
     if job.kind in {ADD_MEMBERS.name, IMPORT_FILE.name, IMPORT_SUPPRESSIONS.name}:
         return {**result, "errors_url": import_errors_url(state, result["import_id"])}
-    made = (*exports.EXPORT_JOBS.values(), *exports.CHOICE_JOBS.values())
-    if job.kind in {kind.name for kind in made}:
-        # The release before stored no format.
-        url = export_url(state, result["export_id"], result.get("format", "csv"))
+    if job.kind in {kind.name for kind in exports.EXPORT_JOBS.values()}:
+        url = export_url(state, result["export_id"], result["format"])
         return {**result, "url": url if has_recent_login else None}
     return result
 

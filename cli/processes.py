@@ -22,7 +22,7 @@ Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
 def register(app: typer.Typer) -> None:
-    for command in (serve, worker, beat, flower, migrate, bucket):
+    for command in (serve, worker, flower, migrate, bucket):
         app.command()(command)
 
 
@@ -91,14 +91,6 @@ def worker(
     with database_errors():
         require_time_limits(load_settings())
     run(serves)
-
-
-def beat(as_json: Json = False) -> None:
-    """Wait for SIGTERM: workers send periodic work themselves. The next release drops this."""
-    asked_to_end = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, asked_to_end)
-    typer.echo("pressroom beat does nothing any more: workers do what is due. Stop it.", err=True)
-    signal.sigwait(asked_to_end)
 
 
 def flower(

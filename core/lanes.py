@@ -26,8 +26,6 @@ class Lane(StrEnum):
     BULK = "bulk"
     # Periodic work, removals and erasures, which no caller waits for.
     UPKEEP = "upkeep"
-    # What the release before this one sent here. Nothing new is sent to it.
-    IO = "io"
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def _app(**reached: Any) -> Celery:
             Queue(queue_name(lane), routing_key=queue_name(lane), queue_arguments=arguments)
             for lane in Lane
         ],
-        task_default_queue=queue_name(Lane.IO),
+        task_default_queue=queue_name(Lane.UPKEEP),
         # A mistyped queue name is an error, and makes no queue without workers.
         task_create_missing_queues=False,
         broker_connection_retry_on_startup=True,

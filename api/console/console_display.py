@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 from core import clock
-from core.languages.shown_lines import is_shown
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _MAX_RELATIVE_SECONDS = 30 * _DAY
@@ -80,11 +79,6 @@ def duration(seconds: float) -> str:
         if whole >= beginning:
             return counted(whole // unit_seconds, unit)
     return counted(whole, "second")
-
-
-def seen_or(title: str, slug: str) -> str:
-    """The slug in place of a title, taken by an earlier release, that can't be read as a link."""
-    return title if is_shown(title) else slug
 
 
 def curl_call(

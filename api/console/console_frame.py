@@ -65,7 +65,6 @@ _TEMPLATES.filters |= {
     "amount": console_display.amount,
     "duration": console_display.duration,
     "shell": shlex.join,
-    "seen_or": console_display.seen_or,
 }
 
 

@@ -28,7 +28,7 @@ _KEPT_SECONDS = 1.0
 class Condition(StrEnum):
     OK = "ok"
     UNAVAILABLE = "unavailable"
-    # A database whose tables are an earlier release's.
+    # A database whose tables are an earlier release's, or a development version's.
     OUTDATED = "outdated"
     # Of the whole: something is away that not every route needs.
     DEGRADED = "degraded"

@@ -34,14 +34,14 @@ _ALL = _of(DatabaseSettings, ObjectStorageSettings, CacheSettings) | {
     "public_url",
     "secret_keys",
     "encryption_keys",
+    "quota_free",
+    "quota_paid",
+    "deny_list",
 }
 _WORKER = _ALL | {"ready_file", "alive_file", "worker_metrics_address", "worker_grace", "patience"}
 _PAYMENTS = _beginning("stripe_", "payments_sandbox_")
 _PHOTOS = _beginning("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _beginning("llm_")
-_QUOTAS = _beginning("quota_")
-# Of those who come: by the API, and by imports.
-_DENIED = frozenset({"deny_list"})
 # For exports, and for checks of the ledger: upkeep makes them, and operators do beside the API.
 _READS = frozenset({"read_database_url"})
 # What the API answers with and checks; it sends no mail and asks no language model.
@@ -49,8 +49,6 @@ _API = (
     _ALL
     | _PAYMENTS
     | _PHOTOS
-    | _QUOTAS
-    | _DENIED
     | _READS
     | (_MODEL - {"llm_api_key", "llm_fallback"})
     | _beginning(
@@ -84,22 +82,18 @@ _OF_LANES: dict[Lane, Names] = {
     Lane.MONEY: _PAYMENTS,
     Lane.MAIL: _beginning("mail_"),
     Lane.WEBHOOKS: _beginning("webhook_"),
-    Lane.EXPORT: _QUOTAS | _READS,
+    Lane.EXPORT: _READS,
     Lane.MEDIA: frozenset(),
-    Lane.BULK: _QUOTAS | _DENIED,
+    Lane.BULK: frozenset(),
+    # Backups are read by the application's role, which may read every row.
+    Lane.UPKEEP: _READS | {"retention"} | _beginning("backup_"),
 }
-# The lane `io` was every lane of today whose work waits, and exports. The workers of the upkeep
-# lane do what is left in it.
-_OF_LANES[Lane.IO] = frozenset({"retention"}).union(*_OF_LANES.values())
-# Backups are read by the application's role, which may read every row.
-_OF_LANES[Lane.UPKEEP] = _OF_LANES[Lane.IO] | _beginning("backup_")
 
 _OF_COMMANDS = {
     "serve": _API,
     "flower": _of(FlowerSettings),
     "migrate": _of(MigrationSettings),
     "bucket": _of(BucketSettings),
-    "beat": frozenset[str](),
 }
 
 

@@ -45,7 +45,6 @@ BOUNDED_KINDS = (
     "members.suppress",
     "members.bulk",
     "export.members",
-    "export.members_chosen",
 )
 _LOST_AFTER = timedelta(seconds=30)
 _THEIR_LANES = (Lane.BULK, Lane.EXPORT)

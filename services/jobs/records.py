@@ -76,14 +76,14 @@ def find_unfinished(
 
 
 def working_on(
-    subject_id: int | None, of_kinds: Collection[JobKind], *user_ids: int
+    subject_id: int | None, of_kinds: Collection[JobKind], user_id: int
 ) -> ColumnElement[bool]:
-    """Jobs of these kinds that are queued for these users, or run, and have this subject.
+    """Jobs of these kinds that are queued for this user, or run, and have this subject.
 
     They are found by the indexes of queued and of running jobs, and not among all that there were.
     """
     lanes = {kind.lane for kind in of_kinds}
-    is_theirs = Job.lane.in_(lanes), Job.on_behalf_of.in_(user_ids)
+    is_theirs = Job.lane.in_(lanes), Job.on_behalf_of == user_id
     return and_(
         or_(and_(Job.status == JobStatus.QUEUED, *is_theirs), Job.status == JobStatus.RUNNING),
         Job.kind.in_([kind.name for kind in of_kinds]),

@@ -96,9 +96,6 @@ def _register(name: str, scope: Scope) -> kinds.JobKind:
 
 
 EXPORT_JOBS = {kind: _register(f"export.{kind}", scope) for kind, scope in _SCOPES.items()}
-# Of chosen members, or in another format. The release before does not know of the choice: it would
-# write all of the list, or send mail to all of it.
-CHOICE_JOBS = {kind: _register(f"export.{kind}_chosen", scope) for kind, scope in _SCOPES.items()}
 
 
 @dataclass(frozen=True)
@@ -196,9 +193,8 @@ def enqueue_export(
         list_id=mailing_list.id,
         kind=kind,
     )
-    jobs = EXPORT_JOBS if choice == _EVERYTHING else CHOICE_JOBS
     return outbox.enqueue(
-        uow, jobs[kind], user_id=user_id, subject_id=export.id, request_id=request_id
+        uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id, request_id=request_id
     )
 
 

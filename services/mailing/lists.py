@@ -191,9 +191,7 @@ def titles_of(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
     for name, value in fields.items():
         setattr(mailing_list, name, value)
-    # One that an earlier release took must not stop the owner from changing anything else.
-    if "title" in fields:
-        mailing_list.title = _read_title(mailing_list.title)
+    mailing_list.title = _read_title(mailing_list.title)
     if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
         raise refusals.LIST_SLUG()
     mailing_list.redirect_origins = _origins(mailing_list.redirect_origins or [])

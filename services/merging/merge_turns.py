@@ -6,11 +6,11 @@ A worker that dies leaves whole batches. The next one goes on at the bookmark.
 import time
 from datetime import timedelta
 
-from sqlalchemy import Interval, delete, exists, func, select, type_coerce
+from sqlalchemy import Interval, delete, func, select, type_coerce
 
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
-from models import AccountMerge, FormerAddress, MailedLink, MergeStatus, RecordedEvent, User
+from models import AccountMerge, FormerAddress, MailedLink, MergeStatus, User
 from services.events.catalogue import EventType
 from services.events.recording import record
 from services.jobs import lease as leases
@@ -20,7 +20,7 @@ from services.merging.merge_stages import STAGES
 from services.merging.merge_work import AccountGone, MergeWork
 from services.people import account_mails
 from services.people.account_mails import MailKind
-from services.people.account_merges import merge_jobs, merge_requests
+from services.people.account_merges import merge_jobs
 from services.people.mailed_tokens import Purpose
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -79,9 +79,6 @@ def _begin(uow: UnitOfWork, lease: Lease, merge: AccountMerge) -> bool:
         found.email = found.former_email = None
         found.finished_at = func.now()
         return False
-    if _is_undone(uow, person, found):
-        merge_requests.give_back(uow, found)
-        return False
     left = _undo_left(uow, found)
     if left is not None:
         merge_jobs.enqueue(uow, found, after=left)
@@ -102,16 +99,6 @@ def _undo_left(uow: UnitOfWork, merge: AccountMerge) -> timedelta | None:
         MailedLink.expires_at > func.now(),
     )
     return uow.session.scalar(query)
-
-
-def _is_undone(uow: UnitOfWork, person: User, merge: AccountMerge) -> bool:
-    """Whether the release before undid the change, which knows of no merge."""
-    since = exists().where(
-        RecordedEvent.user_id == person.id,
-        RecordedEvent.type == EventType.ADDRESS_UNDONE,
-        RecordedEvent.occurred_at > merge.agreed_at,
-    )
-    return person.email != merge.email and bool(uow.session.scalar(select(since)))
 
 
 def _merge_batch(uow: UnitOfWork, keyring: Keyring, lease: Lease, merge: AccountMerge) -> bool:

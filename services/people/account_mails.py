@@ -52,9 +52,6 @@ MAX_MAILS_PER_ADDRESS = 3
 ACCOUNT_MAIL_RETENTION = timedelta(days=1)
 
 SEND_ACCOUNT_MAIL = mail_kind("account.mail")
-# Of a kind that the release before doesn't know: it leaves them to this one.
-SEND_MERGE_MAIL = mail_kind("account.merge_mail")
-_OF_MERGES = (MailKind.MERGE_RECORDS, MailKind.RECORDS_MERGED)
 
 
 def request_mail(
@@ -105,8 +102,7 @@ def enqueue_mail(
     )
     uow.session.add(asked)
     uow.session.flush()
-    job_kind = SEND_MERGE_MAIL if kind in _OF_MERGES else SEND_ACCOUNT_MAIL
-    outbox.enqueue(uow, job_kind, user_id=None, subject_id=asked.id, request_id=request_id)
+    outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id, request_id=request_id)
 
 
 def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:

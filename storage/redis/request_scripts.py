@@ -159,7 +159,7 @@ if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARG
 """
 )
 
-# Tells each process once. Callers of the previous release name none: all processes hear of theirs.
+# Tells each process once. Of a caller whose process has no name, all processes hear.
 FINISH = (
     _PREAMBLE
     + """
@@ -190,7 +190,7 @@ return 1
 """
 )
 
-# Beside what is asked, for the worker's span. Workers of the release before pass it over.
+# Beside what is asked, for the worker's span.
 TRACEPARENT = "traceparent"
 
 _PARTS = ("waiting", "input", "running", "result", "told")

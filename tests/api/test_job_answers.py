@@ -18,24 +18,3 @@ def test_the_kind_that_was_kept_decides(kind: Kind, retry_after: int | None) -> 
     refusal = refusal_of(ended(JobStatus.FAILED, "job.any", kind=kind))
     assert (refusal.kind, refusal.code, refusal.message) == (kind, "job.any", "M")
     assert refusal.retry_after == retry_after
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "kind"),
-    [
-        (JobStatus.CANCELLED, "job.cancelled", Kind.CONFLICT),
-        (JobStatus.CANCELLED, "attachment.deleted", Kind.CONFLICT),
-        (JobStatus.FAILED, "job.worker_lost", Kind.DAMAGED),
-        (JobStatus.FAILED, "job.internal_error", Kind.DAMAGED),
-        (JobStatus.FAILED, "payments.refused", Kind.PROVIDER_FAILED),
-        (JobStatus.FAILED, "payments.unavailable", Kind.UNAVAILABLE),
-        (JobStatus.FAILED, "topup.channel_unavailable", Kind.UNAVAILABLE),
-        (JobStatus.FAILED, "topup.too_late", Kind.TOO_SLOW),
-        (JobStatus.FAILED, "import.empty", Kind.INVALID),
-        (JobStatus.FAILED, "list.not_found", Kind.INVALID),
-    ],
-)
-def test_an_error_of_the_release_before_is_answered_as_it_was(
-    status: JobStatus, code: str, kind: Kind
-) -> None:
-    assert refusal_of(ended(status, code)).kind is kind

@@ -11,7 +11,6 @@ from tests.contract.bulk import unpacked
 from tests.contract.replies import data, problem
 from tests.contract.segments import VIP, new_field, new_segment, set_member, some_members
 from tests.contract.subscribers import known_member
-from tests.stack import Stack
 
 
 def file_of(client: httpx.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
@@ -159,14 +158,3 @@ def test_a_choice_that_is_none_is_422(
 ) -> None:
     body = {"kind": "members", **choice}
     problem(client.post(f"/lists/{list_id}/exports", json=body), 422, "body.invalid")
-
-
-def test_the_release_before_does_not_take_a_choice_for_the_whole_list(
-    stack: Stack, client: httpx.Client, sender: httpx.Client, list_id: int
-) -> None:
-    """Its workers know of no job of this kind, and leave it to those of this release."""
-    some_members(client, list_id, 1)
-    for caller, kind in ((client, "members"), (sender, "delivery")):
-        for choice, name in (({}, f"export.{kind}"), ({"filter": VIP}, f"export.{kind}_chosen")):
-            reply = caller.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice})
-            assert data(reply)["kind"] == name

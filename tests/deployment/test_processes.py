@@ -105,12 +105,6 @@ def test_flower_does_not_start_without_a_password(stack: Stack, port: int) -> No
     assert "PRESSROOM_FLOWER_PASSWORD" in flower.log.read_text()
 
 
-def test_beat_says_that_it_is_idle_and_ends_in_order_when_asked(stack: Stack) -> None:
-    beat = stack.start("beat", "beat")
-    eventually(lambda: "does nothing any more" in beat.log.read_text(), what="beat's sentence")
-    assert beat.stop() == 0
-
-
 def test_worker_ends_in_order_when_asked(stack: Stack) -> None:
     assert stack.start_worker("bulk", concurrency=1).stop() == 0
 

@@ -70,7 +70,7 @@ def test_killed_worker_leaves_its_run_to_another(tended: Stack) -> None:
 def test_failing_upkeep_stops_no_other(tended: Stack) -> None:
     tended.query("UPDATE tending SET fails = true")
     start_worker(tended)
-    tended.start_worker("io")
+    tended.start_worker("upkeep")
     error = "SELECT last_error FROM upkeep WHERE name = %s AND last_error IS NOT NULL"
     found = eventually(lambda: tended.query(error, TEND.name), what="the error in the row")
     assert found == [("ValueError: told to fail",)]

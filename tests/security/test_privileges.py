@@ -253,7 +253,7 @@ def test_an_installation_with_one_role_gets_a_second_one_by_a_setting(
     with pytest.raises(InsufficientPrivilege):
         rows(application, "TRUNCATE jobs")
     assert rows(application, "SHOW statement_timeout") == [("10s",)]
-    # The release before still runs with the first role, and its tables are there for both.
+    # Processes with the first role may still run, and its tables are there for both.
     rows(before.database_url, "CREATE TABLE of_the_next_release (id bigserial)")
     rows(application, "INSERT INTO of_the_next_release DEFAULT VALUES")
 

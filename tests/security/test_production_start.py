@@ -207,7 +207,7 @@ def test_a_mailbox_is_not_flooded_and_reads_no_stranger_s_subject(live: Producti
     forms = [f"{name}+{number}@gmail.com" for number in range(12)]
     with live.caller(live.stack.new_owner().key) as client:
         list_id = new_list(client, confirm_required=True)["id"]
-    # As an earlier release took it.
+    # Past the rules of titles.
     live.stack.query("UPDATE lists SET title = %s WHERE id = %s", PHISHING, list_id)
     for each in forms:
         # From everywhere.

@@ -112,7 +112,7 @@ def mailing(make_stack: Callable[[str], Stack], home: Path) -> Iterator[Mailing]
 
 def test_a_stranger_s_words_lead_nowhere(mailing: Mailing) -> None:
     list_id, email = mailing.new_list(), f"victim@{new_domain()}"
-    # A title as earlier releases took it.
+    # Past the rules of titles.
     mailing.stack.query("UPDATE lists SET title = %s WHERE id = %s", PHISHING, list_id)
     mailing.ask([(list_id, email)])
     assert mailing.subjects(email) == [CONFIRM]

@@ -167,7 +167,6 @@ def test_name_that_the_operator_gave_a_process_counts(traced: Stack, collector: 
 def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(
     traced: Stack, collector: Collector
 ) -> None:
-    # As a process of the release before writes it.
     port = free_port()
     silent = traced.start_api(port, OTEL_SDK_DISABLED="true")
     after = len(collector.bodies)

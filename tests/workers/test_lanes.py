@@ -7,7 +7,7 @@ from models import JobStatus
 from tests.faults.proxy import proxied
 from tests.probe.bench import Bench
 from tests.probe.kind import PROBES
-from workers.queues.serving import LanesDontMix, Pool, serving
+from workers.queues.serving import LanesDontMix, serving
 
 WAITING = ("money", "mail", "upkeep")
 COMPUTING = ("media", "export", "bulk")
@@ -38,17 +38,6 @@ def test_lane_stays_within_its_limit_when_its_worker_connects_again(bench: Bench
         money = bench.enqueue(kind=PROBES[Lane.MONEY])
         assert bench.finished(money, within=60).status == JobStatus.SUCCEEDED
         assert sum(bench.starts(job_id) for job_id in stuck) == 2
-
-
-def test_what_the_release_before_sent_to_its_lane_is_done(bench: Bench) -> None:
-    bench.start_worker("upkeep", concurrency=1)
-    assert bench.finished(bench.enqueue(kind=PROBES[Lane.IO])).status == JobStatus.SUCCEEDED
-
-
-def test_lane_io_serves_what_it_did_before_there_were_lanes_by_latency() -> None:
-    former = {Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.EXPORT, Lane.UPKEEP, Lane.IO}
-    assert serving([Lane.IO]).limits.keys() == former
-    assert serving([Lane.IO]).pool is Pool.THREADS
 
 
 def test_lanes_that_wait_and_lanes_that_compute_are_not_for_one_worker() -> None:

@@ -25,11 +25,8 @@ _WAITING = {
     Lane.MAIL: 6,
     Lane.WEBHOOKS: 8,
     Lane.UPKEEP: 2,
-    Lane.IO: 2,
 }
 _COMPUTING = {Lane.EXPORT: 1, Lane.MEDIA: os.cpu_count() or 1, Lane.BULK: 1}
-# What the lane `io` was before there were lanes by latency.
-_FORMERLY_IO = frozenset({*_WAITING, Lane.EXPORT}) - {Lane.WEBHOOKS}
 
 
 class LanesDontMix(ValueError):
@@ -54,15 +51,9 @@ class Serving:
 
 def serving(lanes: Collection[Lane], limit: int | None = None) -> Serving:
     """What a process for these lanes does, at most ``limit`` of each; raises ``LanesDontMix``."""
-    if Lane.IO in lanes:
-        pool, wanted = Pool.THREADS, _FORMERLY_IO.union(lanes)
-        allowed = _WAITING | {Lane.EXPORT: _COMPUTING[Lane.EXPORT]}
-    elif _WAITING.keys() >= set(lanes):
-        # The upkeep lane's workers also do what the release before left in its queue.
-        former = frozenset({Lane.IO} if Lane.UPKEEP in lanes else ())
-        pool, wanted, allowed = Pool.THREADS, former.union(lanes), _WAITING
-    else:
-        pool, wanted, allowed = Pool.PREFORK, frozenset(lanes), _COMPUTING
+    wanted = frozenset(lanes)
+    is_waiting = wanted <= _WAITING.keys()
+    pool, allowed = (Pool.THREADS, _WAITING) if is_waiting else (Pool.PREFORK, _COMPUTING)
     if not wanted <= allowed.keys():
         raise LanesDontMix(
             f"{_listed(wanted & _WAITING.keys())} and {_listed(wanted & _COMPUTING.keys())} need "

@@ -22,7 +22,7 @@ from services.mailing.bulk_acts import acting, undoing
 from services.mailing.bulk_acts.acting import CHANGE_MEMBERS
 from services.mailing.bulk_acts.undoing import UNDO_BULK_ACT
 from services.mailing.bulk_files import SWEEP_FILES
-from services.mailing.exports import CHOICE_JOBS, EXPORT_JOBS
+from services.mailing.exports import EXPORT_JOBS
 from services.mailing.imports import import_jobs, undo
 from services.mailing.imports.applying import helpers
 from services.mailing.imports.applying.helpers import APPLY_CHUNKS
@@ -44,7 +44,7 @@ from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
 from services.money.topups.polling import POLL_ORDERS, REFRESH_ORDER
 from services.people import account_mails
-from services.people.account_mails import SEND_ACCOUNT_MAIL, SEND_MERGE_MAIL
+from services.people.account_mails import SEND_ACCOUNT_MAIL
 from services.people.account_merges.merge_jobs import MERGE_RECORDS
 from services.removals import REMOVE_OBJECTS
 from services.retention import ip_addresses, partitions, purging, strangers
@@ -78,7 +78,7 @@ TASKS = TaskTable(
         PROCESS_ATTACHMENT: lambda worker, lease: processing.process(
             worker.resources, lease, worker.converter
         ),
-        **dict.fromkeys((SEND_ACCOUNT_MAIL, SEND_MERGE_MAIL), _mailing(account_mails.send)),
+        SEND_ACCOUNT_MAIL: _mailing(account_mails.send),
         MAIL_CONFIRMATION: _mailing(mails.send_confirmation),
         MAIL_WELCOME: _mailing(mails.send_welcome),
         MAIL_PREFERENCES: _mailing(link_mails.send),
@@ -89,7 +89,7 @@ TASKS = TaskTable(
         UNDO_IMPORT: _alone(undo.run),
         CHANGE_MEMBERS: _alone(acting.run),
         UNDO_BULK_ACT: _alone(undoing.run),
-        **dict.fromkeys((*EXPORT_JOBS.values(), *CHOICE_JOBS.values()), _alone(exports.run)),
+        **dict.fromkeys(EXPORT_JOBS.values(), _alone(exports.run)),
         FOLLOW_OPT_OUT: _alone(unsubscribe.follow),
         ERASE_PERSON: _alone(erasing.run),
         MERGE_RECORDS: _alone(merge_turns.run),

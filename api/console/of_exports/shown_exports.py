@@ -13,7 +13,7 @@ from services.mailing import exports, lists
 from services.mailing.bulk_files import BULK_FILE_RETENTION
 from storage.unit_of_work import UnitOfWork
 
-EXPORT_KINDS = (*exports.EXPORT_JOBS.values(), *exports.CHOICE_JOBS.values())
+EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
 
 
 def lapses_at(export: MemberExport) -> datetime | None:

@@ -22,7 +22,7 @@ from devstack.supervisor.home.secrets_file import Secrets
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import run_to_end
 
-# Makes the tables and owns them. Homes of earlier releases have only this one.
+# Makes the tables and owns them.
 OWNER = "pressroom"
 APPLICATION = "pressroom_app"
 DATABASE = "pressroom"

@@ -47,7 +47,7 @@ class Secrets:
 
 
 def load_or_create(home: Home) -> Secrets:
-    """The home's secrets. The file of an older release gains what it lacks and loses nothing."""
+    """The home's secrets. A file that lacks some gains them and loses nothing."""
     kept = read_json_object(home.secrets_file)
     if kept is None and home.secrets_file.exists():
         raise StackError(

@@ -72,6 +72,5 @@ def confirmed(
     public = fields.own(uow, owner_id).public().of_ids(waited["fields"])
     before = record.fields if record else {}
     given = {"name": waited["name"]} if waited["name"] else {}
-    # What a release before this one stored has no language.
-    spoken = {"language": waited["language"]} if waited.get("language") else {}
+    spoken = {"language": waited["language"]} if waited["language"] else {}
     return {**given, **spoken, "fields": fields.merged(before, public)}

@@ -19,8 +19,7 @@ def chunk_key(prefix: str, number: int) -> str:
 class JudgedRow(NamedTuple):
     """One row. A row with a ``code`` is not applied, for the ``reason`` given.
 
-    A chunk stores rows by the order of these fields but the last, and the other release must be
-    able to read it.
+    A chunk stores rows by the order of these fields but the last.
 
     Attributes:
         line: the physical line where the row begins, from 1; in a request, the member's place.
@@ -56,24 +55,14 @@ def verdict_of(row: JudgedRow) -> str | None:
 _STORED = itemgetter(slice(0, 9))
 
 
-def encode(rows: Sequence[JudgedRow], *, has_extras: bool) -> bytes:
-    """The rows as a chunk stores them.
-
-    Args:
-        has_extras: whether some row may have extras. They stand apart, so that chunks without any
-            are what they were: the release before can read those, and fails at others.
-    """
-    if has_extras:
-        extras = {str(at): tuple(row.extras) for at, row in enumerate(rows) if row.extras}
-        if extras:
-            return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED)
-    return orjson.dumps(rows, default=_STORED)
+def encode(rows: Sequence[JudgedRow]) -> bytes:
+    """The rows as a chunk stores them; few have extras, which stand apart."""
+    extras = {str(at): tuple(row.extras) for at, row in enumerate(rows) if row.extras}
+    return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED)
 
 
 def decode(data: bytes) -> list[JudgedRow]:
     found: Any = orjson.loads(data)
-    if isinstance(found, list):
-        return [JudgedRow(*row) for row in found]
     rows = [JudgedRow(*row) for row in found["rows"]]
     for at, extras in found["extras"].items():
         rows[int(at)] = rows[int(at)]._replace(extras=RowExtras(*extras))

@@ -48,7 +48,6 @@ def _register(name: str) -> kinds.JobKind:
 
 ADD_MEMBERS = _register("members.add")
 IMPORT_FILE = _register("members.import")
-# Apart from files of members: the release before would take its rows for members.
 IMPORT_SUPPRESSIONS = _register("members.suppress")
 
 
@@ -111,8 +110,7 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
     with resources.unit_of_work() as uow:
         leases.renew(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
-        # Not with each chunk, of which a later one may be the first to end: the release before
-        # would go on after these.
+        # Not with each chunk, of which a later one may be the first to end.
         task.chunks = max(task.chunks, split.number)
         task.received = max(task.received, split.received)
         task.is_split = split.is_complete

@@ -94,8 +94,7 @@ def _without_repeats(tags: Sequence[str]) -> list[str]:
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     """Cancel the attachment's job, delete it and its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
-    # The release before wrote for nobody in particular, which is 0.
-    on_it = records.working_on(attachment.id, [PROCESS_ATTACHMENT], attachment.user_id, 0)
+    on_it = records.working_on(attachment.id, [PROCESS_ATTACHMENT], attachment.user_id)
     processing = select(Job).where(on_it)
     for job in uow.session.scalars(processing.with_for_update()):
         # A worker that runs it finds its lease gone.

@@ -64,7 +64,7 @@ def test_each_lane_scales_the_workers_that_serve_it() -> None:
 def test_lanes_of_callers_who_wait_are_measured_in_redis_and_jobs_in_postgres() -> None:
     in_redis, in_postgres = triggers("redis"), triggers("postgresql")
     assert in_redis.keys() == {Lane.REQUEST, Lane.PHOTOS}
-    assert in_postgres.keys() == set(Lane) - in_redis.keys() - {Lane.IO}
+    assert in_postgres.keys() == set(Lane) - in_redis.keys()
     for lane, trigger in in_redis.items():
         assert trigger["metadata"]["listName"] == queue_name(lane)
     everything = [*in_redis.values(), *in_postgres.values()]

@@ -63,8 +63,7 @@ async def _join(stack: Stack, callers: list[tuple[str, str]]) -> None:
     [
         ([("here", "here.1"), ("here", "here.2")], [f"{CHANNEL}:here"]),
         ([("here", "here.1"), ("there", "there.1")], [f"{CHANNEL}:here", f"{CHANNEL}:there"]),
-        # As the previous release joins, whose processes share a channel.
-        ([("here", "here.1"), ("", "before")], [CHANNEL, f"{CHANNEL}:here"]),
+        ([("here", "here.1"), ("", "nameless")], [CHANNEL, f"{CHANNEL}:here"]),
     ],
 )
 def test_each_process_whose_callers_wait_is_told_once(

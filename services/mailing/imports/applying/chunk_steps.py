@@ -60,7 +60,7 @@ def commit(
                 ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
             )
     except IntegrityError as error:
-        # An act of the release before, which does not wait for chunks applied side by side.
+        # An act that does not wait for chunks applied side by side, or another worker's chunk.
         raise TransientError("another act on the list came between") from error
 
 

@@ -131,7 +131,7 @@ def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport] | N
         if task.applied != seen:
             # Any helper's chunk is progress: only when none is left but one does it stand in doubt.
             leases.progress(uow, lease, done=task.applied)
-        if whole.cancelled.is_set():  # by the release before, which leaves that to a worker
+        if whole.cancelled.is_set():  # by an API of another release, which does not know the kind
             leases.cancel(uow, whole)
             return None
         if _needs_another(uow, lease, task):

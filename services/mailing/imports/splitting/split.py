@@ -79,7 +79,6 @@ class FileSplit:
         """The rows of the body of one request, which was checked when it arrived."""
         body = b"".join(sealed_files.stored_file(resources, task).stream())
         self.header, self.description = ["email", "name"], {"format": "request"}
-        self._has_extras = False
         members = orjson.loads(body)["members"]
         self.total = len(members)
         return (
@@ -103,7 +102,6 @@ class FileSplit:
         note = plan.note_header if task.dry_run else pass_over
         reader = open_rows(stored, task.filename, task.mapping, plan.find_fields, note)
         self.header, self.description = reader.header, dataclasses.asdict(reader.description)
-        self._has_extras = True
         rows = iter(reader)
         first = list(islice(rows, MAX_ROWS_SHOWN)) if task.dry_run else []
         self.samples = ImportSamples.of(reader.header, reader.sample, first, plan.keys)
@@ -114,7 +112,6 @@ class FileSplit:
         stored = RangedFile(sealed_files.stored_file(resources, task))
         reader = open_rows(as_lines(stored, task.size), task.filename, task.mapping)
         self.header, self.description = reader.header, dataclasses.asdict(reader.description)
-        self._has_extras = False
         return suppressed(reader, reader.header, ImportKind(task.kind))
 
     def read_next(self, *, store: bool) -> int:
@@ -157,7 +154,7 @@ class FileSplit:
     def _chunk(self, rows: list[JudgedRow], *, is_last: bool) -> _Chunk:
         if self.total is not None:
             return _Chunk(b"", rows, len(rows), is_last)
-        return _Chunk(encode(rows, has_extras=self._has_extras), [], len(rows), is_last)
+        return _Chunk(encode(rows), [], len(rows), is_last)
 
 
 def _read_as(task: MemberImport) -> tuple[Any, ...]:

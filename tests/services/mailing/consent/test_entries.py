@@ -1,9 +1,7 @@
 """Entries and wordings where callers come at the same time, or say odd things."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
-import psycopg2
 import pytest
 
 from core.errors import DomainError
@@ -94,18 +92,3 @@ def test_an_entry_has_the_wording_that_held_when_it_was_written(
         subscribe.join(uow, settings.keyring, of, person, actor, settings=settings)
     entries = "SELECT wording_version FROM consent_entries WHERE user_id = %s"
     assert importing.stack.query(entries, user_id) == [(1,)]
-
-
-def test_the_release_before_adds_lists_and_members_as_it_did(
-    importing: Importing, list_id: int
-) -> None:
-    """It names none of the new columns, and has the application's role."""
-    url = importing.stack.environment["PRESSROOM_DATABASE_URL"]
-    with closing(psycopg2.connect(url)) as connection, connection, connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO lists (id, user_id, title, slug)"
-            " SELECT id + 1, user_id, title, 'before-' || id FROM lists WHERE id = %s",
-            (list_id,),
-        )
-        cursor.execute("UPDATE lists SET archived_at = now() WHERE id = %s", (list_id + 1,))
-        assert cursor.rowcount == 1

@@ -314,15 +314,6 @@ def outcomes(reader: MemberReader) -> list[object]:
     ]
 
 
-def test_chunk_without_extras_is_what_the_release_before_reads() -> None:
-    lean = [JudgedRow(1, "a@example.com", cells=["a@example.com"])]
-
-    encoded = encode(lean, has_extras=True)
-
-    assert encoded == b'[[1,"a@example.com","",null,null,null,null,null,["a@example.com"]]]'
-    assert decode(encoded) == lean
-
-
 def test_extras_come_out_of_a_chunk_as_they_went_in() -> None:
     extras = RowExtras({"1": "x", "2": 1.5, "4": True}, ["t"], "2020-01-01", {"at": "x"}, ["no"])
     mixed = [
@@ -330,4 +321,4 @@ def test_extras_come_out_of_a_chunk_as_they_went_in() -> None:
         JudgedRow(2, "b@example.com", cells=[], extras=extras),
     ]
 
-    assert decode(encode(mixed, has_extras=True)) == mixed
+    assert decode(encode(mixed)) == mixed

@@ -10,13 +10,11 @@ from core.ids import random_hash_id
 from models import MemberImport
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
-from services.mailing import sealed_files
 from services.mailing.imports import accept, import_jobs
 from services.mailing.imports.applying import apply, chunk_steps
 from services.mailing.imports.applying.apply import PreparedChunk
-from services.mailing.imports.chunks import JudgedRow, chunk_key, encode
+from services.mailing.imports.chunks import JudgedRow
 from services.mailing.imports.splitting import split
-from storage.encryption import seal
 from storage.resources import Resources
 from tests.importing import Importing, counts_of
 from tests.quotas import leave_room_for_members
@@ -80,7 +78,6 @@ def test_a_long_request_takes_turns_and_counts_what_it_has_added(
         take_turn(importing, job_id)
         task, job = importing.of_job(job_id), importing.job(job_id)
         rows = 10 * turn
-        # As a worker of the release before must find it, which may go on from here.
         assert (task.chunks, task.applied, task.received) == (5 * turn, 5 * turn, rows)
         assert (job.status, job.progress_done, job.progress_total) == ("queued", rows, MEMBERS)
         assert importing.count(list_id) == rows
@@ -210,35 +207,3 @@ def test_what_a_long_request_added_can_be_taken_back(
     task = importing.of_job(job_id)
     assert importing.take_back(owner, task.id)["undone"] == MEMBERS - 1
     assert importing.count(list_id) == 0
-
-
-def test_a_request_of_which_the_release_before_stored_chunks_is_added_whole(
-    importing: Importing, list_id: int, job_id: int
-) -> None:
-    task = importing.of_job(job_id)
-    # It read five chunks, and was ended before it read the others and added the first.
-    importing.stack.query(
-        "UPDATE imports SET chunks = 5, received = 10, chunk_bytes = 999 WHERE id = %s", task.id
-    )
-    importing.work(job_id)
-    require_whole(importing, list_id, importing.of_job(job_id))
-
-
-def test_a_request_that_the_release_before_read_whole_is_added_by_helpers(
-    importing: Importing, list_id: int, job_id: int
-) -> None:
-    task = importing.of_job(job_id)
-    key = sealed_files.data_key(importing.resources, task)
-    for number, rows in chunks_of(importing, task):
-        name = chunk_key(task.object_prefix, number)
-        stored = seal(encode(rows, has_extras=False), key, name)
-        importing.resources.objects.put(name, stored, "application/octet-stream")
-    importing.stack.query(
-        "UPDATE imports SET chunks = %s, received = %s, is_split = true,"
-        """ description = '{"format": "request", "header": ["email", "name"]}' WHERE id = %s""",
-        CHUNKS,
-        MEMBERS,
-        task.id,
-    )
-    importing.work(job_id)
-    require_whole(importing, list_id, importing.of_job(job_id))
