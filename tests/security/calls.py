@@ -219,6 +219,34 @@ FOR_EVERYBODY = {
     "POST /subscriptions/{list_id}/delete",
     "DELETE /subscriptions/{list_id}",
 }
+# Whoever has no credential may call it too, and leaves such a trace.
+FOR_STRANGERS = {"POST /subscriptions/{list_id}"}
+# What asks for a credential at most, and for no scope of it.
+WITHOUT_A_SCOPE = {
+    "GET /users/me",
+    "PATCH /users/me",
+    "GET /users/me/security-events",
+    "GET /events",
+    "POST /auxilia/credits/topup",
+    "GET /auxilia/credits/prices",
+    "POST /auxilia/credits/orders/status",
+    "POST /webhooks/stripe",
+    "GET /media/{filename}",
+    "POST /subscriptions/{list_id}",
+    "GET /imports/{import_id}/errors.csv",
+    "GET /exports/{export_id}/file.csv.gz",
+    "GET /exports/{export_id}/file.jsonl.gz",
+    "GET /jobs",
+    "GET /.well-known/oauth-authorization-server",
+    "GET /oauth/userinfo",
+    "POST /oauth/introspect",
+    "POST /oauth/revoke",
+    "POST /oauth/token",
+    "GET /",
+    "GET /healthz",
+    "GET /readyz",
+    "GET /metrics",
+}
 # What a list shows of itself to everybody.
 SHOW_THE_LIST = FOR_EVERYBODY | {
     "GET /lists/{list_id}",

@@ -19,7 +19,14 @@ from services.access import sessions
 from tests.oauth import log_in, register
 from tests.openapi import openapi_document
 from tests.security import world as worlds
-from tests.security.calls import CALLS, FOR_EVERYBODY, SHOW_THE_LIST, Call
+from tests.security.calls import (
+    CALLS,
+    FOR_EVERYBODY,
+    FOR_STRANGERS,
+    SHOW_THE_LIST,
+    WITHOUT_A_SCOPE,
+    Call,
+)
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, belongings, settled, tokens_of
 from tests.stack import Owner, Stack
@@ -29,6 +36,10 @@ from tests.visiting import SESSION
 # Everybody sees what pages are made of.
 PAGES = {name: call for name, call in CONSOLE_CALLS.items() if name != "GET /console/assets/{name}"}
 EVERY_CALL: dict[str, Call] = {**CALLS, **PAGES}
+
+
+def each(operations: Iterable[object]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("operation", list(operations))
 
 
 @cache
@@ -43,10 +54,6 @@ def operations() -> dict[str, dict[str, Any]]:
         name.replace(" ", " /auxilia"): found[name] for name in found if " /composer/" in name
     }
     return found | aliases
-
-
-def each(operations: Iterable[object]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("operation", list(operations))
 
 
 @dataclass(frozen=True)
@@ -188,11 +195,13 @@ def test_every_page_and_form_of_the_console_is_called_here() -> None:
     assert set(CONSOLE_CALLS) == there
 
 
-def is_for_strangers(operation: str) -> bool:
-    return operation in FOR_EVERYBODY and operations()[operation]["security"] == []
+def test_what_needs_no_credential_or_no_scope_is_known() -> None:
+    free = {name for name in FOR_EVERYBODY if operations()[name]["security"] == []}
+    assert free == FOR_STRANGERS
+    assert {name for name in CALLS if _all_but_what_is_needed(name) is None} == WITHOUT_A_SCOPE
 
 
-@each(name for name in CALLS if not is_for_strangers(name))
+@each(name for name in CALLS if name not in FOR_STRANGERS)
 def test_who_has_no_good_credential_gets_and_changes_nothing(
     api: Side, stranger: httpx.Client, headers: dict[str, dict[str, str]], operation: str
 ) -> None:
@@ -334,7 +343,7 @@ def _needed_by_what_is_named(operation: str) -> str | None:
     return None
 
 
-@each(name for name in CALLS if _all_but_what_is_needed(name) is not None)
+@each(name for name in CALLS if name not in WITHOUT_A_SCOPE)
 def test_the_owners_own_key_with_another_scope_is_refused(api: Side, operation: str) -> None:
     world, scopes = api.world, _all_but_what_is_needed(operation)
     key = world.stack.new_key(world.owner.user_id, *scopes or [])
