@@ -99,6 +99,15 @@ requirements: $(VENV)/.dev ## Pin all dependencies anew
 	$(COMPILE) pyproject.toml --extra devstack --constraint requirements-dev.txt --output-file requirements-devstack.txt
 	$(COMPILE) pyproject.toml --constraint requirements-dev.txt --output-file requirements.txt
 	$(COMPILE) --group containers --constraint requirements-dev.txt --output-file requirements-containers.txt
+	$(call beyond,requirements-dev.txt,requirements-devstack.txt)
+	$(call beyond,requirements-devstack.txt,requirements.txt)
+
+# Leave out of the first file what the second one pins, and read that one in its place.
+define beyond
+	@{ echo "-r $(2)"; awk '/^#/ { next } /^[^ ]/ { pin = $$0 } NR == FNR { known[pin] = 1; next } \
+		!(pin in known)' $(2) $(1); } > $(1).new
+	@mv $(1).new $(1)
+endef
 
 # Programs find the checkout by its absolute path, which a user who came here by `su` may not be able
 # to enter. Python would say no more than "No module named …".
@@ -115,11 +124,11 @@ $(VENV)/bin/python: | open
 		{ echo "Pressroom needs Python 3.11 or newer; set PYTHON=… to one."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.devstack: $(VENV)/bin/python requirements-devstack.txt pyproject.toml
+$(VENV)/.devstack: $(VENV)/bin/python requirements.txt requirements-devstack.txt pyproject.toml
 	@test -e $(VENV)/.dev || $(MAKE) --no-print-directory install REQUIREMENTS=requirements-devstack.txt
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/bin/python requirements-dev.txt pyproject.toml
+$(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-devstack.txt requirements-dev.txt pyproject.toml
 	@$(MAKE) --no-print-directory install REQUIREMENTS=requirements-dev.txt
 	@touch $@
 

@@ -87,7 +87,8 @@ def test_every_process_starts_with_the_pinned_requirements_alone(
 
 def _named(requirements: str) -> set[str]:
     text = (files.ROOT / requirements).read_text()
-    return {_normalised(name) for name in re.findall(r"^([A-Za-z0-9._-]+)==", text, re.MULTILINE)}
+    names = {_normalised(name) for name in re.findall(r"^([A-Za-z0-9._-]+)==", text, re.MULTILINE)}
+    return names.union(*map(_named, re.findall(r"^-r (\S+)$", text, re.MULTILINE)))
 
 
 def _normalised(name: str) -> str:
