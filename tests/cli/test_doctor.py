@@ -166,6 +166,8 @@ def test_a_missing_bucket_is_named(stack: Stack) -> None:
     code, found = doctor(stack, PRESSROOM_S3_BUCKET="pressroom-that-nobody-made")
     assert code == 1
     assert {name for name, _ in faults(found)} == {"object storage"}
+    # The sentence is the one of tests/storage/s3_access/test_regions.py.
+    assert "check PRESSROOM_S3_BUCKET" in json.dumps(list(faults(found).values()))
 
 
 def test_a_database_of_an_earlier_revision_is_found(
