@@ -75,9 +75,9 @@ def ended_process(
     )
 
 
-def printed(stack: Stack, *words: str, stdin: str = "") -> Any:
+def printed(stack: Stack, *words: str, stdin: str = "", **environment: str) -> Any:
     """What a command prints with `--json`."""
-    done = pressroom(stack, *words, "--json", stdin=stdin)
+    done = pressroom(stack, *words, "--json", stdin=stdin, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -116,6 +116,8 @@ def _process_kept() -> Iterator[None]:
             "configure",
             lambda **given: configure(**{**given, "cache_logger_on_first_use": False}),
         ),
+        # A command logs nothing below an error, whatever the levels of libraries are.
+        mock.patch("core.logging._settle_libraries"),
         mock.patch.object(sys, "excepthook", sys.excepthook),
         # It would keep the garbage of all tests so far.
         mock.patch.multiple(gc, freeze=mock.DEFAULT, set_threshold=mock.DEFAULT),

@@ -1,5 +1,4 @@
 import io
-import json
 import time
 from datetime import datetime
 
@@ -8,6 +7,7 @@ import pytest
 from PIL import Image
 
 from core.scopes import Scope
+from tests.commands import printed
 from tests.contract.bulk import addresses, export, imported, of_addresses, unpacked
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
@@ -152,15 +152,7 @@ def test_rotation_rewraps_keys_and_rewrites_no_object(
     new_endpoint(client, "http://127.0.0.1:9/")
     old = stack.environment["PRESSROOM_ENCRYPTION_KEYS"]
     new = "rotated:" + "b" * 43
-    rotate = stack.start(
-        "rotate",
-        "encryption",
-        "rotate",
-        "--json",
-        environment={"PRESSROOM_ENCRYPTION_KEYS": f"{new},{old}"},
-    )
-    assert rotate.process.wait(30) == 0, rotate.log.read_text()
-    done = json.loads(rotate.log.read_text().splitlines()[-1])
+    done = printed(stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{new},{old}")
     assert done["key"] == "rotated"
     assert done["rewrapped"] >= 1
     for table in ("attachments", "imports", "exports", "webhook_secrets"):
@@ -168,12 +160,6 @@ def test_rotation_rewraps_keys_and_rewrites_no_object(
         assert rows == [("rotated",)]
     assert stack.resources.objects.get(stored_key(record)) == before
     # The API knows only the old key until it is told of the new one; put things back for it.
-    back = stack.start(
-        "rotate-back",
-        "encryption",
-        "rotate",
-        environment={"PRESSROOM_ENCRYPTION_KEYS": f"{old},{new}"},
-    )
-    assert back.process.wait(30) == 0, back.log.read_text()
+    printed(stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{old},{new}")
     assert client.get(str(record["view_url"])).status_code == 200
     assert len(unpacked(export_url)) == 2
