@@ -14,6 +14,8 @@ from cli.main import app
 from tests.commands import ended, ended_process
 from tests.docs.markdown import ROOT
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {"sqlalchemy", "celery", "kombu", "fastapi", "minio", "redis", "structlog"}
 
 

@@ -6,8 +6,12 @@ A script calls commands by the hundred, and half of a command's time was this.
 import subprocess
 import sys
 
+import pytest
+
 from cli.command_groups import GROUPS
 from tests.stack import Stack
+
+pytestmark = pytest.mark.slow
 
 OF_OTHER_SERVERS = {
     *("celery", "kombu", "amqp", "redis", "minio", "urllib3", "httpx2", "opentelemetry"),

@@ -10,8 +10,8 @@ import pytest
 
 from tests.deployment import files
 
-# They change with the pins alone, as the image does.
-pytestmark = [pytest.mark.full("containers"), pytest.mark.slow]
+# What it shows changes with the pins alone.
+pytestmark = [pytest.mark.full("processes"), pytest.mark.slow]
 
 # What each process loads by name as it starts, beside what its own modules import.
 PRODUCTION = (

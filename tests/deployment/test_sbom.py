@@ -14,8 +14,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.deployment import files
 
-# They change with the pins alone, as the image does.
-pytestmark = [pytest.mark.full("containers"), pytest.mark.slow]
+# What it shows changes with the pins alone.
+pytestmark = [pytest.mark.full("processes"), pytest.mark.slow]
 
 
 def made(place: Path) -> bytes:

@@ -38,6 +38,8 @@ from tests.services.mailing.bulk_acts.acts import Acts
 from tests.sizes import sized
 from tests.stack import Owner, Stack, eventually, open_stack
 
+pytestmark = pytest.mark.stack
+
 HEALTHY_WITHIN = 60.0
 ROWS = sized(6_000, 200_000)
 

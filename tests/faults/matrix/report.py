@@ -1,4 +1,4 @@
-"""Writes what the full form has found into docs/reliability.md."""
+"""Writes what the full form has found into build/fault-matrix.md, for a reader."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,8 +8,7 @@ from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.promises import PROMISES, Worst
 from tests.faults.matrix.run import Observed, Samples, p99, slowdown
 
-PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
-BEGIN, END = "<!-- matrix: begin -->\n", "<!-- matrix: end -->\n"
+PAGE = Path(__file__).parents[3] / "build" / "fault-matrix.md"
 
 
 class Report:
@@ -18,9 +17,8 @@ class Report:
         self.observed: dict[str, Observed] = {}
 
     def write(self) -> None:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(f"{before}{BEGIN}\n{self._table()}\n{END}{after}")
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(self._table())
 
     def _table(self) -> str:
         rows = [["call", *FAULTS], ["---"] * (len(FAULTS) + 1)]

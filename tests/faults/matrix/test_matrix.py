@@ -2,7 +2,7 @@
 
 The short form looks at what becomes of one call of each fault, however long it takes. The full form
 looks at all, holds them against the times that are promised and against quiet ones in the same run,
-and writes the table of docs/reliability.md.
+and writes build/fault-matrix.md.
 """
 
 from collections.abc import Callable

@@ -24,6 +24,8 @@ from tests.embedded import Services
 from tests.services.backup.conftest import Saved, saved
 from tests.stack import Stack, eventually
 
+pytestmark = pytest.mark.stack
+
 NEW_KEY = f"b2:{base64.urlsafe_b64encode(token_bytes(32)).decode()}"
 
 

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from core.ids import random_id
 from services.feed.positions import FeedPosition
 from tests.services.backup.conftest import Saved, saved
 from tests.services.backup.test_drill import command
 from tests.services.feed.following import read, tell
 from tests.stack import Stack, eventually
+
+pytestmark = pytest.mark.stack
 
 
 def test_cursors_from_before_a_restore_work_and_miss_nothing(

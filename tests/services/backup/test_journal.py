@@ -22,6 +22,8 @@ from tests.services.backup.conftest import Saved, saved
 from tests.services.backup.test_drill import new_person
 from tests.stack import Owner, Stack
 
+pytestmark = pytest.mark.stack
+
 PENDING = "SELECT kind, user_id, list_id FROM departures ORDER BY id"
 
 

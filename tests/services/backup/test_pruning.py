@@ -16,6 +16,8 @@ from tests.services.backup.conftest import Saved, saved
 from tests.services.backup.test_damage import with_an_object
 from tests.stack import Stack, eventually
 
+pytestmark = pytest.mark.stack
+
 DAY = timedelta(days=1)
 
 

@@ -1,0 +1,37 @@
+"""Each test that a document names exists."""
+
+import re
+
+import pytest
+
+from tests.docs import markdown
+
+pytestmark = pytest.mark.check
+
+RELIABILITY, SECURITY = (markdown.ROOT / name for name in ("docs/reliability.md", "SECURITY.md"))
+PROMISES = 37
+
+
+def has_test(file: str, name: str) -> bool:
+    path = markdown.ROOT / file
+    return path.exists() and f"\ndef {name}" in path.read_text()
+
+
+def test_each_promise_of_reliability_names_tests_that_exist() -> None:
+    text = RELIABILITY.read_text()
+    numbers = re.findall(r"^\| (\d+) \| \S.* \| `[\w/]+\.py::", text, re.MULTILINE)
+    assert numbers == [str(each) for each in range(1, PROMISES + 1)]
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
+    assert [each for each in named if not has_test(f"tests/{each[0]}", f"{each[1]}(")] == []
+
+
+def test_each_threat_names_tests_that_exist() -> None:
+    table = SECURITY.read_text().partition("## Threats")[2].partition("\n## ")[0]
+    _, _, *rows = [line for line in table.splitlines() if line.startswith("|")]
+    assert len(rows) > 10
+    for row in rows:
+        links = re.findall(r"\[(test_\w+\.py)\]\((tests/[\w/]+\.py)\)", row)
+        assert links, row
+        for name, path in links:
+            assert path.endswith(f"/{name}"), row
+            assert has_test(path, "test_"), row
