@@ -95,7 +95,7 @@ class ImportFacts(JobFacts):
     opted_out: int
     invalid: int
     duplicate: int
-    denied: int | None = Field(description="null in what the release before this field told")
+    denied: int
     updated: int
 
 
