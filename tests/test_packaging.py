@@ -30,7 +30,9 @@ def test_no_dependency_ships_a_top_level_name_of_ours() -> None:
 )
 def test_every_requirement_is_pinned_hashed_and_without_an_index(file: str) -> None:
     text = (ROOT / file).read_text()
-    entries = re.split(r"\n(?=[A-Za-z0-9])", re.sub(r"(?m)^(\s*#|-r requirements).*\n", "", text).strip())
+    entries = re.split(
+        r"\n(?=[A-Za-z0-9])", re.sub(r"(?m)^(\s*#|-r requirements).*\n", "", text).strip()
+    )
     assert entries
     for entry in entries:
         assert re.match(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==\S+", entry), entry
