@@ -13,7 +13,7 @@ from tests.docs.markdown import ROOT
     [
         (["README.md", "services/money/credits/ledger.py", "api/routers/lists.py"], []),
         (["services/jobs/lease.py", "workers/main.py"], ["faults"]),
-        (["storage/broker.py", "requirements.txt"], ["faults", "containers"]),
+        (["storage/broker.py", "requirements.txt"], ["faults", "processes", "containers"]),
         (["api/pages/pages.css", "api/console/pages/lists.py"], ["browser"]),
         (["clients/typescript/static/client.js"], ["browser", "clients"]),
         (["devstack/__main__.py", "storage/migrations/env.py"], ["processes", "machines"]),
