@@ -1,6 +1,5 @@
 """The watcher ends what is left of a stack, and nobody else's processes."""
 
-import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -45,11 +44,13 @@ def test_what_is_left_ends_with_the_watcher(
 def test_a_process_that_got_the_number_of_an_ended_one_lives(
     start: Callable[[Watcher], subprocess.Popen[bytes]],
 ) -> None:
-    ending, living = Watcher(), Watcher()
-    ended = start(ending)
-    ended.kill()
-    ended.wait()
+    living = Watcher()
     for _ in range(500):
+        # Any process may get the number first and keep it, so each try ends another one.
+        ending = Watcher()
+        ended = start(ending)
+        ended.kill()
+        ended.wait()
         try:
             _LAST_NUMBER.write_text(str(ended.pid - 1))
         except OSError:
@@ -57,8 +58,9 @@ def test_a_process_that_got_the_number_of_an_ended_one_lives(
         other = start(living)
         if other.pid == ended.pid:
             break
-        with contextlib.suppress(ProcessLookupError):
-            other.kill()
+        other.kill()
+        other.wait()
+        ending.close()
     assert other.pid == ended.pid
     ending.close()
     assert other.poll() is None
