@@ -5,14 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from alembic import command
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from pydantic import SecretStr
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from core.settings import Settings
-from storage.migrations.run import configuration
 from tests.stack import Stack
 
 # As migrations begin with.
@@ -37,10 +35,6 @@ class ScratchDatabase:
     def scalar(self, statement: str) -> object:
         with self.engine.connect() as connection:
             return connection.scalar(text(statement))
-
-    def upgrade(self, revision: str) -> None:
-        with self.engine.connect() as connection:
-            command.upgrade(configuration(connection), revision)
 
     @contextmanager
     def held(self, *statements: str) -> Iterator[None]:
