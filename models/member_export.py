@@ -32,8 +32,8 @@ class MemberExport(Model):
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The file is numbered objects under this prefix.
     object_prefix: Mapped[str] = mapped_column(unique=True)
-    # The file's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`. None: it
-    # is removed.
+    # The file's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`; it
+    # is null once the key is removed.
     wrapped_key: Mapped[bytes | None]
     wrapped_by: Mapped[str | None]
     size: Mapped[int | None]

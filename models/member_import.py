@@ -52,8 +52,8 @@ class MemberImport(Model):
     filename: Mapped[str | None]
     # The bytes are numbered objects of one size under this prefix.
     object_prefix: Mapped[str] = mapped_column(unique=True)
-    # The file's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`. None: it
-    # is removed.
+    # The file's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`; it
+    # is null once the key is removed.
     wrapped_key: Mapped[bytes | None]
     wrapped_by: Mapped[str | None]
     size: Mapped[int]

@@ -146,7 +146,7 @@ class PaymentOrder(Model):
 
     @property
     def lost_minor(self) -> int:
-        """What the payer has back for good: refunds, and the amounts of lost disputes."""
+        """The amount that the payer has back for good: refunds and lost disputes."""
         return self._back_with(self.disputes_lost_minor)
 
     @property

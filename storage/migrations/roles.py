@@ -74,8 +74,8 @@ _MAY_DO_MORE = text(
 def let_in(connection: Connection, login: URL) -> None:
     """Give the role of this login what it may do, and take away the rest; make it if it is missing.
 
-    ``connection`` is the owner's. One role for everything is left as it is, with a warning in
-    the log.
+    ``connection`` is the owner's. An installation with a single role for everything keeps it, and
+    a warning is logged.
     """
     with connection.begin():
         owner = connection.scalar(text("SELECT current_user"))

@@ -159,7 +159,7 @@ if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARG
 """
 )
 
-# Tells each process once. Of a caller whose process has no name, all processes hear.
+# Tells each process once. A caller whose process has no name is announced to all processes.
 FINISH = (
     _PREAMBLE
     + """
@@ -190,7 +190,7 @@ return 1
 """
 )
 
-# Beside what is asked, for the worker's span.
+# The field that carries the trace of the caller to the worker's span.
 TRACEPARENT = "traceparent"
 
 _PARTS = ("waiting", "input", "running", "result", "told")

@@ -50,7 +50,10 @@ class Serving:
 
 
 def serving(lanes: Collection[Lane], limit: int | None = None) -> Serving:
-    """What a process for these lanes does, at most ``limit`` of each; raises ``LanesDontMix``."""
+    """Return what a process for these lanes does, at most ``limit`` of each.
+
+    Raises ``LanesDontMix`` for lanes that need processes of different kinds.
+    """
     wanted = frozenset(lanes)
     is_waiting = wanted <= _WAITING.keys()
     pool, allowed = (Pool.THREADS, _WAITING) if is_waiting else (Pool.PREFORK, _COMPUTING)

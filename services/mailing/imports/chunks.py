@@ -17,7 +17,7 @@ def chunk_key(prefix: str, number: int) -> str:
 
 
 class JudgedRow(NamedTuple):
-    """One row. A row with a ``code`` is not applied, for the ``reason`` given.
+    """A row of a file. A row with a ``code`` is not applied, for the ``reason`` given.
 
     A chunk stores rows by the order of these fields but the last.
 
