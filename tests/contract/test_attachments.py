@@ -149,15 +149,11 @@ def test_delete_removes_record_and_file(stack: Stack, client: httpx.Client) -> N
     assert objects_of(stack, record) == []
 
 
-@pytest.mark.parametrize("release", ["this", "the one before"])
 def test_delete_before_the_conversion_ends_its_job_too(
-    quiet: Stack, quiet_client: httpx.Client, release: str
+    quiet: Stack, quiet_client: httpx.Client
 ) -> None:
     record = data(send(quiet_client, prefer="respond-async"), 202)
     [job] = data(quiet_client.get("/jobs"))["items"]
-    if release == "the one before":
-        # It knew no turns.
-        quiet.query("UPDATE jobs SET on_behalf_of = 0 WHERE id = %s", job["id"])
     assert data(quiet_client.delete(f"/attachments/{record['hash_id']}")) == 1
     ended = data(quiet_client.get(f"/jobs/{job['id']}"))
     assert (ended["status"], ended["error"]["code"]) == ("cancelled", "attachment.deleted")

@@ -177,18 +177,6 @@ def test_a_list_shows_who_came_who_left_and_who_they_are(owner: OwnerAtConsole) 
         assert text.count('<rect class="joined"') == text.count('<rect class="left"') == 1
 
 
-@pytest.mark.parametrize("title", ["\u200b", "Daily \u202egpj.elif"])
-def test_a_title_that_can_not_be_read_gives_way_to_its_slug(
-    owner: OwnerAtConsole, stack: Stack, title: str
-) -> None:
-    made = new_list(owner.api)
-    stack.query("UPDATE lists SET title = %s WHERE id = %s", title, made["id"])
-    link = f'/console/lists/{made["id"]}"><bdi>{made["slug"]}</bdi></a>'
-    for path in ("/console", "/console/lists"):
-        assert link in owner.see(path)
-    assert heading(owner.see(f"/console/lists/{made['id']}")) == made["slug"]
-
-
 def test_lists_lead_on_page_by_page(owner: OwnerAtConsole, stack: Stack) -> None:
     for number in range(51):
         new_list(owner.api, title=f"List number {number}")

@@ -6,8 +6,7 @@ import pytest
 from tests.contract.attributes import put
 from tests.contract.replies import data, problem
 from tests.contract.segments import VIP, new_segment
-from tests.contract.subscribers import new_address, new_list, new_slug
-from tests.stack import Stack
+from tests.contract.subscribers import new_address, new_slug
 
 OF_ALL_SCRIPTS = [
     "👩\u200d👧",
@@ -36,16 +35,6 @@ def test_a_title_is_seen_and_turns_nothing_around(
 def test_a_title_is_of_any_script(client: httpx.Client, list_id: int, title: str) -> None:
     reply = client.patch(f"/lists/{list_id}", json={"title": title})
     assert data(reply)["title"] == title
-
-
-def test_a_title_of_an_earlier_release_stops_no_other_change(
-    client: httpx.Client, stranger: httpx.Client, stack: Stack
-) -> None:
-    made = new_list(client)
-    stack.query("UPDATE lists SET title = %s WHERE id = %s RETURNING id", "\u202e", made["id"])
-    changed = data(client.patch(f"/lists/{made['id']}", json={"colour": "#9f2d16"}))
-    assert (changed["title"], changed["colour"]) == ("\u202e", "#9f2d16")
-    assert stranger.get(f"/s/{made['slug']}").status_code == 200
 
 
 @pytest.mark.parametrize("name", UNSEEN + TURNED)

@@ -168,7 +168,11 @@ def test_a_field_that_was_closed_meanwhile_is_not_set_by_the_token(
             Purpose.CONFIRM_SUBSCRIPTION,
             user_id=made["user_id"],
             list_id=list_id,
-            submitted={"name": None, "fields": {str(ids["city"]): "Rome", str(ids["visits"]): 7}},
+            submitted={
+                "name": None,
+                "fields": {str(ids["city"]): "Rome", str(ids["visits"]): 7},
+                "language": None,
+            },
         )
     data(client.patch(f"/fields/{ids['city']}", json={"public": False}))
     use(stack, token)
