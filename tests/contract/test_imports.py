@@ -27,7 +27,7 @@ from tests.contract.subscribers import (
     new_list,
 )
 from tests.security.world import rows_about
-from tests.stack import Owner, Stack
+from tests.stack import Owner, Stack, eventually
 from tests.upkeep import resting_upkeep
 
 FIELDS = {
@@ -101,9 +101,12 @@ def contents(stack: Stack, client: httpx.Client, list_id: int, file: bytes) -> d
 
 
 @pytest.fixture
-def mixed(client: httpx.Client, reader: Reader, list_id: int) -> bytes:
+def mixed(stack: Stack, client: httpx.Client, reader: Reader, list_id: int) -> bytes:
     """A file with a row of every verdict."""
     reader.joins(list_id).leaves(list_id)
+    # A worker notes when it has sent the mail of their joining.
+    unsent = "SELECT 1 FROM account_mails WHERE email = %s AND sent_at IS NULL"
+    eventually(lambda: not stack.query(unsent, reader.email), what="the mail to the reader")
     active, removed, marked, *new = addresses(6)
     imported(client, list_id, of_addresses(active, removed, marked))
     user_id = known_member(client, list_id, removed)["user_id"]
