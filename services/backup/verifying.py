@@ -4,7 +4,7 @@ Both are thrown away afterwards; what a killed one left goes with the next.
 """
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -92,12 +92,14 @@ def _aside(settings: Settings) -> Iterator[Resources]:
     """An empty database on the same server, and an empty folder of the bucket; gone afterwards."""
     owner = make_url((settings.migration_database_url or settings.database_url).get_secret_value())
     plain = owner.set(drivername="postgresql").render_as_string(hide_password=False)
-    with closing(psycopg2.connect(plain, connect_timeout=10)) as session:
+    with closing(psycopg2.connect(plain, connect_timeout=10)) as session, ExitStack() as at_end:
         session.autocommit = True
         cursor = session.cursor()
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
             raise BACKUP_VERIFIED_NOW()
+        # A busy server notices the end of the session late, and the next verification is refused.
+        at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")
         name = sql.Identifier(url.database or "")
         drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name)
