@@ -1,7 +1,8 @@
 import gc
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -18,9 +19,10 @@ from tests.embedded import Services, embedded_services
 from tests.order import longest_first
 from tests.ports import free_port
 from tests.sandbox.providers import PROVIDERS_WITH_FAULTS
-from tests.sizes import FULL
+from tests.sizes import FULL, SIZE
 from tests.stack import Owner, Stack, eventually, open_stack
 from tests.tiers import PARTS, of_the_tier
+from tests.zygote import Zygote
 
 pytest_plugins = ["tests.costs", "tests.stack_logs"]
 
@@ -70,7 +72,17 @@ def services(home: Path) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="session")
-def open_stacks(services: Services, home: Path) -> OpenStacks:
+def zygote() -> Iterator[Zygote | None]:
+    """Fork the programs of `make test` from one process; in the full tier, each starts by itself."""
+    if SIZE != "few" or sys.platform != "linux":
+        yield None
+        return
+    with closing(Zygote()) as zygote:
+        yield zygote
+
+
+@pytest.fixture(scope="session")
+def open_stacks(services: Services, home: Path, zygote: Zygote | None) -> OpenStacks:
     """Opens a factory of stacks, which end with it."""
     # Each has its own Redis database, counted from 1.
     numbers = iter(range(1, DATABASES))
@@ -84,7 +96,9 @@ def open_stacks(services: Services, home: Path) -> OpenStacks:
 
             def make(name: str) -> Stack:
                 port, number = free_port(), next(numbers)
-                stack = open_stack(services, home, name, number, port, like="migrated")
+                stack = open_stack(
+                    services, home, name, number, port, like="migrated", zygote=zygote
+                )
                 return opened.enter_context(stack)
 
             yield make
@@ -117,9 +131,8 @@ def stack(make_lasting_stack: MakeStack) -> Stack:
     with shared.starting_together():
         shared.start_sandbox()
         shared.start_api()
-        shared.start_worker("media")
         shared.start_worker(*waiting, concurrency=4)
-        shared.start_worker("bulk", "export", concurrency=1)
+        shared.start_worker("media", "bulk", "export", concurrency=1)
     return shared
 
 

@@ -39,6 +39,7 @@ from storage.objects import ObjectStore
 from storage.resources import Resources, open_resources
 from tests.embedded import BUCKET_PREFIX, Services
 from tests.ports import free_port
+from tests.zygote import Zygote
 
 _READY_WITHIN_SECONDS = 90.0
 
@@ -136,6 +137,7 @@ class Stack:
     # The database as the owner of its tables, who is an administrator here.
     owner_url: str
     watcher: Watcher
+    zygote: Zygote | None = None
     processes: list[Running] = field(default_factory=list)
     api_port: int = 0
     sandbox_url: str = ""
@@ -163,17 +165,21 @@ class Stack:
         environment: dict[str, str] | None = None,
         directory: Path | None = None,
         prefix: tuple[str, ...] = (),
+        forks: bool = False,
     ) -> Running:
         """Run `python -m module words…` with this stack's settings and wait until it is ready.
 
         `port`: where it listens itself then, so that another stack's server that got the port
         first is not taken for it. `prefix` is a command that runs it elsewhere, such as in a
-        namespace.
+        namespace. `forks`: without a start of its own where the zygote can do without.
         """
         argv = (*prefix, sys.executable, "-m", module, *words)
-        return self.run(
-            name, argv, ready=ready, port=port, environment=environment, directory=directory
-        )
+        program = self._program(name, argv, environment, directory)
+        if forks and self.zygote is not None and self.zygote.can_fork(program):
+            process: subprocess.Popen[bytes] = self.zygote.spawn(program, module, words)
+        else:
+            process = spawn(program, self.watcher)
+        return self._running(program, process, ready, port)
 
     def run(
         self,
@@ -186,14 +192,32 @@ class Stack:
         directory: Path | None = None,
     ) -> Running:
         """Run any program, which ends with the stack."""
-        program = Program(
+        program = self._program(name, argv, environment, directory)
+        return self._running(program, spawn(program, self.watcher), ready, port)
+
+    def _program(
+        self,
+        name: str,
+        argv: tuple[str, ...],
+        environment: dict[str, str] | None,
+        directory: Path | None,
+    ) -> Program:
+        return Program(
             name=name,
             argv=argv,
             log=self.home / f"{self.name}-{name}.log",
             environment={**self.environment, **(environment or {})},
             directory=directory,
         )
-        running = Running(name, spawn(program, self.watcher), program.log)
+
+    def _running(
+        self,
+        program: Program,
+        process: subprocess.Popen[bytes],
+        ready: Callable[[], bool] | None,
+        port: int | None,
+    ) -> Running:
+        running = Running(program.name, process, program.log)
         self.processes.append(running)
         if ready is not None:
             self._unready.append(lambda: self._await_ready(running, ready, port))
@@ -228,6 +252,7 @@ class Stack:
             ready=lambda: answers(chosen, "/healthz"),
             port=chosen,
             environment=environment,
+            forks=True,
         )
 
     def start_worker(
@@ -245,6 +270,7 @@ class Stack:
             module=module,
             ready=mark.exists,
             environment={"PRESSROOM_READY_FILE": str(mark), **environment},
+            forks=True,
         )
 
     def start_sandbox(self) -> Running:
@@ -268,6 +294,7 @@ class Stack:
             module="tests.sandbox",
             ready=lambda: answers(port, "/healthz"),
             port=port,
+            forks=True,
         )
 
     def stop(self) -> None:
@@ -383,12 +410,14 @@ def open_stack(
     migrated: bool = True,
     like: str = "template1",
     redis_url: str | None = None,
+    zygote: Zygote | None = None,
 ) -> Iterator[Stack]:
     """A stack in the running services: database and bucket `name`, Redis database `number`.
 
     Args:
         like: the database that a new one begins as a copy of.
         redis_url: of a Redis that is not among the services.
+        zygote: what programs are forked from that need no start of their own.
     """
     environment = _own_namespace(services.environment, name, number, like)
     owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
@@ -412,7 +441,7 @@ def open_stack(
         }
         ObjectStore(_settings(environment, **administrators), connections=1).make_bucket()
         seen = {**cleaned(), **environment}
-        stack = Stack(name, home, seen, resources, owner_url, watcher, api_port=port)
+        stack = Stack(name, home, seen, resources, owner_url, watcher, zygote, api_port=port)
         OPEN_STACKS.append(stack)
         try:
             yield stack

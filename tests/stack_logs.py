@@ -1,7 +1,7 @@
 """What the programs of the stacks wrote while a test ran, for the report of its failure."""
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -17,16 +17,15 @@ _TIME = re.compile(r'"timestamp": "([^"]+)"')
 _sizes = pytest.StashKey[dict[Path, int]]()
 
 
-def _logs() -> Iterator[tuple[Path, int]]:
-    for stack in OPEN_STACKS:
-        for running in stack.processes:
-            if running.log.exists():
-                yield running.log, running.log.stat().st_size
+def _logs() -> dict[Path, int]:
+    """The size of each log; two processes may write one."""
+    logs = {running.log for stack in OPEN_STACKS for running in stack.processes}
+    return {log: log.stat().st_size for log in logs if log.exists()}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    item.stash[_sizes] = dict(_logs())
+    item.stash[_sizes] = _logs()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -41,7 +40,7 @@ def pytest_runtest_makereport(
 
 def _written(before: dict[Path, int]) -> str:
     timed = []
-    for log, size in _logs():
+    for log, size in _logs().items():
         at = ""
         with log.open("rb") as file:
             # A log may have been put aside and begun anew.
@@ -50,7 +49,9 @@ def _written(before: dict[Path, int]) -> str:
                 found = _TIME.search(line)
                 at = found[1] if found else at
                 timed.append((at, f"{log.stem}: {line[:_MAX_CHARACTERS]}"))
-    lines = [line for _, line in sorted(timed, key=lambda each: each[0])]
+    # Lines that differ by their time alone are told once, the last.
+    last = {_TIME.sub("", line): line for _, line in sorted(timed, key=lambda each: each[0])}
+    lines = list(last.values())
     trouble = [line for line in lines if _TROUBLE.search(line)][-_MAX_LINES:]
     rest = [line for line in lines if line not in trouble]
     room = _MAX_LINES - len(trouble)

@@ -74,8 +74,10 @@ def _reached(settings: Settings) -> dict[str, bool]:
         finally:
             await client.aclose()
 
-    # Its connections are the process's, by a URL without what is trusted.
-    pools.reset()
+    # kombu keeps a process's connections by URL, whatever certificates they trust. Clearing its
+    # registry closes no pool that another stack still uses.
+    pools.connections.clear()
+    pools.producers.clear()
     broker = Broker(settings)
     with open_redis(settings) as client:
         found = {

@@ -180,7 +180,7 @@ def test_failure_after_a_202_ends_as_status_3_without_the_original(
     stack: Stack, client: httpx.Client, owner: Owner
 ) -> None:
     # Such a picture is refused in a moment: the worker must not look before the answer is out.
-    with paused(stack, "worker-media"):
+    with paused(stack, "worker-media-bulk-export"):
         reply = send(client, photo(1500, 1500)[:-5000], "a.jpg", prefer="respond-async")
         record = data(reply, 202)
     path = reply.headers["location"]

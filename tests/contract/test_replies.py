@@ -196,7 +196,7 @@ def test_request_id_is_in_the_log_of_the_api_and_of_the_worker(
     eventually(api_wrote, what="the API's line of the request")
 
     def worker_wrote() -> bool:
-        lines = log_lines(stack, "worker-media")
+        lines = log_lines(stack, "worker-media-bulk-export")
         return any(line.get("request_id") == token and line.get("job_id") for line in lines)
 
     eventually(worker_wrote, what="a line of the worker with the request's id")

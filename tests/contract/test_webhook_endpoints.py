@@ -168,6 +168,7 @@ def test_name_server_that_says_nothing_holds_up_no_other_owner(
         module="tests.probe.silent_names",
         ready=lambda: answers(port, "/healthz"),
         port=port,
+        forks=True,
     )
     asked = {"url": URL, "types": [CREATED]}
     own = {"Authorization": f"Bearer {owner.key}"}

@@ -17,6 +17,7 @@ def impatient(make_lasting_stack: Callable[[str], Stack]) -> tuple[Stack, Runnin
         str(port),
         module="tests.probe.impatient_api",
         ready=lambda: answers(port, "/healthz"),
+        forks=True,
     )
     return stack, api
 

@@ -1,5 +1,6 @@
 """Flower: a page for operators that shows every worker and task."""
 
+import signal
 from collections.abc import Collection
 from typing import Any
 
@@ -29,6 +30,11 @@ class _ReadableFlower(Flower):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.add_handlers(r".*", HANDLERS)
+
+    def start(self) -> None:
+        # Flower's own handler raises SystemExit, which is lost when it interrupts a finalizer.
+        self.io_loop.asyncio_loop.add_signal_handler(signal.SIGTERM, self.io_loop.stop)
+        super().start()
 
     def find_handler(self, request: Any, **more: Any) -> Any:
         if self.names and request.host_name not in self.names:

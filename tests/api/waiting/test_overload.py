@@ -30,10 +30,13 @@ def busy(make_stack: Callable[[str], Stack]) -> Stack:
         module=MODULE,
         ready=lambda: answers(port, "/healthz"),
         environment=impatient,
+        forks=True,
     )
     mark = stack.home / "overload.ready"
     ready_file = {"PRESSROOM_READY_FILE": str(mark)}
-    stack.start("worker", "worker", module=MODULE, ready=mark.exists, environment=ready_file)
+    stack.start(
+        "worker", "worker", module=MODULE, ready=mark.exists, environment=ready_file, forks=True
+    )
     return stack
 
 

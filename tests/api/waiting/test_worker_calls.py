@@ -30,7 +30,9 @@ Params = dict[str, str | int | float | bool | None]
 def asking(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("asking")
     port = stack.api_port
-    stack.start("api", "api", str(port), module=MODULE, ready=lambda: answers(port, "/healthz"))
+    stack.start(
+        "api", "api", str(port), module=MODULE, ready=lambda: answers(port, "/healthz"), forks=True
+    )
     return stack
 
 
@@ -50,6 +52,7 @@ class Shift:
                 module=MODULE,
                 ready=mark.exists,
                 environment={"PRESSROOM_READY_FILE": str(mark), "PRESSROOM_WORKER_GRACE": "1"},
+                forks=True,
             )
         return self._worker
 
