@@ -73,7 +73,7 @@ def services(home: Path) -> Iterator[Services]:
 
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[Zygote | None]:
-    """Fork the programs of `make test` from one process; in the full tier, each starts by itself."""
+    """Fork the programs of `make test` from one process; in the full tier, each starts itself."""
     if SIZE != "few" or sys.platform != "linux":
         yield None
         return

@@ -23,7 +23,7 @@ from devstack.supervisor.home.environment import cleaned
 from devstack.supervisor.processes.program import Program
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-# Variables in which a program may differ from the tests, since they are read when it runs. Any other
+# Variables in which a program may differ from the tests: they are read when it runs. Any other
 # may be read by an import, which the process did already.
 _READ_LATE = ("PRESSROOM_", "PROBE_", "OTEL_", "PYTEST_CURRENT_TEST")
 # The library of metrics reads this one when it is imported.
