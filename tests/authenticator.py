@@ -90,6 +90,8 @@ class App:
 
     secret: str
     recovery_codes: list[str]
+    # The code that confirmed it; half a minute later `code` is another.
+    confirmed_by: str
 
     def code(self) -> str:
         return pyotp.TOTP(self.secret).now()
@@ -102,7 +104,7 @@ def add_app(visitor: Visitor) -> App:
     code = pyotp.TOTP(secret).now()
     reply = visitor.client.post(APP, data={**hidden(shown), "code": code})
     assert reply.status_code in {200, 303}, reply.text
-    return App(secret, codes_of(reply))
+    return App(secret, codes_of(reply), code)
 
 
 def add_passkey(visitor: Visitor, device: Device, name: str = "Phone") -> httpx.Response:

@@ -99,7 +99,7 @@ def test_the_code_that_confirmed_the_app_does_not_log_in(
     member: Visitor, attacker: Visitor, email: str
 ) -> None:
     app = add_app(member)
-    assert send_code(attacker, begin(attacker, email), app.code()).status_code == 403
+    assert send_code(attacker, begin(attacker, email), app.confirmed_by).status_code == 403
 
 
 @pytest.mark.parametrize("kind", ["app", "recovery"])
