@@ -61,7 +61,13 @@ def test_no_port_is_given_twice(tmp_path: Path) -> None:
 
 def test_only_who_listens_on_a_port_does(taken: int) -> None:
     assert listens(os.getpid(), taken)
-    assert not listens(os.getppid(), taken + 1)
-    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as other:
+    server = "import socket, sys\nwith socket.create_server(('127.0.0.1', 0)) as server:\n"
+    tells = f"{server}    print(server.getsockname()[1], flush=True)\n    sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", tells], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout
+        port = int(other.stdout.readline())
+        assert listens(other.pid, port)
         assert not listens(other.pid, taken)
-    assert not listens(other.pid, taken)
+    assert not listens(other.pid, port)

