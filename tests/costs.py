@@ -79,14 +79,15 @@ class Costs:
             terminalreporter.write_line(f"{wall:6.1f} s {processor:6.1f} CPU-s  {file}")
         if config.getoption("times"):
             # A part of the tests leaves the seconds of the others as they were.
-            seconds_of = json.loads(MEASURED.read_text())
-            seconds_of |= {file: round(wall) for file, (wall, _) in self.files.items()}
+            costs = json.loads(MEASURED.read_text())
+            costs |= {file: list(map(round, cost)) for file, cost in self.files.items()}
             kept = {
-                file: seconds
-                for file, seconds in sorted(seconds_of.items())
-                if seconds > _MIN_SECONDS and (config.rootpath / file).exists()
+                file: cost
+                for file, cost in sorted(costs.items())
+                if cost[0] > _MIN_SECONDS and (config.rootpath / file).exists()
             }
-            MEASURED.write_text(json.dumps(kept, indent=2) + "\n")
+            lines = (f"{json.dumps(file)}: {cost}" for file, cost in kept.items())
+            MEASURED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

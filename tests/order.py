@@ -2,27 +2,37 @@
 
 import json
 from collections.abc import Iterable
+from itertools import chain, filterfalse, zip_longest
 from pathlib import Path
 
 import pytest
 
-# Seconds of each file that takes more than a few, measured by `make test TIMES=1`.
+# How long each file takes that takes more than a few seconds, and how long it computes meanwhile,
+# measured by `make test TIMES=1`.
 MEASURED = Path(__file__).with_name("order.json")
 # A test without a measurement takes about so long.
 _SECONDS_A_TEST = 0.15
 
 
 def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests, file by file, the longest files first.
+    """Return the tests by file: the longest first, one that waits after each that computes.
 
-    A long file that begins last leaves the other processes without work.
+    A long file that begins last leaves the other processes without work, and so do several files at
+    once that wait.
     """
-    seconds: dict[str, float] = json.loads(MEASURED.read_text())
+    measured: dict[str, tuple[int, int]] = json.loads(MEASURED.read_text())
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.nodeid.partition("::")[0], []).append(item)
 
     def length(name: str) -> float:
-        return seconds.get(name, len(files[name]) * _SECONDS_A_TEST)
+        return measured[name][0] if name in measured else len(files[name]) * _SECONDS_A_TEST
 
-    return [item for name in sorted(files, key=length, reverse=True) for item in files[name]]
+    def waits(name: str) -> bool:
+        seconds, computing = measured.get(name, (0, 0))
+        return computing < seconds / 2
+
+    longest = sorted(files, key=length, reverse=True)
+    waiting, computing = filter(waits, longest), filterfalse(waits, longest)
+    names = chain.from_iterable(zip_longest(computing, waiting))
+    return [item for name in names if name for item in files[name]]

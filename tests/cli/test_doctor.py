@@ -134,6 +134,7 @@ def test_a_part_that_is_away_is_named_alone(stack: Stack, part: str) -> None:
     assert all(each["advice"] for each in faults(found).values())
 
 
+@pytest.mark.full("faults")
 def test_parts_that_accept_and_never_answer_hold_up_nothing(stack: Stack) -> None:
     with silent_server() as place:
         hanging = {each: at(stack.environment[each], place) for each in URLS.values()}

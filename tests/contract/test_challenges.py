@@ -92,6 +92,7 @@ def test_a_provider_that_fails_is_503_and_never_a_pass(
         assert stack.query("SELECT 1 FROM users WHERE email = %s", sent["email"]) == []
 
 
+@pytest.mark.full("timing")
 def test_a_provider_that_is_too_slow_is_503(
     stack: Stack, client: httpx.Client, stranger: httpx.Client
 ) -> None:

@@ -308,6 +308,7 @@ def test_key_of_another_route_is_another_key(
     assert not replayed(consume(client, key=key))
 
 
+@pytest.mark.full("timing")
 def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
     stack: Stack, client: httpx.Client, owner: Owner, key: str
 ) -> None:

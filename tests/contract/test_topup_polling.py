@@ -240,6 +240,7 @@ def test_pollers_at_once_share_the_work(
     assert len(topups.moves(client)) == 8
 
 
+@pytest.mark.full("faults")
 def test_a_channel_that_hangs_stops_no_other_one(
     stack: Stack, client: httpx.Client, sandbox: SandboxPayments
 ) -> None:

@@ -197,6 +197,7 @@ def test_receiver_that_is_gone_ends_the_endpoint(
     assert f"endpoint {endpoint['id']} is ended" in stopped[0]["text"]  # type: ignore[index]
 
 
+@pytest.mark.full("faults")
 def test_receiver_that_is_gone_since_the_url_changed_ends_nothing(
     stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
 ) -> None:

@@ -115,6 +115,7 @@ def test_replay_sends_what_happened_of_an_added_type_before_it_was_added(
     eventually(lambda: receiver.ids[-len(old) :] == old, what="all events")
 
 
+@pytest.mark.full("faults")
 def test_no_event_is_lost_while_types_change_and_events_are_taken(
     stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
 ) -> None:

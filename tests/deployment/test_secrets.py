@@ -108,16 +108,6 @@ def test_the_script_keeps_what_is_there_and_takes_what_the_environment_file_has(
     assert again == after
 
 
-def test_a_deployment_of_before_keeps_its_passwords(tmp_path: Path) -> None:
-    lines = "POSTGRES_PASSWORD=owner\nPOSTGRES_APP_PASSWORD=app\nREDIS_PASSWORD=redis\n"
-    made = made_secrets(tmp_path, lines + "MINIO_ROOT_PASSWORD=administrator\n")
-    assert (made / "postgres_password").read_text() == "owner"
-    assert "//pressroom:owner@" in (made / "migration_database_url").read_text()
-    assert "//pressroom_app:app@" in (made / "database_url").read_text()
-    assert "//pressroom:redis@" in (made / "redis_url").read_text()
-    assert (made / "s3_admin_secret_key").read_text() == "administrator"
-
-
 def test_other_users_of_the_machine_can_not_read_a_secret_and_containers_can(
     tmp_path: Path,
 ) -> None:

@@ -64,7 +64,6 @@ def _await_readiness(client: httpx.Client) -> None:
     eventually(lambda: client.get("/readyz").status_code == 200, what="the process is ready")
 
 
-@pytest.mark.fast
 def test_uploads_to_an_object_store_that_hangs_hold_up_no_other_call(
     start_api: Callable[..., Stack], hanging: str
 ) -> None:

@@ -25,10 +25,8 @@ from tests.probe.bench import Bench
 from tests.sizes import sized
 from tests.stack import Owner, Running, Stack, eventually
 
-pytestmark = pytest.mark.fast
-
 UPLOADS = sized(8, 100)
-LEAVING = sized(60, 10_000, few=40)
+LEAVING = sized(60, 10_000)
 AT_ONCE = 20
 # Connections to Postgres, Redis and S3: one for each of the API's threads.
 POOLED = 3 * 24
@@ -39,7 +37,9 @@ def slow_picture() -> bytes:
     return photo(4000, 3000, quality=60)
 
 
-@pytest.mark.parametrize("victim", ["main process", "pool processes"])
+@pytest.mark.parametrize(
+    "victim", [pytest.param("main process", marks=pytest.mark.fast), "pool processes"]
+)
 def test_upload_whose_media_worker_is_killed_is_answered_200(
     bench: Bench, fleet: Fleet, api: Running, slow_picture: bytes, victim: str
 ) -> None:
@@ -83,6 +83,7 @@ def test_worker_killed_between_two_renditions_leaves_what_the_next_one_completes
             assert len(reader.get(each["view_url"]).content) == each["size"]
 
 
+@pytest.mark.fast
 def test_uploads_waiting_at_a_flush_of_redis_are_all_answered_200(
     bench: Bench, api: Running, media: Running
 ) -> None:
@@ -96,6 +97,7 @@ def test_uploads_waiting_at_a_flush_of_redis_are_all_answered_200(
     assert ready(stack) == UPLOADS
 
 
+@pytest.mark.fast
 def test_upload_is_answered_200_though_the_api_cannot_reach_the_broker(
     bench: Bench, api: Running, media: Running, redis_proxy: Proxy
 ) -> None:
@@ -105,6 +107,7 @@ def test_upload_is_answered_200_though_the_api_cannot_reach_the_broker(
     assert reply.status_code == 200, reply.text
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("deliver", [True, False], ids=["committed", "not committed"])
 def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
     bench: Bench, api: Running, media: Running, postgres_proxy: Proxy, *, deliver: bool
@@ -122,6 +125,7 @@ def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
     assert stack.query("SELECT count(*) FROM attachments") == [(1,)]
 
 
+@pytest.mark.fast
 def test_a_charge_is_made_while_each_statement_takes_long(
     bench: Bench, api: Running, postgres_proxy: Proxy
 ) -> None:

@@ -13,7 +13,6 @@ from tests.services.jobs.conftest import change
 from tests.stack import eventually
 
 
-@pytest.mark.fast
 def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:
     paused = bench.start_worker(concurrency=1)
     job_id = bench.enqueue(sleep=0.3)
@@ -54,7 +53,6 @@ def test_pool_ends_with_its_killed_worker(bench: Bench) -> None:
     eventually(lambda: not any(_runs(pid) for pid in children), what="the end of the pool")
 
 
-@pytest.mark.fast
 def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
     bench: Bench, redis_proxy: Proxy
 ) -> None:

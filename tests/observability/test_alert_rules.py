@@ -252,10 +252,3 @@ def test_rules_name_only_codes_that_refusals_have() -> None:
     }
     assert named
     assert named - {entry.code for _, entry in ENTRIES} == set()
-
-
-def test_a_query_with_a_wrong_name_is_found() -> None:
-    assert unknown_in("sum(pressroom_jobz)") == ["pressroom_jobz"]
-    assert unknown_in('pressroom_jobs{line="media"}') == ["pressroom_jobs{line}"]
-    assert unknown_in("max by (line) (pressroom_jobs)") == ["by line"]
-    assert unknown_in('sum by (lane) (pressroom_jobs{status="queued"}) > 1') == []

@@ -72,6 +72,7 @@ def test_a_worker_counts_the_jobs_of_all_processes_of_its_pool_as_one(
     assert list(folder.glob("pressroom-metrics-*")) == []
 
 
+@pytest.mark.full("faults")
 def test_counts_of_killed_processes_stay_and_leave_no_files(scraped: Stack, folder: Path) -> None:
     worker, told = start(scraped, folder, "media")
     key = scraped.new_owner().key

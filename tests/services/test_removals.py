@@ -148,7 +148,9 @@ def locked_objects(bare: Stack, services: Services) -> Iterator[None]:
         client.delete_bucket_policy(settings.s3_bucket)
 
 
-@pytest.mark.parametrize("fault", ["hangs", "refuses"])
+@pytest.mark.parametrize(
+    "fault", [pytest.param("hangs", marks=pytest.mark.full("faults")), "refuses"]
+)
 def test_storage_that_is_away_only_delays_a_removal(
     bare: Stack, resources: Resources, services: Services, fault: str
 ) -> None:

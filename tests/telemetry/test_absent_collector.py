@@ -59,6 +59,7 @@ def test_the_sdk_is_loaded_only_where_a_collector_is_named(
         running.log.unlink()
 
 
+@pytest.mark.full("faults")
 def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
     plain: Stack, hanging: Collector
 ) -> None:

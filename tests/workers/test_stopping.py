@@ -28,6 +28,7 @@ def test_job_that_three_restarts_interrupt_has_no_crash(bench: Bench, kind: JobK
     assert bench.effects(job_id) == 1
 
 
+@pytest.mark.full("processes")
 def test_worker_of_threads_told_to_stop_ends_what_ends_in_time_and_takes_no_more(
     bench: Bench,
 ) -> None:

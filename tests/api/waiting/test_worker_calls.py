@@ -247,6 +247,7 @@ def test_work_under_way_ends_at_its_next_step_when_the_last_one_has_left(
     assert caller.post("/ask", params=SAME).status_code == 200
 
 
+@pytest.mark.full("faults")
 def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
     asking: Stack, shift: Shift, worker: Running, caller: httpx.Client
 ) -> None:

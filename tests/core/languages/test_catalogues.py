@@ -110,11 +110,6 @@ def test_no_text_of_a_template_is_unmarked(path: Path) -> None:
     assert set(left) <= NAMES
 
 
-def test_an_unmarked_text_is_found() -> None:
-    seen = Words('<p title="Read me">Hello <b>you</b></p><style>p { color: red }</style>').found
-    assert "".join(seen) == "Read meHello you"
-
-
 def test_every_template_of_readers_is_looked_at() -> None:
     """Those that the modules name, and those that these extend or import."""
     known = {each.name for each in READER_TEMPLATES}

@@ -29,7 +29,7 @@ from tests.integrations.challenges.setting import (
 LIMIT_SECONDS = 9.0
 
 
-@pytest.mark.slow
+@pytest.mark.full("timing")
 def test_who_does_not_answer_in_time_passes_nobody(server: Server, sandbox: str) -> None:
     server.drips = True
     server.body = b" " * 1000

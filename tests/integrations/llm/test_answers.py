@@ -137,7 +137,7 @@ def test_tokens_are_reported_whether_or_not_the_answer_is_of_use(run: Run) -> No
     assert failed.tokens_in == 0
 
 
-@pytest.mark.slow
+@pytest.mark.full("timing")
 def test_calls_do_not_take_turns(run: Run) -> None:
     def ask() -> None:
         with pytest.raises(DomainError):

@@ -48,6 +48,7 @@ def empty(open_own: Callable[..., Stack]) -> Stack:
     return open_own("empty", migrated=False)
 
 
+@pytest.mark.full("faults")
 def test_a_killed_create_leaves_no_backup_that_is_shown_as_whole(
     backups: Saved, own_services: Services
 ) -> None:

@@ -111,7 +111,7 @@ def _run(code: str, hash_seed: str) -> str:
     ).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full("processes")
 def test_every_process_writes_the_same() -> None:
     assert _run(_WRITE, "1") == _run(_WRITE, "4711")
 

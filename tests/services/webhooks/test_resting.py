@@ -49,6 +49,7 @@ def let_rest(stack: Stack, endpoint_id: int) -> None:
     eventually(rests, within=60, what="its rest")
 
 
+@pytest.mark.full("faults")
 def test_receivers_that_say_nothing_take_no_threads_from_other_owners(
     stack: Stack, owner: Owner, client: httpx.Client, silent: HookReceiver
 ) -> None:

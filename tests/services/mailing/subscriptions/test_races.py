@@ -115,6 +115,7 @@ def test_transfers_that_cross_each_other_do_not_wait_for_each_other_for_ever(
     assert true_count(acting, here) + true_count(acting, there) == len(people)
 
 
+@pytest.mark.full("faults")
 def test_nothing_is_written_down_of_a_person_while_they_are_erased(
     acting: Acting, owner: Owner, lists: list[int]
 ) -> None:
