@@ -30,7 +30,7 @@ test-full: $(VENV)/.dev ## Run what takes longer: all parts, or PART=…; SIZE=f
 UNITS := $(addprefix tests/,api cli core devstack integrations services storage workers)
 
 unit: $(VENV)/.dev ## Run what needs no stack, in seconds
-	$(PYTEST) --tier fast -m "not stack and not slow" --numprocesses 2 --dist worksteal $(or $(TESTS),$(UNITS))
+	$(PYTEST) --tier fast -m "not stack and not slow" --numprocesses 3 --dist worksteal $(or $(TESTS),$(UNITS))
 
 check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	$(BIN)/ruff check .
@@ -94,7 +94,7 @@ messages: $(VENV)/.dev ## Bring the catalogues of readers' languages up to date
 
 # The newest versions that go together, each with its hashes. uv writes no address into the files
 # unless it is asked to; a test looks.
-COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make requirements'
 
 requirements: $(VENV)/.dev ## Pin all dependencies anew

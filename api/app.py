@@ -7,55 +7,45 @@ from functools import partial
 from importlib.metadata import version
 
 import psycopg2
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
 from redis.asyncio import Redis
+from sqlalchemy.exc import SQLAlchemyError
 
 from api import openapi
-from api.access.page_sessions import (
-    FactorNeeded,
-    LoginNeeded,
-    redirect_to_factors,
-    redirect_to_login,
-)
-from api.access.refused_plans import answer_refusal
+from api.auth.page_sessions import FactorNeeded, LoginNeeded, redirect_to_factors, redirect_to_login
+from api.browsers import OF_READERS, cookies_of
 from api.console.assets import CONSOLE_PATH
-from api.console.console_problems import console_problem
-from api.cookies import cookies_of
-from api.errors import HANDLERS
-from api.health.drain import Drain
-from api.health.figures import Figures
-from api.health.readiness import Readiness
-from api.limits.bulkheads import (
-    BACKGROUND,
-    REQUESTS,
-    SINGLE_STATEMENTS,
-    TRANSACTION_THREADS,
-)
-from api.limits.password_hashing import HashingPool
+from api.console.frame import console_problem
+from api.errors import HANDLERS, problem_response
+from api.health import Drain, Figures, Readiness
+from api.html.api_docs import DOCUMENT_PATH, add_docs
+from api.limits.bulkheads import BACKGROUND, REQUESTS, SINGLE_STATEMENTS, TRANSACTION_THREADS
 from api.limits.rate_limits import RateLimiter
 from api.middleware.layers import request_layers
-from api.pages.api_docs import DOCUMENT_PATH, add_docs
-from api.routers import PAGES, READER_PAGES, RESOURCES
-from api.state import State
-from api.waiting import finished_jobs
-from api.waiting.event_streams import StreamCounter
-from api.waiting.lane_ages import LaneAges
-from api.waiting.subscriber import Subscriber
-from api.waiting.waiters import Waiters, background_loops
+from api.pages import PAGES, READER_PAGES
+from api.routes import ROUTERS
+from api.state import State, state_of
+from api.waiting import waiters
+from api.waiting.streams import StreamCounter
+from api.waiting.waiters import LaneAges, Subscriber, Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
 from core.lanes import RequestKind
 from core.logging import get_logger
 from core.process.garbage_collection import end_start
+from core.process.linux import give_memory_back
 from core.settings import Settings
 from core.telemetry import spans
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
-from integrations.receivers.posting import ReceiverClient
+from integrations.receivers import ReceiverClient
 from integrations.stock_photos.registry import StockPhotoProviders
+from services import event_origins
 from services.access.api_keys import LastUseBuffer
-from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos, note_quotas
+from services.composer.requests import MetadataCache
+from services.security_events import is_plan_refusal, record_refusal
 from storage.redis.client import open_async_redis
 from storage.redis.request_calls import RequestCalls, Send
 from storage.resources import Resources, open_resources
@@ -63,6 +53,7 @@ from storage.resources import Resources, open_resources
 log = get_logger(__name__)
 
 _WRITE_LAST_USES_SECONDS = 1.0
+_GIVE_BACK_SECONDS = 10.0
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -74,8 +65,11 @@ def create_app(settings: Settings) -> FastAPI:
         middleware=request_layers(
             settings,
             drain,
-            pages=[each.router for each in PAGES],
-            reader_pages=[each.router for each in READER_PAGES],
+            own_cookies=[*map(cookies_of(settings).name, OF_READERS)]
+            if settings.pages_url
+            else None,
+            pages=PAGES,
+            reader_pages=READER_PAGES,
             folders={CONSOLE_PATH: partial(console_problem, settings)},
         ),
         redirect_slashes=False,
@@ -91,15 +85,29 @@ def create_app(settings: Settings) -> FastAPI:
         | {
             LoginNeeded: redirect_to_login,
             FactorNeeded: redirect_to_factors,
-            DomainError: answer_refusal,
+            DomainError: _answer_refusal,
         },
     )
-    for resource in RESOURCES:
-        app.include_router(resource.router)
+    for router in ROUTERS:
+        app.include_router(router)
     if settings.api_docs:
         add_docs(app)
     app.openapi = lambda: openapi.document(app, settings)  # type: ignore[method-assign]
     return app
+
+
+async def _answer_refusal(request: Request, error: DomainError) -> Response:
+    """Answer an error; record one of the plan first, since its transaction was undone."""
+    credential = event_origins.current().credential
+    user_id = None if credential is None else credential.user_id
+    if user_id is not None and is_plan_refusal(error.code):
+        record = partial(record_refusal, user_id=user_id, code=error.code)
+        try:
+            await state_of(request).in_unit_of_work(record)
+        except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
+            # The refusal stands, and the next one is recorded again.
+            log.warning("event.not_recorded", reason=type(failure).__name__)
+    return problem_response(error)
 
 
 @asynccontextmanager
@@ -124,9 +132,10 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         state.request_calls.run(),
         state.lane_ages.run(),
         _write_last_uses(state),
+        _give_memory_back(),
     )
     with (
-        subscriber.listening(partial(finished_jobs.hear, state.jobs)),
+        subscriber.listening(partial(waiters.hear, state.jobs)),
         subscriber.listening(calls.hear),
         drain.begun_by_sigterm(partial(_answer_all, state)),
     ):
@@ -178,7 +187,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis, resources.waiter),
-        jobs=Waiters(finished_jobs.lookup(resources.database)),
+        jobs=Waiters(waiters.lookup(resources.database)),
         request_calls=calls,
         worker_calls=WorkerCalls(calls),
         lane_ages=LaneAges(resources.redis),
@@ -187,7 +196,6 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         receivers=ReceiverClient(settings.webhook_networks),
         streams=StreamCounter(),
         cookies=cookies_of(settings),
-        hashing_pool=HashingPool(),
         readiness=readiness,
         drain=drain,
         figures=Figures(resources, readiness),
@@ -211,3 +219,10 @@ async def _write_last_uses(state: State) -> None:
         except (psycopg2.Error, DomainError) as error:
             # The next call with the same key notes its use again.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
+
+
+async def _give_memory_back() -> None:
+    """Give back what large answers took, of which each thread's allocator would keep its share."""
+    while True:
+        await asyncio.sleep(_GIVE_BACK_SECONDS)
+        await BACKGROUND.run(give_memory_back)

@@ -18,14 +18,14 @@ MAX_HEAD_BYTES = 64 * 1024
 # Longer than clients and load balancers keep an idle connection. The side that sends must be the
 # one that closes, or a request meets a connection that has just been closed.
 KEEP_ALIVE_SECONDS = 75
-# Of a client that doesn't read its answer. One that reads, however slowly, is never closed.
+# For a client that doesn't read its answer; a client that reads, however slowly, keeps its own.
 MAX_STALL_SECONDS = 60.0
 # Each connection is a descriptor, of which the process has so many.
 MAX_DESCRIPTORS = 65_536
 
 
 def max_connections_of_an_address() -> int:
-    """Half of what the process may have open: no address keeps all others out."""
+    """Return half of what the process may have open: no address keeps all others out."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
 
@@ -154,7 +154,7 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 def _bytes_in_system(transport: asyncio.Transport) -> int:
-    """What the client's side has not taken yet of what we gave the system: up to megabytes."""
+    """Return how much we gave the system that the client has not taken yet: up to megabytes."""
     connection = transport.get_extra_info("socket")
     answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
     return int.from_bytes(answer, sys.byteorder)

@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.metrics.requests import REFUSALS
-from api.pages.problems import ShownProblem, problem_page_of
+from api.html.problems import ShownProblem, problem_page_of
+from api.metrics import REFUSALS
 from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError, own_words
 from core.logging import get_logger
@@ -51,13 +51,13 @@ _ROUTING = {404: refusals.ROUTE_NOT_FOUND, 405: refusals.ROUTE_METHOD_NOT_ALLOWE
 
 
 def problem_response(error: DomainError) -> Response:
-    """The answer of a refusal; it needs no request, so that middleware can use it too."""
+    """Return the answer of an error; it needs no request, so that middleware can use it too."""
     REFUSALS.labels(error.code).inc()
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
     if error.kind is Kind.UNAUTHENTICATED or error.needed_scope is not None:
-        # What is wrong with the credentials (RFC 6750, 3).
+        # RFC 6750, 3: it says what is wrong with the credentials.
         challenge = 'Bearer realm="pressroom"'
         if error.needed_scope is not None:
             challenge += f', error="insufficient_scope", scope="{error.needed_scope}"'
@@ -79,7 +79,7 @@ def internal_error() -> Response:
 
 
 class _Problem(Response):
-    """A refusal: a page for browsers, problem+json for programs."""
+    """The answer of an error: a page for browsers, problem+json for programs."""
 
     media_type = "application/problem+json"
 
@@ -91,7 +91,7 @@ class _Problem(Response):
         headers: dict[str, str],
         *,
         problems: tuple[FieldProblem, ...] = (),
-        facts: Mapping[str, str | int | float] = MappingProxyType({}),
+        facts: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._shown = ShownProblem(status, code, message, current_request_id())
         self._added = headers
@@ -145,7 +145,7 @@ async def _unreachable(_: Request, error: Exception) -> Response:
 
 
 async def _validation_error(_: Request, error: RequestValidationError) -> Response:
-    """400 for a bad path or query value and for a body that is no JSON; 422 for any other body."""
+    """Answer 400 for a bad path, query or body that is no JSON, and 422 for any other body."""
     found = error.errors()
     problems = []
     for item in found:

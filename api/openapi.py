@@ -8,17 +8,16 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
-from api.access.requirements import Access
-from api.bodies.json_route import JsonRoute
-from api.bodies.media_types import FORM
-from api.contract import head, samples, shapes
-from api.contract.deprecations import Deprecation
-from api.contract.event_calls import event_calls
+from api import openapi_samples
+from api.auth.requirements import Access
+from api.bodies.forms import FORM
+from api.bodies.json_bodies import JsonRoute
 from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
-from api.middleware.versions import VERSION_HEADER
+from api.middleware.headers import VERSION_HEADER, VERSIONS
+from api.openapi_samples import event_calls
 from api.schemas.envelope import InvalidField, Problem
-from api.schemas.filters import FILTER_SCHEMAS
+from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription, SignUpForm
 from core.refusals.refusal import Refusal
 from core.refusals.requests import (
@@ -29,8 +28,180 @@ from core.refusals.requests import (
     REQUEST_UNKNOWN,
     VERSION_UNKNOWN,
 )
+from core.scopes import EXPLANATIONS
 from core.settings import Settings
 from services.feed.catalogue import CATALOGUE
+from services.oauth.adapters import AUTHORIZE_PATH, TOKEN_PATH
+
+_DESCRIPTION = """
+The back end of a newsletter and publishing platform.
+
+Every successful answer is `{"data": …, "ts": <Unix seconds>}`; every refusal is
+`application/problem+json` with a stable `code`; `/oauth/*` answers as the RFCs of OAuth say. Ids
+are integers below 2^53, which every JavaScript number holds exactly; money and credits are numbers
+of at most four decimals. Send an API key or an access token as `Authorization: Bearer …`, or the
+key in `X-API-Key`; a browser with a session needs neither. Workers do slow work while your call
+waits; `Prefer: respond-async` or `Prefer: wait=N` (seconds, at most 60) says for how long.
+`Pressroom-Version` asks for the version of this contract that a program was written for.
+"""
+
+# The chapters, in the order in which a newcomer reads them.
+_TAGS = {
+    "Accounts": "Who you are, what your plan allows, and the API keys of your programs.",
+    "OAuth": "Access to the accounts of other people, who agree to it and can end it.",
+    "Lists": "Mailing lists: people subscribe to them, and their owner sends to them.",
+    "Subscriptions": "For subscribers and the forms and mails they use: join, leave, stop mails.",
+    "Members": "The people on a list, for its owner.",
+    "Fields and tags": "What an owner keeps of members beside name and address.",
+    "Bulk members": "Many members at once: add, import from a file, undo an import, export.",
+    "Events": "What happened to what is yours, in order, for 30 days.",
+    "Webhooks": "What Pressroom sends to URLs that an owner named, by Standard Webhooks.",
+    "Jobs": "Slow work: its progress and result, also as a stream; cancel it or try it again.",
+    "Attachments": "Images: uploaded, made ready for web and mail, and served.",
+    "Composer": "What goes with a post: slug, summary, tags, posts for networks, stock photos.",
+    "Credits": "Prepaid credits: the balance and its ledger, charges, and orders of credits.",
+    "Operations": "For operators: what this is, whether it works, and its figures.",
+}
+
+_SESSION_SCHEME = {
+    "type": "apiKey",
+    "in": "cookie",
+    "name": "__Host-pressroom_session",
+    "description": "Of a user who logged in on the page /login; it may do what its user may. "
+    "Writes need our own Origin or the header X-CSRF-Token too. Where the API is reached over http "
+    "on its own machine, the name has no __Host-.",
+}
+
+VERSION_PARAMETER = {
+    "name": VERSION_HEADER,
+    "in": "header",
+    "description": "The version of this contract that the program was written for; without it the "
+    "oldest that there is.",
+    "schema": {"type": "string", "enum": list(VERSIONS)},
+}
+VERSION_RESPONSE_HEADER = {
+    "description": "The version of this contract by which the call was answered.",
+    "schema": {"type": "string"},
+    "example": VERSIONS[0],
+}
+
+
+def head(settings: Settings) -> dict[str, Any]:
+    """Return the members of the document beside its operations and schemas."""
+    base = _base(settings)
+    return {
+        "info": {
+            "title": "Pressroom",
+            "version": VERSIONS[0],
+            "description": _DESCRIPTION.replace("X-API-Key", settings.api_key_header),
+            "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+            "contact": {"name": "The operator of this server", "url": f"{base}/"},
+        },
+        "servers": [{"url": base or "/", "description": "This server"}],
+        "tags": [{"name": name, "description": said} for name, said in _TAGS.items()],
+    }
+
+
+def security_schemes(settings: Settings) -> dict[str, Any]:
+    base = _base(settings)
+    flow = {
+        "authorizationUrl": f"{base}{AUTHORIZE_PATH}",
+        "tokenUrl": f"{base}{TOKEN_PATH}",
+        "refreshUrl": f"{base}{TOKEN_PATH}",
+        "scopes": {str(scope): explanation for scope, explanation in EXPLANATIONS.items()},
+    }
+    return {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "apiKey": {"type": "apiKey", "in": "header", "name": settings.api_key_header},
+        "session": _SESSION_SCHEME,
+        "oauth2": {
+            "type": "oauth2",
+            "description": "Authorization code with PKCE (S256), always.",
+            "flows": {"authorizationCode": flow},
+        },
+    }
+
+
+def _base(settings: Settings) -> str:
+    """Return the public URL; nothing without a deployment, where addresses are relative."""
+    return settings.public_base if "public_url" in settings.model_fields_set else ""
+
+
+# The document's schemas in the form in which generators of clients read them best.
+
+_PREFIX = "#/components/schemas/"
+# Below these stands a value, not a schema.
+_VALUES = frozenset({"example", "examples", "default", "enum", "const", "value"})
+
+
+def named_by_title(document: dict[str, Any]) -> None:
+    """Give each schema the name that its type says (``AttachmentPage``).
+
+    The framework makes names such as ``Page_AttachmentRecord_`` of generic types.
+    """
+    schemas = document["components"]["schemas"]
+    names = {key: schema.get("title", key) for key, schema in schemas.items()}
+    assert len(set(names.values())) == len(names), "two schemas have one name"
+    document["components"]["schemas"] = {names[key]: each for key, each in schemas.items()}
+    for node in _nodes(document):
+        reference = node.get("$ref", "")
+        if isinstance(reference, str) and reference.startswith(_PREFIX):
+            node["$ref"] = _PREFIX + names[reference.removeprefix(_PREFIX)]
+
+
+def tidied(document: dict[str, Any]) -> None:
+    """Say that whole numbers have up to 64 bits, and drop the titles that only repeat a name."""
+    for node in _nodes(document):
+        if node.get("type") == "integer":
+            # All are below 2**53; without a format, generators take them for 32 bits.
+            node.setdefault("format", "int64")
+        is_schema = {"type", "$ref", "anyOf", "properties"} & node.keys()
+        if is_schema and isinstance(node.get("title"), str):
+            del node["title"]
+
+
+def _nodes(value: Any) -> list[dict[str, Any]]:
+    """Return every object of the document but for those in values."""
+    found: list[dict[str, Any]] = []
+    waiting = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            found.append(node)
+            for name, each in node.items():
+                # A property may have the name of a value too; what it has is a schema then.
+                is_schema = isinstance(each, dict) and "type" in each
+                if name not in _VALUES or is_schema:
+                    waiting.append(each)
+        elif isinstance(node, list):
+            waiting.extend(node)
+    return found
+
+
+def refer(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
+    """Add schemas that refer to one another, and refer to each where its title alone stands."""
+    for node in _nodes(document):
+        name = node.get("title")
+        if isinstance(name, str) and name in schemas and "properties" not in node:
+            node.clear()
+            node["$ref"] = _PREFIX + name
+    document["components"]["schemas"] |= schemas
+
+
+def share_samples(document: dict[str, Any]) -> None:
+    """Keep each refusal's example once: most refusals are those of many operations."""
+    shared = document["components"].setdefault("examples", {})
+    for operation in operations(document):
+        for response in operation["responses"].values():
+            problem = response.get("content", {}).get("application/problem+json", {})
+            for code, sample in problem.get("examples", {}).items():
+                if shared.setdefault(code, sample) == sample:
+                    problem["examples"][code] = {"$ref": f"#/components/examples/{code}"}
+
+
+def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [operation for path in document["paths"].values() for operation in path.values()]
+
 
 T = TypeVar("T")
 
@@ -57,7 +228,7 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "schema": {"type": "string", "minLength": 16, "maxLength": 255},
 }
 
-# Of a list whose answer is a bare array.
+# For a list whose answer is a bare array.
 LINK_HEADER: dict[str, Any] = {
     "description": 'With rel="next": the next page; not there at the end',
     "schema": {"type": "string"},
@@ -69,7 +240,7 @@ Responses = dict[int | str, dict[str, Any]]
 def json_request_body(
     properties: dict[str, Any], *, required: list[str], parameters: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """``openapi_extra`` of a route that reads its JSON body itself."""
+    """Return ``openapi_extra`` of a route that reads its JSON body itself."""
     schema = {"type": "object", "required": required, "properties": properties}
     return {
         "parameters": parameters,
@@ -78,23 +249,20 @@ def json_request_body(
 
 
 def file_of(*media_types: str) -> dict[str, Any]:
-    """The ``content`` of an answer that is a file."""
     return {each: {"schema": {"type": "string", "format": "binary"}} for each in media_types}
 
 
 def text_of(media_type: str, sample: str) -> dict[str, Any]:
-    """The ``content`` of an answer that is a text, such as ``sample``."""
     return {media_type: {"schema": {"type": "string"}, "example": sample}}
 
 
 def array_pages(*refusals: Refusal) -> Responses:
-    """The ``responses`` of a route whose answer is a page of a bare array."""
+    """Return ``responses`` of a route whose answer is a page of a bare array."""
     page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
     return {200: page, **refuses(CURSOR_INVALID, *refusals)}
 
 
 def refuses(*refusals: Refusal) -> Responses:
-    """The ``responses`` of a route that can answer with these refusals."""
     responses: Responses = {}
     _add_refusals(responses, *refusals)
     return responses
@@ -109,14 +277,13 @@ def _add_refusals(responses: Responses, *refusals: Refusal) -> None:
         content = response.setdefault("content", {})
         # The operations of OAuth have an answer of their own for the same status.
         examples = content.setdefault("application/problem+json", problem)["examples"]
-        sample = samples.problem_sample(refusal, status)
+        sample = openapi_samples.problem_sample(refusal, status)
         examples[refusal.code] = {"summary": refusal.documented, "value": sample}
         if len(content) == 1:
             response["description"] = "; ".join(f"`{code}`" for code in examples)
 
 
 def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
-    """The document of the deployment with these settings."""
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, routes=app.routes)
         components = made["components"]
@@ -125,39 +292,35 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
             defined.pop("$defs", None)
             components["schemas"][model.__name__] = defined
         made["webhooks"] = event_calls(CATALOGUE, components["schemas"])
-        shapes.named_by_title(made)
-        shapes.refer(made, FILTER_SCHEMAS)
-        shapes.tidied(made)
-        components["parameters"] = {"Version": head.VERSION_PARAMETER}
-        components["headers"] = {"Version": head.VERSION_RESPONSE_HEADER}
-        components["securitySchemes"] = head.security_schemes(settings)
+        named_by_title(made)
+        refer(made, FILTER_SCHEMAS)
+        tidied(made)
+        components["parameters"] = {"Version": VERSION_PARAMETER}
+        components["headers"] = {"Version": VERSION_RESPONSE_HEADER}
+        components["securitySchemes"] = security_schemes(settings)
         for route in api_routes(app):
             if route.include_in_schema:
                 _complete(made, route)
         for unused in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused, None)
-        shapes.share_samples(made)
-        first = {"openapi": made["openapi"], **head.head(settings)}
+        share_samples(made)
+        first = {"openapi": made["openapi"], **head(settings)}
         app.openapi_schema = {**first, **made, **first}
     return app.openapi_schema
 
 
 def api_routes(app: FastAPI) -> Iterator[RouteContext]:
-    """Every operation of the application, with those of included routers."""
+    """Yield every operation of the application, with those of included routers."""
     for route in iter_route_contexts(app.routes):
         if isinstance(route.original_route, APIRoute):
             yield route
 
 
 def access_of(route: RouteContext) -> Access | None:
-    """The access that the route declares; ``None`` if it declares none, or several."""
-    declared = _dependencies(route, Access)
-    return declared[0] if len(declared) == 1 else None
-
-
-def _dependencies(route: RouteContext, kind: type[T]) -> list[T]:
+    """Return the access that the route declares; ``None`` for none, or several."""
     calls = [each.call for each in route.dependant.dependencies]
-    return [call for call in calls if isinstance(call, kind)]
+    declared = [call for call in calls if isinstance(call, Access)]
+    return declared[0] if len(declared) == 1 else None
 
 
 def _complete(made: dict[str, Any], route: RouteContext) -> None:
@@ -166,40 +329,33 @@ def _complete(made: dict[str, Any], route: RouteContext) -> None:
         operation = made["paths"][route.path_format][method.lower()]
         operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
         _add_common_refusals(operation, route, known)
-        _add_access(operation, access_of(route))
-        for deprecation in _dependencies(route, Deprecation):
-            operation["deprecated"] = True
-            operation["description"] += f"\n\n{deprecation.sentence}"
+        access = access_of(route)
+        if access and access.stranger:
+            _add_refusals(operation["responses"], RATE_LIMITED)
+        operation["security"] = access.security if access else []
+        if access and not access.public:
+            operation["description"] += f"\n\n{access.credential}"
+            _add_refusals(operation["responses"], *access.refusals)
+        path, parameters = route.path_format or "", operation.get("parameters", [])
+        # Generated clients take the parameters of the path first, in its order.
+        places = [path.find(f"{{{each.get('name')}}}") for each in parameters]
+        order = sorted(range(len(parameters)), key=lambda n: places[n] % (len(path) + 1))
         operation["parameters"] = [
-            *_in_order_of_path(operation.get("parameters", []), route.path_format or ""),
+            *(parameters[n] for n in order),
             {"$ref": "#/components/parameters/Version"},
         ]
         operation["responses"] = dict(sorted(operation["responses"].items()))
-        _add_pages_for_forms(operation)
+        # An operation that leads on from forms of browsers answers their mistakes by pages.
+        is_for_forms = FORM in operation.get("requestBody", {}).get("content", {})
+        if is_for_forms and str(HTTPStatus.SEE_OTHER.value) in operation["responses"]:
+            for status, response in operation["responses"].items():
+                if int(status) >= HTTPStatus.BAD_REQUEST:
+                    response["content"]["text/html"] = {"schema": {"type": "string"}}
         for status, response in operation["responses"].items():
             if int(status) < HTTPStatus.BAD_REQUEST:
                 reference = {"$ref": "#/components/headers/Version"}
                 response.setdefault("headers", {})[VERSION_HEADER] = reference
-        samples.add_samples(operation, known)
-
-
-def _add_pages_for_forms(operation: dict[str, Any]) -> None:
-    """An operation that leads on from forms of browsers answers their mistakes by pages."""
-    is_for_forms = FORM in operation.get("requestBody", {}).get("content", {})
-    if is_for_forms and str(HTTPStatus.SEE_OTHER.value) in operation["responses"]:
-        for status, response in operation["responses"].items():
-            if int(status) >= HTTPStatus.BAD_REQUEST:
-                response["content"]["text/html"] = {"schema": {"type": "string"}}
-
-
-def _in_order_of_path(parameters: list[dict[str, Any]], path: str) -> list[dict[str, Any]]:
-    """Those of the path first, as it has them: generated clients take them in this order."""
-
-    def place(parameter: dict[str, Any]) -> int:
-        found = path.find(f"{{{parameter.get('name')}}}")
-        return found if found >= 0 else len(path)
-
-    return sorted(parameters, key=place)
+        openapi_samples.add_samples(operation, known)
 
 
 def _add_common_refusals(
@@ -209,12 +365,14 @@ def _add_common_refusals(
     # FastAPI's own 422: ours are 400 for path and query, and 422 for JSON bodies.
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
-    invalid = samples.invalid_parameter(operation.get("parameters", []), known)
+    invalid = openapi_samples.invalid_parameter(operation.get("parameters", []), known)
     _add_refusals(responses, *([invalid] if invalid else []), VERSION_UNKNOWN)
     if isinstance(route.original_route, JsonRoute):
         _add_refusals(responses, REQUEST_UNKNOWN)
     body = operation.get("requestBody", {}).get("content", {})
-    invalid = samples.invalid_body(body.get("application/json", {}).get("schema", {}), known)
+    invalid = openapi_samples.invalid_body(
+        body.get("application/json", {}).get("schema", {}), known
+    )
     if invalid:
         _add_refusals(responses, BODY_NOT_JSON)
         named = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
@@ -224,12 +382,3 @@ def _add_common_refusals(
     if body:
         limit = body_limit_of(route.path_format or "")
         _add_refusals(responses, limit.refusal, BODY_TOO_MANY_UNFINISHED)
-
-
-def _add_access(operation: dict[str, Any], access: Access | None) -> None:
-    if access and access.stranger:
-        _add_refusals(operation["responses"], RATE_LIMITED)
-    operation["security"] = access.security if access else []
-    if access and not access.public:
-        operation["description"] += f"\n\n{access.credential}"
-        _add_refusals(operation["responses"], *access.refusals)

@@ -13,14 +13,13 @@ from pydantic import BeforeValidator
 from api.request_ids import current_request_id
 from api.state import State, state_of
 from core import ids
-from core.errors import DomainError, FieldProblem
-from core.refusals.mailing import LIST_NOT_FOUND
-from core.refusals.requests import IDEMPOTENCY_KEY_INVALID, REQUEST_INVALID
+from core.errors import DomainError
+from core.refusals.requests import IDEMPOTENCY_KEY_INVALID
 from services.access.caller import Caller
+from services.accounts import email_addresses
 from services.jobs.idempotency import IdempotencyKey
-from services.mailing import lists
 from services.paging import WHOLE, PageOfRows, PageRequest
-from services.people import email_addresses
+from services.subscriptions import lists
 
 MAX_PAGE_ITEMS = 1000
 
@@ -34,7 +33,7 @@ StateOf = Annotated[State, Depends(_shared)]
 
 
 def _path_id(value: object) -> int:
-    """An unsigned 64-bit integer; one above every id that we give becomes 0, which is no id."""
+    """Read an unsigned 64-bit integer; one above all that we give becomes 0, which is no id."""
     text = str(value)
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
         raise ValueError("must be an unsigned 64-bit integer")
@@ -45,7 +44,7 @@ PathId = Annotated[int, BeforeValidator(_path_id)]
 
 
 def _list_name(value: object) -> int | str:
-    """A list's id, where one above every id is 0, or its slug."""
+    """Read a list's id, where one above every id is 0, or its slug."""
     try:
         number = lists.id_of(str(value))
     except DomainError:
@@ -60,10 +59,10 @@ ListName = Annotated[
 
 
 async def _list_id(state: StateOf, list_id: ListName) -> int:
-    """The id of the list that the path names; raises ``list.not_found``."""
+    """Return the id of the list that the path names; raises ``list.not_found``."""
     if isinstance(list_id, int):
         return list_id
-    # Whether it is archived matters to the route itself.
+    # The route itself asks whether it is archived.
     find = partial(lists.get_named, name=list_id, archived=True)
     return (await state.in_unit_of_work(find)).id
 
@@ -71,21 +70,8 @@ async def _list_id(state: StateOf, list_id: ListName) -> int:
 ListId = Annotated[int, Depends(_list_id)]
 
 
-async def _integer_or_slug(state: StateOf, list_id: ListName) -> int:
-    """The same for a route whose callers rely on a 400 for what is no integer and no list."""
-    try:
-        return await _list_id(state, list_id)
-    except DomainError as error:
-        if error.code != LIST_NOT_FOUND.code:
-            raise
-        problem = FieldProblem("path.list_id", "type", _LIST_NAME_RULE)
-        raise REQUEST_INVALID(
-            place=problem.field, rule=problem.message, problems=(problem,)
-        ) from None
-
-
 def _member_name(value: object) -> int | str:
-    """A member's user id, as ``_path_id`` reads it, or the address, normalised."""
+    """Read a member's user id, as ``_path_id`` does, or the address, normalised."""
     text = str(value)
     try:
         return email_addresses.normalise(text) if "@" in text else _path_id(value)
@@ -98,8 +84,6 @@ MemberName = Annotated[
     BeforeValidator(_member_name),
     Path(description="The member's user id, or the address that the list has of them"),
 ]
-
-IntegerOrSlug = Annotated[int, Depends(_integer_or_slug)]
 
 Offset = Annotated[int, Query(ge=0, le=ids.MAX_ID, description="How many to skip, newest first")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_ITEMS, description="How many to answer at most")]
@@ -126,7 +110,7 @@ async def _array_request(limit: Limit = WHOLE.limit, cursor: ArrayCursor = None)
     return PageRequest(limit, cursor=cursor)
 
 
-# Of a list whose answer is a bare array.
+# The page of a list whose answer is a bare array.
 ArrayPaging = Annotated[PageRequest, Depends(_array_request)]
 
 
@@ -141,8 +125,8 @@ def link_next(request: Request, response: Response, shown: PageOfRows[Any]) -> N
 class Preference:
     """``Prefer`` (RFC 7240): how long to wait for slow work, in seconds.
 
-    ``respond-async`` alone means 0 for work that goes on without its caller. Beside ``wait=N`` it
-    adds nothing: after N seconds the answer is asynchronous anyway.
+    ``respond-async`` alone means 0 for work that goes on without its caller. It adds nothing to
+    ``wait=N``: after N seconds the answer is asynchronous anyway.
     """
 
     wait: int | None
@@ -154,7 +138,7 @@ class Preference:
         return self.wait
 
     def seconds_at_most(self, limit: float) -> float:
-        """The same for work that ends with the wait, and so can't be answered asynchronously."""
+        """Return the wait for work that ends with it, and can't be answered asynchronously."""
         return limit if self.wait is None else min(self.wait, limit)
 
 
@@ -180,7 +164,7 @@ _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{16,255}\Z")
 
 
 def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey | None:
-    """The request's ``Idempotency-Key``, with the fingerprint of the request."""
+    """Return the request's ``Idempotency-Key``, with the fingerprint of the request."""
     sent = request.headers.get("idempotency-key")
     if sent is None:
         return None
@@ -190,7 +174,7 @@ def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> Idem
 
 
 def named_call(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey:
-    """The call by its ``Idempotency-Key``, or else by its request id."""
+    """Name the call by its ``Idempotency-Key``, or else by its request id."""
     sent = idempotency_key(request, caller, body)
     return sent or _named(request, caller, body, current_request_id() or "")
 

@@ -12,7 +12,7 @@ def current_request_id() -> str | None:
 
 
 def adopt_request_id(sent: str | None) -> str:
-    """The caller's id if it is a sane token, else a new one; kept for this request's context."""
+    """Keep for this request's context the caller's id if it is a sane token, else a new one."""
     # No secret, so no system randomness: asking the system lets other threads run, which in a busy
     # process takes longer than all the rest of a small request.
     request_id = sent if sent and _SANE.match(sent) else f"{random.getrandbits(128):032x}"

@@ -1,36 +1,32 @@
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from starlette.requests import HTTPConnection
 
-from api.cookies import Cookies
-from api.health.drain import Drain
-from api.health.figures import Figures
-from api.health.readiness import Readiness
-from api.limits.bulkheads import RECORDS
-from api.limits.password_hashing import HashingPool
+from api.browsers import Cookies
+from api.health import Drain, Figures, Readiness
+from api.limits.bulkheads import NAMES_BY_CALLER, RECORDS
 from api.limits.rate_limits import RateLimiter
-from api.limits.shares import NAMES_BY_CALLER
-from api.waiting.event_streams import StreamCounter
-from api.waiting.lane_ages import LaneAges
-from api.waiting.subscriber import Subscriber
-from api.waiting.waiters import Waiters
+from api.waiting.streams import StreamCounter
+from api.waiting.waiters import LaneAges, Subscriber, Waiters
 from api.waiting.worker_calls import WorkerCalls
 from core.lanes import Lane
 from core.refusals.webhooks import WEBHOOK_URL_NOT_ALLOWED
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
-from integrations.receivers.destination import DestinationRefused
-from integrations.receivers.posting import ReceiverClient
+from integrations.receivers import DestinationRefused, ReceiverClient
 from services.access.api_keys import LastUseBuffer
-from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos
+from services.composer.requests import MetadataCache
 from storage.redis.request_calls import RequestCalls
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
+
+MAX_LOOK_UP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -51,14 +47,12 @@ class State:
     receivers: ReceiverClient
     streams: StreamCounter
     cookies: Cookies
-    hashing_pool: HashingPool
     readiness: Readiness
     drain: Drain
     figures: Figures
     rate_limiter: RateLimiter
 
     async def in_unit_of_work(self, work: Callable[[UnitOfWork], T]) -> T:
-        """``transact`` in a thread."""
         return await RECORDS.run(self.transact, work)
 
     def transact(self, work: Callable[[UnitOfWork], T]) -> T:
@@ -69,10 +63,16 @@ class State:
     async def check_receiver(self, user_id: int, url: str) -> None:
         """Look up the host of a webhook's URL for this user.
 
-        Raises ``webhook.url_not_allowed``, and ``service.busy`` while such look-ups of theirs hang.
+        Raises ``webhook.url_not_allowed``, and ``service.busy`` while an earlier look-up hangs.
         """
+        look_up = NAMES_BY_CALLER.run(user_id, self.receivers.check, url)
         try:
-            await NAMES_BY_CALLER.run(user_id, self.receivers.check, url)
+            async with asyncio.timeout(MAX_LOOK_UP_SECONDS):
+                # No look-up can be ended. The one that is given up keeps its caller's one thread.
+                await asyncio.shield(look_up)
+        except TimeoutError:
+            rule = f"names a host that is found within {MAX_LOOK_UP_SECONDS:.0f} seconds"
+            raise WEBHOOK_URL_NOT_ALLOWED(rule=rule) from None
         except DestinationRefused as refused:
             raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None
 

@@ -18,25 +18,19 @@ from benchmarks.measure import Finding, full_size
 from benchmarks.report import write_report
 from core import clock
 
-CONSOLE_PAGES = "console-pages"
 NAMES = (
     "queue",
     "open-snapshot",
     "upload",
     "upload-many",
-    "bodies",
     "isolation",
     "members-page",
     "consume",
     "ledger-page",
-    CONSOLE_PAGES,
-    "abandoned-orders",
     "webhooks",
     "bulk-add",
     "import-1m",
     "export-1m",
-    "backups",
-    "quality",
     "offline-writer",
     "cold-start",
     "command-line",
@@ -51,9 +45,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--sizes", default="1,10" if full_size() else "0.1,1", help="of growth; 1: 2 M subscribers"
     )
-    parser.add_argument(
-        "--keep", help=f"folder in which the databases of growth and {CONSOLE_PAGES} stay"
-    )
+    parser.add_argument("--keep", help="folder in which the databases of growth stay")
     options = parser.parse_args(arguments)
     names: list[str] = options.names
     unknown = set(names) - {*NAMES, GROWTH}
@@ -63,8 +55,7 @@ def main(arguments: list[str]) -> int:
     if names == [GROWTH]:
         sizes = [float(size) for size in options.sizes.split(",")]
         return _report(_run(GROWTH, sizes=sizes, keep=options.keep), kept_as=kept_results.GROWTH)
-    kept = {CONSOLE_PAGES: {"keep": options.keep}}
-    findings = [finding for name in names or NAMES for finding in _run(name, **kept.get(name, {}))]
+    findings = [finding for name in names or NAMES for finding in _run(name)]
     return _report(findings, kept_as=None if names else kept_results.OTHERS)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 from PIL import ExifTags, Image, ImageDraw
 
-from services.media.images.formats import webp
+from services.attachments.images import containers
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "attachments"
@@ -155,7 +155,7 @@ def _facts(mime_type: str, width: int, height: int, size: int) -> str:
 
 
 def _plays(data: bytes) -> str:
-    return str(webp.read(data).plays or "for ever")
+    return str(containers.read_webp(data).plays or "for ever")
 
 
 # -- the page ------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def _new(bench: BulkBench) -> Finding:
 
 
 def _lean(bench: BulkBench) -> Finding:
-    """Beside two tables that have nothing to spare: what the product's own tables cost."""
+    """Compare with two tables that have nothing to spare: what the product's own tables cost."""
 
     def baseline() -> float:
         fresh, before = people(MEMBERS), bench.lean_members()

@@ -1,4 +1,4 @@
-"""What the benchmarks of bulk work share: a stack, its lists, and the plain way to fill them."""
+"""The stack of benchmarks of bulk work, its lists, and the plain way to fill them."""
 
 import io
 import itertools
@@ -13,7 +13,7 @@ from psycopg2.extensions import connection
 
 from benchmarks.own_stack import own_stack
 from core.ids import neighbouring_ids
-from services.mailing import lists
+from services.subscriptions import lists
 from tests.stack import Owner, Running, Stack
 
 CHUNK = 10_000
@@ -32,7 +32,7 @@ class BulkBench:
 
     @contextmanager
     def more_workers(self, count: int) -> Iterator[None]:
-        """So many more processes for bulk work."""
+        """Start so many more processes for bulk work."""
         started = [self.stack.start_worker("bulk", concurrency=1) for _ in range(count)]
         try:
             yield
@@ -43,7 +43,7 @@ class BulkBench:
     def new_list(self) -> int:
         slug = f"list-{next(_numbers)}"
         with self.stack.resources.unit_of_work() as uow:
-            return lists.create(uow, owner_id=self.owner.user_id, title=slug, slug=slug).id
+            return lists.create(uow, owner_id=self.owner.user_id, title="A list", slug=slug).id
 
     def members(self, list_id: int) -> int:
         """How many active ones it has."""

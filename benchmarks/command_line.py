@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from benchmarks.measure import Finding, alternate, median_and_spread, seconds_of
 from benchmarks.running_stack import running_stack
 
-# One round in a few is far off where other programs run too.
+# A round in a few is far off where other programs run too.
 _ROUNDS = 25
-# Of Python's start, which takes some 25 ms: 0.25 s and 0.5 s.
+# Multiples of Python's start, which takes some 25 ms: 0.25 s and 0.5 s.
 _BARS = {"--help": 10.0, "users list": 20.0}
 
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.http_load import each_caller, json_request
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread
-from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.ports import PortPicker
 from devstack.supervisor.programs import answers
 from tests.embedded import embedded_services
 from tests.stack import Stack, open_stack

@@ -12,34 +12,33 @@ import uvicorn
 from celery import Celery
 from fastapi import APIRouter, Request
 
-from api.access.requirements import requires_scope
 from api.app import create_app
+from api.auth.requirements import requires_scope
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
-from api.waiting.disconnects import while_connected
+from api.waiting.waiters import while_connected
 from core.lanes import Lane, RequestKind
 from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import Settings, load_settings
 from services.access.caller import Caller
+from services.jobs import kinds
 from storage.redis.request_work import RequestLease
-from workers.context import WorkerContext
-from workers.declaration import TaskTable
+from storage.resources import Resources
 from workers.main import run
-from workers.queues.serving import serving
+from workers.serving import serving
 
-ECHO = RequestKind("benchmark.echo", Lane.REQUEST)
 BARE_QUEUE = "benchmark.bare"
 THREADS = 16
 router = APIRouter()
 
 
-def echo(_: WorkerContext, asked: RequestLease) -> dict[str, Any]:
+def echo(_: Resources, asked: RequestLease) -> dict[str, Any]:
     time.sleep(asked.payload["seconds"])
     return asked.payload
 
 
-TASKS = TaskTable(requests={ECHO: echo})
+ECHO = kinds.register_request(RequestKind("benchmark.echo", Lane.REQUEST), echo)
 
 
 @router.post("/echo")
@@ -49,7 +48,7 @@ async def echo_route(
     _: Annotated[Caller, requires_scope(Scope.COMPOSER)],
     seconds: float = 0.0,
 ) -> Envelope[dict[str, Any]]:
-    """What every route of the request lane does, with no work in between."""
+    """Do what every route of the request lane does, with no work in between."""
     call = state.worker_calls.call(ECHO, {"seconds": seconds}, seconds=30)
     return envelope(await while_connected(request.receive, call))
 
@@ -77,7 +76,7 @@ def main(role: str, *words: str) -> None:
         app.router.routes.insert(0, app.router.routes.pop())
         uvicorn.run(app, host="127.0.0.1", port=int(words[0]), log_config=None)
     elif role == "worker":
-        run(serving([Lane.REQUEST], THREADS), TASKS)
+        run(serving([Lane.REQUEST], THREADS))
     else:
         options = ["--pool=threads", f"--concurrency={THREADS}", "--loglevel=WARNING"]
         app = bare_app(settings)

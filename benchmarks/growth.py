@@ -1,7 +1,7 @@
 """Every route and every kind of upkeep on a small database and on larger ones.
 
-What a caller asks for is no more on a larger database, so it should take no longer; of what
-``EACH`` names there is more.
+A caller asks for no more on a larger database, so the call should take no longer; there is more of
+what ``EACH`` names.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ ROUNDS = 7
 MOST_TIMES = 1.3
 BAR = "≤ 1.3 × the smallest size"
 
-# Of these there is more as a platform grows, and the case answers for each: what it takes is
+# A platform that grows has more of these, and the case answers for each: what it takes is
 # compared by one of them.
 EACH = {
     "credits.verify": "account",
@@ -29,7 +29,7 @@ EACH = {
     "POST /lists/{list_id}/members/search a part of few names": "member counted",
 }
 
-# What a case of one size took in one round, in seconds.
+# The seconds of a case of one size in one round.
 _Times = dict[str, list[float]]
 
 
@@ -48,7 +48,7 @@ def _compare(sized: Sequence[SizedStack]) -> list[Finding]:
     groups: dict[str, Group] = {}
     # The first round warms all of it up.
     for number in range(ROUNDS + 1):
-        # Who goes first changes, so that none always finds the machine as another left it.
+        # The first changes, so that none always finds the machine as another left it.
         turns = range(len(sized))[:: 1 if number % 2 else -1]
         for group, name, seconds in one_round(sized, turns):
             groups[name] = group

@@ -1,4 +1,4 @@
-"""What one machine carries: the table of docs/growth.md, from the newest findings."""
+"""The load that one machine carries: the table of docs/growth.md, from the newest findings."""
 
 import re
 from collections.abc import Iterator

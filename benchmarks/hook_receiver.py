@@ -58,7 +58,7 @@ class _Tally:
 
 
 class _Receiver(asyncio.Protocol):
-    """One connection. The tally is in a list, so that a caller can have it begun anew."""
+    """A connection. The tally is in a list, so that a caller can have it begun anew."""
 
     def __init__(self, tallies: list[_Tally]) -> None:
         self._tallies = tallies

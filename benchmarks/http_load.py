@@ -59,5 +59,5 @@ async def callers(port: int, request: bytes, *, count: int, calls: int) -> list[
 
 
 async def each_caller(port: int, shares: Iterable[Iterable[bytes]]) -> None:
-    """One caller a share, all at once, each making its own requests in turn."""
+    """Run a caller for each share, all at once, each making its own requests in turn."""
     await asyncio.gather(*(_caller(port, share) for share in shares))

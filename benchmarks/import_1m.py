@@ -22,7 +22,7 @@ ROUNDS = 3
 LEAST_TIMES = 0.8
 MOST_MORE_MB = 50.0
 PROCESSES = (1, 2, 4)
-# Of rounds on one machine of two cores, where four processes have nothing to gain: they lose no
+# Bars for a machine of two cores, where four processes have nothing to gain: they lose no
 # more than rounds differ.
 LEAST_TIMES_FASTER = {2: 1.5, 4: 0.95}
 _SAMPLE_EVERY_SECONDS = 0.05

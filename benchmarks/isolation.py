@@ -1,10 +1,10 @@
-"""One owner's charges and balances while other things hang, and while another owner is busy.
+"""An owner's charges and balances while other things hang, and while another owner is busy.
 
-What these two calls can do without hangs, one dependency at a time, while callers of another owner
+Each dependency that these two calls can do without hangs in turn, while callers of another owner
 press who need it: as in the fault matrix. Then nothing hangs, and the other owner uploads, imports
 and composes without a pause. The baseline is the same calls while all is quiet.
 
-One caller makes them, one after the other, in a process of its own: what presses is in this one.
+A caller makes them, one after the other, in a process of its own; the load comes from this one.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ Times = dict[str, list[float]]
 
 @dataclass
 class IsolationBench:
-    """What presses is the rig's owner; the caller is another one."""
+    """The load comes from the rig's owner; the caller is another one."""
 
     rig: Rig
     key: str
@@ -82,7 +82,7 @@ class IsolationBench:
         return self._times(self.rig.stack.api_port)
 
     def during(self, fault: Fault) -> Times:
-        # Those who press are answered once the fault is over.
+        # Callers who press are answered once the fault is over.
         with pressed(self.rig, fault), fault.begin(self.rig):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.quiet()

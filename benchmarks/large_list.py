@@ -4,12 +4,11 @@ from psycopg2.extensions import connection
 
 from benchmarks.measure import seconds_of
 from models import FieldType
-from services.mailing import lists
-from services.mailing.attributes import fields, tags
+from services.subscriptions import fields, lists, tags
 from tests.stack import Owner, Stack
 
 MEMBERS = 1_000_000
-# One row in so many is of another list: a database has more than one.
+# A row in so many is of another list: a database has more than one.
 OTHERS = 11
 
 _USERS = """
@@ -22,8 +21,7 @@ _USERS = """
         ('{example.com,example.org,example.net}'::text[])[1 + n %% 3] AS domain
     ) AS words
 """
-# One in twenty pays, and of those one in six does so no more. One in three has a tag, one in four
-# a field.
+# A twentieth pays, a sixth of them no more; a third has a tag, a quarter a field.
 _SUBSCRIPTIONS = """
     INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, name, email, source,
         tag_ids, fields)
@@ -47,7 +45,7 @@ def filled_list(stack: Stack, owner: Owner, alone: connection) -> tuple[int, flo
     """The id of a new list of so many members, and the seconds that their rows took."""
     with stack.resources.unit_of_work() as uow:
         made = [
-            lists.create(uow, owner_id=owner.user_id, title=slug, slug=slug).id
+            lists.create(uow, owner_id=owner.user_id, title="A list", slug=slug).id
             for slug in ("large", "other")
         ]
         tag_ids = tags.tag_ids_of(uow, made[0], ("rare", "common"), make=True)

@@ -12,7 +12,7 @@ from psycopg2.extensions import cursor
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from benchmarks.own_stack import own_stack
 from devstack import LOOPBACK
-from services.money.credits import ledger, verify
+from services.credits import ledger, verify
 from tests.stack import Owner, Stack
 
 ENTRIES = 1_000_000 if full_size() else 200_000
@@ -21,7 +21,7 @@ ROUNDS = 15 if full_size() else 7
 CALLS = 30
 LIMIT = 16
 MOST_TIMES = 1.5
-# What HTTP costs at all, as for a page of members: the query alone takes a fraction of it.
+# The cost of HTTP itself, as for a page of members: the query alone takes a fraction of it.
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
 # As ``credit_append`` writes them, without moving the account each time: a row that moves a million
@@ -108,6 +108,6 @@ def _round(action: Callable[[], object]) -> float:
 
 
 def _statement(running: cursor, owner: Owner, offset: int) -> bytes:
-    """What the service sends to Postgres for it, word for word."""
+    """Return the query that the service sends to Postgres, word for word."""
     values = {"user_id": owner.user_id, "offset": offset, "limit": LIMIT + 1, "before": None}
     return running.mogrify(ledger.PAGE.text, values)

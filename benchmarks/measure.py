@@ -10,7 +10,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """One ratio of product to baseline, or one figure where there is no baseline."""
+    """A ratio of product to baseline, or one figure where there is no baseline."""
 
     name: str
     value: float
@@ -52,7 +52,7 @@ def alternate(
     product(), baseline()  # warm both up
     pairs = []
     for number in range(rounds):
-        # Who goes first changes, so that neither always finds the machine as the other left it.
+        # The first changes, so that neither always finds the machine as the other left it.
         if number % 2:
             found = baseline()
             pairs.append((product(), found))

@@ -21,11 +21,11 @@ from core.scopes import EVERYTHING_OF_A_USER
 from devstack import LOOPBACK
 from models import Tier
 from services.access.caller import Caller
-from services.mailing import lists
-from services.mailing.filters import member_filter, searching
-from services.mailing.subscriptions import member_pages
-from services.mailing.subscriptions.member_pages import MemberFilters
 from services.paging import PageRequest
+from services.subscriptions import lists
+from services.subscriptions.filters import member_filter, searching
+from services.subscriptions.members import member_pages
+from services.subscriptions.members.member_pages import MemberFilters
 from storage.database import Database, Statement
 from tests.stack import Owner, Stack
 
@@ -46,17 +46,17 @@ ROUND_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Page:
-    """What an owner asks for, as a request and as the service is asked."""
+    """A page that an owner asks for, as a request and as the service is asked."""
 
     name: str
     query: dict[str, Any] = field(default_factory=dict)
     filters: MemberFilters = MemberFilters()  # noqa: RUF009 - it is frozen
-    # Of a search.
+    # A search has it.
     filter: dict[str, Any] | None = None
 
     @property
     def paging(self) -> dict[str, Any]:
-        """What of the query says where the page is."""
+        """The part of the query that says where the page is."""
         names = {each.name for each in dataclass_fields(PageRequest)}
         return {name: value for name, value in self.query.items() if name in names}
 
@@ -249,7 +249,7 @@ _SIZES = """
 
 
 def _size_of(running: cursor, filling: float) -> Finding:
-    """What the indexes that make the pages quick cost."""
+    """Measure the indexes that make the pages quick."""
     running.execute(_SIZES)
     sizes: dict[str, str] = dict(running.fetchall())
     running.execute("SELECT pg_indexes_size('subscriptions') / 1048576")

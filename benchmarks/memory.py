@@ -1,4 +1,4 @@
-"""What the whole development stack takes of memory while it idles, shared pages split (PSS)."""
+"""The memory of the whole development stack while it idles, shared pages split (PSS)."""
 
 import time
 

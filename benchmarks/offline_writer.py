@@ -11,7 +11,7 @@ from benchmarks import plain_writers
 from benchmarks.corpus import LANGUAGES, samples
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from services.composer import offline
-from services.composer.offline.tokenizers import tokenizer
+from services.composer.offline.document import tokenizer
 from services.composer.post import MetadataField, PlainPost, Post
 from services.composer.text.markup import read
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
 from services.jobs import lease as leases
 from services.jobs import sweep
-from services.jobs.pace import Paces
+from services.jobs.sweep import Paces
 from tests.embedded import embedded_services
 from tests.probe.bench import make_bench
 from tests.probe.ended_rush import end_rush, open_snapshot

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.ports import PortPicker
 from tests.embedded import embedded_services
 from tests.stack import Stack, open_stack
 

@@ -89,9 +89,8 @@ def _growth(record: dict[str, Any]) -> list[str]:
 def _groups(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
-        name, colon, _ = finding["name"].partition(":")
-        # A page of the console is called by its path, and a case of growth by its route.
-        name = finding["details"].get("group") or (name if colon else "console-pages")
+        # A case of growth is called by its route.
+        name = finding["details"].get("group") or finding["name"].partition(":")[0]
         groups.setdefault((name, finding["bar"]), []).append(finding)
     return groups
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.ports import PortPicker
 
 _START_SECONDS = 120
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from benchmarks.running_stack import running_stack
-from services.media.images.conversion import convert
+from services.attachments.images.conversion import convert
 
 MOST_TIMES = 1.15
 ALLOWANCE_SECONDS = 0.015

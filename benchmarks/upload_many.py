@@ -10,7 +10,7 @@ import httpx
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from benchmarks.running_stack import running_stack
 from benchmarks.upload import photo
-from services.media.images.conversion import convert
+from services.attachments.images.conversion import convert
 
 AT_A_TIME = 64
 PROCESSES = 2

@@ -2,7 +2,7 @@
 
 There are eight endpoints, each of an owner of its own: of one owner, two are called at a time. They
 are paused while their owners' members change, and then all go on at once, as after an outage of
-their receiver. What counts is the time from the first post to the last one, by the receiver's own
+their receiver. The time is that from the first post to the last one, by the receiver's own
 clock, of one worker process with the lane's own limit.
 
 The baseline makes the same posts, signed by the same function as they go out, with the same HTTP
@@ -27,17 +27,17 @@ from devstack import LOOPBACK
 from devstack.supervisor.programs import answers
 from models import EndpointState, FeedEvent, Subscription
 from services.access.caller import Caller
-from services.feed import reading, showing
+from services.feed import reading
 from services.feed.catalogue import FeedEventType
-from services.feed.positions import FeedPosition, newest_position
-from services.mailing import lists
-from services.mailing.subscriptions.changes import Actor, ActorKind, Via, announce_change
+from services.feed.reading import FeedPosition, newest_position
+from services.subscriptions import lists
+from services.subscriptions.members.changes import Actor, ActorKind, Via, announce_change
 from services.webhooks import signing, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
 from tests.ports import free_port
 from tests.stack import Stack, eventually, plain_client
 from tests.subscribers import subscribe
-from workers.queues.serving import serving
+from workers.serving import serving
 
 ENDPOINTS = 8
 EVENTS_EACH = 300 if full_size() else 100
@@ -71,7 +71,7 @@ class WebhookBench:
     stack: Stack
     hooked: Sequence[Hooked]
     receiver_port: int
-    # Those of the newest backlog, of each endpoint in turn.
+    # The posts of the newest backlog, of each endpoint in turn.
     posts: list[list[Post]]
 
     def announce(self) -> None:
@@ -112,7 +112,7 @@ class WebhookBench:
             assert len(found) == EVENTS_EACH
             return [
                 (signing.message_id_of(event["id"]), signing.body_of(event))
-                for event in showing.show(uow.session, found)
+                for event in reading.show(uow.session, found)
             ]
 
     async def _post_all(self) -> None:
@@ -199,7 +199,13 @@ def _new_hooked(stack: Stack, url: str) -> Hooked:
     caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
     with stack.resources.unit_of_work() as uow:
         slug = f"list-{owner.user_id}"
-        list_id = lists.create(uow, owner_id=owner.user_id, title=slug, slug=slug).id
+        list_id = lists.create(
+            uow,
+            owner_id=owner.user_id,
+            title="A list",
+            slug=slug,
+            fields={"confirm_required": False},
+        ).id
     for _ in range(MEMBERS):
         subscribe(stack, list_id)
     with stack.resources.unit_of_work() as uow:

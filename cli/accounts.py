@@ -12,8 +12,26 @@ import typer
 
 from cli.connection import connected
 from cli.output import Json, fields, group, show, show_all
-from cli.typed_passwords import PasswordOption, PasswordStdin, read_password
 from core.plans import Plan
+
+PasswordStdin = Annotated[
+    bool,
+    typer.Option("--password-stdin", help="Read the password from the first line of stdin."),
+]
+# In its place, for scripts that were written before.
+PasswordOption = Annotated[str | None, typer.Option("--password", hidden=True)]
+
+
+def read_password(*, from_stdin: bool, given: str | None = None) -> str:
+    """The password that the caller gives; raises ``typer.BadParameter`` without any way to ask."""
+    if given is not None:
+        return given
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("no terminal to ask at: give --password-stdin")
+    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+
 
 app = group("People who own or read lists.")
 
@@ -33,7 +51,7 @@ def create_user(
     as_json: Json = False,
 ) -> None:
     """Create a user who can log in. The command asks for the password: 8 characters or more."""
-    from services.people import accounts
+    from services.accounts import accounts
 
     chosen = read_password(from_stdin=password_stdin, given=password)
     with connected() as resources, resources.unit_of_work() as uow:
@@ -48,10 +66,10 @@ def show_user(
     as_json: Json = False,
 ) -> None:
     """Show one user, with what they have."""
-    from services.operating import user_accounts
+    from services import operators
 
     with connected() as resources, resources.unit_of_work() as uow:
-        account = user_accounts.account_of(uow, user_accounts.named(uow, named))
+        account = operators.account_of(uow, operators.named(uow, named))
         had = fields(account, "has_password has_second_factor lists live_keys")
         user = account.user
         show({**fields(user, _USER), **had, "erased_at": user.erased_at}, as_json=as_json)
@@ -64,7 +82,7 @@ def set_password(
     as_json: Json = False,
 ) -> None:
     """Set a user's password, which the command asks for. Their sessions end, and a mail says so."""
-    from services.people import registration
+    from services.accounts import registration
 
     chosen = read_password(from_stdin=password_stdin)
     with connected() as resources, resources.unit_of_work() as uow:
@@ -75,7 +93,7 @@ def set_password(
 @app.command("plan")
 def set_plan(email: Email, plan: Plan, as_json: Json = False) -> None:
     """Put a user on the free or the paid plan."""
-    from services.people import accounts
+    from services.accounts import accounts
 
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.set_plan(uow, email=email, plan=plan)
@@ -90,7 +108,7 @@ class Switch(StrEnum):
 @app.command("operator")
 def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
     """Make a user an operator, who needs a second factor at each login, or end that."""
-    from services.people import accounts
+    from services.accounts import accounts
 
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.set_operator(uow, email=email, is_operator=switch is Switch.ON)
@@ -100,7 +118,7 @@ def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
 @app.command("reset-factors")
 def reset_factors(email: Email, as_json: Json = False) -> None:
     """Remove the second factors of a user who lost them. A mail tells the user."""
-    from services.people.factors import own_factors
+    from services.accounts.factors import own_factors
 
     with connected() as resources, resources.unit_of_work() as uow:
         user = own_factors.reset(uow, email=email)
@@ -119,13 +137,13 @@ def erase_user(
     this command; run it again to wait for it.
     """
     from cli.progress import result_of, wait_for
-    from services.erasure import marking
+    from services.privacy import erasure
 
     # Only a person at a terminal can answer, so scripts are not asked.
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(f"Erase {email} for good?", abort=True)
     with connected() as resources:
-        job_id = marking.begin(resources, email)
+        job_id = erasure.begin(resources, email)
         job = wait_for(resources, job_id, what=f"erase {email}", quiet=as_json)
     show(result_of(job), as_json=as_json)
 
@@ -133,7 +151,7 @@ def erase_user(
 @app.command("list")
 def list_users(as_json: Json = False) -> None:
     """Show the 1,000 newest users, newest first."""
-    from services.operating import listed_users
+    from services import listed_users
 
     with connected() as resources:
         users = listed_users.newest_users(resources.database)

@@ -7,11 +7,11 @@ import typer
 from cli.connection import connected
 from cli.output import Json, fields, group, show, show_all
 from core import clock
-from services.backup import creating, manifests, pruning, restoring, verifying
+from services.backup import creating, manifests, restoring
+from services.backup.creating import Pruned
 from services.backup.manifests import Manifest
-from services.backup.pruning import Pruned
 from services.jobs import upkeep
-from storage.backup_files.sealed_place import open_sealed_place
+from storage.backup_files.places import open_sealed_place
 
 FAULTY = 1
 
@@ -53,7 +53,7 @@ def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
     """
     with connected() as resources:
         place = open_sealed_place(resources.settings)
-        found = verifying.verify(resources, place, manifests.find(place, backup_id))
+        found = restoring.verify(resources, place, manifests.find(place, backup_id))
     if as_json:
         show(asdict(found), as_json=True)
     else:
@@ -70,7 +70,7 @@ def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
 def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
     """Restore a backup into an empty database and the bucket, while no other process runs.
 
-    Who left or was erased since the backup stays away, as far as the journal has come.
+    A person who left or was erased since the backup stays away, as far as the journal has come.
     """
     with connected() as resources:
         place = open_sealed_place(resources.settings)
@@ -103,7 +103,7 @@ def prune(
         before = clock.now() - timedelta(days=days or settings.backup_days)
 
         def work(_: datetime) -> int:
-            pruned.append(pruning.prune(place, before))
+            pruned.append(creating.prune(place, before))
             return pruned[0].backups
 
         upkeep.run_now(resources, creating.MAKE_BACKUP, work)

@@ -13,8 +13,7 @@ from typing import Any, get_args, get_origin
 
 import typer
 
-from cli.command_groups import loaded
-from cli.main import app
+from cli.main import app, loaded
 
 HEAD = """# Commands
 
@@ -62,7 +61,8 @@ def _row(command: Any, path: list[str]) -> str:
         for each in command.params
         if each not in arguments and not each.hidden and not _SHOWN_BY_ALL & set(each.opts)
     ]
-    usage = [*path, *(_usage(each) for each in arguments), *_required(options)]
+    usage = [*path, *map(_usage, arguments)]
+    usage += [_option(each) for each in options if each.required]
     said = [_sentence(command.help)]
     said += [f"`{_usage(each)}`: {_sentence(each.help)}" for each in arguments if each.help]
     said += [f"`{_option(each)}`{_default(each)}: {_sentence(each.help)}" for each in options]
@@ -72,10 +72,6 @@ def _row(command: Any, path: list[str]) -> str:
 def _usage(argument: Any) -> str:
     name = str(argument.metavar or _choices(argument) or argument.name.upper())
     return name if argument.required else f"[{name}]"
-
-
-def _required(options: list[Any]) -> list[str]:
-    return [_option(each) for each in options if each.required]
 
 
 def _option(option: Any) -> str:

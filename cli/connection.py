@@ -12,8 +12,8 @@ from core.process.garbage_collection import end_start
 from core.refusals.requests import DATABASE_UNUSABLE
 from core.settings import load_settings
 from core.settings.given_settings import PREFIX
-from services.events import event_origins
-from services.events.event_origins import Credential, CredentialKind, Origin
+from services import event_origins
+from services.event_origins import Credential, CredentialKind, Origin
 from storage.resources import Resources, open_resources
 
 MISCONFIGURED = 2
@@ -27,12 +27,13 @@ def use_running_stack() -> None:
     names_services = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
     if names_services or find_spec("devstack") is None:
         return
-    from devstack.supervisor import run_settings
-    from devstack.supervisor.home import environment, home_folder
+    from devstack.supervisor import environment, home_folder
 
     home = home_folder.from_environment()
-    settings = run_settings.settings_of(home)
-    if not settings and not _sets_anything():
+    settings = home_folder.settings_of(home)
+    # Any setting is one of services; the home's name is none.
+    sets_any = any(name.startswith(PREFIX) and name != "PRESSROOM_HOME" for name in os.environ)
+    if not settings and not sets_any:
         typer.echo(
             f"No stack runs on {home.path}, and no settings name services elsewhere.\n"
             "Change to the folder where the stack was started, or name its home in PRESSROOM_HOME."
@@ -43,11 +44,6 @@ def use_running_stack() -> None:
     for name, value in settings.items():
         os.environ.setdefault(name, value)
     os.environ["PATH"] = environment.path_of_programs()
-
-
-def _sets_anything() -> bool:
-    """Whether there is a setting, which is of services then; the home's name is none."""
-    return any(name.startswith(PREFIX) and name != "PRESSROOM_HOME" for name in os.environ)
 
 
 @contextmanager

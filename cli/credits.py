@@ -6,19 +6,95 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from cli import orders
 from cli.connection import connected
-from cli.output import Json, Limit, group, show, show_all
-from core.refusals.money import CREDITS_AMOUNT_TEXT
-from services.money.credits import ledger, verify
-from services.money.credits.verify import LedgerReport
+from cli.output import Json, Limit, fields, group, show, show_all
+from core import clock
+from core.refusals.money import CREDITS_AMOUNT_TEXT, ORDER_RESOLUTION
+from models import OrderStatus, PaymentOrder, Resolution
+from services.accounts import accounts
+from services.credits import ledger, orders, settlement, verify
 from services.paging import PageRequest
-from services.people import accounts
+
+orders_app = group("Orders of credits.")
+
+OrderId = Annotated[int, typer.Argument(metavar="ORDER")]
+
+
+@orders_app.command("list")
+def list_orders(
+    status: Annotated[
+        OrderStatus | None, typer.Option(help="Show only orders with this status.")
+    ] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """Show orders of all users, newest first."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        found = orders.list_all(uow, PageRequest(limit), status=status)
+        show_all([_brief_order(order) for order in found.rows], as_json=as_json)
+
+
+@orders_app.command("show")
+def show_order(order_id: OrderId, as_json: Json = False) -> None:
+    """Show one order, with the facts of its payment and the history of its status."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        order = settlement.lock(uow, order_id)
+        history = [
+            f"{clock.iso(each.created_at)} {each.to_status} ({each.via})"
+            for each in orders.changes(uow, order_id)
+        ]
+        events = [f"{each.event_id} {each.type}" for each in orders.events(uow, order_id)]
+        show(_whole_order(order) | {"history": history, "events": events}, as_json=as_json)
+
+
+@orders_app.command("review")
+def review_order(
+    order_id: OrderId,
+    credit: Annotated[
+        bool, typer.Option("--credit", help="Give the user the credits that were ordered.")
+    ] = False,
+    refunded: Annotated[
+        bool, typer.Option("--refunded", help="The payer has all of the money back.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Settle an order that is in review because its payment did not match it."""
+    if credit == refunded:
+        raise ORDER_RESOLUTION()
+    resolution = Resolution.CREDIT if credit else Resolution.REFUNDED
+    with connected() as resources, resources.unit_of_work() as uow:
+        order = settlement.resolve(uow, order_id, resolution)
+        uow.session.refresh(order)
+        show(_whole_order(order), as_json=as_json)
+
+
+def _brief_order(order: PaymentOrder) -> dict[str, Any]:
+    return {
+        "order_id": order.id,
+        **fields(order, "status user_id channel"),
+        "amount": f"{order.amount.normalize():f}",
+        "currency": order.currency,
+        "credit_amount": f"{order.credit_amount.normalize():f}",
+        "created_at": order.created_at,
+    }
+
+
+def _whole_order(order: PaymentOrder) -> dict[str, Any]:
+    return {
+        **_brief_order(order),
+        **fields(order, "session_id payment_id paid_at"),
+        "refunded_amount": f"{order.refunded_amount:f}",
+        **fields(order, "dispute mismatch resolution"),
+        "credited": f"{order.credited.normalize():f}",
+        "taken": f"{order.taken.normalize():f}",
+        **fields(order, "error expires_at next_check_at"),
+    }
+
 
 FAULTY = 1
 
 app = group("Credits and their ledger.")
-app.add_typer(orders.app, name="orders")
+app.add_typer(orders_app, name="orders")
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="At most four decimals.")]
@@ -55,7 +131,10 @@ def show_ledger(
             user_id = accounts.get_by_email(uow, email).id
         found = ledger.page(resources.database, user_id, PageRequest(limit))
     entries = [orjson.loads(entry) for _, entry in found.rows]
-    show_all(entries if as_json else [_brief(each) for each in entries], as_json=as_json)
+    if not as_json:
+        names = "seq created_at action delta_credit balance_after source_id order_id"
+        entries = [{name: each[name] for name in names.split()} for each in entries]
+    show_all(entries, as_json=as_json)
 
 
 # Typer must not take a negative amount for an option.
@@ -93,28 +172,19 @@ def verify_ledger(
     with connected() as resources:
         report = verify.verify(resources, full=full)
     if not as_json:
-        _show_read(report)
+        typer.echo(
+            f"Read: {report.entries} entries of {report.accounts} accounts,"
+            f" {report.resumed} of them from their checkpoints;"
+            f" {'all' if report.orders is None else report.orders} orders."
+        )
+        if report.keys_gone:
+            typer.echo(
+                f"{report.keys_gone} checkpoints are signed under keys that are no longer in"
+                " PRESSROOM_SECRET_KEYS: what they stand for was read as a whole."
+            )
     if report.faults or as_json:
         show_all([asdict(fault) for fault in report.faults], as_json=as_json)
     else:
         typer.echo("All balances, debts, hashes and orders hold.")
     if report.faults:
         raise typer.Exit(FAULTY)
-
-
-def _brief(entry: dict[str, Any]) -> dict[str, Any]:
-    names = "seq created_at action delta_credit balance_after source_id order_id"
-    return {name: entry[name] for name in names.split()}
-
-
-def _show_read(report: LedgerReport) -> None:
-    typer.echo(
-        f"Read: {report.entries} entries of {report.accounts} accounts,"
-        f" {report.resumed} of them from their checkpoints;"
-        f" {'all' if report.orders is None else report.orders} orders."
-    )
-    if report.keys_gone:
-        typer.echo(
-            f"{report.keys_gone} checkpoints are signed under keys that are no longer in"
-            " PRESSROOM_SECRET_KEYS: what they stand for was read as a whole."
-        )

@@ -25,7 +25,7 @@ app = typer.Typer(add_completion=False)
 
 _STDOUT = Path("-")
 _COMMENT_CHARACTERS = 100
-# What docker-compose.yml names beside the settings. deploy/compose/secrets.sh takes the passwords.
+# Names of docker-compose.yml beside the settings. deploy/compose/secrets.sh takes the passwords.
 _OF_COMPOSE = {
     "MINIO_ROOT_USER": ("administrator", "Name of the administrator of the object storage"),
     "HTTP_PORT": ("80", "Port where the proxy sends callers on to HTTPS"),
@@ -56,7 +56,7 @@ _PASSWORDS = {
     "REDIS_PASSWORD": "Password of Redis",
     "MINIO_ROOT_PASSWORD": "Password of the administrator of the object storage",
 }
-# What the containers of docker-compose.yml are told by that file itself.
+# The containers of docker-compose.yml have these from that file itself.
 _PLACES = {
     "database_url": "postgresql://pressroom_app:password@postgres:5432/pressroom",
     "redis_url": "redis://pressroom:password@redis:6379/0",
@@ -79,19 +79,32 @@ def env(
 ) -> None:
     """Write a file of all settings for docker-compose.yml, with passwords and keys drawn anew.
 
-    What the environment of this command sets already is written instead: give it the secrets of
+    Values that the environment of this command sets are written instead: give it the secrets of
     your providers so. Only you can read the file, and one that is there is never changed.
     """
     if output != _STDOUT and output.exists():
         raise FILE_NOT_WRITTEN(target=output, reason="it is there already")
-    values = _drawn() | _given()
-    values[variable_of("public_url")] = _public_url(public_url, values)
+    values = _drawn()
+    values |= {name: os.environ[name] for name in values if os.environ.get(name)}
+    url = public_url or values[variable_of("public_url")]
+    if not url:
+        if not sys.stdin.isatty():
+            problem = "is needed where nobody can be asked"
+            raise typer.BadParameter(problem, param_hint="--public-url")
+        url = typer.prompt("URL of the API for its callers, such as https://api.example.com")
+    values[variable_of("public_url")] = url
     _require_usable(values)
     text = "\n".join(_lines(values)) + "\n"
     if output == _STDOUT:
         typer.echo(text, nl=False)
         return
-    _write(output, text)
+    try:
+        # Other users of the machine can't read the file at any moment.
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+    except OSError as error:
+        raise FILE_NOT_WRITTEN(target=output, reason=error.strerror) from None
     next_step = "Run: sh deploy/compose/secrets.sh && docker compose up --build --detach"
     if as_json:
         from cli.output import show
@@ -110,7 +123,8 @@ def _drawn() -> dict[str, str]:
     values |= {name: default for name, (default, _) in _OF_COMPOSE.items()}
     values |= {name: _password() for name in _PASSWORDS}
     for name in ("secret_keys", "encryption_keys"):
-        values[variable_of(name)] = _key()
+        key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+        values[variable_of(name)] = f"k1:{key}"
     for name in ("s3_secret_key", "flower_password", "metrics_token"):
         values[variable_of(name)] = _password()
     values[variable_of("s3_access_key")] = "pressroom"
@@ -127,25 +141,6 @@ def _written(default: Any) -> str:
 
 def _password() -> str:
     return secrets.token_hex(24)
-
-
-def _key() -> str:
-    return "k1:" + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
-
-
-def _given() -> dict[str, str]:
-    """What this command's own environment sets."""
-    known = {*map(variable_of, Settings.model_fields), *_OF_COMPOSE, *_PASSWORDS}
-    return {name: os.environ[name] for name in known if os.environ.get(name)}
-
-
-def _public_url(option: str | None, values: Mapping[str, str]) -> str:
-    found = option or values[variable_of("public_url")]
-    if found:
-        return found
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("is needed where nobody can be asked", param_hint="--public-url")
-    return str(typer.prompt("URL of the API for its callers, such as https://api.example.com"))
 
 
 def _require_usable(values: Mapping[str, str]) -> None:
@@ -176,7 +171,7 @@ def _lines(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def setting_texts() -> dict[str, str]:
-    """What each setting is: the text below it in the source."""
+    """Return the description of each setting: the text below it in the source."""
     found: dict[str, str] = {}
     for kind in Settings.__mro__:
         if not issubclass(kind, GivenSettings):
@@ -201,13 +196,3 @@ def _comment(text: str) -> list[str]:
 def _line(name: str, values: Mapping[str, str]) -> str:
     value = values[name]
     return f"{name}='{value}'" if _NEEDS_QUOTES.search(value) else f"{name}={value}"
-
-
-def _write(target: Path, text: str) -> None:
-    """Make the file, which other users of the machine can't read at any moment."""
-    try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-    except OSError as error:
-        raise FILE_NOT_WRITTEN(target=target, reason=error.strerror) from None

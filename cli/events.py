@@ -4,12 +4,12 @@ import typer
 
 from cli.connection import connected
 from cli.output import Json, Limit, fields, group, show_all
-from services.events import event_reading
+from services import security_events
+from services.accounts import accounts
 from services.feed import reading
 from services.feed.catalogue import FeedEventType
-from services.feed.showing import show as shown_events
+from services.feed.reading import show as shown_events
 from services.paging import PageRequest
-from services.people import accounts
 
 app = group("What happened to a user's account, and to what they own.")
 
@@ -21,7 +21,7 @@ def account_events(email: Email, limit: Limit = 50, as_json: Json = False) -> No
     """Show what happened to a user's account, such as logins and new keys, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
-        found = event_reading.page(uow, user.id, PageRequest(limit)).rows
+        found = security_events.page(uow, user.id, PageRequest(limit)).rows
         names = "id occurred_at type ip user_agent credential_kind credential_id detail"
         show_all([fields(each, names) for each in found], as_json=as_json)
 

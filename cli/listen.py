@@ -49,7 +49,13 @@ def listen(
 ) -> None:
     """Post the account's events to a URL as webhooks, signed, until Ctrl+C ends it."""
     signs = secret or signing.SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
-    follower = Follower(api or _public_url(), key, types or [])
+    if api is None:
+        from cli.connection import use_running_stack
+        from core.settings import load_settings
+
+        use_running_stack()
+        api = load_settings().public_base
+    follower = Follower(api, key, types or [])
     forwarder = Forwarder(forward_to, base64.b64decode(signs.removeprefix(signing.SECRET_PREFIX)))
     position = cursor or follower.newest()
     typer.echo(f"Events go to {forward_to}, signed by {signs}", err=True)
@@ -129,11 +135,3 @@ class Forwarder:
                 time.sleep(_PAUSE_SECONDS)
             else:
                 return {"id": message_id, "type": event["type"], "status": reply.status}
-
-
-def _public_url() -> str:
-    from cli.connection import use_running_stack
-    from core.settings import load_settings
-
-    use_running_stack()
-    return load_settings().public_base

@@ -7,8 +7,10 @@ import typer
 from cli.connection import connected
 from cli.output import Json, Limit, fields, group, show, show_all
 from models import MailingList
-from services.mailing import list_reports, lists, member_figures, subscriber_counts
-from services.people import accounts
+from services.accounts import accounts
+from services.subscriptions import branding, consent, figures, lists
+from services.subscriptions.members import mails
+from services.subscriptions.members.mails import Trace
 
 FAULTY = 1
 
@@ -22,12 +24,24 @@ def create(
     owner_email: Annotated[str, typer.Argument(metavar="OWNER_EMAIL")],
     title: Annotated[str, typer.Option(help="The title that readers see.")],
     slug: Annotated[str, typer.Option(help="The list's name in URLs: a-z, 0-9 and '-'.")],
+    no_confirm: Annotated[
+        bool,
+        typer.Option(
+            "--no-confirm", help="Let strangers subscribe without confirming by a mailed link."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Create a list."""
     with connected() as resources, resources.unit_of_work() as uow:
         owner = accounts.get_by_email(uow, owner_email)
-        made = lists.create(uow, owner_id=owner.id, title=title, slug=slug)
+        made = lists.create(
+            uow,
+            owner_id=owner.id,
+            title=title,
+            slug=slug,
+            fields={"confirm_required": not no_confirm},
+        )
         record = {"id": made.id, "slug": made.slug, "title": made.title, "user_id": owner.id}
     show(record, as_json=as_json)
 
@@ -47,7 +61,7 @@ def list_lists(
     with connected() as resources, resources.unit_of_work() as uow:
         owner_id = None if owner is None else accounts.get_by_email(uow, owner).id
         found = lists.list_all(uow, owner_id=owner_id, archived=archived, limit=limit)
-        counts = subscriber_counts.count_subscribers(uow, [each.id for each in found])
+        counts = figures.count_subscribers(uow, [each.id for each in found])
         shown = [_brief(each, counts[each.id]) for each in found]
     show_all(shown, as_json=as_json)
 
@@ -57,14 +71,16 @@ def show_list(list_name: ListName, as_json: Json = False) -> None:
     """Show one list, also an archived one."""
     with connected() as resources, resources.unit_of_work() as uow:
         found = lists.get_named(uow, list_name, archived=True)
-        [active] = subscriber_counts.count_subscribers(uow, [found.id]).values()
+        [active] = figures.count_subscribers(uow, [found.id]).values()
         owner = accounts.get(uow, found.user_id)
         more = fields(
             found,
             "tagline description email_channel_enabled challenge_enabled challenge_provider"
             " confirm_required redirect_origins updated_at archived_at",
         )
-        show({**_brief(found, active), "owner": owner.email, **more}, as_json=as_json)
+        most = consent.most_of_one_network(uow, found.id)
+        shown = {**_brief(found, active), "owner": owner.email, **more, "most_of_network": most}
+        show(shown, as_json=as_json)
 
 
 @app.command("archive")
@@ -87,7 +103,15 @@ def archive(
 def reports(limit: Limit = 100, as_json: Json = False) -> None:
     """Show the lists that people reported because they had not asked for them."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = list_reports.reported_lists(uow, limit=limit)
+        found = lists.reported_lists(uow, limit=limit)
+    show_all([asdict(each) for each in found], as_json=as_json)
+
+
+@app.command("suspicious")
+def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
+    """Show the lists and fields with suspicious words that no operator has looked at."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        found = branding.found(uow, limit=limit)
     show_all([asdict(each) for each in found], as_json=as_json)
 
 
@@ -95,7 +119,7 @@ def reports(limit: Limit = 100, as_json: Json = False) -> None:
 def verify(as_json: Json = False) -> None:
     """Check that the figures of all lists come to their members. With faults, show them, exit 1."""
     with connected() as resources:
-        faults = member_figures.verify(resources)
+        faults = figures.verify(resources)
     if faults or as_json:
         show_all([asdict(each) for each in faults], as_json=as_json)
     else:
@@ -107,3 +131,22 @@ def verify(as_json: Json = False) -> None:
 def _brief(mailing_list: MailingList, active: int) -> dict[str, Any]:
     named = fields(mailing_list, "id slug title user_id")
     return {**named, "active": active, "created_at": mailing_list.created_at}
+
+
+trace_app = typer.Typer(add_completion=False)
+
+
+@trace_app.command()
+def trace(
+    list_name: Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")],
+    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    as_json: Json = False,
+) -> None:
+    """Make a trace id. It stands for the person on the list, so send it to that person alone."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        mailing_list = lists.get_named(uow, list_name, archived=True)
+        person = accounts.get_by_email(uow, email)
+        made = Trace(mailing_list.id, person.id, mails.new_delivery(uow))
+        trace_id = mails.make(resources.keyring, made)
+        url = mails.unsubscribe_url(resources.settings, trace_id)
+    show({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)

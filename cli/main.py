@@ -1,24 +1,112 @@
 """The ``pressroom`` command."""
 
 import sys
-from importlib.util import find_spec
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from cli import processes, stack
-from cli.command_groups import LazyGroups
-from core.errors import DomainError, SettingsError, TransientError
+from cli import processes
+from core.errors import DomainError, SettingsError, TransientError, own_words
 from core.process.garbage_collection import begin_start
+
+# An import of a group takes most of a second, and `pressroom --help`, `pressroom up` or a worker
+# needs none of them: a group is imported when one of its commands runs, and its help is here.
+
+
+class CommandGroup(NamedTuple):
+    source: str
+    """The module and the name in it."""
+    sentence: str
+
+
+GROUPS = {
+    "env": CommandGroup(
+        "cli.environment_file:app",
+        "Write a file of all settings for docker-compose.yml, with passwords and keys drawn anew.",
+    ),
+    "doctor": CommandGroup(
+        "cli.doctor.command:app",
+        "Check everything that this deployment needs. With faults, the exit code is 1.",
+    ),
+    "users": CommandGroup("cli.accounts:app", "People who own or read lists."),
+    "keys": CommandGroup("cli.credentials:keys", "API keys."),
+    "oauth-clients": CommandGroup(
+        "cli.credentials:oauth_clients", "Programs that people may give access to."
+    ),
+    "lists": CommandGroup("cli.lists:app", "Lists that people subscribe to."),
+    "import": CommandGroup(
+        "cli.transfers:import_app", "Import members from a file, as the list's owner."
+    ),
+    "export": CommandGroup(
+        "cli.transfers:export_app", "Write a list to a CSV.gz file, as it is at one moment."
+    ),
+    "credits": CommandGroup("cli.credits:app", "Credits and their ledger."),
+    "jobs": CommandGroup("cli.maintenance:jobs", "Durable jobs, which the workers do."),
+    "upkeep": CommandGroup(
+        "cli.maintenance:upkeep_app",
+        "Show the periodic work of the deployment, or run one kind of it in this process.",
+    ),
+    "events": CommandGroup(
+        "cli.events:app", "What happened to a user's account, and to what they own."
+    ),
+    "trace": CommandGroup(
+        "cli.lists:trace_app",
+        "Make a trace id. It stands for the person on the list, so send it to that person alone.",
+    ),
+    "attachments": CommandGroup("cli.maintenance:attachments", "Uploaded images."),
+    "encryption": CommandGroup("cli.maintenance:encryption", "Encryption keys."),
+    "backup": CommandGroup("cli.backup:app", "Backups of the database and the bucket."),
+    "listen": CommandGroup(
+        "cli.listen:app",
+        "Post the account's events to a URL as webhooks, signed, until Ctrl+C ends it.",
+    ),
+}
+
+
+class UnloadedGroup(TyperCommand):
+    """A group before it is imported: its name and its sentence."""
+
+    def __init__(self, name: str, group: CommandGroup) -> None:
+        super().__init__(name, help=group.sentence)
+        self._source = group.source
+
+    def load(self) -> Any:
+        module, _, name = self._source.partition(":")
+        loaded = typer.main.get_command(getattr(import_module(module), name))
+        loaded.name = self.name
+        return loaded
+
+
+class LazyGroups(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, group in GROUPS.items():
+            self.add_command(UnloadedGroup(name, group))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, loaded(command), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = own_words(error.message)
+            raise
+
+
+def loaded(command: Any) -> Any:
+    """The command itself, imported if it was not yet."""
+    return command.load() if isinstance(command, UnloadedGroup) else command
+
 
 REFUSED, MISCONFIGURED = 1, 2
 
 begin_start()
 
 app = typer.Typer(cls=LazyGroups, no_args_is_help=True, pretty_exceptions_enable=False)
-# The image of a deployment has no development stack.
-if find_spec("devstack"):
-    stack.register(app)
 processes.register(app)
 
 

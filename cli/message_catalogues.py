@@ -17,17 +17,19 @@ from jinja2 import Environment
 
 ROOT = Path(__file__).parents[1]
 CATALOGUES = ROOT / "core" / "languages" / "catalogues"
-PAGES = ROOT / "api" / "pages"
-MAILS = ROOT / "services" / "people" / "templates"
-# What readers see; all other templates are of owners' and operators' pages and mails.
+API = ROOT / "api"
+MAILS = ROOT / "services" / "accounts" / "templates"
+# Readers see these; all other templates are of owners' and operators' pages and mails.
 READER_TEMPLATES = (
     *(
-        PAGES / f"{name}.html"
-        for name in (
+        page
+        for page in sorted((*API.glob("html/templates/*"), *API.glob("pages/*/templates/*")))
+        if page.stem
+        in {
             *("answers", "ask_preferences", "asked_preferences", "base", "confirm", "embed_form"),
             *("erase", "open_preferences", "own_data", "preferences", "problem", "reader_form"),
-            *("report", "sign_up", "subscribed", "unsubscribe", "visit_ended"),
-        )
+            *("report", "report_page", "sign_up", "subscribed", "unsubscribe", "visit_ended"),
+        }
     ),
     *(
         MAILS / f"{name}.{kind}"

@@ -62,7 +62,7 @@ def show_all(records: Sequence[Row], *, as_json: bool) -> None:
         table.add_row(*map(Text, row))
     console = Console()
     needed = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table)
-    # People copy ids from here, and programs read what is piped to them. So a terminal may break a
+    # People copy ids from here, and programs read what is piped to them. A terminal may break a
     # cell between its words, and nothing breaks it elsewhere.
     is_terminal = console.is_terminal
     console.width = max(console.width, needed.minimum) if is_terminal else needed.maximum
@@ -94,7 +94,7 @@ def _text(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """The text on one line. What strangers wrote must not command an operator's terminal."""
+    """The text on one line. Text of strangers must not command an operator's terminal."""
     return "".join(
         each if each.isprintable() else " " if each.isspace() else "\N{REPLACEMENT CHARACTER}"
         for each in text

@@ -7,6 +7,7 @@ developer's machine, and none needs what the others do.
 import os
 import signal
 import sys
+from importlib.util import find_spec
 from threading import Thread
 from typing import Annotated
 
@@ -15,15 +16,60 @@ import typer
 from cli.output import Json, show
 from core.lanes import Lane
 
-# What the API has for the requests that it has begun, once it is asked to end.
-API_GRACE_SECONDS = 20
-
-Host = Annotated[str, typer.Option(help="Address to listen on.")]
+# Every `pressroom` command imports this module, so it imports the stack's code only when a command
+# of the stack runs.
 
 
 def register(app: typer.Typer) -> None:
-    for command in (serve, worker, flower, migrate, bucket):
+    # The image of a deployment has no development stack.
+    stack = (up, down, status, reset) if find_spec("devstack") else ()
+    for command in (*stack, serve, worker, flower, migrate, bucket):
         app.command()(command)
+
+
+def up(
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once the stack is ready; it keeps running.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Start everything: services, API, workers, Flower and the sandbox."""
+    from devstack.supervisor import commands
+
+    raise typer.Exit(commands.up(detach=detach, as_json=as_json))
+
+
+def down(as_json: Json = False) -> None:
+    """Stop the stack and wait until every process has ended. Its data stays."""
+    from devstack.supervisor import commands
+
+    raise typer.Exit(commands.down(as_json=as_json))
+
+
+def status(as_json: Json = False) -> None:
+    """Show each process of the running stack. The exit code is 3 when no stack runs."""
+    from devstack.supervisor import commands
+
+    raise typer.Exit(commands.status(as_json=as_json))
+
+
+def reset(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop the stack and delete its data: database, queues, images, keys and logs."""
+    from devstack.supervisor import commands, home_folder
+
+    place = home_folder.from_environment()
+    if not yes:
+        typer.confirm(f"Delete all data in {place.path}?", abort=True, err=True)
+    raise typer.Exit(commands.reset(as_json=as_json))
+
+
+# The time for requests under way, once the API is asked to end.
+API_GRACE_SECONDS = 20
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
 def serve(
@@ -78,10 +124,10 @@ def worker(
 
     share_counts()
     from cli.connection import database_errors, use_running_stack
-    from core.settings import load_settings
+    from core.settings.process_settings import load_worker_settings
     from storage.database import require_time_limits
     from workers.main import run
-    from workers.queues.serving import LanesDontMix, serving
+    from workers.serving import LanesDontMix, serving
 
     try:
         serves = serving(lane, concurrency)
@@ -89,7 +135,7 @@ def worker(
         raise typer.BadParameter(str(error), param_hint="--lane") from None
     use_running_stack()
     with database_errors():
-        require_time_limits(load_settings())
+        require_time_limits(load_worker_settings(lane))
     run(serves)
 
 
@@ -106,7 +152,7 @@ def flower(
     """Run Flower, the page that shows workers and tasks, behind its password."""
     from core.settings import read_settings
     from core.settings.store_settings import FlowerSettings
-    from workers.monitor.flower_server import run
+    from workers.flower_server import run
 
     names = host_name or ()
     run(read_settings(FlowerSettings), host, port, names, shows_periodic=periodic)
@@ -150,8 +196,8 @@ def _end_when_asked() -> None:
     """End at once on SIGTERM, with the code that it has as a signal.
 
     The first process of a container ends by no signal that it does not handle, and a handler of
-    Python's own would wait until a call to the database returns. So a thread waits for the signal.
-    What it cuts off is done by the next run.
+    Python's own would wait until a call to the database returns. Therefore a thread waits
+    for the signal. The next run does the work that it cuts off.
     """
     asked = {signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, asked)

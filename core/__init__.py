@@ -1,5 +1,5 @@
 """The ground that all rooms stand on. It is imported before any library is."""
 
-from core.telemetry import hidden_sdk
+from core.process import absent_modules
 
-hidden_sdk.hide()
+absent_modules.hide()

@@ -1,13 +1,14 @@
-"""What can go wrong, in the product's words.
+"""The errors of the product.
 
 A service raises a ``DomainError`` with a stable dotted ``code`` and a ``Kind`` that knows nothing
-of HTTP; ``api.errors`` is the only place that turns a kind into a status. What can be raised is
-declared in ``core.refusals``.
+of HTTP; ``api.errors`` is the only place that turns a kind into a status. ``core.refusals``
+declares which ones can be raised.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Kind(StrEnum):
@@ -32,7 +33,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """One rule broken at one place, such as ``body.members[3].email``."""
+    """A rule broken at one place, such as ``body.members[3].email``."""
 
     field: str
     code: str
@@ -48,10 +49,10 @@ class DomainError(Exception):
     message: str
     retry_after: int | None = None
     problems: tuple[FieldProblem, ...] = ()
-    # What a credential would need for it not to be refused.
+    # The scope that a credential would need.
     needed_scope: str | None = None
     # Values of the sentence that programs read by their names, beside the code.
-    facts: Mapping[str, str | int | float] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.message
@@ -62,7 +63,7 @@ class SettingsError(Exception):
 
 
 def own_words(message: str) -> str:
-    """What a validator of ours says, without the words that pydantic puts before it."""
+    """Return the message of a validator of ours, without the words that pydantic puts before it."""
     return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 
@@ -73,7 +74,7 @@ class TransientError(Exception):
 class ServerFailed(TransientError):
     """A server doesn't work for us: a timeout, a connection that is refused or broken, a 5xx.
 
-    What a server answers on purpose is no such failure: that a key is missing, a 4xx. Breakers
+    An answer that a server gives on purpose is no such failure: a missing key, a 4xx. Breakers
     count these failures, so every client decides by this rule which of the two an error is.
     """
 

@@ -89,7 +89,9 @@ class Signer:
         return f"{self._current}.{_base64url(self.digest(message))}"
 
     def verify(self, message: bytes, signature: str) -> bool:
-        """Whether ``sign`` made this, under any key that is still in the ring; constant time."""
+        """Return whether ``sign`` made this, under any key that is still in the ring; constant
+        time.
+        """
         key_id, _, sent = signature.partition(".")
         if key_id not in self._begun:
             return False

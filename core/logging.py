@@ -47,7 +47,7 @@ def configure_logging(settings: LogSettings) -> None:
 
 
 def _add_span(_logger: Any, _method: str, record: Any) -> Any:
-    """So that a record is found from its trace, and a trace from any of its records."""
+    """Traces and records are found from each other by this id."""
     record.update(spans.ids())
     return record
 

@@ -20,7 +20,7 @@ _MINOR_DIGITS = dict.fromkeys(_WITH_NONE.split(), 0) | dict.fromkeys(_WITH_TWO.s
 
 
 def is_storable(amount: Decimal) -> bool:
-    """Whether the amount is finite, has at most four decimals and fits NUMERIC(15,4)."""
+    """Return whether the amount is finite, has at most four decimals and fits NUMERIC(15,4)."""
     # Copying and comparing don't round; ``abs`` does, and fails on exponents that JSON may have.
     if not amount.is_finite() or amount.copy_abs() > MAX_AMOUNT:
         return False

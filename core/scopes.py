@@ -26,8 +26,8 @@ def effective(granted: Iterable[Scope]) -> frozenset[Scope]:
 
 EVERYTHING_OF_A_USER = frozenset(Scope) - {Scope.DELIVERY}
 
-# What each scope lets a program do, in the words of the page that asks a person to grant it. A
-# person can't grant a scope that is missing here.
+# The right that each scope gives a program, in the words of the page that asks a person to grant
+# it. A person can't grant a scope that is missing here.
 EXPLANATIONS = {
     Scope.CREDIT_READ: "See your credit balance and what it was spent on",
     Scope.CREDIT_FULL: "See your credits, spend them, and claim credits that were paid for",

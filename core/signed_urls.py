@@ -12,7 +12,7 @@ _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 @dataclass(frozen=True)
 class SignedUrls:
-    """One kind of them, which opens nothing of another.
+    """A kind of signed URLs, whose signatures open nothing of another kind.
 
     Attributes:
         purpose: that of the key that signs them.
@@ -35,7 +35,9 @@ class SignedUrls:
     def opens(
         self, keyring: Keyring, name: str, *, expires: str, signature: str, now: datetime
     ) -> bool:
-        """Whether a URL's query was made by ``create``, for this name, and has not expired."""
+        """Return whether a URL's query was made by ``create``, for this name, and has not
+        expired.
+        """
         if not _SECONDS.match(expires):
             return False
         signed = keyring.signer(self.purpose).verify(_message(name, int(expires)), signature)
@@ -50,6 +52,6 @@ def _message(name: str, expires: int) -> bytes:
 FILE_URLS = SignedUrls("file-link")
 FILE_URL_LIFETIME = timedelta(minutes=15)
 
-# What the API answers to them says how it sees their caller: for `pressroom doctor`.
+# The API's answer says how it sees the caller: for `pressroom doctor`.
 SEEN_CALLERS = SignedUrls("seen-caller")
 SEEN_HEADER = "Pressroom-Seen"

@@ -56,11 +56,11 @@ class HttpBounds:
     max_seconds: float
     max_connect_seconds: float
     max_reply_bytes: int
-    # Whether a longer reply is cut, and read no further; it is refused otherwise.
+    # A longer reply is cut, and read no further; otherwise it is refused.
     cuts_replies: bool = False
-    # Whether spans say which host is called: one that the settings name, and not one of a caller's.
+    # Spans say which host is called: one that the settings name, and not one of a caller's.
     tells_host: bool = True
-    # Whose calls these are, in the metrics.
+    # The name of the calls in the metrics.
     provider: str = "other"
 
     @property
@@ -98,7 +98,10 @@ class AsyncHttpClient:
                     self._client.stream(method, url, **content) as reply,
                 ):
                     body = b"".join([part async for part in reply.aiter_raw()])
-                    outcome = _outcome(reply.status_code)
+                    if reply.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+                        outcome = ProviderOutcome.LIMITED
+                    elif reply.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+                        outcome = ProviderOutcome.ANSWERED
             except TimeoutError:
                 raise ReplyTooSlow("timeout") from None
             finally:
@@ -121,7 +124,7 @@ class CallLoop:
         threading.Thread(target=self._run, name="http-client", daemon=True).start()
 
     def wait_for(self, calls: Coroutine[Any, Any, T]) -> T:
-        """What they return or raise; the thread that asks waits for it."""
+        """Return or raise what the calls do; the thread that asks waits for it."""
         return asyncio.run_coroutine_threadsafe(calls, self._loop).result()
 
     def stop(self) -> None:
@@ -160,13 +163,6 @@ def call_span(method: str, url: str) -> AbstractContextManager[None]:
     if host:
         about["server.address"] = host
     return spans.span(f"{method} {host}" if host else method, "client", about)
-
-
-def _outcome(status: int) -> ProviderOutcome:
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return ProviderOutcome.LIMITED
-    is_failure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return ProviderOutcome.FAILED if is_failure else ProviderOutcome.ANSWERED
 
 
 def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:
@@ -228,16 +224,13 @@ def _async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
         stream = cast("httpx2.AsyncByteStream", reply.stream)
         reply.stream = _CountedStream(stream, bounds)
 
-    return httpx2.AsyncClient(event_hooks={"response": [count]}, **_options(bounds))
-
-
-def _options(bounds: HttpBounds) -> dict[str, Any]:
-    return {
-        "verify": _authorities(),
-        "timeout": bounds.timeout,
-        "headers": {"Accept-Encoding": "identity"},
-        "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        "follow_redirects": False,
-        "trust_env": False,
-        "limits": httpx2.Limits(max_connections=100, max_keepalive_connections=20),
-    }
+    return httpx2.AsyncClient(
+        event_hooks={"response": [count]},
+        verify=_authorities(),
+        timeout=bounds.timeout,
+        headers={"Accept-Encoding": "identity"},
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        follow_redirects=False,
+        trust_env=False,
+        limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20),
+    )

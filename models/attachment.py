@@ -30,7 +30,7 @@ class Attachment(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # Collated by bytes, as an object store sorts keys (services.media.attachments.strays).
+    # Collated by bytes, as an object store sorts keys (services.attachments.strays).
     hash_id: Mapped[str] = mapped_column(String(collation="C"), unique=True)
     status: Mapped[int] = mapped_column(SmallInteger, default=AttachmentStatus.PROCESSING)
     encrypted: Mapped[bool]
@@ -51,7 +51,7 @@ class Attachment(Model):
     original_mime_type: Mapped[str]
     original_size: Mapped[int]
     original_checksum: Mapped[str]
-    # Of each its name, filename, MIME type, size, checksum, width and height. Null: none are asked
+    # Each has a name, filename, MIME type, size, checksum, width and height. Null: none are asked
     # for; empty: they are not made yet.
     renditions: Mapped[list[dict[str, Any]] | None] = mapped_column(JSONB(none_as_null=True))
     # The owner's own words for the picture.
@@ -61,3 +61,25 @@ class Attachment(Model):
     error: Mapped[dict[str, Any] | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
+
+
+# The row is written in the transaction that forgets the object. A worker removes the object, and
+# tries until it is gone; only then the row goes.
+
+
+class ObjectRemoval(Model):
+    __tablename__ = "object_removals"
+    __table_args__ = (Index("ix_object_removals_try_at", "try_at"),)
+
+    id: Mapped[SerialId]
+    # The object's key. With a final slash: every object whose key begins so.
+    key: Mapped[str]
+    # Not before this time. A later time keeps an object for a while that may still be needed.
+    try_at: Mapped[CreatedAt]
+    tries: Mapped[int] = mapped_column(default=0, server_default="0")
+    last_reason: Mapped[str | None]
+    created_at: Mapped[CreatedAt]
+
+    @property
+    def is_folder(self) -> bool:
+        return self.key.endswith("/")

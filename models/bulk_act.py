@@ -17,7 +17,8 @@ class BulkAction(StrEnum):
 
 
 class BulkAct(Model):
-    """One act of an owner on all members of a list that fit a filter: how far it came, its counts.
+    """A bulk action of an owner on all members of a list that fit a filter: its progress and
+    counts.
 
     Members are looked at in the order of their ids, status by status.
     """
@@ -34,8 +35,8 @@ class BulkAct(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # As it was when the owner asked: a segment may change, or go. Kept as those of segments.
-    filter: Mapped[dict[str, Any]]
+    # As it was when the owner asked: a segment may change, or be deleted. Stored as those are.
+    filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     action: Mapped[str]
     tag_id: Mapped[int | None]
     type: Mapped[str | None]
@@ -69,7 +70,7 @@ class BulkChange(Model):
 
     bulk_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # That of the member's event of the act, too.
+    # The member's event has the same id.
     applied_at: Mapped[datetime]
     updated_at_before: Mapped[datetime]
     status_before: Mapped[str]

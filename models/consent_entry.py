@@ -1,4 +1,4 @@
-"""What shows that people agreed to get a list: what Pressroom saw itself, and what others claim.
+"""Proofs that people agreed to get a list: what Pressroom saw itself, and what others claim.
 
 No table here has partitions: rows are kept for as long as what they show, so none goes by its age.
 The application's role may add rows and read them. Functions of the owner's shorten old IP
@@ -8,7 +8,7 @@ addresses, delete what is about erased people, and take back the claims of an im
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index
+from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, known
@@ -29,7 +29,7 @@ _WHOLE_IP = "strpos(ip, '/') = 0"
 
 
 class ConsentEntry(Model):
-    """One act by which a person came onto a list.
+    """An act by which a person came onto a list.
 
     Members who came by an import have none of it: the import's row and their ``import_id`` say so.
     """
@@ -43,6 +43,14 @@ class ConsentEntry(Model):
         # The person comes first, for their erasure.
         Index("ix_consent_entries_user_id_list_id_id", "user_id", "list_id", "id"),
         Index("ix_consent_entries_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
+        # How many people came onto a list from one network.
+        Index(
+            "ix_consent_entries_network",
+            "list_id",
+            text("network_of_ip(ip)"),
+            "user_id",
+            postgresql_where="ip IS NOT NULL",
+        ),
     )
 
     id: Mapped[SerialId]
@@ -56,7 +64,7 @@ class ConsentEntry(Model):
     # The page with the form, without its query.
     url: Mapped[str | None]
     browser: Mapped[str | None]
-    # Of the list's consent wording at that time; none for an act of the owner's.
+    # The list's consent wording at that time; none for an act of the owner's.
     wording_version: Mapped[int | None]
     # The list to which the person agreed, where the entry came here by a transfer.
     of_list_id: Mapped[int | None]
@@ -65,7 +73,7 @@ class ConsentEntry(Model):
 
 
 class ConsentClaim(Model):
-    """What the file of an import says of how a member agreed elsewhere. An undo takes it back."""
+    """The claim of an imported file that a member agreed elsewhere. An undo takes it back."""
 
     __tablename__ = "consent_claims"
     __table_args__ = (
@@ -95,7 +103,7 @@ class ConsentClaim(Model):
 
 
 class ConsentWording(Model):
-    """One version of the text to which people agree who subscribe to a list."""
+    """A version of the text to which people agree who subscribe to a list."""
 
     __tablename__ = "consent_wordings"
     __table_args__ = (CheckConstraint("char_length(wording) <= 2000", name="wording_bounded"),)

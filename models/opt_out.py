@@ -1,6 +1,6 @@
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, known
@@ -36,4 +36,44 @@ class OptOut(Model):
     # Where the opt-out came from: login, trace, one-click, page, import, transfer; of a file that
     # tells that mail came back, or that the person took it for spam: bounce, complaint.
     source: Mapped[str]
+    created_at: Mapped[CreatedAt]
+
+
+class DeniedEntry(Model):
+    """An address or a domain of which an owner wants no new member, on any of their lists.
+
+    An entry with an ``@`` is an address; ``*.example.com`` stands for all subdomains.
+    """
+
+    __tablename__ = "denied_entries"
+    # For the erasure of a person, whose address no owner keeps.
+    __table_args__ = (Index("ix_denied_entries_entry", "entry"),)
+
+    user_id: Mapped[int] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
+    )
+    entry: Mapped[str] = mapped_column(primary_key=True)
+
+
+# Triggers write them with each opt-out and each erasure, so no way to leave can forget it. Upkeep
+# moves them to the journal beside the backups within a minute. Without backups nothing reads them.
+
+
+class DepartureKind(StrEnum):
+    LIST = "list"  # an opt-out of a list
+    EMAIL = "email"  # an opt-out of a list's mail
+    ERASED = "erased"  # the person was erased, and the row names the person alone
+
+
+class Departure(Model):
+    __tablename__ = "departures"
+    __table_args__ = (known("kind", DepartureKind),)
+
+    id: Mapped[SerialId]
+    kind: Mapped[str]
+    # Without foreign keys: the row is a message, and no part of what it tells of.
+    list_id: Mapped[int | None]
+    user_id: Mapped[int | None]
+    address_hmac: Mapped[bytes | None]
+    source: Mapped[str | None]
     created_at: Mapped[CreatedAt]

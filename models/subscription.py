@@ -2,7 +2,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, known
@@ -59,11 +59,16 @@ class Subscription(Model):
             postgresql_include=["type", "paid_expiry"],
             postgresql_where="status = 'active' AND type <> 'free'",
         ),
-        # Of requests that nobody confirmed, which lapse.
+        # Finds unconfirmed requests that have expired.
         Index(
             "ix_subscriptions_requested",
             text("coalesce(confirmation_asked_at, created_at)"),
             postgresql_where="status = 'pending'",
+        ),
+        Index(
+            "ix_subscriptions_remind_at",
+            "remind_at",
+            postgresql_where="status = 'pending' AND remind_at IS NOT NULL",
         ),
         Index(
             "ix_subscriptions_inactive",
@@ -73,8 +78,8 @@ class Subscription(Model):
             postgresql_include=["email"],
             postgresql_where="status <> 'active'",
         ),
-        # For filters (services/mailing/filters). Most members have neither tags nor fields, nor
-        # another day of joining than that of their record, so imports write to few of these.
+        # For filters (services/subscriptions/filters). Most members have neither tags nor fields,
+        # and joined on the day of their record, so imports write to few of these.
         Index(
             "ix_subscriptions_tag_ids",
             "tag_ids",
@@ -88,7 +93,7 @@ class Subscription(Model):
             postgresql_using="gin",
             postgresql_where="fields <> '{}'",
         ),
-        # Of any three characters in a row, for any part of a name or an address.
+        # Indexes three characters in a row, for any part of a name or an address.
         Index(
             "ix_subscriptions_words",
             text("casefold(name COLLATE pg_unicode_fast) gin_trgm_ops"),
@@ -117,14 +122,16 @@ class Subscription(Model):
     # How the person first joined: challenge, form, login, import, transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
-    # Of each field, by its id as text, the value as its type stores it.
+    # When a person who has not confirmed by then is reminded, once; NULL: they are not, or were.
+    remind_at: Mapped[datetime | None]
+    # The value of each field as its type stores it, by the field's id as text.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
-    # Sorted, each once. The id of a tag that was deleted may stay, and stands for nothing.
+    # Sorted, each once. Upkeep takes off the id of a tag that was deleted; it stands for nothing.
     tag_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
     # When the person joined, as another product said that the list came from. NULL: `created_at`.
     joined_at: Mapped[datetime | None]
-    # What a form said of a person whom the list knew already: the token that is mailed next takes
-    # it along, and it is set when the person confirms by that token.
+    # The answers of a form about a person whom the list knew already: the token that is mailed next
+    # takes it along, and it is set when the person confirms by that token.
     submitted: Mapped[dict[str, Any] | None]
     # In which the person subscribed; our mails to them keep it. NULL: not known.
     language: Mapped[str | None]
@@ -134,3 +141,75 @@ class Subscription(Model):
     imported_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
+
+
+class SubscriptionEvent(Model):
+    """A change of a subscription: what, when, by which actor and from where.
+
+    A row is never changed, but for its IP address: after 90 days its network alone stays, and of a
+    person who is erased nothing.
+    """
+
+    __tablename__ = "subscription_events"
+    __table_args__ = (
+        Index("ix_subscription_events_member", "list_id", "user_id", text("id DESC")),
+        # For the erasure of a person, which goes through what is about them and what they did. Most
+        # rows that name an actor are those of imports and undos, which come from no address.
+        Index("ix_subscription_events_user_id_id", "user_id", "id"),
+        Index(
+            "ix_subscription_events_actor_id_id",
+            "actor_id",
+            "id",
+            postgresql_where="actor_id IS NOT NULL AND (ip IS NOT NULL OR request_id IS NOT NULL)",
+        ),
+        {"postgresql_partition_by": "RANGE (id)"},
+    )
+
+    id: Mapped[SerialId]
+    list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    # The event, such as `unsubscribed`, and the actor: user, owner, operator, import, stranger.
+    action: Mapped[str]
+    actor: Mapped[str]
+    actor_id: Mapped[int | None]
+    # How it came: login, trace, one-click, page, confirmation, challenge, form, import, command.
+    via: Mapped[str]
+    status_before: Mapped[str | None]
+    status_after: Mapped[str | None]
+    email_enabled_before: Mapped[bool | None]
+    email_enabled_after: Mapped[bool | None]
+    # Other changes of the record, by names such as `name`, `tags` or `fields.city`.
+    changed: Mapped[list[str] | None]
+    # Why the person left or stopped the mail, if they said: a word of ours, never one of theirs.
+    reason: Mapped[str | None]
+    ip: Mapped[str | None]
+    request_id: Mapped[str | None]
+    created_at: Mapped[CreatedAt]
+
+
+class MailedLink(Model):
+    """A token that was mailed to a person and proves that they read their mail. It works once."""
+
+    __tablename__ = "mailed_links"
+    __table_args__ = (
+        CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
+        CheckConstraint("user_id IS NOT NULL OR email IS NOT NULL", name="about_somebody"),
+        Index("ix_mailed_links_user_id_list_id", "user_id", "list_id"),
+        Index("ix_mailed_links_expires_at", "expires_at"),
+    )
+
+    id: Mapped[SerialId]
+    purpose: Mapped[str]
+    # NULL while the address that is to be registered has no user.
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
+    # The address that the token was mailed to, where the person's own may be another, now or later.
+    email: Mapped[str | None] = mapped_column(index=True)
+    # Only the mail has the secret itself.
+    secret_hmac: Mapped[bytes] = mapped_column(unique=True)
+    expires_at: Mapped[datetime]
+    used_at: Mapped[datetime | None]
+    # The answers that the person confirms with the subscription, as `subscriptions.submitted` has
+    # it.
+    submitted: Mapped[dict[str, Any] | None]
+    created_at: Mapped[CreatedAt]

@@ -12,9 +12,9 @@ from models.declarative import CreatedAt, Model, SerialId, known
 
 class EndpointState(StrEnum):
     ACTIVE = "active"
-    # It failed for days, or its owner paused it: it goes on when its owner says so.
+    # It failed for days, its key expired, or its owner paused it, and says when it goes on.
     PAUSED = "paused"
-    # Its receiver answered 410, or its account was recovered. It stays ended.
+    # Its receiver answered 410, its account was recovered, or its key revoked. It stays ended.
     ENDED = "ended"
 
 
@@ -37,7 +37,8 @@ class WebhookEndpoint(Model):
         CheckConstraint("char_length(url) <= 2000", name="url_bounded"),
         CheckConstraint("cardinality(types) > 0", name="has_types"),
         Index("ix_webhook_endpoints_user_id_id", "user_id", text("id DESC")),
-        # What the look for work of each second reads.
+        Index("ix_webhook_endpoints_key_id", "key_id", postgresql_where="key_id IS NOT NULL"),
+        # The search for work reads this each second.
         Index("ix_webhook_endpoints_active", "id", postgresql_where="state = 'active'"),
         Index(
             "ix_webhook_endpoints_deleted_at",
@@ -48,6 +49,9 @@ class WebhookEndpoint(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    # The API key that made it, or gave it its URL: it ends with that key. NULL: a session did, or
+    # its owner keeps it.
+    key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     url: Mapped[str]
     types: Mapped[list[str]]
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
@@ -85,7 +89,7 @@ class WebhookSecret(Model):
     endpoint_id: Mapped[int] = mapped_column(
         ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), index=True
     )
-    # What the secret was wrapped for: random, since the endpoint's id is not known then.
+    # The secret was wrapped for this: random, since the endpoint's id is not known then.
     context: Mapped[str] = mapped_column(unique=True)
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
@@ -95,7 +99,7 @@ class WebhookSecret(Model):
 
 
 class WebhookDelivery(Model):
-    """One event for one endpoint, from when it is due, and the answer to the last try."""
+    """An event for one endpoint, the time when it is due, and the answer to the last try."""
 
     __tablename__ = "webhook_deliveries"
     __table_args__ = (
@@ -109,7 +113,7 @@ class WebhookDelivery(Model):
             "id",
             postgresql_where="status = 'pending'",
         ),
-        # Whose erasure blanks the answer.
+        # The erasure of this person blanks the answer.
         Index(
             "ix_webhook_deliveries_person_id", "person_id", postgresql_where="answer IS NOT NULL"
         ),
@@ -132,7 +136,7 @@ class WebhookDelivery(Model):
     due_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_attempt_at: Mapped[datetime | None]
     delivered_at: Mapped[datetime | None]
-    # Of the last attempt: the answer, or why there was none.
+    # The answer to the last attempt, or why there was none.
     status_code: Mapped[int | None]
     milliseconds: Mapped[int | None]
     answer: Mapped[bytes | None]

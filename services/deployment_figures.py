@@ -1,4 +1,4 @@
-"""What the database knows of the whole deployment, for its operator's metrics.
+"""The figures of the whole deployment from the database, for its operator's metrics.
 
 It is asked every few seconds for ever, so each statement reads narrow indexes alone: of jobs those
 that have not ended, of all else a bounded number of rows.
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from core.lanes import Lane
 from models import OrderStatus
-from services.money.credits.verify import VERIFY_LEDGER
+from services.credits.verify import VERIFY_LEDGER
 from storage.database import Database, Statement
 
-# Of each lane, and of each status of orders.
+# For each lane, and for each status of orders.
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
-# Of orders that wait for somebody: the others only get more.
+# Orders that wait for somebody: the others only get more.
 _OPEN_ORDERS = (
     OrderStatus.CREATED,
     OrderStatus.PENDING,
@@ -66,8 +66,8 @@ class UpkeepFigures:
 class ConnectionFigures:
     """Open connections at the database server, and how many it allows.
 
-    Those of all programs at the server, or those to the database, or those of our role: whichever
-    are nearest to their limit.
+    They are of all programs at the server, or to the database, or of our role: whichever are
+    nearest to their limit.
     """
 
     open: int
@@ -81,7 +81,7 @@ class DeploymentFigures:
     orders: Mapping[str, int]
     webhooks: WebhookFigures
     upkeep: UpkeepFigures
-    # Of the last daily check; ``None`` before the first one.
+    # The faults of the last daily check; ``None`` before the first one.
     ledger_faults: int | None
 
 
@@ -93,18 +93,6 @@ def read(database: Database) -> DeploymentFigures:
         frozenset(name for name, _, has_failed, _ in rows if has_failed),
     )
     done = {name: done for name, _, _, done in rows}
-    jobs = _jobs(database)
-    return DeploymentFigures(
-        connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
-        jobs=jobs,
-        orders=dict(database.rows(_ORDERS, statuses=list(_OPEN_ORDERS), most=MAX_COUNTED)),
-        webhooks=_webhooks(database, jobs.oldest[Lane.WEBHOOKS]),
-        upkeep=upkeep,
-        ledger_faults=done.get(VERIFY_LEDGER.name),
-    )
-
-
-def _jobs(database: Database) -> JobFigures:
     lanes = list(Lane)
     unfinished: dict[tuple[str, str], int] = {
         (lane, status): 0 for lane in lanes for status in ("queued", "running")
@@ -114,7 +102,15 @@ def _jobs(database: Database) -> JobFigures:
     for lane, kind, count, seconds in database.rows(_DUE, lanes=lanes, most=MAX_COUNTED):
         due[lane, kind] = count
         oldest[lane] = max(oldest[lane], seconds)
-    return JobFigures(unfinished, due, oldest)
+    jobs = JobFigures(unfinished, due, oldest)
+    return DeploymentFigures(
+        connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
+        jobs=jobs,
+        orders=dict(database.rows(_ORDERS, statuses=list(_OPEN_ORDERS), most=MAX_COUNTED)),
+        webhooks=_webhooks(database, jobs.oldest[Lane.WEBHOOKS]),
+        upkeep=upkeep,
+        ledger_faults=done.get(VERIFY_LEDGER.name),
+    )
 
 
 def _webhooks(database: Database, oldest_job: float) -> WebhookFigures:
@@ -151,7 +147,7 @@ _UNFINISHED = Statement(
     " UNION ALL"
     " SELECT lane, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY lane"
 )
-# A lane's oldest job is among those that were sent first, or is the next one to be sent. One that
+# A lane's oldest job is among those that were sent first, or is the next one to be sent. A job that
 # waits for its next turn does not count as old, though it was due when its first one came.
 _DUE = Statement(
     """

@@ -5,7 +5,7 @@ A page by cursor costs the same at any depth, and rows that are made meanwhile m
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +17,7 @@ from core import ids
 from core.refusals.requests import CURSOR_INVALID
 
 T = TypeVar("T")
+U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,13 +38,28 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class PageOfRows(Generic[T]):
+    """
+    Attributes:
+        next_cursor: of the next page; ``None`` at the end.
+        cursor_of: the cursor of the page after a row, where a page may be filled with fewer rows.
+    """
+
     rows: list[T]
-    # Of the next page; ``None`` at the end.
     next_cursor: str | None
+    cursor_of: Callable[[T], str] | None = None
+
+    def cursor_after(self, count: int) -> str:
+        """Return the cursor of the page after so many of the rows."""
+        assert self.cursor_of is not None
+        return self.cursor_of(self.rows[count - 1])
 
 
 # As much as an answer without pages holds.
 WHOLE = PageRequest(1000)
+# An answer has at most 4 MB, with what it says beside its items.
+MAX_ITEMS_BYTES = 3_990_000
+# A page of the usual size is read at once, and no more than so many rows are in memory.
+_ROWS_AT_ONCE = 50
 
 
 def newest_first(
@@ -57,11 +73,12 @@ def newest_first(
 ) -> Q:
     """The query for an owner's rows in the falling order of their ids, by the index of both.
 
-    Postgres takes an owner's rows to be spread evenly over a table. Of an owner of half of all rows
-    it would read the table from its newest row on, in the order of the primary key, and would pass
-    over all that others have written since: ten million rows, where an import was long ago. A
-    column that equals one value has no part in an order, so that either index would do. One that
-    is among values has, even if it is one value, and the primary key can't give that order.
+    Postgres takes an owner's rows to be spread evenly over a table. For an owner of half of all
+    rows it would read the table from its newest row on, in the order of the primary key, and would
+    pass over all that others have written since: ten million rows, where an import was long ago. A
+    column that equals one value has no part in an order, so that either index would do. A column
+    that is among values has a part, even if it is one value, and the primary key can't give that
+    order.
 
     Args:
         owner: the column of which all rows have this ``value``.
@@ -128,6 +145,37 @@ def _of_moment_cursor(cursor: str) -> tuple[datetime, int]:
     return _EPOCH + timedelta(microseconds=int(match[1])), int(match[2])
 
 
+def fill(
+    wanted: PageRequest,
+    read: Callable[[PageRequest], PageOfRows[T]],
+    show: Callable[[list[T]], Sequence[U]],
+    size_of: Callable[[U], int],
+) -> PageOfRows[U]:
+    """Return a page of shown items that ends early where it would be larger than an answer may be.
+
+    Rows are read few at a time, so that the memory is bounded however large they are.
+
+    Args:
+        read: gives the page that it is asked for, as ``cut`` makes it.
+        show: makes an item of each row.
+        size_of: the bytes of an item as JSON.
+    """
+    items: list[U] = []
+    room, asked = MAX_ITEMS_BYTES, wanted
+    while True:
+        asked = replace(asked, limit=min(_ROWS_AT_ONCE, wanted.limit - len(items)))
+        found = read(asked)
+        for index, item in enumerate(show(found.rows)):
+            room -= size_of(item) + 1  # and a comma
+            if room < 0 and items:
+                return PageOfRows(items, found.cursor_after(index) if index else asked.cursor)
+            items.append(item)
+        is_over = len(found.rows) < asked.limit or found.next_cursor is None
+        if is_over or len(items) == wanted.limit:
+            return PageOfRows(items, found.next_cursor)
+        asked = PageRequest(asked.limit, cursor=found.next_cursor)
+
+
 def cut(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
     """The page of ``limit`` rows, of as many rows and one more where there is a next page.
 
@@ -135,4 +183,4 @@ def cut(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfR
         cursor_of: the cursor of the page after a row.
     """
     shown = list(rows[:limit])
-    return PageOfRows(shown, cursor_of(shown[-1]) if len(rows) > limit else None)
+    return PageOfRows(shown, cursor_of(shown[-1]) if len(rows) > limit else None, cursor_of)

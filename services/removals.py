@@ -22,7 +22,12 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 REMOVE_OBJECTS = upkeep.register(
-    upkeep.UpkeepKind("objects.remove", every=timedelta(seconds=5), lane=Lane.UPKEEP)
+    upkeep.UpkeepKind(
+        "objects.remove",
+        every=timedelta(seconds=5),
+        lane=Lane.UPKEEP,
+        run=lambda resources, _: work_off(resources),
+    )
 )
 # The upkeep that makes a backup: until it has ended nothing is removed, so that the copy of the
 # bucket has every object that the dump before it names.
@@ -54,7 +59,8 @@ def keep(uow: UnitOfWork, key: str) -> bool:
 def work_off(resources: Resources) -> int:
     """Remove what is due, and return the number of removals that were done.
 
-    Any number of workers may do it at once. What one of them leaves undone becomes due again.
+    Any number of workers may do it at once. A removal that one of them leaves undone becomes due
+    again.
     """
     done = 0
     for _ in range(_MAX_ROUNDS):

@@ -8,9 +8,9 @@ from urllib3.exceptions import HTTPError
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import BucketSettings
 from storage.objects import SERVER, ObjectStore
-from storage.s3_access.s3_client import pool_manager
+from storage.s3_client import pool_manager
 
-# What the server answers when the user has the policy already.
+# The server's answer when the user has the policy already.
 _NOTHING_TO_CHANGE = "XMinioAdminPolicyChangeAlreadyApplied"
 
 
@@ -46,18 +46,7 @@ def make_bucket(settings: BucketSettings) -> None:
 
 
 def _let_in(admin: MinioAdmin, bucket: str, user: str, secret: str) -> None:
-    policy = f"pressroom-{bucket}"
-    admin.policy_add(policy, policy=_policy(bucket))
-    admin.user_add(user, secret)
-    try:
-        admin.attach_policy([policy], user=user)
-    except MinioAdminException as error:
-        if _NOTHING_TO_CHANGE not in str(error):
-            raise
-
-
-def _policy(bucket: str) -> dict[str, object]:
-    """Objects of this bucket, and the list of them."""
+    # Objects of this bucket, and the list of them.
     arn = f"arn:aws:s3:::{bucket}"
     in_bucket = ["s3:ListBucket", "s3:GetBucketLocation", "s3:ListBucketMultipartUploads"]
     of_objects = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]
@@ -66,4 +55,11 @@ def _policy(bucket: str) -> dict[str, object]:
         {"Effect": "Allow", "Action": in_bucket, "Resource": [arn]},
         {"Effect": "Allow", "Action": of_objects, "Resource": [f"{arn}/*"]},
     ]
-    return {"Version": "2012-10-17", "Statement": statements}
+    policy = f"pressroom-{bucket}"
+    admin.policy_add(policy, policy={"Version": "2012-10-17", "Statement": statements})
+    admin.user_add(user, secret)
+    try:
+        admin.attach_policy([policy], user=user)
+    except MinioAdminException as error:
+        if _NOTHING_TO_CHANGE not in str(error):
+            raise

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg2
 from psycopg2.extensions import connection, cursor
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
+from sqlalchemy.exc import IntegrityError
 
 # A connection that was used within this time is reused without a check. In a busy process the next
 # use comes sooner, and checking the socket would cost a switch of threads.
@@ -27,7 +28,7 @@ _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 class DiscreetCursor(cursor):
     """A cursor whose errors say what is wrong, and not with which values.
 
-    What Postgres says after the first line quotes rows and statements, and those are people's
+    After the first line Postgres quotes rows and statements, and those are people's
     addresses and names. Errors are logged, and kept beside what failed. The rest is still in their
     ``diag``.
     """
@@ -57,6 +58,12 @@ class _FirstLineAlone:
 
 
 _first_line_alone = _FirstLineAlone()
+
+
+def constraint_of(error: IntegrityError) -> str | None:
+    """The constraint that a statement would have broken."""
+    name: str | None = error.orig.diag.constraint_name  # type: ignore[union-attr]
+    return name
 
 
 class ConnectionPool:
@@ -126,7 +133,7 @@ class ConnectionPool:
 
 
 def peer_closed(idle: connection) -> bool:
-    """Whether the server closed this idle connection: its socket is readable then."""
+    """Return whether the server closed this idle connection: its socket is readable then."""
     poll = select.poll()
     poll.register(idle.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -34,8 +34,8 @@ _TIME_LIMITS = {
     "lock_timeout": "3s",
     "idle_in_transaction_session_timeout": "15s",
 }
-# What a session begins with. The role has it (`pressroom migrate`): a pool of connections in front
-# of the server takes no such wishes from a client.
+# Settings with which a session begins. The role has it (`pressroom migrate`): a pool of connections
+# in front of the server takes no such wishes from a client.
 SESSION_DEFAULTS: Mapping[str, str] = {
     **_TIME_LIMITS,
     "timezone": "UTC",
@@ -220,7 +220,9 @@ def _with_time_limits(
 
 
 def is_pooled(opened: psycopg2.extensions.connection) -> bool:
-    """Whether a pool is between us and the server: it tells its clients process ids of its own."""
+    """Return whether a pool is between us and the server: it tells its clients process ids of its
+    own.
+    """
     [(server_process,)] = run_alone(opened, "SELECT pg_backend_pid()")
     return bool(server_process != opened.info.backend_pid)
 

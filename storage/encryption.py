@@ -1,6 +1,6 @@
 """Envelope encryption of objects: AES-256-GCM (NIST SP 800-38D).
 
-Each object has a random key of its own. That key is stored wrapped (encrypted, AES-256-GCM too)
+Each object has a random key of its own. The key is stored wrapped (encrypted, AES-256-GCM too)
 under one of ``ENCRYPTION_KEYS``: a rotation of those rewraps keys and rewrites no object. The
 identity of an object (``context``, such as its name) is authenticated with its bytes, so that two
 swapped objects or wrapped keys are an error like any flipped bit.

@@ -1,7 +1,7 @@
 """Reads that take minutes, from one view of the database: on a replica, where there is one.
 
 There they cost the primary nothing, and their snapshot keeps none of its dead rows. A replica may
-be late, and ends a read that stands in the way of what it has to replay. So a read begins once the
+be late, and ends a read that stands in the way of what it has to replay. A read begins once the
 replica has replayed all that the primary had committed, and the primary does one that failed there
 twice.
 """
@@ -62,7 +62,7 @@ class LongReads:
 
     @contextmanager
     def view(self, max_time: timedelta, *, failures: int = 0) -> Iterator[Connection]:
-        """One view of all that was committed before, in a transaction that writes nothing.
+        """Yield one view of all that was committed before, in a transaction that writes nothing.
 
         ``failures`` is how often the same read has failed. Raises ``ReplicaFailed``: the read must
         begin again.
@@ -80,7 +80,7 @@ class LongReads:
             raise ReplicaFailed("The replica of the database ended a read.") from error
 
     def _is_useful(self, replica: Replica) -> bool:
-        """Whether it has all that the primary has; waits for one that is late."""
+        """Return whether the replica has caught up with the primary, after waiting a little."""
         with self.primary.connect() as primary:
             position, system = primary.execute(_POSITION).one()
         ends = time.monotonic() + replica.max_wait.total_seconds()

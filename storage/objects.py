@@ -15,12 +15,11 @@ from core.counters.store_metrics import observed_s3
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
 from core.telemetry import spans
-from storage.s3_access.misconfigurations import explained, with_advice
-from storage.s3_access.s3_client import encryption_of, open_client
+from storage.s3_client import encryption_of, explained, open_client, with_advice
 
 STREAM_BYTES = 128 * 1024
 # A call, both of its tries together: an object of a few megabytes, or the next piece of a large
-# one. Well under a lease's deadline, so that a storage that hangs costs a job no more than a retry.
+# one. This is well under a lease's deadline: a storage that hangs costs a job no more than a retry.
 MAX_CALL_SECONDS = 10.0
 # Deleting takes the storage some time for each object.
 _MAX_REMOVED_AT_ONCE = 100
@@ -50,7 +49,7 @@ class StoredObject:
 
 
 class ObjectStore:
-    """One bucket of S3-compatible storage. Every failure of the service is a ``TransientError``.
+    """A bucket of S3-compatible storage. Every failure of the service is a ``TransientError``.
 
     ``prefix`` is where all keys begin in the bucket; callers neither give nor see it.
     """
@@ -141,7 +140,9 @@ class ObjectStore:
                 yield StoredObject(key, item.last_modified)
 
     def ready(self) -> bool:
-        """Whether the bucket is there; raises ``TransientError``, which names a wrong setting."""
+        """Return whether the bucket is there; raises ``TransientError``, which names a wrong
+        setting.
+        """
         with self._call("look at bucket", ""):
             try:
                 return self._client.bucket_exists(self._bucket)

@@ -1,6 +1,8 @@
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.keyring import Keyring
 from core.settings import Settings
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from storage.redis.notifier import Notifier
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
 class Resources:
     """The connections of one process to its services; made once a process, after any fork.
@@ -29,13 +34,18 @@ class Resources:
     settings: Settings
     database: Database
     long_reads: LongReads
-    keyring: Keyring
     # The name by which this process is notified; ``None`` where no caller waits for work.
     waiter: str | None
     # How many threads use the clients at a time.
     concurrency: int
     # Where all keys begin in the bucket.
     object_prefix: str
+    _shared: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _making: Any = field(default_factory=RLock, init=False, repr=False, compare=False)
+
+    @property
+    def keyring(self) -> Keyring:
+        return self.settings.keyring
 
     @cached_property
     def redis(self) -> "Redis":
@@ -83,6 +93,14 @@ class Resources:
         _ = self.database.sessions, self.cache, self.notifier, self.broker
         _ = self.objects, self.key_wrapper
 
+    def shared(self, make: Callable[["Resources"], T]) -> T:
+        """Return what ``make`` returned at its first call: one for all threads of the process."""
+        with self._making:
+            if make not in self._shared:
+                self._shared[make] = make(self)
+            made: T = self._shared[make]
+            return made
+
     def unit_of_work(self) -> UnitOfWork:
         return UnitOfWork(self.database.sessions, self)
 
@@ -120,7 +138,6 @@ def open_resources(
         settings=settings,
         database=database,
         long_reads=LongReads(database.engine, replica),
-        keyring=settings.keyring,
         waiter=waiter,
         concurrency=concurrency,
         object_prefix=object_prefix,

@@ -1,17 +1,21 @@
-"""One request or task step is one transaction. Only this module commits."""
+"""Each request or task step is one transaction. Only this module commits."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING
+
+from sqlalchemy import ColumnElement, func, update
 
 from core.errors import TransientError
 from core.logging import get_logger
 from core.telemetry.statement_spans import statement_span
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session, sessionmaker
+    from sqlalchemy.orm import InstrumentedAttribute, Session, sessionmaker
 
+    from core.settings import Settings
     from storage.broker import Broker
     from storage.redis.notifier import Notifier
     from storage.resources import Resources
@@ -32,6 +36,10 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
         self.waiter = resources.waiter
         self._resources = resources
         self._after_commit: list[Callable[[], object]] = []
+
+    @property
+    def settings(self) -> "Settings":
+        return self._resources.settings
 
     @property
     def broker(self) -> "Broker":
@@ -64,3 +72,14 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
                     log.warning("after_commit.failed", reason=str(error))
                 except Exception:  # the commit stands: a bug in its follow-up is no failure of it
                     log.exception("after_commit.broke")
+
+
+def note_once(
+    uow: UnitOfWork,
+    moment: "InstrumentedAttribute[datetime | None]",
+    *conditions: ColumnElement[bool],
+) -> int:
+    """Set this moment to now in rows that fit and don't have it yet; returns their number."""
+    statement = update(moment.class_).where(*conditions, moment.is_(None))
+    noted = statement.values({moment: func.now()}).returning(moment)
+    return len(uow.session.execute(noted).all())

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from argon2 import PasswordHasher, profiles
 
-from services.people import passwords
+from services.accounts import passwords
 
 _THOROUGH = passwords._hasher
 _CHEAP = PasswordHasher.from_parameters(profiles.CHEAPEST)

@@ -8,8 +8,7 @@ from unittest import mock
 
 import typer
 
-from cli.command_groups import loaded
-from cli.main import app
+from cli.main import app, loaded
 
 
 def require_accepted(words: Sequence[str]) -> None:

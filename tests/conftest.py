@@ -16,15 +16,15 @@ from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.valkey import DATABASES
 from tests.cheap_passwords import use_cheap_hashes
 from tests.embedded import Services, embedded_services
-from tests.order import longest_first
 from tests.ports import free_port
 from tests.sandbox.providers import PROVIDERS_WITH_FAULTS
 from tests.sizes import FULL, SIZE
 from tests.stack import Owner, Stack, eventually, open_stack
 from tests.tiers import PARTS, of_the_tier
+from tests.visiting import Visitor, a_visitor, new_account
 from tests.zygote import Zygote
 
-pytest_plugins = ["tests.costs", "tests.stack_logs"]
+pytest_plugins = ["tests.order", "tests.stack_logs"]
 
 # The same examples in every run but `make test-full SIZE=full`, which looks for new ones. A machine
 # with other work to do may be slow at either.
@@ -172,6 +172,19 @@ def owner(stack: Stack) -> Owner:
 
 
 @pytest.fixture
+def email(stack: Stack) -> str:
+    """The address of a new account with a password."""
+    return new_account(stack)
+
+
+@pytest.fixture
+def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
+    """Opens browsers in which nobody is logged in."""
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(a_visitor(stack))
+
+
+@pytest.fixture
 def client(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
     """Calls the API as `owner`."""
     with stack.client(owner.key) as client:
@@ -206,8 +219,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = set(of_the_tier(items, tier))
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
-    if hasattr(config, "workerinput"):
-        items[:] = longest_first(items)
 
 
 def pytest_collection_finish() -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from services.access import sessions
-from services.people import accounts
+from services.accounts import accounts
 from tests.authenticator import add_app
 from tests.stack import Owner, Stack
 from tests.visiting import SESSION, Visitor, a_visitor

@@ -7,14 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from devstack.supervisor.child import Program, Watcher
 from devstack.supervisor.embedded.stack import SERVICE_STAGE, common_settings, embed, services_lock
-from devstack.supervisor.errors import StackError
-from devstack.supervisor.home.home_folder import Home
-from devstack.supervisor.home.secrets_file import Secrets, load_or_create
-from devstack.supervisor.processes.group import Group
-from devstack.supervisor.processes.ports import PortPicker
-from devstack.supervisor.processes.program import Program
-from devstack.supervisor.processes.watcher_client import Watcher
+from devstack.supervisor.home_folder import Home, Secrets, StackError, load_or_create_secrets
+from devstack.supervisor.ports import PortPicker
+from devstack.supervisor.supervision import Group
 from tests.ports import OUR_PORTS
 
 # How the names of the buckets begin that stacks may use.
@@ -79,7 +76,7 @@ def embedded_services(
     """
     place = Home(home.resolve())
     place.create()
-    secrets = load_or_create(place)
+    secrets = load_or_create_secrets(place)
     with services_lock(place) as lock:
         picker = PortPicker(place.ports_file, among=OUR_PORTS)
         programs, environment = embed(

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from core.errors import TransientError
 from models import FINISHED, Job, JobStatus
-from services.erasure import erasing, marking
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.privacy import erasure
 from storage.resources import Resources
 from tests.stack import eventually
 
@@ -25,7 +25,7 @@ class Erased:
 
 
 def erase(resources: Resources, email: str) -> Erased:
-    return finish(resources, marking.begin(resources, email))
+    return finish(resources, erasure.begin(resources, email))
 
 
 def finish(resources: Resources, job_id: int) -> Erased:
@@ -49,7 +49,7 @@ def finish(resources: Resources, job_id: int) -> Erased:
 def take_turn(resources: Resources, lease: Lease) -> None:
     """As a worker does; what failed for a reason that passes is tried again at once."""
     try:
-        erasing.run(resources, lease)
+        erasure.run(resources, lease)
     except TransientError:
         with resources.unit_of_work() as uow:
             leases.hand_back(uow, lease)

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from standardwebhooks import Webhook
 
-from services.feed import announcing
+from services.feed import catalogue
 from services.feed.catalogue import FeedEventType
 from tests.contract.replies import data
 from tests.stack import Owner, Stack
@@ -131,7 +131,7 @@ def happen(
     """Events of the owner's, each in a transaction of its own."""
     for _ in range(count):
         with stack.resources.unit_of_work() as uow:
-            announcing.announce(
+            catalogue.announce(
                 uow, owner.user_id, kind, list_id=list_id, user_id=owner.user_id, via="login"
             )
 

@@ -13,20 +13,19 @@ from models import FINISHED, Job, MemberImport
 from services.access.caller import Caller
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
-from services.mailing import lists, subscriber_counts
-from services.mailing.bulk_acts import acting, undoing
-from services.mailing.imports import accept, endings, import_jobs, records, undo
-from services.mailing.imports.accept import ImportOptions
-from services.mailing.imports.applying import helpers, verdicts
-from services.mailing.subscriptions import unsubscribe
+from services.subscriptions import figures, lists
+from services.subscriptions.bulk_actions import actions
+from services.subscriptions.imports import endings, helpers, import_jobs, records, staging, undo
+from services.subscriptions.imports.records import ImportOptions
+from services.subscriptions.members import unsubscribe
 from storage.resources import Resources
 from tests.stack import Owner, Stack, eventually
 
 Rows = list[tuple[object, ...]]
 _RUNS: dict[str, Callable[[Resources, Lease], bool | None]] = {
     undo.UNDO_IMPORT.name: undo.run,
-    acting.CHANGE_MEMBERS.name: acting.run,
-    undoing.UNDO_BULK_ACT.name: undoing.run,
+    actions.CHANGE_MEMBERS.name: actions.change_members,
+    actions.UNDO_BULK_ACT.name: actions.undo_changes,
 }
 _MOST_TURNS = 1000
 
@@ -42,7 +41,11 @@ class Importing:
     def new_list(self, owner: Owner) -> int:
         with self.resources.unit_of_work() as uow:
             return lists.create(
-                uow, owner_id=owner.user_id, title="A list", slug=random_hash_id()
+                uow,
+                owner_id=owner.user_id,
+                title="A list",
+                slug=random_hash_id(),
+                fields={"confirm_required": False},
             ).id
 
     # -- asking ------------------------------------------------------------------------------
@@ -58,10 +61,10 @@ class Importing:
         **options: Any,
     ) -> int:
         """Store the file and enqueue its import; returns the job."""
-        stored = accept.new_file(self.resources)
+        stored = records.new_file(self.resources)
         stored.writer.write(file)
         stored.writer.close()
-        return accept.accept_file(
+        return records.accept_file(
             self.resources,
             owner.user_id,
             list_id,
@@ -202,11 +205,11 @@ class Importing:
     def count(self, list_id: int) -> int:
         """As the list shows it."""
         with self.resources.unit_of_work() as uow:
-            return subscriber_counts.count_subscribers(uow, [list_id])[list_id]
+            return figures.count_subscribers(uow, [list_id])[list_id]
 
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""
-        text = b"".join(verdicts.stream_rejects(self.resources, import_id)).decode()
+        text = b"".join(staging.stream_rejects(self.resources, import_id)).decode()
         return list(csv.reader(io.StringIO(text)))[1:]
 
 

@@ -9,7 +9,7 @@ import httpx
 from pydantic import SecretStr
 
 from devstack.sandbox.sandbox_settings import LLM_PREFIX
-from integrations.llm import wire
+from integrations.llm import openai_protocol
 from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
 from integrations.llm.port import CompletionRequest, Usage
 
@@ -44,7 +44,7 @@ class Run:
     ) -> OpenAIProtocol:
         """The sandbox's model that behaves so: `prose`, `500-once`…; by default it is right."""
         return OpenAIProtocol(
-            wire.Target(self.base_url, SecretStr(key) if key else None),
+            openai_protocol.Target(self.base_url, SecretStr(key) if key else None),
             self.server,
             model=f"sandbox-{behaviour}" if behaviour else "sandbox",
             context_tokens=context_tokens,

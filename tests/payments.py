@@ -13,12 +13,11 @@ from pydantic import SecretStr
 
 from core import clock
 from devstack import LOOPBACK
-from devstack.sandbox.app import create_app
-from devstack.sandbox.providers import SandboxProvider
-from devstack.sandbox.stripe.keys import StripeKeys
-from devstack.sandbox.stripe.stripe_server import StripeServer
+from devstack.sandbox.app import SandboxProvider, create_app
+from devstack.sandbox.stripe.objects import StripeKeys
+from devstack.sandbox.stripe.pages import StripeServer
 from integrations.payments.port import Checkout, PaymentChannel
-from integrations.payments.stripe_checkout import StripeCheckout
+from integrations.payments.stripe import StripeCheckout
 from tests.sandbox.stripe_strictness import strict_router
 from tests.stack import eventually, plain_client
 

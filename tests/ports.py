@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from devstack.supervisor.processes.ports import RANGE, PortPicker
+from devstack.supervisor.ports import RANGE, PortPicker
 
 # A server listens a second or two after its port was picked, and in between the port looks free.
 # So each of the processes in which tests run picks from ports of its own.

@@ -11,11 +11,9 @@ import psycopg2
 from sqlalchemy import make_url
 
 from devstack import LOOPBACK
-from devstack.supervisor.embedded.packages import binary
-from devstack.supervisor.processes.group import Group
-from devstack.supervisor.processes.program import Program
-from devstack.supervisor.processes.spawn import run_to_end
-from devstack.supervisor.processes.watcher_client import Watcher
+from devstack.supervisor.child import Program, Watcher, run_to_end
+from devstack.supervisor.environment import binary
+from devstack.supervisor.supervision import Group
 from tests.embedded import Services, await_ready
 from tests.ports import free_port
 from tests.stack import Stack, eventually

@@ -12,12 +12,10 @@ from typing import Any
 import redis
 
 from devstack import LOOPBACK
-from devstack.supervisor.embedded.packages import binary
+from devstack.supervisor.child import Program, Watcher
 from devstack.supervisor.embedded.valkey import PERMISSIONS, USER
-from devstack.supervisor.home.environment import cleaned
-from devstack.supervisor.processes.group import Group
-from devstack.supervisor.processes.program import Program
-from devstack.supervisor.processes.watcher_client import Watcher
+from devstack.supervisor.environment import binary, cleaned
+from devstack.supervisor.supervision import Group
 from tests.certificates import Authority
 from tests.embedded import await_ready
 from tests.ports import free_port

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import httpx
 
-from services.mailing import lists
-from services.mailing.subscriptions import subscribe as joining
-from services.mailing.subscriptions import trace_ids
-from services.mailing.subscriptions.changes import Actor, ActorKind, Via
-from services.mailing.subscriptions.trace_ids import Trace
-from services.people import accounts, mailed_tokens
-from services.people.mailed_tokens import Purpose
+from services.accounts import accounts, mailed_tokens
+from services.accounts.mailed_tokens import Purpose
+from services.subscriptions import lists
+from services.subscriptions import sign_up as joining
+from services.subscriptions.members import mails
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.mails import Trace
 from tests.contract.replies import data
 from tests.stack import Stack, eventually
 
@@ -39,7 +39,12 @@ class Subscriber:
         keyring = self.stack.resources.keyring
         with self.stack.resources.unit_of_work() as uow:
             return mailed_tokens.make(
-                uow, keyring, purpose, user_id=self.user_id, list_id=self.list_id
+                uow,
+                keyring,
+                purpose,
+                user_id=self.user_id,
+                list_id=self.list_id,
+                email=self.email,
             )
 
     def confirm_url(self) -> str:
@@ -69,9 +74,8 @@ class Subscriber:
 
 def new_list(client: httpx.Client, title: str = "The Morning Letter", **fields: object) -> int:
     slug = f"list-{time.time_ns()}"
-    created: dict[str, int] = data(
-        client.post("/lists", json={"title": title, "slug": slug, **fields})
-    )
+    body = {"title": title, "slug": slug, "confirm_required": False, **fields}
+    created: dict[str, int] = data(client.post("/lists", json=body))
     return created["id"]
 
 
@@ -90,9 +94,9 @@ def subscribe(stack: Stack, list_id: int) -> Subscriber:
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
         settings = stack.settings()
-        joining.request(uow, settings.keyring, mailing_list, email, _STRANGER, settings=settings)
+        joining.request(uow, settings.keyring, mailing_list, email, _STRANGER)
         return Subscriber(stack, list_id, accounts.get_by_email(uow, email).id, email)
 
 
 def make_trace(stack: Stack, list_id: int, user_id: int) -> str:
-    return trace_ids.make(stack.resources.keyring, Trace(list_id, user_id))
+    return mails.make(stack.resources.keyring, Trace(list_id, user_id))

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from core.process.garbage_collection import share
-from devstack.supervisor.home.environment import cleaned
-from devstack.supervisor.processes.program import Program
+from devstack.supervisor.child import Program
+from devstack.supervisor.environment import cleaned
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 # Variables in which a program may differ from the tests: they are read when it runs. Any other
@@ -189,10 +189,8 @@ def _import_all() -> None:
         "celery.concurrency.prefork",
         "celery.concurrency.thread",
         # Not cli.main, which a program runs as __main__.
-        "cli.command_groups",
         "cli.connection",
         "cli.processes",
-        "cli.stack",
         "devstack.sandbox.app",
         "tests.sandbox.providers",
         "uvicorn.lifespan.on",

@@ -51,14 +51,15 @@ class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 def _note_turn(consumer: Any) -> None:
     now = time.monotonic()
-    # RabbitMQ's consumers fetch nothing: without heartbeats their connection ends, and these notes.
-    poller = getattr(consumer.connection.transport, "cycle", None)
-    if poller is None or not any(_is_overdue(channel, now) for channel in poller._channels):
+    channels = consumer.connection.transport.cycle._channels
+    if not any(_is_overdue(channel, now) for channel in channels):
         _last_turn[0] = now
 
 
 def _is_overdue(channel: Any, now: float) -> bool:
-    """Whether the broker owes an answer. A lane without room reads none, and is owed none."""
+    """Return whether the broker owes an answer. A lane without room reads none, and is owed
+    none.
+    """
     is_fetching = channel._in_poll and channel.qos.can_consume()
     return bool(is_fetching) and now - channel._brpop_sent_at > MAX_SILENCE_SECONDS
 

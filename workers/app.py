@@ -1,6 +1,6 @@
 """The Celery application of the workers.
 
-The broker only carries the ids of jobs, which are stored in Postgres. So these settings are about
+The broker only carries the ids of jobs, which are stored in Postgres. These settings are about
 prompt and orderly work; no job is lost by them.
 """
 
@@ -10,13 +10,10 @@ from celery import Celery
 
 from core.settings import Settings
 from storage.broker import celery_app
-from workers import alive, scraped, signals, stopping, sweeper
+from workers import alive, signals, stopping, sweeper, task_table
 from workers.context import ProcessContext
-from workers.declaration import TaskTable
-from workers.queues.lane_consumers import LaneQueues
-from workers.queues.serving import Serving
-from workers.tasks import canary
-from workers.tasks.table import TASKS
+from workers.serving import Serving
+from workers.transport import LaneQueues
 
 _CONFIGURATION = {
     # A message is acknowledged when its task has ended, so the broker delivers the message of a
@@ -40,18 +37,16 @@ _CONFIGURATION = {
 }
 
 
-def build_app(settings: Settings, *more: TaskTable, serves: Serving) -> Celery:
-    """The application with the product's tasks, and with ``more`` that tests or benchmarks add."""
+def build_app(settings: Settings, *, serves: Serving) -> Celery:
     app = celery_app(settings)
     app.conf.update(_CONFIGURATION)
     app.amqp_cls = partial(LaneQueues, limits=serves.limits)
     process = ProcessContext(settings, serves)
-    for tasks in (TASKS, *more):
-        tasks.bind(app, process)
+    task_table.bind(app, process)
     signals.connect(process)
-    canary.connect(app, process)
+    sweeper.bind_canary(app, process)
     sweeper.connect(app)
     stopping.connect(process)
     alive.connect(app, settings)
-    scraped.connect(settings)
+    signals.serve_metrics(settings)
     return app

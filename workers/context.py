@@ -1,38 +1,24 @@
-"""The state of a worker process: connections, a converter, clients of providers."""
+"""The state of a worker process."""
 
 import os
-from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from core.lanes import Lane
 from core.settings import Settings
 from core.telemetry import spans
-from integrations.llm.registry import language_model
-from integrations.mail import registry
-from integrations.payments.registry import PaymentChannels
-from integrations.receivers.posting import ReceiverClient
-from integrations.stock_photos.registry import StockPhotoProviders
-from services.composer import model_usage
-from services.composer.metadata_requests import MetadataCache
-from services.composer.photos import CachedStockPhotos, note_quotas
-from services.media.isolation.converter import ConverterProcess
-from storage.redis.request_leases import RequestLeases
-from storage.redis.request_work import RequestWork
+from storage.redis.request_work import RequestLeases, RequestWork
 from storage.resources import open_resources
-from workers.queues.serving import Pool, Serving
-from workers.running.held_work import HeldWork
-
-if TYPE_CHECKING:
-    from services.composer.writers import MetadataWriter
-
+from workers.held_work import HeldWork
+from workers.serving import Pool, Serving
 
 # Lanes of request-only work alone, none of which asks the database.
 _WITHOUT_JOBS = {Lane.REQUEST, Lane.PHOTOS}
 
 
 class WorkerContext:
-    """One for a process, shared by its threads. Nothing connects or starts before its first use."""
+    """The context of a process, shared by its threads. Nothing connects or starts before its first
+    use.
+    """
 
     def __init__(self, settings: Settings, serves: Serving) -> None:
         self.settings = settings
@@ -41,33 +27,9 @@ class WorkerContext:
             settings, concurrency=connections(serves), name=f"worker-{'-'.join(serves.limits)}"
         )
         self.resources.make_all()
-        self.converter = ConverterProcess()
-        self.mailer = registry.mailer(settings)
-        self.payments = PaymentChannels(settings)
-        self.receivers = ReceiverClient(settings.webhook_networks)
-        self.photos = CachedStockPhotos(
-            StockPhotoProviders(settings, partial(note_quotas, self.resources.redis)),
-            self.resources.keyring,
-            self.resources.cache,
-        )
         self.request_work = RequestWork(self.resources.redis)
         self.request_leases = RequestLeases()
         self.held = HeldWork()
-        self._lock = Lock()
-        self._writer: MetadataWriter | None = None
-
-    def writer(self) -> "MetadataWriter":
-        with self._lock:
-            if self._writer is None:
-                # Imported here, since the writers' libraries take seconds and memory that workers
-                # of other lanes don't need.
-                from services.composer.writers import MetadataWriter
-
-                resources = self.resources
-                cache = MetadataCache(self.settings, resources.keyring, resources.cache)
-                llm = language_model(self.settings, partial(model_usage.note, resources.redis))
-                self._writer = MetadataWriter(self.settings, cache, llm)
-            return self._writer
 
 
 def connections(serves: Serving) -> int:

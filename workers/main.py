@@ -3,15 +3,14 @@ import sys
 from core.lanes import Lane
 from core.process.garbage_collection import end_start
 from core.process.linux import hide_memory
-from core.settings import load_settings
+from core.settings.process_settings import load_worker_settings
 from storage.broker import queue_name
+from workers import transport
 from workers.app import build_app
-from workers.declaration import TaskTable
-from workers.queues import transport
-from workers.queues.serving import Serving
+from workers.serving import Serving
 
 
-def run(serves: Serving, *more: TaskTable) -> None:
+def run(serves: Serving) -> None:
     """Work on these lanes until told to stop; ends the process."""
     # Before a converter starts: it runs as the same user, and decodes what strangers send.
     hide_memory()
@@ -20,11 +19,11 @@ def run(serves: Serving, *more: TaskTable) -> None:
     options += ["--hostname", f"{'+'.join(serves.limits)}@%h"]
     # Gossip and mingle are messages between workers, and no worker here uses them.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
-    settings = load_settings()
+    settings = load_worker_settings(serves.limits)
     if Lane.REQUEST in serves.limits:
         settings.require_model_key()
     transport.install()
-    app = build_app(settings, *more, serves=serves)
+    app = build_app(settings, serves=serves)
     end_start()
     app.worker_main(["worker", *options])
     sys.exit(0)

@@ -1,13 +1,18 @@
 """The work at the start of a worker and of its pool processes."""
 
+import os
 from functools import partial
 from typing import Any
 
 from celery import signals
+from prometheus_client import start_http_server
 
+from core.counters.pool_counts import pool_registry
+from core.counters.shared_counts import shared_folder
 from core.lanes import Lane
 from core.logging import configure_logging, get_logger
 from core.process.garbage_collection import end_start, share
+from core.settings import Settings
 from core.telemetry import spans
 from workers.context import ProcessContext
 
@@ -16,16 +21,12 @@ _log = get_logger(__name__)
 
 def connect(process: ProcessContext) -> None:
     signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
-    signals.worker_before_create_process.connect(_share)
+    signals.worker_before_create_process.connect(lambda **_: share(), weak=False)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_say_ready, process), weak=False)
-    # Of a pool's process, and of the worker itself.
-    signals.worker_process_shutdown.connect(_end_spans)
-    signals.worker_shutdown.connect(_end_spans)
-
-
-def _share(**_: Any) -> None:
-    share()
+    # These end a pool's process, and the worker itself.
+    for end in (signals.worker_process_shutdown, signals.worker_shutdown):
+        end.connect(lambda **_: spans.end(), weak=False)
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
@@ -36,11 +37,10 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
     """
     context = process.get()
     if context.serves.limits.keys() == {Lane.MEDIA}:
-        context.converter.start()
+        # Imported here, since workers of other lanes don't need the library behind it.
+        from services.attachments import processing
 
-
-def _end_spans(**_: Any) -> None:
-    spans.end()
+        context.resources.shared(processing.converter).start()
 
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:
@@ -48,13 +48,33 @@ def _say_ready(process: ProcessContext, **_: Any) -> None:
     served = process.serves.limits
     if Lane.MEDIA in served:
         # Imported here, since workers of other lanes don't need the library behind it.
-        from services.media.isolation.confinement import filter_refusal
+        from services.attachments.isolation.confinement import filter_refusal
 
         if refusal := filter_refusal():
             _log.warning("converter.unfiltered", reason=str(refusal))
     if Lane.REQUEST in served:
         # Not at the first request, which would wait for the writers' libraries.
-        process.get().writer().load()
+        from services.composer.writers import MetadataWriter
+
+        process.get().resources.shared(MetadataWriter.of_process).load()
     ready_file = process.settings.ready_file
     if ready_file:
         ready_file.touch()
+
+
+def serve_metrics(settings: Settings) -> None:
+    if settings.worker_metrics_address is not None:
+        serve = partial(_serve, settings.worker_metrics_address)
+        signals.worker_ready.connect(serve, weak=False)
+
+
+def _serve(address: str, **_: Any) -> None:
+    host, port = address.rsplit(":", 1)
+    try:
+        server, _thread = start_http_server(int(port), host, pool_registry(shared_folder()))
+    except (OSError, OverflowError) as error:
+        # The work matters more than its figures.
+        _log.warning("metrics.not_served", address=address, reason=str(error))
+        return
+    # A process of the pool would keep the port after its worker has gone.
+    os.register_at_fork(after_in_child=server.socket.close)

@@ -1,7 +1,7 @@
 """The end of a worker: on SIGTERM, or because a thread is stuck.
 
-The worker takes no more messages and its work gets a grace to end. What has not ended by then is
-given back, so that another worker does it and no stop counts as a crash of a job. Celery's own
+The worker takes no more messages and its work gets a grace to end. Work that has not ended by then
+is given back, so that another worker does it and no stop counts as a crash of a job. Celery's own
 ways don't do: its soft shutdown neither acknowledges nor sees that all work has ended, and it waits
 for threads for as long as they take.
 """

@@ -8,24 +8,26 @@ from itertools import count
 from typing import Any
 
 from celery import Celery, bootsteps, signals
+from redis.exceptions import RedisError
 
 from core.lanes import Lane
 from core.logging import get_logger
-from core.settings import load_settings
+from core.settings.process_settings import load_worker_settings
 from services.jobs import sweep, upkeep
-from services.jobs.pace import Paces, Reach
-from services.webhooks.waking import EndpointWaker
+from services.jobs.sweep import Paces, Reach
+from services.webhooks.sending import EndpointWaker
 from storage.broker import queue_name
+from storage.redis.canaries import Canaries
 from storage.resources import Resources, open_resources
-from workers.tasks import canary
+from workers.context import ProcessContext
 
 log = get_logger(__name__)
 
 _Step = Callable[[Resources], object]
 
 SWEEP_EVERY_SECONDS = 1.0
-# Of what is done now and then. Canaries come every ten seconds: to ask for each of them each second
-# would be most of the work.
+# These steps are done now and then. Canaries come every ten seconds: to ask for each of them each
+# second would be most of the work.
 _EVERY_ROUNDS = 5
 # A round takes milliseconds. A round that hangs on a server must not stop the pool from forking.
 _MAX_FORK_WAIT_SECONDS = 5.0
@@ -64,13 +66,13 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def _sweep_until_stopped(lanes: list[Lane]) -> None:
-    resources = open_resources(load_settings(), concurrency=1, name="sweep")
+    resources = open_resources(load_worker_settings(lanes), concurrency=1, name="sweep")
     reach = Reach()
     each_second: list[_Step] = [partial(sweep.sweep, reach=reach, paces=Paces()), upkeep.send_due]
     wake_due = EndpointWaker().wake_due
     if Lane.WEBHOOKS in lanes:
         each_second.append(wake_due)
-    now_and_then: list[_Step] = [*each_second, partial(canary.send, lanes=lanes)]
+    now_and_then: list[_Step] = [*each_second, partial(send_canaries, lanes=lanes)]
     if Lane.WEBHOOKS not in lanes:
         # Where no worker of that lane is left, the figures show the jobs that wait for one.
         now_and_then.append(wake_due)
@@ -89,3 +91,24 @@ def _sweep_until_stopped(lanes: list[Lane]) -> None:
 def _go_on() -> None:
     if _waited.pop():
         _round.release()
+
+
+CANARY = "lane.canary"
+
+
+def bind_canary(app: Celery, process: ProcessContext) -> None:
+    def arrive(lane: str, sent: str) -> None:
+        Canaries(process.get().resources.redis).arrived(lane, sent)
+
+    app.task(arrive, name=CANARY)
+
+
+def send_canaries(resources: Resources, lanes: list[Lane]) -> None:
+    canaries = Canaries(resources.redis)
+    for lane in lanes:
+        try:
+            sent = canaries.due(lane)
+        except RedisError:  # the next round asks again
+            return
+        if sent is not None:
+            resources.broker.send(CANARY, lane, {"lane": lane, "sent": sent})

@@ -3,17 +3,110 @@
 Mail clients post forms without credentials (RFC 8058), programs send JSON, links carry a query.
 """
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
-import orjson
 from fastapi import Depends, Query, Request
+from fastapi.responses import JSONResponse, Response
+from python_multipart import FormParser
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import parse_options_header
 
-from api.bodies.media_types import FORM, MULTIPART, is_json, media_type, without_byte_order_mark
-from api.bodies.multipart import read_form
+from api.bodies.json_bodies import is_json, media_type, read_json
 from core.refusals import requests as refusals
 from core.refusals.mailing import TRACE_AMBIGUOUS
+from core.refusals.media import ATTACHMENT_FILE_MISSING, ATTACHMENT_SEVERAL_FILES
+from core.refusals.requests import BODY_MALFORMED_MULTIPART, BODY_NOT_MULTIPART
+from services.oauth.adapters import OAuthRequest, OAuthResponse
+
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+
+
+# Each part costs far more memory than its bytes; our own forms have one part.
+MAX_MULTIPART_PARTS = 100
+
+
+@dataclass(frozen=True)
+class FilePart:
+    name: str
+    filename: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class MultipartForm:
+    files: list[FilePart] = field(default_factory=list)
+    fields: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.fields] + [part.name for part in self.files]
+
+    def parts(self) -> list[bytes]:
+        """Return names and contents in order, for the fingerprint of an idempotency key."""
+        pieces = [piece for name, value in self.fields for piece in (name.encode(), value)]
+        for part in self.files:
+            pieces += [part.name.encode(), part.filename.encode(), part.data]
+        return pieces
+
+
+async def read_form(request: Request) -> MultipartForm:
+    """Read a multipart body while it arrives, into memory only.
+
+    The route's body limit bounds it. Nothing is spooled to a file, so that an upload that is to be
+    encrypted leaves no plain bytes on a disk. Raises ``body.not_multipart``, ``body.malformed``.
+    """
+    form = MultipartForm()
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    boundary = options.get(b"boundary")
+    if kind != b"multipart/form-data" or not boundary:
+        raise BODY_NOT_MULTIPART()
+
+    def keep_file(part: Any) -> None:
+        stream = part.file_object
+        stream.seek(0)
+        data = stream.read()
+        part.close()
+        form.files.append(FilePart(_text(part.field_name), _text(part.file_name), data))
+
+    parser = FormParser(
+        "multipart/form-data",
+        on_field=lambda part: form.fields.append((_text(part.field_name), part.value or b"")),
+        on_file=keep_file,
+        boundary=boundary,
+        config={"MAX_MEMORY_FILE_SIZE": float("inf")},
+    )
+    try:
+        async for chunk in request.stream():
+            parser.write(chunk)
+            if len(form.files) + len(form.fields) > MAX_MULTIPART_PARTS:
+                raise BODY_MALFORMED_MULTIPART(most=MAX_MULTIPART_PARTS)
+        parser.finalize()
+    except FormParserError as error:
+        raise BODY_MALFORMED_MULTIPART(most=MAX_MULTIPART_PARTS) from error
+    return form
+
+
+def file_named(form: MultipartForm, name: str) -> FilePart:
+    """The one file of that name.
+
+    Raises ``attachment.file_missing``, ``attachment.several_files``. A browser's form in which
+    no file was chosen has a part without a filename.
+    """
+    files = [part for part in form.files if part.name == name and part.filename]
+    if len(files) > 1:
+        raise ATTACHMENT_SEVERAL_FILES(part=name)
+    if not files:
+        raise ATTACHMENT_FILE_MISSING(part=name)
+    return files[0]
+
+
+def _text(value: bytes | None) -> str:
+    # Don't refuse a file for a name in another encoding than UTF-8.
+    return (value or b"").decode(errors="replace")
+
 
 MAX_FORM_FIELDS = 100
 # RFC 8058, 3.1: what a mail client's own unsubscribe button posts.
@@ -26,7 +119,7 @@ BOOLEAN_WORDS = {"1": True, "true": True, "0": False, "false": False}
 
 
 def boolean_of(value: object) -> bool | None:
-    """``None`` for any other word; upper case counts too."""
+    """Return ``None`` for any other word; upper case counts too."""
     return BOOLEAN_WORDS.get(str(value).lower())
 
 
@@ -43,7 +136,7 @@ class FormOrJsonBody:
         return self.is_form and self.fields.get(_ONE_CLICK[0]) == _ONE_CLICK[1]
 
     def flag(self, name: str) -> bool:
-        """A required boolean, in a form one of ``BOOLEAN_WORDS``; raises ``body.invalid``."""
+        """Read a required boolean, in a form one of ``BOOLEAN_WORDS``; raises ``body.invalid``."""
         value = self.fields.get(name)
         if self.is_form and isinstance(value, str):
             value = boolean_of(value)
@@ -74,7 +167,7 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
 async def body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """The fields in their order, in which a name may repeat, and whether they are a form's."""
+    """Return the fields in order, in which a name may repeat, and whether they are a form's."""
     content_type = request.headers.get("content-type", "")
     kind = media_type(content_type)
     if kind == MULTIPART:
@@ -90,22 +183,43 @@ async def body_fields(request: Request) -> tuple[BodyFields, bool]:
             raise refusals.BODY_MALFORMED_FORM() from None
     if not is_json(content_type):
         raise refusals.BODY_NO_JSON_OR_FORM_TYPE()
-    try:
-        parsed = orjson.loads(without_byte_order_mark(body))
-    except orjson.JSONDecodeError:
-        raise refusals.BODY_NOT_JSON() from None
+    parsed = read_json(request, body)
     if not isinstance(parsed, dict):
         raise refusals.BODY_INVALID(place="body", rule="must be an object")
     return list(parsed.items()), False
 
 
 def nested_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
-    """The inputs of a form as JSON would have them: those called ``name.key`` are in an object."""
+    """Return a form's inputs as JSON has them: those called ``name.key`` are in an object."""
     prefix = f"{name}."
     inside = {key.removeprefix(prefix): each for key, each in pairs if key.startswith(prefix)}
     return {**{key: each for key, each in pairs if not key.startswith(prefix)}, name: inside}
 
 
 def form_pairs(body: bytes) -> list[tuple[str, str]]:
-    """The fields of a form, repeated ones too; raises ``ValueError``."""
+    """Return the fields of a form, repeated ones too; raises ``ValueError``."""
     return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
+
+
+async def _oauth_request(request: Request) -> OAuthRequest:
+    """Keep the fields of a form, repeated ones too; a body that is no form has none."""
+    form: list[tuple[str, str]] = []
+    if media_type(request.headers.get("content-type", "")) == FORM:
+        with suppress(ValueError):
+            form = form_pairs(await request.body())
+    header = ", ".join(request.headers.getlist("authorization"))
+    return OAuthRequest(request.method, request.scope["path"], form, header or None)
+
+
+OAuthRequestOf = Annotated[OAuthRequest, Depends(_oauth_request)]
+
+
+def oauth_request_of_query(request: Request) -> OAuthRequest:
+    return OAuthRequest("GET", request.scope["path"], request.query_params.multi_items())
+
+
+def oauth_response(reply: OAuthResponse) -> Response:
+    # Only the client may keep the tokens, and no cache.
+    headers = {"Cache-Control": "no-store", **reply.headers}
+    headers.pop("Content-Type", None)
+    return JSONResponse(reply.body, reply.status, headers=headers)

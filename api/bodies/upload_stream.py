@@ -10,10 +10,9 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 from starlette.types import Scope
 
-from api.limits.bulkheads import RECORDS
-from api.limits.shares import UPLOADS_BY_CALLER
+from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
-from api.middleware.deadlines import extend_deadline
+from api.middleware.layers import extend_deadline
 from core.refusals import imports as refusals
 from core.refusals.requests import BODY_CUT_SHORT, BODY_MALFORMED_UPLOAD
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
@@ -28,16 +27,8 @@ class ReceivedFile:
 
 # Asked with the fields of a form that stand before its file, before the file is read.
 Check = Callable[[Mapping[str, str]], Awaitable[None]]
-# Of all fields before the file together.
+# All fields before the file together.
 MAX_FIELDS_BYTES = 16 * 1024
-
-
-async def _allow(_: Mapping[str, str]) -> None:
-    """The caller was checked before."""
-
-
-def _allow_part(_: str) -> None:
-    """Parts beside the file are passed over."""
 
 
 async def store_upload(
@@ -47,8 +38,8 @@ async def store_upload(
     forget: Callable[[str], None],
     *,
     caller_id: int,
-    check: Check = _allow,
-    check_part: Callable[[str], None] = _allow_part,
+    check: Check | None = None,
+    check_part: Callable[[str], None] | None = None,
 ) -> ReceivedFile:
     """Write the body, or its part `file`; `forget` the writer's prefix if that fails.
 
@@ -100,7 +91,7 @@ async def _store(
 class _Parts:
     """The callbacks of a multipart parser, which keep the one file and skip other parts."""
 
-    check_part: Callable[[str], None]
+    check_part: Callable[[str], None] | None
     data: bytearray = field(default_factory=bytearray)
     files: int = 0
     filename: str = ""
@@ -126,7 +117,8 @@ class _Parts:
         if bytes(self._name).lower() == b"content-disposition":
             _, options = parse_options_header(bytes(self._value))
             name = options.get(b"name", b"").decode(errors="replace")
-            self.check_part(name)
+            if self.check_part:
+                self.check_part(name)
             self._in_file = name == "file" and b"filename" in options
             if self._in_file:
                 self.files += 1
@@ -162,10 +154,10 @@ async def _part(
     body: AsyncIterator[bytes],
     boundary: bytes,
     arrived: ReceivedFile,
-    check: Check,
-    check_part: Callable[[str], None],
+    check: Check | None,
+    check_part: Callable[[str], None] | None,
 ) -> AsyncIterator[bytes]:
-    """The content of the part `file`, while it arrives."""
+    """Yield the content of the part `file` while it arrives."""
     parts, is_checked = _Parts(check_part), False
     try:
         parser = MultipartParser(boundary, parts.callbacks())  # type: ignore[arg-type]
@@ -173,7 +165,7 @@ async def _part(
             parser.write(chunk)
             if parts.files > 1:
                 raise refusals.IMPORT_SEVERAL_FILES()
-            if parts.files and not is_checked:
+            if parts.files and check and not is_checked:
                 is_checked = True
                 await check(parts.texts())
             yield bytes(parts.data)
@@ -182,7 +174,7 @@ async def _part(
         raise BODY_MALFORMED_UPLOAD() from error
     if not parts.ended:
         raise BODY_CUT_SHORT()
-    if not is_checked:
+    if check and not is_checked:
         await check(parts.texts())
     if not parts.files:
         raise refusals.IMPORT_FILE_MISSING()

@@ -1,4 +1,37 @@
-"""What the pages of the owner's console have in common: their frame, forms, and the words of data.
+"""The owner's console: a package for each area, with its routes and ``templates/``.
 
-A page is a route in ``api/routers/console`` and a template in ``templates/``.
+Forms and data of pages that several modules of an area share are in its ``forms`` and ``views``.
 """
+
+from api.console import assets
+from api.console.composer import routes as composer
+from api.console.credits import routes as credits
+from api.console.developers import routes as developers
+from api.console.developers import webhooks
+from api.console.exports import routes as exports
+from api.console.images import routes as images
+from api.console.imports import routes as imports
+from api.console.lists import routes as lists
+from api.console.members import bulk, fields, segments
+from api.console.members import routes as members
+from api.console.operators import routes as operators
+from api.console.overview import routes as overview
+
+# Tried in this order.
+ROUTERS = (
+    overview.router,
+    lists.router,
+    members.router,
+    segments.router,
+    bulk.router,
+    fields.router,
+    imports.router,
+    exports.router,
+    images.router,
+    credits.router,
+    developers.router,
+    webhooks.router,
+    composer.router,
+    operators.router,
+    assets.assets_router,
+)

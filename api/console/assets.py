@@ -9,26 +9,33 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import PurePath
 
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.auth.requirements import UNLIMITED
+from core.refusals.requests import ROUTE_NOT_FOUND
+
 CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# Each file by the name that templates give it, with the files of which it is made.
+# Each file by its name in templates, with its sources.
 _SOURCES = {
     # The console looks as the other pages do, and adds to their style.
-    "console.css": (("api.pages", "style.css"), ("api.console", "console.css")),
-    "uploads.js": (("api.console", "uploads.js"),),
-    "images.js": (("api.console", "images.js"),),
-    "finder.js": (("api.console", "finder.js"),),
-    "htmx.js": (("api.console", "vendored/htmx.js"),),
-    "htmx-sse.js": (("api.console", "vendored/htmx-sse.js"),),
+    "console.css": (("api.html", "style.css"), ("api.console", "static/console.css")),
+    "uploads.js": (("api.console", "static/uploads.js"),),
+    "images.js": (("api.console", "static/images.js"),),
+    "finder.js": (("api.console", "static/finder.js"),),
+    "htmx.js": (("api.console", "static/vendored/htmx.js"),),
+    "htmx-sse.js": (("api.console", "static/vendored/htmx-sse.js"),),
 }
 
 
 @dataclass(frozen=True)
 class Asset:
+    """A file; its served name has a part of the content's hash."""
+
     content: bytes
     media_type: str
-    # With a part of the content's hash.
     served_name: str
 
 
@@ -44,5 +51,29 @@ ASSETS_BY_SERVED_NAME: Mapping[str, Asset] = {each.served_name: each for each in
 
 
 def asset_path(name: str) -> str:
-    """The path of one of the files in ``_SOURCES``, for templates."""
+    """Return the path of one of the files in ``_SOURCES``, for templates."""
     return f"{ASSETS_PATH}/{_ASSETS[name].served_name}"
+
+
+assets_router = APIRouter(dependencies=[UNLIMITED], include_in_schema=False)
+
+_FOR_A_YEAR = "public, max-age=31536000, immutable"
+
+
+@assets_router.get(f"{ASSETS_PATH}/{{name}}")
+async def serve_asset(name: str) -> Response:
+    """Serve a style or script, which a browser keeps.
+
+    During an upgrade a page may ask a process of the other release, which has another file under
+    that name: it serves its own, and no browser keeps it.
+    """
+    found = ASSETS_BY_SERVED_NAME.get(name)
+    kept = _FOR_A_YEAR
+    if found is None:
+        path = PurePath(name)
+        try:
+            own = asset_path(f"{path.stem.partition('.')[0]}{path.suffix}")
+        except KeyError:
+            raise ROUTE_NOT_FOUND() from None
+        found, kept = ASSETS_BY_SERVED_NAME[PurePath(own).name], "no-store"
+    return Response(found.content, media_type=found.media_type, headers={"Cache-Control": kept})

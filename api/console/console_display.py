@@ -1,4 +1,4 @@
-"""Numbers, moments and calls as the console shows them."""
+"""Numbers, moments and calls as the console shows them, and words that several areas use."""
 
 import json
 import shlex
@@ -9,10 +9,29 @@ from decimal import Decimal
 from typing import Any
 
 from core import clock
+from core.settings.notations import PlanQuota
+
+TIERS = {"free": "Free", "silver": "Silver", "gold": "Gold"}
+SOURCES = {
+    "challenge": "By a sign-up form with a challenge",
+    "form": "By a sign-up form",
+    "login": "Subscribed while logged in",
+    "import": "Imported",
+    "transfer": "Moved from another list",
+    "owner": "Added one by one",
+}
+QUOTAS: Mapping[PlanQuota, str] = {
+    PlanQuota.MEMBERS: "Members",
+    PlanQuota.LISTS: "Lists",
+    PlanQuota.STORAGE_MB: "Megabytes stored",
+    PlanQuota.KEYS: "API keys",
+    PlanQuota.UNFINISHED_JOBS: "Jobs under way",
+    PlanQuota.COMPOSER_PER_DAY: "Composer calls today",
+}
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _MAX_RELATIVE_SECONDS = 30 * _DAY
-# From this many seconds on, told in this unit.
+# Each unit from its first number of seconds on.
 _UNITS = ((2 * _DAY, _DAY, "day"), (_HOUR, _HOUR, "hour"), (_MINUTE, _MINUTE, "minute"))
 
 
@@ -21,18 +40,18 @@ def number(value: float) -> str:
 
 
 def amount(value: Decimal | float) -> str:
-    """Of money or credits: "2.5", "1,000"."""
+    """Write money or credits: "2.5", "1,000"."""
     return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
 def signed(value: int) -> str:
-    """With its sign, as a change is told: "+1,234", "0"."""
+    """Write a change with its sign: "+1,234", "0"."""
     # A minus sign, which is as wide as the plus.
     return f"{value:+,}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
 def counted(value: int, noun: str, plural: str | None = None) -> str:
-    """A number of things: "1 member", "1,234 members"."""
+    """Write a number of things: "1 member", "1,234 members"."""
     return f"{value:,} {noun if value == 1 else plural or noun + 's'}"
 
 
@@ -42,7 +61,7 @@ def day(value: date) -> str:
 
 @dataclass(frozen=True)
 class ShownMoment:
-    """How long ago it was, or how long it takes until then; the exact moment shows at hover."""
+    """A moment by its distance from now; the exact moment shows at hover."""
 
     at: datetime
 
@@ -58,7 +77,7 @@ def moment(value: datetime) -> ShownMoment:
 
 
 def relative(value: datetime, now: datetime) -> str:
-    """In words: "just now", "3 minutes ago", "in 2 days"; the day, where it is far away."""
+    """Write the distance: "just now", "3 minutes ago", "in 2 days"; the day, if it is far away."""
     seconds = int((now - value).total_seconds())
     distance = abs(seconds)
     if distance < _MINUTE:
@@ -73,7 +92,7 @@ def relative(value: datetime, now: datetime) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In words: "12 seconds", "3 minutes", "2 days"."""
+    """Write a duration: "12 seconds", "3 minutes", "2 days"."""
     whole = int(seconds)
     for beginning, unit_seconds, unit in _UNITS:
         if whole >= beginning:
@@ -84,7 +103,7 @@ def duration(seconds: float) -> str:
 def curl_call(
     base: str, method: str, path: str, body: Mapping[str, Any] | None = None, *more: str
 ) -> str:
-    """The call of the API that does what a page does, for a shell.
+    """Return the call of the API that does what a page does, for a shell.
 
     ``more``: further arguments of curl, such as ``--form file=@members.csv``.
     """

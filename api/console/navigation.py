@@ -22,7 +22,7 @@ NAVIGATION = (
     NavigationEntry("Programs", f"{CONSOLE_PATH}/programs"),
 )
 
-# The pages of what acts for an owner without them.
+# The pages of whatever acts for an owner.
 OF_PROGRAMS = (
     NavigationEntry("Overview", f"{CONSOLE_PATH}/programs"),
     NavigationEntry("API keys", f"{CONSOLE_PATH}/programs/keys"),
@@ -41,7 +41,7 @@ OF_OPERATORS = (
     NavigationEntry("Upkeep", f"{OPERATORS.path}/upkeep"),
 )
 
-# The pages of one list, by what follows its own path.
+# The pages of one list, below its own path.
 OF_A_LIST = (
     NavigationEntry("Overview", ""),
     NavigationEntry("Members", "/members"),
@@ -68,7 +68,7 @@ def of_list(list_id: int) -> tuple[NavigationEntry, ...]:
 
 
 def current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
-    """The value of ``aria-current`` for an entry on the page at this path; ``None``: it has none.
+    """Return the value of ``aria-current`` for an entry on the page at this path, if it has one.
 
     ``is_first``: the other entries stand below its path, so that only its own page is the entry's.
     """

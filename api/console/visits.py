@@ -1,15 +1,15 @@
-"""An owner's request for a page of the console, and how it is answered."""
+"""An owner's request for a page of the console, and its answers."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
 
-from api.access.page_sessions import (
+from api.auth.page_sessions import (
     FormFields,
     FormMember,
     FormOf,
@@ -19,15 +19,19 @@ from api.access.page_sessions import (
     RecentMember,
     redirect_to_path,
 )
-from api.console.console_frame import console_page, console_part
+from api.browsers import NOTICE
+from api.console.frame import console_page, console_part
 from api.console.navigation import navigation_of
 from api.console.typed_forms import TypedForm
 from api.parameters import StateOf
 from api.state import State
 from core.errors import DomainError
+from core.refusals.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
+from models import MailingList
 from services.access import sessions
 from services.access.caller import Caller
-from services.events.plan_refusals import is_plan_refusal, record_refusal
+from services.security_events import is_plan_refusal, record_refusal
+from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
 MAX_NOTICE_CHARACTERS = 500
@@ -36,10 +40,10 @@ _NOTHING: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class ConsoleVisit:
-    """One request of a person who is logged in.
+    """A request of a person who is logged in.
 
     Attributes:
-        form: what the person sent, if the request is a form's; its CSRF token is checked.
+        form: the fields that the person sent, if the request is a form's; its CSRF token is right.
     """
 
     request: Request
@@ -58,6 +62,20 @@ class ConsoleVisit:
     def unit_of_work(self) -> AbstractContextManager[UnitOfWork]:
         return self.state.resources.unit_of_work()
 
+    def own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
+        """Return the caller's list; another owner's is ``list.not_found``, as if there was none."""
+        try:
+            return lists.owned(uow, self.caller, list_id)
+        except DomainError as error:
+            if error.code != LIST_NOT_OWNER.code:
+                raise
+            raise LIST_NOT_FOUND() from None
+
+    def media_sources(self) -> dict[str, str]:
+        """Return where the images of a page come from, for its policy."""
+        scheme, _, rest = self.state.resources.settings.media_base.partition("://")
+        return {"img-src": f"{scheme}://{rest.partition('/')[0]}"}
+
     def page(
         self,
         template: str,
@@ -66,22 +84,21 @@ class ConsoleVisit:
         foreign: Mapping[str, str] = _NOTHING,
         **values: Any,
     ) -> Response:
-        """A page from ``api/console/templates``, with the notice of what was done before it.
+        """Return a page of the console, with the notice of the action before it.
 
-        Args:
-            foreign: what the page shows of other origins, by the directive that allows it.
+        ``foreign``: the other origins of which the page shows something, by directive.
         """
         cookies = self.state.cookies
-        kept = self.request.cookies.get(cookies.notice)
+        kept = cookies.read(self.request, NOTICE)
         notice = unquote(kept)[:MAX_NOTICE_CHARACTERS] if kept else None
         shown = {**self._frame(), "notice": notice, **values}
         reply = console_page(template, shown, status=status, foreign=foreign)
         if kept:
-            cookies.drop_notice(reply)
+            cookies.drop(reply, NOTICE)
         return reply
 
     def part(self, template: str, **values: Any) -> str:
-        """A part of a page, as markup that a script puts into the page."""
+        """Return a part of a page, as markup that a script puts into the page."""
         return console_part(template, {**self._frame(), **values})
 
     def _frame(self) -> dict[str, Any]:
@@ -94,25 +111,24 @@ class ConsoleVisit:
         }
 
     def form_page(self, template: str, form: TypedForm, **values: Any) -> Response:
-        """A page with a form, which answers with the status of what was wrong in it."""
         return self.page(template, status=form.status, form=form, **values)
 
     def refused(self, error: DomainError, places: Mapping[str, str] = _NOTHING) -> TypedForm:
-        """The form that was sent, with why it was refused; raises what no form can put right.
+        """Return the form that was sent, with its error; raises an error that no form corrects.
 
-        Args:
-            places: the fields beside which refusals stand that name no field, by their codes.
+        ``places``: the fields at which errors that name no field are shown, by their codes.
         """
         if is_plan_refusal(error.code):
-            # An event of the account, as where a program is refused.
+            # An event of the account, as in a request of a program.
             with self.unit_of_work() as uow:
                 record_refusal(uow, self.user_id, error.code)
         return TypedForm(self.form).refused(error, places)
 
     def done(self, path: str, notice: str) -> Response:
-        """Redirect there by GET, so that a reload repeats no act; the page shows the notice."""
+        """Redirect by GET, so that a reload repeats nothing; the page there shows the notice."""
         reply = redirect_to_path(self.state, path)
-        self.state.cookies.keep_notice(reply, notice[:MAX_NOTICE_CHARACTERS])
+        # A cookie holds no spaces and no letters beyond ASCII.
+        self.state.cookies.keep(reply, NOTICE, quote(notice[:MAX_NOTICE_CHARACTERS]))
         return reply
 
 
@@ -138,6 +154,6 @@ async def _recent_form_visit(
 
 Visit = Annotated[ConsoleVisit, Depends(_visit)]
 FormVisit = Annotated[ConsoleVisit, Depends(_form_visit)]
-# For what needs a login of the last 15 minutes: others are led to the login page and back.
+# Visits with a login of the last 15 minutes: others are redirected to the login page and back.
 RecentVisit = Annotated[ConsoleVisit, Depends(_recent_visit)]
 RecentFormVisit = Annotated[ConsoleVisit, Depends(_recent_form_visit)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from api.limits.rate_limits import rate_key_of_address
-from api.metrics.requests import BODY_BYTES
+from api.metrics import BODY_BYTES
 from core.refusals.refusal import Refusal
 from core.refusals.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 
@@ -18,9 +18,10 @@ MAX_SMALL_BODY_BYTES = 64 * 1024
 MAX_HELD_SMALL_BODY_BYTES = 64 * MEGABYTE
 # Room for fifty of the largest uploads; a body counts until it is stored.
 MAX_HELD_LARGE_BODY_BYTES = 256 * MEGABYTE
-# Of either, one holder may take one part of so many: of the second, one body of the largest kind.
+# A holder may take one part of so many of either budget.
 SHARES = 8
-# Of one holder. Each costs a task, and up to half a megabyte that the server has read ahead.
+# A holder may have so many. Each costs a task, and up to half a megabyte that the server has read
+# ahead.
 MAX_UNFINISHED_BODIES = 128
 
 # The same few addresses send most bodies.
@@ -55,7 +56,7 @@ class Reserve:
 
 
 class BodyBudget:
-    """What all requests of this process hold together."""
+    """The bytes that all requests of this process hold together."""
 
     def __init__(self) -> None:
         self.small = Reserve("small", MAX_HELD_SMALL_BODY_BYTES)
@@ -64,7 +65,7 @@ class BodyBudget:
 
 
 class HeldBody:
-    """What one request's body takes of the budget: at first of the reserve for small bodies.
+    """The share of one request's body in the budget, at first in the reserve for small bodies.
 
     A body that turns out to be larger is counted as a whole among the large ones.
     """

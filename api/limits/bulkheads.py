@@ -6,21 +6,30 @@ callers, and is refused with 503 then. FastAPI's own threads serve no handler: a
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial, wraps
 from threading import Lock
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
-from api.metrics.requests import REFUSED
+import psycopg2
+from redis.exceptions import RedisError
+from sqlalchemy.exc import SQLAlchemyError
+
+from api.metrics import REFUSED
+from core.errors import DomainError, TransientError
+from core.refusals.access import LOGIN_BUSY
+from core.refusals.mailing import LIST_BUSY
+from core.refusals.refusal import Refusal
 from core.refusals.requests import SERVICE_BUSY
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# What most callers wait for a thread at most. It is a multiple of what a burst of small requests
-# takes, and less than the patience of those who made them.
+# The longest wait of most callers for a thread: a multiple of what a burst of small requests takes,
+# and less than the patience of those who made them.
 MAX_WAIT_SECONDS = 2.0
 MAX_WAITING_CALLERS = 1_000
 
@@ -37,18 +46,20 @@ class Bulkhead:
         *,
         wait_seconds: float = MAX_WAIT_SECONDS,
         max_waiting: int = MAX_WAITING_CALLERS,
+        refusal: Refusal = SERVICE_BUSY,
     ) -> None:
         self.name = name
         self.threads = threads
         self._wait_seconds = wait_seconds
         self._most = threads + max_waiting
+        self._refusal = refusal
         # A pool by itself costs a call half of what the shared threads of anyio cost it.
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = Lock()
         self._under_way = 0
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The work's result; raises ``service.busy`` when no thread is free in time.
+        """Return the work's result; raises the refusal when no thread is free in time.
 
         Work that has begun goes on when its caller is cancelled, and keeps its thread until its
         end.
@@ -61,13 +72,18 @@ class Bulkhead:
             raise self._refused()
         call = partial(copy_context().run, work, *args, **kwargs)
         begun = self._pool.submit(call)
-        begun.add_done_callback(self._count_down)
+
+        def count_down(_: Future[Any]) -> None:
+            with self._lock:
+                self._under_way -= 1
+
+        begun.add_done_callback(count_down)
         result = asyncio.wrap_future(begun)
         if not has_thread:
             try:
                 await asyncio.wait({result}, timeout=self._wait_seconds)
             except asyncio.CancelledError:
-                # Nobody needs a thread for it any more.
+                # It needs no thread any more.
                 begun.cancel()
                 raise
             # Work that has begun can't be cancelled.
@@ -76,7 +92,7 @@ class Bulkhead:
         return await result
 
     def threaded(self, handler: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Let this function work in the bulkhead's threads: a decorator, for routes."""
+        """Let this function work in the bulkhead's threads: a decorator for routes."""
 
         @wraps(handler)
         async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -85,43 +101,42 @@ class Bulkhead:
         return in_thread
 
     async def iterate(self, items: Iterator[T]) -> AsyncIterator[T]:
-        """The items, each made in a thread: a slow receiver holds none between two of them."""
+        """Yield items, each made in a thread: a slow receiver holds none between two of them."""
         while (item := await self.run(partial(next, items, _END))) is not _END:
             yield item
 
-    def _count_down(self, _: Future[Any]) -> None:
-        with self._lock:
-            self._under_way -= 1
-
     def _refused(self) -> Exception:
         REFUSED.labels(self.name).inc()
-        return SERVICE_BUSY()
+        return self._refusal()
 
 
 # The check of credentials, which every other part of the service stands on.
 AUTHENTICATION = Bulkhead("authentication", 4)
+# Each hash of a password takes 64 MiB and a core for a while, and so few are made at a time.
+PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, refusal=LOGIN_BUSY)
 # Charges, balances, orders and the payment providers' notifications.
 MONEY = Bulkhead("money", 10)
 # Acts on one list, which wait for its lock.
 LISTS = Bulkhead("lists", 8)
 # Leaving a list and switching its mail off, which no crowd of subscribers may hold up.
 LEAVING = Bulkhead("leaving", 3, wait_seconds=10.0)
-# Whatever reads or writes objects.
+# Reads and writes of objects.
 STORAGE = Bulkhead("storage", 6, wait_seconds=5.0)
 # All other reads and writes of rows.
 RECORDS = Bulkhead("records", 8)
 # The queue of request-only work, its cache and its callers, in Redis. Callers come in bursts, and
 # wait for much longer than this for a worker.
 REQUESTS = Bulkhead("requests", 6, wait_seconds=5.0, max_waiting=5_000)
-# The names of hosts that callers send, which their own name servers may keep us waiting for.
-NAMES = Bulkhead("names", 2)
-# What open event streams look up.
+# The names of hosts that callers send, which their own name servers may keep us waiting for: a
+# thread for each of many hostile callers.
+NAMES = Bulkhead("names", 32, wait_seconds=0.5)
+# Look-ups of open event streams.
 STREAMS = Bulkhead("streams", 2)
-# What this process does by itself: it looks for jobs that ended, and writes when keys were used.
+# The process's own work: it looks for jobs that ended, and writes when keys were used.
 BACKGROUND = Bulkhead("background", 2)
-# One thread for each dependency that is asked whether it answers.
+# A thread for each dependency that is asked whether it answers.
 READINESS = Bulkhead("readiness", 4)
-# One for the database's figures and one for those in Redis.
+# A thread for the database's figures and another for those in Redis.
 METRICS = Bulkhead("metrics", 2)
 
 # Each of these threads may hold a transaction, and so a connection of the pool. The others run
@@ -129,6 +144,104 @@ METRICS = Bulkhead("metrics", 2)
 TRANSACTION_THREADS = 1 + sum(
     each.threads for each in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS)
 )
-# What most calls consist of. Together there is a connection for each thread that needs one at the
+# Together there is a connection for each thread that needs one at the
 # same time as all others: no handler waits for a connection while it holds a thread.
 SINGLE_STATEMENTS = AUTHENTICATION.threads + MONEY.threads
+
+
+# Questions to dependencies that may hang.
+
+MAX_ANSWER_SECONDS = 1.0
+
+
+class Question(Generic[T]):
+    """Asks a dependency in a thread, and waits a second for the answer.
+
+    While the dependency hangs, it holds one thread and is not asked again.
+    """
+
+    def __init__(self, ask: Callable[[], T], bulkhead: Bulkhead) -> None:
+        self._ask = ask
+        self._bulkhead = bulkhead
+        self._asked: asyncio.Task[T] | None = None
+        self._since = 0.0
+
+    async def answer(self) -> T | None:
+        """Return ``None`` when the dependency fails or hangs."""
+        now = asyncio.get_running_loop().time()
+        if self._asked is None or self._asked.done():
+            self._asked = asyncio.ensure_future(self._bulkhead.run(self._ask))
+            self._since = now
+        asked = self._asked
+        await asyncio.wait({asked}, timeout=max(self._since + MAX_ANSWER_SECONDS - now, 0))
+        if not asked.done():
+            return None
+        try:
+            return asked.result()
+        except (psycopg2.Error, SQLAlchemyError, RedisError, TransientError, DomainError):
+            return None
+
+
+# Shares of a bulkhead, so that one list or one caller never takes all of its threads.
+
+
+class Shares:
+    """At most ``threads`` threads of the bulkhead for each key, such as a list's id."""
+
+    def __init__(
+        self, bulkhead: Bulkhead, threads: int, refusal: Refusal, *, wait_seconds: float
+    ) -> None:
+        self._bulkhead = bulkhead
+        self._threads = threads
+        self._refusal = refusal
+        self._wait_seconds = wait_seconds
+        self._turns: dict[int, asyncio.Semaphore] = {}
+        self._callers: Counter[int] = Counter()
+
+    async def run(self, key: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the work's result; raises the refusal when the key's own threads stay busy."""
+        turns = self._turns.setdefault(key, asyncio.Semaphore(self._threads))
+        self._callers[key] += 1
+        try:
+            try:
+                async with asyncio.timeout(self._wait_seconds):
+                    await turns.acquire()
+            except TimeoutError:
+                raise self._refusal() from None
+            try:
+                return await self._bulkhead.run(work, *args, **kwargs)
+            finally:
+                turns.release()
+        finally:
+            self._callers[key] -= 1
+            if not self._callers[key]:
+                del self._callers[key], self._turns[key]
+
+    def threaded(
+        self, name: str
+    ) -> Callable[[Callable[P, T]], Callable[P, Coroutine[Any, Any, T]]]:
+        """Decorate a route: its parameter of this name is the key."""
+
+        def decorate(handler: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+            @wraps(handler)
+            async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
+                key = kwargs[name]
+                assert isinstance(key, int)
+                return await self.run(key, handler, *args, **kwargs)
+
+            return in_thread
+
+        return decorate
+
+
+# A list that is locked holds its callers up, and no caller of another list.
+ACTS_BY_LIST = Shares(LISTS, LISTS.threads // 4, LIST_BUSY, wait_seconds=MAX_WAIT_SECONDS)
+# The uploads of a caller leave threads for those of others.
+UPLOADS_BY_CALLER = Shares(STORAGE, STORAGE.threads // 2, SERVICE_BUSY, wait_seconds=10.0)
+# Name servers of a caller's own choice may keep a thread waiting for as long as they like. The
+# waits for a thread are shorter than MAX_LOOK_UP_SECONDS, and leave time for the look-up itself.
+NAMES_BY_CALLER = Shares(NAMES, 1, SERVICE_BUSY, wait_seconds=1.0)
+# A search may read half a million rows, and a count may take seconds.
+SEARCHES_BY_CALLER = Shares(
+    RECORDS, RECORDS.threads // 4, SERVICE_BUSY, wait_seconds=MAX_WAIT_SECONDS
+)

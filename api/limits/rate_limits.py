@@ -11,6 +11,8 @@ from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any
 
+from limits import RateLimitItem
+
 from core.refusals.requests import RATE_LIMITED
 from core.settings import Settings
 from services.access.caller import Caller
@@ -67,6 +69,11 @@ class RateLimiter:
         if exceeded:
             raise RATE_LIMITED(retry_after=max(exceeded))
 
+    def is_first_beyond(self, item: RateLimitItem, name: str, key: str) -> bool:
+        """Count what is not refused, and return whether it is the first beyond the limit."""
+        status = self._counters.count(item, name, key)
+        return status is not None and status.remaining == -1
+
     def close(self) -> None:
         self._counters.close()
 
@@ -76,7 +83,7 @@ def rate_key_of_caller(caller: Caller) -> str:
 
 
 def rate_key_of_address(address: str | None) -> str:
-    """IPv6 by its network: a customer who has one address of it has 2 to the power of 64."""
+    """Count IPv6 by its network: a customer who has one address of it has 2 to the power of 64."""
     try:
         parsed = ipaddress.ip_address(address or "")
     except ValueError:

@@ -29,7 +29,7 @@ MAX_BODY_SECONDS = 90.0
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # Until bytes that are held leave memory: 8 MB in that time are 14 KB/s.
 MAX_HELD_SECONDS = 600.0
-# Of a request whose caller a trace id in its body may name.
+# The limit of a request whose caller a trace id in its body may name.
 MAX_UNCHECKED_BODY_BYTES = 16 * 1024
 # For room in the caller's own share: until then the sender is not read from, and so stops.
 MAX_ROOM_SECONDS = 10.0
@@ -84,7 +84,7 @@ class BodyRefused(Exception):
 
 
 class BoundedBody:
-    """One request's body while it arrives. Once it has a ``refusal``, no more of it is read.
+    """The body of a request while it arrives; once it has a ``refusal``, no more of it is read.
 
     Attributes:
         owner_id: whose budget it counts against, beside that of the address, if known in time.
@@ -123,7 +123,12 @@ class BoundedBody:
         if self.check and max(self._read, self._declared_bytes) > MAX_UNCHECKED_BODY_BYTES:
             check, self.check = self.check, None
             await check()
-        held = self._begun()
+        if self._held is None:
+            owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]
+            self._held = HeldBody(self._budget, holder_of_address(self._address), *owner)
+            if refusal := self._held.begin():
+                self._refuse(refusal)
+        held = self._held
         left = min(self._deadline, self._held_until) - asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(min(left, MAX_BODY_SILENCE_SECONDS), 0)):
@@ -159,14 +164,6 @@ class BoundedBody:
         if self._held is not None:
             self._held.end()
             self._held.release()
-
-    def _begun(self) -> HeldBody:
-        if self._held is None:
-            owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]
-            self._held = HeldBody(self._budget, holder_of_address(self._address), *owner)
-            if refusal := self._held.begin():
-                self._refuse(refusal)
-        return self._held
 
     async def _take(self, held: HeldBody, count: int) -> None:
         """Wait for a while when the caller's other bodies take all of its share."""

@@ -1,6 +1,13 @@
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from typing import cast
 
-from api.health.drain import Drain
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from api.errors import problem_response
+from api.health import PEER, Drain
+from api.html.problems import is_for_browser
+from core.logging import get_logger
+from core.refusals.requests import VERSION_UNKNOWN
 from core.settings import Settings
 
 _Header = tuple[bytes, bytes]
@@ -60,3 +67,125 @@ class HeadersMiddleware:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+# The versions of the contract: each is the date of a change that breaks callers.
+#
+# docs/api.md says what such a change is, and for how long a version lives.
+
+VERSION_HEADER = "Pressroom-Version"
+# The newest first. Callers who ask for none get the oldest: what they were written for is unknown,
+# and a new version must not break them.
+VERSIONS = ("2026-11-21",)
+
+_NAME = VERSION_HEADER.lower().encode()
+_OLDEST = VERSIONS[-1].encode()
+_KNOWN = {version.encode() for version in VERSIONS}
+
+
+class VersionMiddleware:
+    """Says in each answer which version it is of, and refuses calls that ask for an unknown one.
+
+    Pages for people have no version.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if is_for_browser(scope):
+            await self._app(scope, receive, send)
+            return
+        asked = [value.strip() for name, value in scope["headers"] if name == _NAME]
+        is_known = _KNOWN.issuperset(asked) and len(set(asked)) <= 1
+        version = asked[0] if asked and is_known else _OLDEST
+        scope["pressroom.headers"].append((_NAME, version))
+        if is_known:
+            await self._app(scope, receive, send)
+        else:
+            refused = VERSION_UNKNOWN(known=", ".join(VERSIONS))
+            await problem_response(refused)(scope, receive, send)
+
+
+class FinalNewlineMiddleware:
+    """Ends each JSON answer with a newline, so that a shell's prompt begins a line of its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_json = False
+
+        async def send_line(message: Message) -> None:
+            nonlocal is_json
+            if message["type"] == "http.response.start":
+                headers = message["headers"]
+                is_json = dict(headers).get(b"content-type", b"").endswith(b"json")
+                if is_json:
+                    message["headers"] = [
+                        (name, b"%d" % (int(value) + 1) if name == b"content-length" else value)
+                        for name, value in headers
+                    ]
+            elif is_json and not message.get("more_body", False):
+                message["body"] = message.get("body", b"") + b"\n"
+            await send(message)
+
+        await self._app(scope, receive, send_line)
+
+
+log = get_logger(__name__)
+
+
+class ForwardingMiddleware:
+    """Takes the caller's IP address and scheme from a trusted proxy's headers. The outermost layer.
+
+    A proxy that the settings don't name makes all of its callers one, so the log says once that
+    there may be such a proxy. Any caller can send such a header, so the log says it at most once.
+    """
+
+    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+        networks = list(settings.forwarding_networks())
+        taking = ProxyHeadersMiddleware(app, trusted_hosts=networks)  # type: ignore[arg-type]
+        self._trusted = taking.trusted_hosts
+        # uvicorn and Starlette have different types for the same protocol.
+        self._app = cast("ASGIApp", taking)
+        self._has_told = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Kept as the connection has it, since the forwarded address takes its place.
+        scope[PEER] = scope.get("client")
+        if not self._has_told and any(name == b"x-forwarded-for" for name, _ in scope["headers"]):
+            address = scope["client"][0] if scope.get("client") else ""
+            if address not in self._trusted:
+                self._has_told = True
+                log.warning("proxy.not_trusted", address=address)
+        await self._app(scope, receive, send)
+
+
+_HEAD = "pressroom.head"
+
+
+class PathMiddleware:
+    """Accepts a trailing slash without a redirect, and HEAD on every route that has GET.
+
+    The server drops the body of an answer to HEAD; a handler whose body is expensive asks
+    ``is_head`` and leaves it out.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        inner = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        if scope["method"] == "HEAD":
+            inner |= {"method": "GET", _HEAD: True}
+        try:
+            await self._app(inner, receive, send)
+        finally:
+            # The metrics middleware is outside of this one and labels by route.
+            scope["route"] = inner.get("route")
+
+
+def is_head(scope: Scope) -> bool:
+    """Return whether the request is a HEAD, which handlers see as a GET."""
+    return _HEAD in scope

@@ -1,3 +1,26 @@
-"""Pages for people who come from a mail or a login: plain HTML in one frame.
+from api.pages import topup_return
+from api.pages.account import factors, registration
+from api.pages.account import routes as account
+from api.pages.login import routes as login
+from api.pages.oauth_consent import routes as oauth_consent
+from api.pages.preferences import routes as preferences
+from api.pages.sign_up import routes as sign_up
+from api.pages.unsubscribe import routes as unsubscribe
 
-Only what passkeys need has a script: a browser offers them to scripts alone."""
+# The pages that readers get, in their own language.
+READER_PAGES = (
+    unsubscribe.router,
+    sign_up.router,
+    preferences.router,
+)
+
+# The pages for browsers, without those of the console.
+PAGES = (
+    *READER_PAGES,
+    topup_return.router,
+    login.router,
+    registration.router,
+    account.router,
+    factors.router,
+    oauth_consent.router,
+)

@@ -6,7 +6,7 @@ from pydantic import Field, StringConstraints
 from api.schemas.envelope import Body, Schema, Timestamp, Url
 from core.settings import Settings
 from models import Attachment
-from services.media.attachments.files import rendition_files
+from services.attachments.files import rendition_files
 
 _CHECKSUM = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 _MAX_ALT_TEXT_CHARACTERS = 2_000

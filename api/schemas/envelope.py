@@ -1,5 +1,6 @@
 import re
 import time
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_origin
 
@@ -19,9 +20,12 @@ from pydantic import (
 
 from core import clock
 from models.declarative import Model
+from services import paging
 from services.paging import PageOfRows, PageRequest
 
 T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S", bound=BaseModel)
 
 Timestamp = Annotated[
     datetime,
@@ -55,13 +59,13 @@ Moment = Annotated[
 
 
 class Schema(BaseModel):
-    """What an answer holds; built from a model's attributes."""
+    """The content of an answer; built from a model's attributes."""
 
     model_config = ConfigDict(from_attributes=True)
 
     @classmethod
     def of_row(cls, row: Model, **others: Any) -> Self:
-        """The row's attributes, but for fields that have a default or are in ``others``."""
+        """Take the row's attributes, but for fields that have a default or are in ``others``."""
         stored = {
             name: getattr(row, name)
             for name, field in cls.model_fields.items()
@@ -71,7 +75,7 @@ class Schema(BaseModel):
 
 
 class Body(BaseModel):
-    """What a request holds: JSON types are strict, unknown fields are ignored."""
+    """The content of a request: JSON types are strict, unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -84,12 +88,12 @@ class Body(BaseModel):
         return value
 
     def sent(self) -> dict[str, Any]:
-        """The fields that the caller named, those with null too."""
+        """Return the fields that the caller named, those with null too."""
         return self.model_dump(exclude_unset=True)
 
 
 def _documented_name(kind: Any) -> str:
-    """What the document calls a type: ``Attachment``, ``AttachmentPage``, ``ApiKeyList``."""
+    """Return a type's name in the document: ``Attachment``, ``AttachmentPage``, ``ApiKeyList``."""
     if kind is int:
         return "Count"
     if get_origin(kind) is list:
@@ -111,11 +115,14 @@ class Pagination(BaseModel):
     offset: int
     next_offset: int = Field(description="offset + items returned")
     limit: int
-    next_cursor: str | None = Field(description="The next page at any depth; null at the end")
+    next_cursor: str | None = Field(
+        description="The next page at any depth; null at the end, and only there: a page of large "
+        "items has fewer than limit"
+    )
 
     @classmethod
     def of(cls, wanted: PageRequest, shown: PageOfRows[Any], **others: Any) -> Self:
-        """What an answer says of the page that it shows."""
+        """Return what an answer says of the page that it shows."""
         return cls(
             offset=wanted.offset,
             next_offset=wanted.offset + len(shown.rows),
@@ -179,5 +186,25 @@ def plain_moment(moment: datetime | None) -> datetime | str | None:
     return clock.iso(moment)
 
 
-def page(items: list[T], wanted: PageRequest, shown: PageOfRows[Any]) -> Page[T]:
-    return Page(pagination=Pagination.of(wanted, shown), items=items)
+def page(
+    wanted: PageRequest,
+    read: Callable[[PageRequest], PageOfRows[R]],
+    show: Callable[[list[R]], list[S]],
+) -> Page[S]:
+    """Return the page that is wanted, cut as ``filled`` cuts it."""
+    found = filled(wanted, read, show)
+    return Page(pagination=Pagination.of(wanted, found), items=found.rows)
+
+
+def filled(
+    wanted: PageRequest,
+    read: Callable[[PageRequest], PageOfRows[R]],
+    show: Callable[[list[R]], list[S]],
+) -> PageOfRows[S]:
+    """Return the records of as many rows as an answer has room for.
+
+    Args:
+        read: the service that gives a page of rows.
+        show: makes the records of rows.
+    """
+    return paging.fill(wanted, read, show, lambda record: len(record.model_dump_json().encode()))

@@ -44,7 +44,7 @@ class JobRecord(Schema):
 
     @classmethod
     def of(cls, job: Job, result: dict[str, Any] | None) -> Self:
-        """``result``: the job's own, with fresh signed URLs."""
+        """Make the record; ``result`` is the job's own, with fresh signed URLs."""
         progress = JobProgress.model_validate(progress_of(job))
         return cls.of_row(
             job,

@@ -1,19 +1,20 @@
 from collections.abc import Sequence
 from datetime import date
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from api.schemas.envelope import Body, Schema, Timestamp, Url
 from models import MailingList
-from services.mailing.consent.wordings import MAX_WORDING_CHARACTERS
-from services.mailing.looks import (
+from services.subscriptions.branding import (
     MAX_MAIL_TEXT_CHARACTERS,
     MAX_PAGE_TEXT_CHARACTERS,
     MAX_SENDER_CHARACTERS,
 )
-from services.mailing.member_figures import DayRange, FiguresBy, MemberFigures
+from services.subscriptions.consent import MAX_WORDING_CHARACTERS
+from services.subscriptions.deny_lists import MAX_ENTRIES
+from services.subscriptions.figures import DayRange, FiguresBy, MemberFigures
 
 ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
 _IMAGE = "An absolute http or https address"
@@ -60,7 +61,8 @@ class Channel(Schema):
         examples=["One letter each morning, in two minutes."],
     )
     thanks_text: str | None = Field(
-        description="On the page after that, and after the confirmation",
+        description="On the page after the confirmation; on the page after the form too, where the "
+        "list has no `confirm_required`",
         examples=["The next letter comes tomorrow at six."],
     )
     confirmation_text: str | None = Field(
@@ -96,7 +98,10 @@ class ListFields(Body):
     email_channel_enabled: bool = True
     challenge_enabled: bool = False
     challenge_provider: ChallengeProvider | None = None
-    confirm_required: bool = False
+    confirm_required: bool = Field(
+        default=True,
+        description="false: whoever names an address makes it a member, without its person's word",
+    )
     redirect_origins: list[str] = Field(
         default_factory=list,
         description="At most 10 origins of web pages, to which a sign-up form may lead back",
@@ -183,10 +188,10 @@ class ListPreview(Schema):
 
     html: str = Field(examples=["<!doctype html>"])
     subject: str | None = Field(
-        default=None, description="Of a mail", examples=["Confirm your subscription"]
+        default=None, description="Of a mail", examples=["Confirm: “The Daily Demo”"]
     )
     text: str | None = Field(
-        default=None, description="The same mail as plain text", examples=["You or another person"]
+        default=None, description="The same mail as plain text", examples=["Please confirm"]
     )
     sender_name: str | None = Field(
         default=None,
@@ -220,3 +225,29 @@ class ListFigures(Schema):
             for each in found
         ]
         return cls(by=by, first_day=days.first, last_day=days.last, rows=rows)
+
+
+_ADDRESSES = ["spam@example.net"]
+_DOMAINS = ["example.org", "*.example.org"]
+Entries = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
+
+
+class DenyListRecord(Schema):
+    addresses: list[str] = Field(examples=[_ADDRESSES])
+    domains: list[str] = Field(
+        description="*.example.org stands for all subdomains of example.org", examples=[_DOMAINS]
+    )
+
+
+class NewDenyList(Body):
+    addresses: Entries = Field(examples=[_ADDRESSES])
+    domains: Entries = Field(
+        description="*.example.org stands for all subdomains of example.org", examples=[_DOMAINS]
+    )
+
+
+class DenyListChanges(Body):
+    add_addresses: Entries = Field(default_factory=list, examples=[_ADDRESSES])
+    add_domains: Entries = Field(default_factory=list, examples=[_DOMAINS])
+    remove_addresses: Entries = Field(default_factory=list, examples=[["mistaken@example.com"]])
+    remove_domains: Entries = Field(default_factory=list, examples=[["example.com"]])

@@ -1,13 +1,122 @@
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from api.schemas.envelope import Body, Schema, Timestamp
-from api.schemas.filters import EXAMPLE, FilterDocument
 from core.ids import MAX_ID
 from models import BulkAction, SubscriptionStatus
-from services.mailing.export_sheets import ExportFormat, ExportKind
-from services.mailing.segments.saved import MAX_SEGMENT_NAME_CHARACTERS
+from services.paging import WHOLE
+from services.subscriptions.export_sheets import ExportFormat, ExportKind
+from services.subscriptions.filters.grammar import (
+    MAX_CONDITIONS,
+    MAX_DEPTH,
+    MAX_VALUES,
+    MAX_VALUES_IN_ALL,
+)
+from services.subscriptions.filters.names import COMMON, Operator
+from services.subscriptions.segments import MAX_SEGMENT_NAME_CHARACTERS
+
+# The two are apart, since a service refuses a filter with the place in it and what would be right
+# there, and since a filter holds filters.
+
+
+EXAMPLE = {
+    "all": [
+        {"field": "tag", "is": "vip"},
+        {"field": "joined_at", "at_least": "2026-01-01"},
+        {"not": {"field": "fields.city", "is": "Berlin"}},
+    ]
+}
+_FILTER = {"$ref": "#/components/schemas/MemberFilter"}
+_PARTS = {"type": "array", "items": _FILTER, "minItems": 1, "maxItems": MAX_CONDITIONS}
+_VALUE = {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}
+_MOMENT = {"type": "string", "description": "A day in UTC (2026-11-21), or a moment"}
+_BOUND = {
+    "anyOf": [{"type": "string"}, {"type": "number"}],
+    "description": "A number, a day in UTC (2026-11-21), or a moment",
+}
+_OPERANDS: dict[Operator, dict[str, Any]] = {
+    Operator.IS: _VALUE,
+    Operator.IS_NOT: {**_VALUE, "description": "Members without any value are found too"},
+    Operator.IN: {"type": "array", "items": _VALUE, "minItems": 1, "maxItems": MAX_VALUES},
+    Operator.CONTAINS: {"type": "string"},
+    Operator.BEGINS: {"type": "string"},
+    Operator.BEFORE: _MOMENT,
+    Operator.AFTER: _MOMENT,
+    Operator.NOT_BEFORE: _BOUND,
+    Operator.NOT_AFTER: _BOUND,
+    Operator.EXISTS: {"type": "boolean", "description": "Whether there is any value"},
+}
+
+
+def _shape(description: str, **properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": description,
+        "properties": properties,
+        "required": list(properties),
+        "maxProperties": len(properties),
+    }
+
+
+def _condition() -> dict[str, Any]:
+    names = ", ".join(each.name for each in COMMON)
+    field = {
+        "type": "string",
+        "description": f"{names}, or fields. and the key of a field",
+        "examples": ["fields.city"],
+    }
+    operands = {operator.value: operand for operator, operand in _OPERANDS.items()}
+    shape = _shape("One name and one of the operators that go with it", field=field)
+    return {
+        **shape,
+        "properties": {**shape["properties"], **operands},
+        "minProperties": 2,
+        "maxProperties": 2,
+        "examples": [{"field": "fields.city", "is": "Berlin"}],
+    }
+
+
+# By their names in the document.
+FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
+    "MemberFilter": {
+        "description": f"Which members are meant. At most {MAX_DEPTH} deep, with at most "
+        f"{MAX_CONDITIONS} conditions and {MAX_VALUES_IN_ALL} values. Active members only, unless "
+        "it names `status`",
+        "anyOf": [
+            {"$ref": f"#/components/schemas/{name}"}
+            for name in ("FilterOfAll", "FilterOfAny", "FilterOfOthers", "FilterCondition")
+        ],
+        "examples": [EXAMPLE],
+    },
+    "FilterOfAll": {**_shape("All parts are true", all=_PARTS), "examples": [EXAMPLE]},
+    "FilterOfAny": {
+        **_shape("At least one part is true", any=_PARTS),
+        "examples": [{"any": [{"field": "type", "is": "gold"}, {"field": "tag", "is": "vip"}]}],
+    },
+    "FilterOfOthers": {
+        **_shape("The part is not true", **{"not": _FILTER}),
+        "examples": [{"not": {"field": "tag", "is": "vip"}}],
+    },
+    "FilterCondition": _condition(),
+}
+
+# A filter in a body; the document has the schema of that name.
+FilterDocument = Annotated[Any, WithJsonSchema({"type": "object", "title": "MemberFilter"})]
+
+
+class MemberSearch(Body):
+    filter: FilterDocument
+    status: SubscriptionStatus | None = Field(
+        default=None,
+        strict=False,
+        description="Only members who have it, instead of the active ones",
+    )
+    limit: int = Field(default=50, ge=1, le=WHOLE.limit, description="How many to answer at most")
+    cursor: str | None = Field(
+        default=None, description="next_cursor of the page before", examples=[None]
+    )
+
 
 _NAME = f"1 to {MAX_SEGMENT_NAME_CHARACTERS} characters; a list has each once, whatever its case"
 
@@ -22,14 +131,9 @@ class SegmentRecord(Schema):
 
 
 class CountedSegment(SegmentRecord):
-    count: int | None = Field(
-        default=None,
-        description="How many members it means now; null where it would take too long to tell",
-        examples=[1204],
-    )
+    count: int = Field(description="How many members it means now", examples=[1204])
     count_is_exact: bool = Field(
-        default=True,
-        description="Otherwise it stands for a sample of 10,000 members of a large list",
+        description="Otherwise it means at least that many; to count all would take too long",
         examples=[True],
     )
 
@@ -83,11 +187,8 @@ class NewBulkAct(MemberChoice):
 
 
 class BulkPreview(Schema):
-    matched: int | None = Field(
-        description="How many members it is about; null where it would take too long to tell",
-        examples=[1204],
-    )
+    matched: int = Field(description="How many members it is about", examples=[1204])
     is_exact: bool = Field(
-        description="Otherwise the number stands for a sample of 10,000 members of a large list",
+        description="Otherwise at least that many; to count all would take too long",
         examples=[True],
     )

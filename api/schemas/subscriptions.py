@@ -1,17 +1,19 @@
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.attributes import FieldValues, ShownFields, ShownTags, TagNames
 from api.schemas.envelope import Body, Moment, Pagination, Schema, Timestamp, plain_moment
+from api.schemas.fields import FieldValues, ShownFields, ShownTags, TagNames
 from api.schemas.lists import Channel
 from core.errors import DomainError
 from models import Subscription, Tier, User
-from services.mailing.attributes.member_attributes import GivenAttributes, ShownAttributes
-from services.mailing.subscriptions.changes import Via
-from services.mailing.subscriptions.members import MemberEdit
-from services.people import email_addresses
+from services.accounts import email_addresses
+from services.subscriptions.consent import MAX_OTHERS, ConsentShown
+from services.subscriptions.member_attributes import GivenAttributes, ShownAttributes
+from services.subscriptions.members.changes import Via
+from services.subscriptions.members.members import MemberEdit
 
 
 def _address(value: str) -> str:
@@ -32,7 +34,6 @@ class Person(Schema):
 
 
 def person_record(record: Subscription, user: User) -> Person:
-    """A member as the list's owner sees them."""
     return Person(id=user.id, name=user.name if record.source == Via.LOGIN else None)
 
 
@@ -71,7 +72,7 @@ class SubscriptionRecord(Schema):
     list: Channel | None = None
 
     def masked(self) -> Self:
-        """The record without what tells a stranger who the person is."""
+        """Return the record without what tells a stranger who the person is."""
         email = None if self.email is None else email_addresses.masked(self.email)
         hidden = {"user_id": None, "name": None, "paid_expiry": None}
         return self.model_copy(update={**hidden, "email": email})
@@ -80,13 +81,12 @@ class SubscriptionRecord(Schema):
 def member_record(
     record: Subscription, person: User, shown: ShownAttributes, **others: Any
 ) -> SubscriptionRecord:
-    """A member as the list's owner sees them, with fields and tags."""
     user = person_record(record, person)
     return SubscriptionRecord.of_row(record, user=user, **shown.of_record(record), **others)
 
 
 def member_item(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of a page as a SubscriptionRecord with its person; a page may have a thousand rows."""
+    """Return a SubscriptionRecord with its person, fast: a page may have a thousand rows."""
     person = {"id": row["user_id"], "name": row.pop("user_name")}
     moments = {name: plain_moment(row[name]) for name in _MOMENTS}
     return {**row, **moments, "user": person, "list": None}
@@ -215,7 +215,7 @@ class MemberValues(Body):
     fields: FieldValues = Field(default_factory=dict)
 
     def edit(self) -> MemberEdit:
-        """What the caller named."""
+        """Return the changes that the caller named."""
         named = self.model_dump(exclude_unset=True)
         columns = {name: named.pop(name) for name in _COLUMNS if name in named}
         return MemberEdit(columns, GivenAttributes(**named))
@@ -242,3 +242,53 @@ class MemberUpsert(MemberValues):
         description="All that the member is to have",
         examples=[["VIP", "Spring fair"]],
     )
+
+
+class MemberConsent(Schema):
+    """An act by which a member agreed to get a list, or a claim of others about one."""
+
+    at: Timestamp = Field(examples=["2026-11-21T09:30:00.000000Z"])
+    how: str = Field(
+        description="form, confirmation, login, link (by which the person came back), owner, "
+        "import or transfer",
+        examples=["form"],
+    )
+    ip: str | None = Field(description="After 90 days its network alone", examples=["192.0.2.7"])
+    url: str | None = Field(
+        description="The page with the form, without its query",
+        examples=["https://www.example.com/tea"],
+    )
+    browser: str | None = Field(examples=["Firefox on Linux"])
+    wording: str | None = Field(
+        description="What the person agreed to",
+        examples=["I want The Daily Demo by e-mail. I can leave at any time."],
+    )
+    wording_version: int | None = Field(
+        description="Which of the list's wordings that is", examples=[1]
+    )
+    claimed_by: str | None = Field(
+        description="null for what Pressroom saw itself; otherwise who says so: owner, or the "
+        "product whose file it is",
+        examples=[None],
+    )
+    confirmed: bool = Field(
+        description="Whether Pressroom saw that it was the address's person. A form shows that "
+        "somebody named the address; it is confirmed by a mailed link, then or later",
+        examples=[True],
+    )
+    others_of_network: int | None = Field(
+        description="How many other people came onto this list from the network of `ip`, its /24 "
+        f"or /48: {MAX_OTHERS} at most. null for a claim",
+        examples=[0],
+    )
+    list_id: int = Field(description="Where the person agreed: another list after a transfer")
+    import_id: int | None = Field(examples=[None])
+
+    @classmethod
+    def of(cls, shown: ConsentShown, others: Mapping[str, int]) -> Self:
+        """Args:
+        others: as ``others_of_networks`` counts them.
+        """
+        values = shown._asdict()
+        counted = None if shown.claimed_by or shown.ip is None else others.get(shown.ip)
+        return cls(at=values.pop("occurred_at"), others_of_network=counted, **values)

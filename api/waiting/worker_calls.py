@@ -69,7 +69,11 @@ class WorkerCalls:
             raise QUEUE_UNAVAILABLE()
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
-        return _result_told(result)
+        told: dict[str, dict[str, Any]] = orjson.loads(result)
+        if "error" in told:
+            error = told["error"]
+            raise DomainError(**{**error, "kind": Kind(error["kind"])})
+        return told["result"]
 
     def hear(self, topic: str, value: str) -> None:
         """Take the result that a notification brings, or look for it when the value is empty."""
@@ -82,7 +86,7 @@ class WorkerCalls:
 async def _persist(
     future: asyncio.Future[str | bytes | None], join: Callable[..., Awaitable[None]], seconds: float
 ) -> str | bytes | None:
-    """The future's value, or ``None`` when the time runs out; a lost message is sent again."""
+    """Return the future's value, or ``None`` when the time runs out; send a lost message again."""
     clock = asyncio.get_running_loop().time
     until, pause = clock() + seconds, RESEND_AFTER_SECONDS
     while (left := until - clock()) > 0:
@@ -97,12 +101,3 @@ async def _persist(
                 # The first message may still be there.
                 log.warning("request.not_sent_again", reason=type(error).__name__)
     return None
-
-
-def _result_told(answer: str | bytes) -> dict[str, Any]:
-    """The result in a worker's answer; raises the error that it has instead."""
-    told: dict[str, dict[str, Any]] = orjson.loads(answer)
-    if "error" in told:
-        error = told["error"]
-        raise DomainError(**{**error, "kind": Kind(error["kind"])})
-    return told["result"]

@@ -1,7 +1,7 @@
 """Fills a migrated, empty database to a volume.
 
 Rows are inserted without triggers and foreign keys, and indexes are built afterwards, since that
-takes a fraction of the time. What the triggers keep is filled too: counts, uses, histories.
+takes a fraction of the time. The rows that triggers keep are filled too: counts, uses, histories.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from benchmarks.measure import seconds_of
 from benchmarks.scale import statements_of_lists, statements_of_money, statements_of_work
 from benchmarks.scale.volume import Volume
 from core.keyring import Keyring
-from services.people import passwords
+from services.accounts import passwords
 
 # All owners have this one.
 PASSWORD = "correct horse battery staple"

@@ -1,4 +1,4 @@
-"""One call of each route and one run of each kind of upkeep, at each size in turn."""
+"""A call of each route and a run of each kind of upkeep, at each size in turn."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,6 @@ from services.jobs.upkeep import UpkeepKind
 from storage.resources import Resources
 from tests.contract.replies import data
 from tests.security import world as worlds
-from workers.tasks.table import TASKS
 
 _Values = dict[str, Any]
 # A case, and the seconds that it took at each size.
@@ -79,7 +78,7 @@ def _send(
 
 
 def _more_values(sized: SizedStack, world: worlds.World) -> _Values:
-    """What the cases name beside the things of the owner that tests know."""
+    """Return what the cases name beside the things of the owner that tests know."""
     stack, user_id, list_id = sized.stack, sized.owner.user_id, sized.list_id
 
     def one(statement: str, *parameters: object) -> object:
@@ -120,7 +119,7 @@ def _more_values(sized: SizedStack, world: worlds.World) -> _Values:
 
 
 def _upkeep(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
-    for kind in sorted(TASKS.upkeep, key=lambda kind: kind.name):
+    for kind in sorted(upkeep.registered(), key=lambda kind: kind.name):
         measure = partial(_run_due, kind, sized)
         yield Group.UPKEEP, kind.name, _in_turns(turns, 2, measure)
     looks: dict[str, Callable[[Resources], object]] = {
@@ -132,11 +131,11 @@ def _upkeep(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
 
 
 def _run_due(kind: UpkeepKind, sized: Sequence[SizedStack], turn: int) -> float:
-    """One run, past the row that says when it is due."""
+    """Time a run, past the row that says when it is due."""
     due, stack, worker = DUE[kind.name], sized[turn].stack, sized[turn].worker
     if due is not None:
         stack.query(due)
-    return seconds_of(lambda: TASKS.upkeep[kind](worker, clock.now()))
+    return seconds_of(lambda: kind.run(worker.resources, clock.now()))
 
 
 def _look(look: Callable[[Resources], object], sized: Sequence[SizedStack], turn: int) -> float:

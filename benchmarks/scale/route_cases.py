@@ -1,4 +1,4 @@
-"""What is called of each route at every size, by the first owner, who has the most of everything.
+"""The calls of each route at every size, by the first owner, who has the most of everything.
 
 Each case returns, or has to do, the same at every size: what grows beside it is what is not asked
 for.
@@ -22,7 +22,7 @@ class Group(StrEnum):
 
 @dataclass(frozen=True)
 class RouteCase:
-    """One call of a route.
+    """A call of a route.
 
     Attributes:
         call: how; the one that the tests of isolation make, where it is not given.
@@ -199,7 +199,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "POST /lists/{list_id}/imports": (
         # Most of it is a write to the object storage, which takes half the time or twice.
         _batch(times=5),
-        # Of new people at first, and then of members.
+        # New people at first, and then members.
         _batch(
             Call(200, files={"file": ("whole.csv", _WHOLE_FILE)}),
             times=2,

@@ -15,16 +15,16 @@ from benchmarks.scale.filling import fill
 from benchmarks.scale.volume import Volume
 from core.lanes import Lane
 from core.settings import Settings
-from core.settings.plan_quotas import PlanQuota
-from devstack.supervisor.processes.ports import PortPicker
+from core.settings.notations import PlanQuota
+from devstack.supervisor.ports import PortPicker
 from services.jobs import upkeep
 from tests.embedded import Services, embedded_services
 from tests.stack import Owner, Stack, open_stack
 from workers.context import WorkerContext
-from workers.queues.serving import serving
+from workers.serving import serving
 
 METRICS_TOKEN = "metrics-of-a-benchmark"
-# One owner has hundreds of times what a plan gives, and all of it is counted.
+# An owner has hundreds of times what a plan gives, and all of it is counted.
 _BOUNDS = ",".join(f"{quota}=900000000000" for quota in PlanQuota)
 _ENVIRONMENT = {"PRESSROOM_QUOTA_PAID": _BOUNDS, "PRESSROOM_METRICS_TOKEN": METRICS_TOKEN}
 
@@ -67,7 +67,7 @@ def sized_stack(
 def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     """All processes of a stack whose database is filled; their upkeep rests."""
     _rest_upkeep(stack)
-    # What a run left that was ended half way would go first.
+    # The rest of a run that was ended half way would go first.
     stack.query(
         "UPDATE jobs SET status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
         " WHERE status IN ('queued', 'running') AND run_at < now()"

@@ -96,7 +96,7 @@ FROM (
         WHEN pg_temp.dice(n, 2, 100) < 97 THEN 'removed' ELSE 'pending' END AS status) AS thrown
 ) AS made ORDER BY n
 """,
-    # Of each owner two, and of each list three.
+    # Two of each owner, and three of each list.
     "fields": """
 INSERT INTO fields (user_id, key, label, type)
 SELECT pg_temp.person_id((n + 1) / 2), ('{{visits,city}}'::text[])[1 + n % 2],
@@ -126,7 +126,7 @@ FROM (
     FROM generate_series(1, {subscription_events}::bigint) AS e
 ) AS made ORDER BY e
 """,
-    # Of those who came by themselves. The shortening has been through what is old enough.
+    # For people who came by themselves. The shortening has been through what is old enough.
     "consent_entries": """
 INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version)
 SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(pg_temp.subscriber(n)),
@@ -138,7 +138,7 @@ FROM (
     FROM generate_series({half} + 1, {subscriptions}::bigint) AS n
 ) AS made ORDER BY n
 """,
-    # Of half of those who were imported.
+    # For half of the imported people.
     "consent_claims": """
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, claimed_by)
 SELECT 2 * (1 + (n - 1) * {own_imports} / {half}) - 1, n, 'form',

@@ -1,7 +1,7 @@
 """Statements that fill orders and the ledger, so that ``pressroom credits verify`` finds no fault.
 
 Every hundredth entry of an account is the topup of a paid order, beginning with the first; the
-others are charges. So a balance follows from an entry's number.
+others are charges. A balance thus follows from an entry's number.
 """
 
 # The product's own function makes the hash; as an aggregate it goes along a chain.

@@ -4,7 +4,7 @@ Nothing falls due in the weeks after the `anchor`: a database that is kept stays
 """
 
 STATEMENTS = {
-    # One in a thousand waits for a mail server that is away.
+    # A job in a thousand waits for a mail server that is away.
     "jobs": """
 INSERT INTO jobs (kind, lane, user_id, on_behalf_of, subject_id, status, attempt, run_at,
     send_after, sends, request_id, created_at, started_at, finished_at)

@@ -1,22 +1,30 @@
-"""What each kind of upkeep finds due, the same at every size."""
+"""The work that each kind of upkeep finds due, the same at every size."""
 
 # Statements that make work due, run before each round; None where a run finds nothing to do.
 _DUE_ROWS = 200
 DUE: dict[str, str | None] = {
     "backup.create": None,
     "backup.journal": None,
+    "credits.reverse": None,
     "credits.verify": None,
     "objects.remove": (
         "INSERT INTO object_removals (key)"
         " SELECT 'media/gone-' || n FROM generate_series(1, 20) AS n"
     ),
     "topups.poll": None,
+    "webhooks.expire": None,
     "maintenance.fold_counts": (
         f"WITH oldest AS (SELECT id FROM lists ORDER BY id LIMIT {_DUE_ROWS}), days AS ("
         "   INSERT INTO member_day_deltas"
         "       (list_id, day, source, type, joined, gone, moved_in, moved_out)"
         "   SELECT id, current_date, 'challenge', 'free', 0, 0, 0, 0 FROM oldest)"
         " INSERT INTO subscriber_deltas (list_id, active) SELECT id, 0 FROM oldest"
+    ),
+    "maintenance.deleted_tags": (
+        "INSERT INTO deleted_tags (list_id, id, created_at)"
+        " SELECT list.id, 9000000000 + n, now() - interval '2 hours'"
+        f" FROM (SELECT min(id) AS id FROM lists) AS list, generate_series(1, {_DUE_ROWS}) AS n"
+        " ON CONFLICT DO NOTHING"
     ),
     "maintenance.purge": f"""
 WITH person AS (SELECT min(id) AS id FROM users),
@@ -33,6 +41,7 @@ SELECT 'members.add', 'bulk', 'succeeded', now() - interval '40 days', now() - i
 FROM n
 """,
     "maintenance.partitions": None,
+    "maintenance.remind": None,
     "maintenance.shorten_ips": f"""
 WITH n AS (SELECT generate_series(1, {_DUE_ROWS}) AS n),
 claims AS (

@@ -2,26 +2,41 @@
 
 import logging
 import os
+import resource
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cli.connection import use_running_stack
-from cli.doctor.database_checks import DATABASE
-from cli.doctor.diagnoses import CheckState, Diagnosis
-from cli.doctor.examination import MAX_EXAMINATION_SECONDS, examine
-from cli.doctor.machine_checks import MACHINE
-from cli.doctor.mail_checks import mail_part
-from cli.doctor.provider_checks import PROVIDERS
-from cli.doctor.public_checks import PUBLIC_URL
-from cli.doctor.redis_checks import BROKER, REDIS
-from cli.doctor.storage_checks import OBJECT_STORAGE
+from cli.doctor.examination import (
+    MAX_EXAMINATION_SECONDS,
+    Ask,
+    CheckState,
+    Diagnosis,
+    examine,
+    fine,
+    judged,
+)
+from cli.doctor.service_checks import ask_mail, ask_providers, ask_public_url
+from cli.doctor.store_checks import ask_broker, ask_database, ask_redis, ask_storage
 from cli.output import Json, show_all
 from core.errors import SettingsError
 from core.logging import configure_logging
-from core.settings import load_settings
+from core.settings import Settings, load_settings
+
+# A busy API process opens so many at the same time.
+_MIN_DESCRIPTORS = 4096
+# The addresses of a file of a million members.
+_MIN_FREE_BYTES = 64 * 2**20
+_MIN_MEMORY_BYTES = 256 * 2**20
+_MEMORY_BOUND = Path("/sys/fs/cgroup/memory.max")
 
 FAULTY = 1
 _MARKS = {CheckState.FINE: "✓", CheckState.WRONG: "✗", CheckState.SKIPPED: "–"}
@@ -47,7 +62,13 @@ def doctor(
     """
     use_running_stack()
     found = _examined(send, seconds)
-    rows = [asdict(each) if as_json else _row(each) for each in found]
+    titles = {"part": "part", "check": "check", "found": "found", "advice": "what to do"}
+    rows = [
+        asdict(each)
+        if as_json
+        else {"": _MARKS[each.state]} | {title: getattr(each, n) for n, title in titles.items()}
+        for each in found
+    ]
     show_all(rows, as_json=as_json)
     is_faulty = any(each.state is CheckState.WRONG for each in found)
     sys.stdout.flush()
@@ -65,17 +86,46 @@ def _examined(send: str | None, seconds: float) -> list[Diagnosis]:
             for name, _, rule in (line.partition(": ") for line in str(error).splitlines())
         ]
     configure_logging(settings.model_copy(update={"log_level": "error"}))
-    # What is wrong is told once, by us, and not by each library's second try.
+    # We tell of each fault once; the libraries would do so at each try.
     logging.disable(logging.WARNING)
-    parts = [DATABASE, REDIS, BROKER, OBJECT_STORAGE, mail_part(send), PUBLIC_URL, PROVIDERS]
-    return examine([*parts, MACHINE], settings, seconds=seconds)
-
-
-def _row(diagnosis: Diagnosis) -> dict[str, str]:
-    return {
-        "": _MARKS[diagnosis.state],
-        "part": diagnosis.part,
-        "check": diagnosis.check,
-        "found": diagnosis.found,
-        "what to do": diagnosis.advice,
+    parts: dict[str, Ask] = {
+        "database": ask_database,
+        "redis": ask_redis,
+        "broker": ask_broker,
+        "object storage": ask_storage,
+        "mail": partial(ask_mail, send),
+        "public URL": ask_public_url,
+        "providers": ask_providers,
+        "this machine": ask_machine,
     }
+    return examine(parts, settings, seconds=seconds)
+
+
+def ask_machine(_: Settings) -> Iterator[Diagnosis]:
+    # Where a bulk worker keeps the addresses of a large file, and a backup what it sends.
+    folder = os.environ.get("SQLITE_TMPDIR") or tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    yield judged(
+        "disk",
+        f"{free // 2**20} MB are free in {folder}",
+        is_wrong=free < _MIN_FREE_BYTES,
+        advice="Make room, or name another folder in SQLITE_TMPDIR.",
+    )
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    is_unlimited = most == resource.RLIM_INFINITY
+    yield judged(
+        "open files",
+        "unlimited" if is_unlimited else str(most),
+        is_wrong=not is_unlimited and most < _MIN_DESCRIPTORS,
+        advice=f"Raise the limit (ulimit -n) to {_MIN_DESCRIPTORS}.",
+    )
+    bound = _MEMORY_BOUND.read_text().strip() if _MEMORY_BOUND.exists() else "max"
+    if bound == "max":
+        yield fine("memory", "no bound of its own")
+        return
+    yield judged(
+        "memory",
+        f"at most {int(bound) // 2**20} MB",
+        is_wrong=int(bound) < _MIN_MEMORY_BYTES,
+        advice="Give the container more memory.",
+    )

@@ -1,15 +1,15 @@
-"""Asking all parts at the same time, and waiting for none of them for long."""
+"""Asking all parts of a deployment at the same time, and waiting for none of them for long."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from threading import Thread
 
 import psycopg2
 import redis.exceptions
 from sqlalchemy.exc import SQLAlchemyError
 
-from cli.doctor.diagnoses import CheckState, Diagnosis, Part
 from core.errors import DomainError, SettingsError, TransientError
 from core.settings import Settings
 
@@ -26,56 +26,87 @@ _UNREACHABLE = (
 )
 
 
+class CheckState(StrEnum):
+    FINE = "fine"
+    WRONG = "wrong"
+    # Not asked: it is not set up, or this process was not handed what it takes.
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """
+    Attributes:
+        part: what was asked; ``examine`` fills it in.
+        found: what was seen.
+        advice: what the operator can do; something fine may be better too.
+    """
+
+    part: str
+    check: str
+    state: CheckState
+    found: str
+    advice: str = ""
+
+
+# Each answer is told as soon as it is there.
+Ask = Callable[[Settings], Iterator[Diagnosis]]
+
+
+def fine(check: str, found: str, advice: str = "") -> Diagnosis:
+    return Diagnosis("", check, CheckState.FINE, found, advice)
+
+
+def wrong(check: str, found: str, advice: str) -> Diagnosis:
+    return Diagnosis("", check, CheckState.WRONG, found, advice)
+
+
+def skipped(check: str, found: str, advice: str = "") -> Diagnosis:
+    return Diagnosis("", check, CheckState.SKIPPED, found, advice)
+
+
+def judged(check: str, found: str, *, is_wrong: bool, advice: str) -> Diagnosis:
+    """The same finding is wrong or fine; the advice is for the first alone."""
+    return wrong(check, found, advice) if is_wrong else fine(check, found)
+
+
 @dataclass
 class _Asked:
-    part: Part
+    part: str
     answers: list[Diagnosis] = field(default_factory=list)
     has_ended: bool = False
 
-    def ask(self, settings: Settings) -> None:
+    def run(self, ask: Ask, settings: Settings) -> None:
         try:
-            for answer in self.part.ask(settings):
-                found = (answer.check, answer.state, answer.found, answer.advice)
-                self.answers.append(Diagnosis(self.part.name, *found))
+            for answer in ask(settings):
+                self.answers.append(replace(answer, part=self.part))
         except _UNREACHABLE as error:
-            self._tell(_sentence(error), f"See the settings of this part: {self.part.name}.")
+            said = " ".join(str(getattr(error, "orig", None) or error).split())
+            self.tell(said or type(error).__name__, f"See the settings of this part: {self.part}.")
         except Exception as error:  # noqa: BLE001 - the other parts are worth telling of
-            self._tell(f"the check itself failed: {type(error).__name__}", "Report this.")
+            self.tell(f"the check itself failed: {type(error).__name__}", "Report this.")
         self.has_ended = True
 
-    def _tell(self, found: str, advice: str) -> None:
-        wrong = Diagnosis(self.part.name, "answers", CheckState.WRONG, found, advice)
-        self.answers.append(wrong)
-
-    def until(self, thread: Thread, deadline: float, seconds: float) -> list[Diagnosis]:
-        """What was found until the deadline. The thread may hang for longer, in a call of C."""
-        thread.join(max(deadline - time.monotonic(), 0.0))
-        found = list(self.answers)
-        if not self.has_ended:
-            late = f"no answer within {seconds:g} s"
-            advice = "Look for what takes the connection and is silent: a firewall, a full disk."
-            found.append(Diagnosis(self.part.name, "answers", CheckState.WRONG, late, advice))
-        return found
+    def tell(self, found: str, advice: str) -> None:
+        self.answers.append(Diagnosis(self.part, "answers", CheckState.WRONG, found, advice))
 
 
-def examine(
-    parts: Sequence[Part], settings: Settings, *, seconds: float = MAX_EXAMINATION_SECONDS
-) -> list[Diagnosis]:
-    """What was found of each part, in their order. A part that hangs holds up no other one."""
+def examine(parts: Mapping[str, Ask], settings: Settings, *, seconds: float) -> list[Diagnosis]:
+    """Return what was found of each part, in their order. A part that hangs holds up no other."""
     deadline = time.monotonic() + seconds
-    begun = []
-    for part in parts:
-        asked = _Asked(part)
-        thread = Thread(target=asked.ask, args=(settings,), daemon=True, name=part.name)
+    begun: list[tuple[_Asked, Thread]] = []
+    for name, ask in parts.items():
+        asked = _Asked(name)
+        thread = Thread(target=asked.run, args=(ask, settings), daemon=True, name=name)
         thread.start()
         begun.append((asked, thread))
-    return [
-        diagnosis for asked, thread in begun for diagnosis in asked.until(thread, deadline, seconds)
-    ]
-
-
-def _sentence(error: Exception) -> str:
-    """What the error says, on one line."""
-    reason = getattr(error, "orig", None) or error
-    said = " ".join(str(reason).split())
-    return said or type(error).__name__
+    found: list[Diagnosis] = []
+    for asked, thread in begun:
+        # The thread may hang for longer than this, in a call of C.
+        thread.join(max(deadline - time.monotonic(), 0.0))
+        told = _Asked(asked.part, list(asked.answers))
+        if not asked.has_ended:
+            advice = "Look for what takes the connection and is silent: a firewall, a full disk."
+            told.tell(f"no answer within {seconds:g} s", advice)
+        found += told.answers
+    return found

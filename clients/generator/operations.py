@@ -1,4 +1,4 @@
-"""What the clients need to know of each operation, read from the OpenAPI document."""
+"""The facts about each operation that clients need, read from the OpenAPI document."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ Json = dict[str, Any]
 _REF = "#/components/schemas/"
 _METHODS = ("get", "post", "put", "patch", "delete")
 KEY_HEADER = "Idempotency-Key"
-# Of the whole client, and no argument of its methods.
+# The whole client has it, and it is no argument of its methods.
 _VERSION_HEADER = "Pressroom-Version"
 
 
@@ -25,7 +25,7 @@ class BodyKind(StrEnum):
 
 
 class AnswerKind(StrEnum):
-    """What a method makes of a success."""
+    """The result that a method makes of a success."""
 
     DATA = "data"  # what is in the envelope
     PAGE = "page"  # a page, from which one goes on to the next
@@ -190,7 +190,7 @@ def _body_kind(document: Json, body: Json) -> BodyKind | None:
 
 
 def _answer(document: Json, responses: Json) -> tuple[AnswerKind, Json]:
-    """What a success is, and the schema of what the method returns."""
+    """Return the kind of a success, and the schema of what the method returns."""
     response = responses.get("200") or responses.get("204") or {}
     content = response.get("content", {})
     if "text/event-stream" in content:

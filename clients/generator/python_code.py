@@ -131,7 +131,7 @@ def _docstring(operation: Operation) -> str:
 
 
 def _arguments(operation: Operation) -> list[str]:
-    """What the document requires by place, all else by name."""
+    """List what the document requires by place, all else by name."""
     required = [
         f"{_argument_name(each)}: {_required(each)}"
         for each in operation.parameters

@@ -95,7 +95,7 @@ def _returned(operation: Operation) -> str:
 
 
 def _wire(operation: Operation) -> dict[str, object]:
-    """What the method tells of where its arguments are sent."""
+    """Return where the method's arguments are sent."""
     wire: dict[str, object] = {"method": operation.method, "path": operation.path}
     query = [each.name for each in operation.at("query")]
     if query:

@@ -1,6 +1,6 @@
 """A circuit breaker: a server that fails is left alone for a moment, then tried by a single call.
 
-So a server that hangs costs one caller a timeout every few seconds, and not each of them.
+A server that hangs costs one caller a timeout every few seconds, and not each of them.
 """
 
 import threading
@@ -27,7 +27,7 @@ class Breaker:
     """Guards the calls of one process to one server; any number of threads may share it.
 
     ``failures`` are the errors that say that the server doesn't work. Every other error is an
-    answer: the server works. So many failures in a row as are ``tolerated`` begin no rest.
+    answer: the server works. The rest begins after more failures in a row than are ``tolerated``.
     """
 
     def __init__(self, server: str, *failures: type[Exception], tolerated: int = 0) -> None:
@@ -71,7 +71,7 @@ class Breaker:
         return None
 
     def _enter(self) -> bool:
-        """Whether this call probes a server that failed before."""
+        """Return whether this call probes a server that failed before."""
         if self._failed_in_a_row <= self._tolerated:
             return False
         with self._lock:

@@ -19,7 +19,7 @@ _call = threading.local()
 def time_limit(seconds: float) -> Iterator[None]:
     """Waits of this thread's limited sockets raise ``TimeoutError`` once this time is over.
 
-    Of two limits, one inside the other, the earlier counts.
+    When one limit is inside another, the earlier counts.
     """
     outer: float | None = getattr(_call, "deadline", None)
     deadline = time.monotonic() + seconds

@@ -1,1 +1,1 @@
-"""What each process counts. docs/observability.md has the table of all metrics."""
+"""Metrics of each process. docs/observability.md has the table of all metrics."""

@@ -7,7 +7,7 @@ file, so that neither files nor series grow with the number of processes that th
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,14 @@ from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from core.counters.living import lives
+from core.counters.shared_counts import lives
 
 # Stands where a file's name has the process that writes it.
 _ENDED = "ended"
 
 
 def pool_registry(folder: Path) -> CollectorRegistry:
-    """What the processes that count in this folder have counted together."""
+    """Return the sums of the processes that count in this folder."""
     registry = CollectorRegistry()
     registry.register(_PoolCounts(folder))
     ProcessCollector(registry=registry)
@@ -36,7 +36,7 @@ class _PoolCounts(Collector):
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
-        # One scrape at a time: no file is read while it is folded.
+        # The lock allows one scrape at a time: no file is read while it is folded.
         with self._lock:
             _fold_ended(self._folder)
             return _merged(self._folder.glob("*.db"), accumulate=True)
@@ -54,19 +54,16 @@ def _fold_ended(folder: Path) -> None:
 
 
 def _fold(files: list[Path], into: Path) -> None:
-    sums = list(_sums([*files, into] if into.exists() else files))
+    sums: list[tuple[str, float]] = []
+    for metric in _merged([*files, into] if into.exists() else files, accumulate=False):
+        for sample in metric.samples:
+            labels = list(sample.labels), list(sample.labels.values())
+            key = mmap_key(metric.name, sample.name, *labels, metric.documentation)
+            sums.append((key, sample.value))
     written: Any = MmapedDict(str(into))  # type: ignore[no-untyped-call]
     for key, value in sums:
         written.write_value(key, value, 0.0)
     written.close()
-
-
-def _sums(files: list[Path]) -> Iterator[tuple[str, float]]:
-    for metric in _merged(files, accumulate=False):
-        for sample in metric.samples:
-            labels = list(sample.labels), list(sample.labels.values())
-            key: str = mmap_key(metric.name, sample.name, *labels, metric.documentation)
-            yield key, sample.value
 
 
 def _merged(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric]:
@@ -77,6 +74,8 @@ def _merged(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric]:
 
 
 def _is_written(file: Path) -> bool:
-    """Whether the process that writes the file lives, or the file is that of the ended ones."""
+    """Return whether the process that writes the file lives, or the file is that of the ended
+    ones.
+    """
     process = file.stem.rpartition("_")[2]
     return process == _ENDED or lives(int(process))

@@ -11,8 +11,6 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from core.counters.living import lives
-
 _ADDRESS_VARIABLE = "PRESSROOM_WORKER_METRICS_ADDRESS"
 # The library's own.
 _FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -43,10 +41,20 @@ def forget_counts(process: int | None = None) -> None:
 
 
 def _remove_left_folders() -> None:
-    """Those of workers that were killed."""
+    """Delete the folders of workers that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         process = folder.name.removeprefix(_PREFIX).partition("-")[0]
         with suppress(OSError):
             is_ours = folder.stat(follow_symlinks=False).st_uid == os.getuid()
             if process.isdigit() and is_ours and not lives(int(process)):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -38,7 +38,7 @@ def note_statement(seconds: float) -> None:
 
 @contextmanager
 def _observed(seconds: Histogram, failures: Counter, *failing: type[Exception]) -> Iterator[None]:
-    """Of a call that raises, only these exceptions say that it failed: others are answers."""
+    """Only these exceptions mean that the call failed; others are answers."""
     began = time.perf_counter()
     try:
         yield

@@ -12,6 +12,7 @@ from io import BytesIO
 
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
+from jinja2 import BaseLoader, Environment, StrictUndefined, select_autoescape
 
 ENGLISH = "en"
 # No browser sends a longer list of languages.
@@ -76,3 +77,19 @@ def _wanted(accepted: str) -> list[str]:
     found = [match for each in accepted.split(",") if (match := _RANGE.match(each))]
     weighed = [(float(each["weight"] or 1), each["name"].lower()) for each in found]
     return [name for weight, name in sorted(weighed, key=lambda each: -each[0]) if weight > 0]
+
+
+def templates_in(language: str, loader: BaseLoader) -> Environment:
+    """HTML is escaped, plain text is not. A name that has no value is an error."""
+    templates = Environment(
+        loader=loader,
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
+    )
+    templates.policies["ext.i18n.trimmed"] = True
+    templates.install_gettext_translations(translations(language), newstyle=True)  # type: ignore[attr-defined] # the extension adds it
+    templates.globals["language"] = language
+    return templates

@@ -5,7 +5,7 @@ what stands beside it can make a file or an address look like another.
 """
 
 import re
-from unicodedata import category
+from unicodedata import category, normalize
 
 # These join letters in Persian and Indic names, and people in emoji.
 JOINERS = "\u200c\u200d"
@@ -13,30 +13,72 @@ JOINERS = "\u200c\u200d"
 # controls below they turn no letter around.
 _DIRECTION_MARKS = "\u200e\u200f\u061c"
 _UNSEEN_BUT_NEEDED = frozenset(JOINERS + _DIRECTION_MARKS)
-_REMOVED = str.maketrans(dict.fromkeys(_UNSEEN_BUT_NEEDED, ""))
 # Control characters, and the characters that end a line in Unicode.
 LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_ANY_DIRECTION = re.compile(f"{_TURNING.pattern}|[{_DIRECTION_MARKS}]")
 # Letters and symbols by their category, which are shown as nothing.
 _FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 def is_shown(text: str) -> bool:
-    """Whether the text is one line, in which something is seen and nothing turns its direction."""
-    return not LINE_ENDS.search(text) and not _TURNING.search(text) and _has_visible(text)
+    """Return whether the text is one line, in which something is seen and nothing turns its
+    direction.
+    """
+    if LINE_ENDS.search(text) or _TURNING.search(text):
+        return False
+    return any(category(each)[0] in "LNPS" and each not in _FILLERS for each in text)
+
+
+def has_direction(text: str) -> bool:
+    """Return whether the text has a mark or control of its direction."""
+    return _ANY_DIRECTION.search(text) is not None
 
 
 def is_plain(text: str) -> bool:
-    """Whether the text is shown, and has no unseen characters but those that scripts need."""
+    """Return whether the text is shown, and has no unseen characters but those that scripts
+    need.
+    """
     return is_shown(text) and all(
         category(each)[0] != "C" or each in _UNSEEN_BUT_NEEDED for each in text
     )
 
 
-def without_joiners(text: str) -> str:
-    """The text as a reader sees it, who does not see what joins its letters."""
-    return text.translate(_REMOVED)
+# The result is for comparisons with words in plain ASCII, and is shown to nobody.
 
 
-def _has_visible(text: str) -> bool:
-    return any(category(each)[0] in "LNPS" and each not in _FILLERS for each in text)
+# Letters of other scripts that look like a Latin one, and Latin ones that NFKC keeps.
+_LETTERS = str.maketrans(
+    "авекмнорстухіјѕһԁԛԝ" "αβεηικνορτυχγω" "ıɑɡɪʀɴʟøłđᴀʙᴄᴅᴇɢʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢ",
+    "abekmhopctyxijshdqw" "abenikvoptuxyw" "iagirnloldabcdeghjkmopstuvwz",
+)  # fmt: skip
+_SIGNS = str.maketrans("0345789@$€|", "oeastbgasei")
+_WORD = re.compile(r"[^\W_]+")
+_HAS_LETTER = re.compile(r"[^\W\d_]")
+_LONE_LETTERS = re.compile(r"\b\w(?: \w\b)+")
+# Combining marks and variation selectors, and format characters.
+_DROPPED = frozenset({"Mn", "Me", "Cf"})
+
+
+def folded(text: str) -> str:
+    """Return the text in lower case, without accents, unseen characters and look-alikes."""
+    split = normalize("NFD", normalize("NFKC", text).casefold())
+    return "".join(each for each in split if category(each) not in _DROPPED).translate(_LETTERS)
+
+
+def folded_words(text: str) -> tuple[str, str]:
+    """Return the text's words, folded, with one space between two.
+
+    Digits and signs within a word count as the letters for which they stand in; 1 stands for two,
+    so there are two results. Letters that stand alone, one after another, are one word.
+    """
+    return _words(text, "i"), _words(text, "l")
+
+
+def _words(text: str, one: str) -> str:
+    signs = {**_SIGNS, ord("1"): ord(one)}
+    parts = (
+        part.translate(signs) if _HAS_LETTER.search(part) else part for part in folded(text).split()
+    )
+    words = " ".join(_WORD.findall(" ".join(parts)))
+    return _LONE_LETTERS.sub(lambda found: found[0].replace(" ", ""), words)

@@ -1,1 +1,1 @@
-"""What this process asks of Python and of the system that it runs on."""
+"""Requests of this process to Python and to the operating system."""

@@ -1,8 +1,8 @@
 """When Python looks for garbage: not while a process starts, as usual afterwards.
 
-What a start makes is kept: of the 200,000 objects of a server, fifty are garbage. By the standard
-thresholds the collector would go through all of them hundreds of times, in a sixth of the time that
-the API takes to start.
+Objects that a start makes are kept: of the 200,000 objects of a server, fifty are garbage. By the
+standard thresholds the collector would go through all of them hundreds of times, in a sixth of the
+time that the API takes to start.
 """
 
 import gc
@@ -17,7 +17,7 @@ def begin_start() -> None:
 
 
 def end_start() -> None:
-    """What was made so far stays: from now on it is neither searched nor, by a search, written to.
+    """Keep all objects so far: from now on they are neither searched nor, by a search, written to.
 
     It is not searched for garbage before: that takes a tenth of a second, and finds none.
     """

@@ -1,4 +1,4 @@
-"""What Linux offers a process by system calls that Python has no function for."""
+"""System calls of Linux that Python has no function for."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ _LINUX = sys.platform == "linux"
 def hide_memory() -> None:
     """Let no process of the same user read this one's memory, environment or files; dump no core.
 
-    Root still may. What this process forks is hidden too, what it executes is not.
+    Root still may. Forked processes are hidden too, executed programs are not.
     """
     _control(_PR_SET_DUMPABLE, 0)
 
@@ -36,7 +36,8 @@ def end_with_parent(parent: int) -> None:
 
 def give_memory_back() -> None:
     """Give the memory that the allocator keeps for later back to the system."""
-    _libc.malloc_trim(0)
+    if _LINUX:
+        _libc.malloc_trim(0)
 
 
 def _control(option: int, value: int) -> None:

@@ -36,6 +36,13 @@ JOB_GIVEN_UP = unavailable(
 JOB_WORKER_LOST = damaged(
     "job.worker_lost", "The worker was lost {crashes} times while it did this job.", crashes=3
 )
+JOB_ROWS_FAILED = damaged(
+    "job.rows_failed",
+    "The rows from line {first} to line {last} could not be written, through a fault of ours. All "
+    "other rows were.",
+    first=10_002,
+    last=20_001,
+)
 
 BACKUP_NOT_FOUND = not_found(
     "backup.not_found", "There is no whole backup {backup_id}.", backup_id="newest"

@@ -7,6 +7,8 @@ from core.refusals.refusal import (
     invalid_at,
     malformed,
     not_found,
+    provider_failed,
+    too_large,
     unavailable,
 )
 
@@ -62,17 +64,30 @@ LIST_LOGO = invalid_at(
 LIST_SENDER_NAME = invalid_at(
     "body.sender_name",
     "list.sender_name",
-    "has at most {most} characters in one line, at least one of them visible, and no address, "
-    "link, number to call, punctuation of mail headers or control of text but joiners",
+    "has at most {most} characters in one line, at least one of them visible, and no punctuation "
+    "of mail headers or control of text but joiners",
     most=40,
 )
 LIST_WORDS = invalid_at(
     "body.{name}",
     "list.words",
-    "must be plain text of at most {most:,} characters without links, addresses, numbers to "
-    "call and controls of text but joiners",
+    "must be plain text of at most {most:,} characters without controls of text but joiners",
     name="confirmation_text",
     most=200,
+)
+TEXT_LEADS_AWAY = invalid_at(
+    "body.{name}",
+    "text.leads_away",
+    "strangers read it, so it has no link, domain, e-mail address or number to call, and no mark "
+    "of the text's direction",
+    name="title",
+)
+TEXT_MISLEADING = invalid_at(
+    "body.{name}",
+    "text.misleading",
+    "{rule}",
+    name="label",
+    rule="must not ask for passwords, PINs, card numbers or one-time codes",
 )
 LIST_EMAIL_CHANNEL_DISABLED = conflict(
     "list.email_channel_disabled", "This list is not sent by mail."
@@ -94,10 +109,6 @@ MEMBER_NOT_FOUND = not_found("member.not_found", "There is no such member on thi
 MEMBER_DENIED = conflict(
     "member.denied", "This list takes no new member with this address: a deny list has it."
 )
-MEMBER_ELSEWHERE = conflict(
-    "member.elsewhere",
-    "The list knows the person of this address by another one. Only they can show it this one.",
-)
 TRANSFER_SAME_LIST = malformed("transfer.same_list", "query.dst_list_id must name another list.")
 PLAN_REQUIRED = forbidden("plan.required", "Adding members needs the paid plan.")
 
@@ -108,6 +119,13 @@ FILTER_INVALID = malformed(
     rule="must be one of pending, active, unsubscribed, removed",
 )
 FILTER_NOT_JSON = malformed("filter.invalid", "query.filter: must be JSON", field="query.filter")
+FILTER_TOO_LARGE = too_large(
+    "filter.too_large",
+    "A filter that is kept has at most {most:,} bytes as compact JSON; this one has {size:,}.",
+    field="body.filter",
+    most=16_384,
+    size=18_210,
+)
 FILTER_ALONE = malformed(
     "filter.alone",
     "query.filter: goes with status, limit and cursor; offset, email and premium go without it",
@@ -167,3 +185,104 @@ FIGURES_RANGE = malformed(
 )
 
 EXPORT_NOT_FOUND = not_found("export.not_found", "There is no such file, or not any more.")
+
+
+FIELD_NOT_FOUND = not_found("field.not_found", "There is no such field.")
+FIELD_KEY = invalid_at(
+    "body.key",
+    "field.key",
+    "has 1 to {most} of a-z, 0-9 and '_', and begins with a letter",
+    most=40,
+)
+FIELD_KEY_TAKEN = conflict("field.key_taken", "You have a field with the key {key!r}.", key="city")
+FIELD_LABEL = invalid_at(
+    "body.label",
+    "field.label",
+    "has 1 to {most} characters in one line, at least one of them visible, and no control of the "
+    "text's direction",
+    most=100,
+)
+FIELD_CHOICES = invalid_at(
+    "body.choices",
+    "field.choices",
+    "a field of the type choice, and no other, has 1 to {most} different choices, each of 1 to "
+    "{characters} characters in one line, at least one of them visible, and no control of the "
+    "text's direction",
+    most=100,
+    characters=100,
+)
+FIELD_TOO_MANY = conflict(
+    "field.too_many",
+    "An owner has at most {most} fields; {ever} with those that ended.",
+    most=50,
+    ever=1000,
+)
+FIELD_VALUE = invalid("field.value", "{rules}", rules="body.fields.city: is no field of this owner")
+
+TAG_NOT_FOUND = not_found("tag.not_found", "There is no such tag on this list.")
+TAG_NAME_TAKEN = conflict("tag.name_taken", "The list has a tag {name!r}.", name="VIP")
+TAG_IN_USE = conflict(
+    "tag.in_use",
+    "The tag {name!r} is used by {uses}.",
+    name="VIP",
+    uses="the segment 'Readers in Rome'",
+)
+TAG_TOO_MANY = conflict("tag.too_many", "A list has at most {most} tags.", most=10_000)
+TAG_TOO_MANY_OF_MEMBER = invalid(
+    "tag.too_many_of_member", "A member has at most {most} tags.", most=100
+)
+
+
+SEGMENT_NOT_FOUND = not_found("segment.not_found", "This list has no such segment.")
+SEGMENT_NAME = invalid(
+    "segment.name",
+    "A segment's name has 1 to {most} characters in one line, at least one of them visible, and no "
+    "control of text but joiners.",
+    field="body.name",
+    most=100,
+)
+SEGMENT_NAME_TAKEN = conflict(
+    "segment.name_taken", "This list has a segment named {name!r} already.", name="Readers in Rome"
+)
+SEGMENT_TOO_MANY = conflict("segment.too_many", "A list has at most {most} segments.", most=500)
+SEGMENT_FIELD_RETIRED = conflict(
+    "segment.field_retired",
+    "The filter names the field {key!r}, which was retired; change the filter.",
+    key="city",
+)
+SEGMENT_TAG_DELETED = conflict(
+    "segment.tag_deleted", "The filter names a tag that was deleted; choose the members anew."
+)
+SELECTION_UNCLEAR = malformed("selection.unclear", "Name either a segment_id or a filter.")
+
+BULK_NOT_FOUND = not_found("bulk.not_found", "There is no such act on members.")
+BULK_RUNNING = conflict("bulk.running", "The act still runs; cancel its job first.")
+BULK_UNDO_OVER = conflict("bulk.undo_over", "An act can be undone for {days} days.", days=90)
+BULK_VALUE = invalid_at(
+    "body.value",
+    "bulk.value",
+    "{rule}",
+    rule="set_type takes one of free, silver, gold",
+)
+
+EXPORT_STATUS_OF_ROSTER = invalid_at(
+    "body.status", "export.status_of_roster", "a roster holds active members alone"
+)
+
+
+MAIL_UNWRITABLE = provider_failed(
+    "mail.refused", "{what} can't be put into a mail.", what="A header"
+)
+MAIL_RECIPIENT_INVALID = provider_failed("mail.refused", "The recipient is not an e-mail address.")
+MAIL_RECIPIENT_NOT_ASCII = provider_failed(
+    "mail.refused", "The mail server takes ASCII characters only before the @."
+)
+MAIL_RECIPIENT_REFUSED = provider_failed(
+    "mail.refused", "The mail server refused the recipient ({status}).", status=550
+)
+MAIL_MESSAGE_REFUSED = provider_failed(
+    "mail.refused", "The mail server refused the message ({status}).", status=554
+)
+MAIL_TOO_LARGE = provider_failed(
+    "mail.refused", "The message is too large for the mail server ({status}).", status=552
+)

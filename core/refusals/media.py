@@ -1,6 +1,6 @@
 """Uploaded images and the files made of them.
 
-Those of ``image.*`` are made in the converter's child process too, which has to start quickly: all
+Errors of ``image.*`` are made in the converter's child process too, which has to start quickly: all
 that is imported here is of the standard library.
 """
 

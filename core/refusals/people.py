@@ -7,18 +7,15 @@ USER_NOT_FOUND_BY_EMAIL = not_found(
     "user.not_found", "There is no user {email}.", email="ann@example.com"
 )
 USER_EXISTS = conflict("user.exists", "There is a user {email} already.", email="ann@example.com")
-# To a person, who may not hear whose it is.
-USER_ADDRESS_TAKEN = conflict("user.exists", "This address is in use already.")
 # To a person who proved both addresses.
-ADDRESS_HAS_ACCOUNT = conflict(
-    "address.has_account",
-    "The new address belongs to an account of its own, with a login or with things such as lists, "
-    "keys or credits. Two accounts don't become one: log in to that one, or have it erased first.",
+ADDRESS_TAKEN = conflict(
+    "account.address_taken",
+    "The address belongs to another account, with a login or with things such as lists, keys or "
+    "credits. Two accounts don't become one: log in to that one, or have it erased first.",
 )
-ADDRESS_UNDOABLE = conflict(
-    "address.undoable",
-    "Your lists can be shown another address once its change can't be undone any more, three days "
-    "after it.",
+ADDRESS_HAS_RECORD = conflict(
+    "account.address_has_record",
+    "Lists have a record of the address, which has to be erased before the account can have it.",
 )
 USER_OWNS_LISTS = conflict(
     "user.owns_lists", "Archive their lists first: {slugs}.", slugs="weekly, monthly"

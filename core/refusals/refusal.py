@@ -1,16 +1,16 @@
-"""What an entry of the catalogue of refusals is."""
+"""Entries of the catalogue of refusals."""
 
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 from core.errors import DomainError, FieldProblem, Kind
 
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """One way in which a caller is refused; calling it makes the error to raise.
+    """A way in which a caller is refused; calling it makes the error to raise.
 
     Attributes:
         code: stable and dotted, such as ``list.slug_taken``. Programs decide by it.
@@ -35,7 +35,7 @@ class Refusal:
         retry_after: int | None = None,
         problems: tuple[FieldProblem, ...] = (),
         needed_scope: str | None = None,
-        facts: Mapping[str, str | int | float] | None = None,
+        facts: Mapping[str, Any] | None = None,
         **values: object,
     ) -> DomainError:
         """The error, with ``values`` filled into its sentence.
@@ -82,12 +82,12 @@ def _entry(
 
 
 def invalid_at(field: str, code: str, rule: str, /, **examples: object) -> Refusal:
-    """Of one field, which its sentence names before the rule."""
+    """Return the error of one field, which its sentence names before the rule."""
     return Refusal(Kind.INVALID, code, f"{field}: {rule}", field, examples=examples)
 
 
-# One a kind, so that an entry of the catalogue reads ``not_found("list.not_found", "…")``, with an
-# example of each value that its sentence names: ``city="Rome"``.
+# There is one for each kind, so that an entry of the catalogue reads ``not_found("list.not_found",
+# "…")``, with an example of each value that its sentence names: ``city="Rome"``.
 conflict = partial(_entry, Kind.CONFLICT)
 damaged = partial(_entry, Kind.DAMAGED)
 forbidden = partial(_entry, Kind.FORBIDDEN)

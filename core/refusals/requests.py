@@ -1,4 +1,4 @@
-"""What is wrong with a request whatever it asks for, or with the service that should answer it."""
+"""Errors of any request, and of the service that should answer it."""
 
 from core.errors import DomainError, FieldProblem
 from core.refusals.refusal import (
@@ -24,7 +24,7 @@ BODY_MALFORMED_FORM = malformed("body.malformed", "The form can't be read.")
 BODY_MALFORMED_MULTIPART = malformed(
     "body.malformed", "The multipart body is malformed, cut short or over {most} parts.", most=100
 )
-# Of a file that is stored while it arrives, where the two can be told apart.
+# The two can be told apart where a file is stored while it arrives.
 BODY_MALFORMED_UPLOAD = malformed("body.malformed", "The multipart body is malformed.")
 BODY_CUT_SHORT = malformed("body.malformed", "The multipart body is cut short.")
 BODY_LENGTH_INVALID = malformed("body.length_invalid", "Content-Length must be a number.")
@@ -91,7 +91,7 @@ SERVICE_BUSY = unavailable(
 SERVICE_UNAVAILABLE = unavailable(
     "service.unavailable", "A part of the service is not reachable.", retry_after=1
 )
-# What a worker could not reach, in the words of the failure.
+# The server that a worker could not reach, in the words of the failure.
 SERVICE_UNREACHABLE = unavailable(
     "service.unavailable", "{reason}", reason="object store: ConnectTimeoutError"
 )

@@ -49,7 +49,7 @@ class GivenSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _empty_is_unset(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # So an empty line in an environment file leaves a setting as it is by default.
+        # An empty line in an environment file leaves a setting as it is by default.
         return {
             name: value for name, value in values.items() if value != "" or name in MAY_BE_EMPTY
         }

@@ -1,12 +1,18 @@
 """Parts of the types of settings: how what an operator wrote is read."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_settings import NoDecode
+
+from core.money import is_storable, minor_digits
 
 
 def _split(value: object) -> object:
@@ -66,17 +72,11 @@ def require_bucket_name(name: str) -> str:
             "a bucket's name has no two dots together and no dot beside a hyphen, and ends "
             "neither with -s3alias nor with --ol-s3"
         )
-    if _is_ip_address(name):
-        raise ValueError("a bucket's name is no IP address")
-    return name
-
-
-def _is_ip_address(text: str) -> bool:
     try:
-        IPv4Address(text)
+        IPv4Address(name)
     except ValueError:
-        return False
-    return True
+        return name
+    raise ValueError("a bucket's name is no IP address")
 
 
 BUCKET_NAME = AfterValidator(require_bucket_name)
@@ -91,3 +91,183 @@ def readable_by(parse: Callable[[str], object]) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+# Rate limits: ``10/minute``, ``5 per 2 seconds``, several with ``;`` between. It is the notation of
+# ``limits``, the library that counts, which few commands load, while all read the settings.
+_AMOUNT = r"[0-9]+"
+_MULTIPLE = r"[1-9][0-9]*"
+_UNIT = r"(?:second|minute|hour|day|month|year)s?"
+_LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
+_LIMITS = re.compile(rf"{_LIMIT}(?:[,;|]{_LIMIT})*\Z", re.IGNORECASE)
+
+
+def check_rate_limits(value: str) -> str:
+    """Return the limits as they were written, empty for none; raises ``ValueError``."""
+    if value.strip() and not _LIMITS.match(value):
+        raise ValueError("must be like 600/minute or 10/second;200/hour, or empty for no limit")
+    return value.strip()
+
+
+RateLimits = Annotated[str, AfterValidator(check_rate_limits)]
+
+
+# Each is code:units for one US dollar:smallest order. An operator keeps the rates current.
+DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
+
+
+@dataclass(frozen=True)
+class Currency:
+    """``per_usd`` units are worth one US dollar; ``minimum`` is the smallest order, in units."""
+
+    code: str
+    per_usd: Decimal
+    minimum: Decimal
+
+    @property
+    def digits(self) -> int:
+        return minor_digits(self.code)
+
+
+def parse_currencies(text: str) -> tuple[Currency, ...]:
+    """Read ``CODE:rate:minimum,…``; raises a ``ValueError`` that names the wrong entry."""
+    currencies = tuple(_currency(entry.strip()) for entry in text.split(",") if entry.strip())
+    codes = {currency.code for currency in currencies}
+    if not codes or len(codes) != len(currencies):
+        raise ValueError("needs at least one currency, and each once")
+    return currencies
+
+
+def _currency(entry: str) -> Currency:
+    code, *texts = entry.split(":")
+    if len(texts) != len(("rate", "minimum")):
+        raise ValueError(f"{entry!r} is not written CODE:units per USD:minimum, as EUR:0.92:0.50")
+    digits = minor_digits(code)
+    numbers = []
+    for text in texts:
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            raise ValueError(f"{entry!r}: {text!r} is not a number") from None
+        if not is_storable(number) or number <= 0:
+            raise ValueError(f"{entry!r}: {text} is not above 0 with at most four decimals")
+        numbers.append(number)
+    rate, minimum = numbers
+    if minimum != round(minimum, digits):
+        raise ValueError(f"{entry!r}: the minimum has more decimals than {code}")
+    return Currency(code, rate, minimum)
+
+
+# Types of settings.
+CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
+ComposerPrice = Annotated[Decimal | None, Field(gt=0, max_digits=15, decimal_places=4)]
+Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(parse_currencies)]
+
+
+class PlanQuota(StrEnum):
+    """A quota of a plan, which bounds what one owner has."""
+
+    MEMBERS = "members"
+    LISTS = "lists"
+    STORAGE_MB = "storage_mb"
+    KEYS = "keys"
+    UNFINISHED_JOBS = "unfinished_jobs"
+    COMPOSER_PER_DAY = "composer_per_day"
+
+
+DEFAULT_QUOTA_FREE = (
+    "members=1000,lists=5,storage_mb=500,keys=10,unfinished_jobs=3,composer_per_day=50"
+)
+DEFAULT_QUOTA_PAID = "members=10000000,lists=1000,storage_mb=100000,keys=100,unfinished_jobs=10"
+
+_NUMBER = re.compile(r"[0-9]{1,12}\Z")
+
+
+def parse_quotas(value: object) -> object:
+    """The limits by their quotas; raises a ``ValueError`` that names the wrong entry."""
+    if not isinstance(value, str):
+        return value
+    limits: dict[PlanQuota, int] = {}
+    for entry in filter(None, map(str.strip, value.split(","))):
+        name, _, number = entry.partition("=")
+        if name not in [*PlanQuota]:
+            raise ValueError(f"{entry!r} names no quota; those are {', '.join(PlanQuota)}")
+        if not _NUMBER.match(number):
+            raise ValueError(f"{entry!r} is not written {name}=number, as {name}=10")
+        if PlanQuota(name) in limits:
+            raise ValueError(f"{name} is given twice")
+        limits[PlanQuota(name)] = int(number)
+    return limits
+
+
+# The type of settings. A quota that is not named has no limit.
+Quotas = Annotated[Mapping[PlanQuota, int], NoDecode, BeforeValidator(parse_quotas)]
+
+
+class Retained(StrEnum):
+    """The rows that an operator may keep for longer or shorter."""
+
+    JOBS = "jobs"
+    SUBSCRIPTION_EVENTS = "subscription_events"
+    IP_ADDRESSES = "ip_addresses"
+    EVENTS = "events"
+    IMPORT_CHANGES = "import_changes"
+    IMPORTS = "imports"
+    EXPORTS = "exports"
+    LIST_REPORTS = "list_reports"
+    STRANGERS = "strangers"
+
+
+# The product's promises need these. Jobs: a job that failed can be retried for a week, and
+# links to files are renewed from theirs. Changes, imports: the undo of an import, for 90 days.
+# Events, those of subscriptions too: a year, to which the database holds us. Exports: the file, for
+# a week. Reports: the operator sees those of a week. Strangers: the mailed link that confirms, for
+# a week.
+MIN_DAYS: Mapping[Retained, int] = {
+    Retained.JOBS: 7,
+    Retained.SUBSCRIPTION_EVENTS: 365,
+    Retained.IP_ADDRESSES: 1,
+    Retained.EVENTS: 365,
+    Retained.IMPORT_CHANGES: 90,
+    Retained.IMPORTS: 90,
+    Retained.EXPORTS: 7,
+    Retained.LIST_REPORTS: 7,
+    Retained.STRANGERS: 7,
+}
+DEFAULT_RETENTION = (
+    "jobs=30,subscription_events=1095,ip_addresses=90,events=365,import_changes=90,imports=730,"
+    "exports=365,list_reports=365,strangers=30"
+)
+
+_DAYS = re.compile(r"[0-9]{1,5}\Z")
+
+
+def parse_retention(value: object) -> object:
+    """The days by their names; what is not named is kept for as long as by default.
+
+    Raises a ``ValueError`` that names the wrong entry.
+    """
+    if not isinstance(value, str):
+        return value
+    return _days(DEFAULT_RETENTION) | _days(value)
+
+
+def _days(text: str) -> dict[Retained, int]:
+    days: dict[Retained, int] = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        name, _, number = entry.partition("=")
+        if name not in [*Retained]:
+            raise ValueError(f"{entry!r} names nothing that is kept; see {', '.join(Retained)}")
+        if not _DAYS.match(number):
+            raise ValueError(f"{entry!r} is not written {name}=days, as {name}=400")
+        if Retained(name) in days:
+            raise ValueError(f"{name} is given twice")
+        least = MIN_DAYS[Retained(name)]
+        if int(number) < least:
+            raise ValueError(f"{entry!r}: {name} is kept for {least} days at least")
+        days[Retained(name)] = int(number)
+    return days
+
+
+# The type of the setting.
+RetentionDays = Annotated[Mapping[Retained, int], NoDecode, BeforeValidator(parse_retention)]

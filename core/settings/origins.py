@@ -42,7 +42,9 @@ class PlainUrl:
     query: str
 
     def is_of(self, allowed: Collection[str]) -> bool:
-        """Whether its origin is one of these, of which one may be the word for this machine."""
+        """Return whether the URL's origin is allowed; the word `loopback` allows every port of this
+        machine.
+        """
         is_own_machine = LOOPBACK_WORD in allowed and is_loopback(self.origin)
         return self.origin in allowed or is_own_machine
 

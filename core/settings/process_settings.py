@@ -1,4 +1,4 @@
-"""Which settings each process needs. A deployment hands each process these and no others.
+"""The settings that each process needs. A deployment hands each process these and no others.
 
 A process that decodes what strangers send must not hold the keys to money and mail: code that an
 upload smuggles into it finds in its environment what it was handed.
@@ -7,7 +7,8 @@ upload smuggles into it finds in its environment what it was handed.
 from collections.abc import Collection
 
 from core.lanes import Lane
-from core.settings.product_settings import Settings
+from core.settings.given_settings import read_settings
+from core.settings.product_settings import MediaSettings, Settings, load_settings
 from core.settings.store_settings import (
     BrokerSettings,
     BucketSettings,
@@ -32,21 +33,23 @@ def _beginning(*prefixes: str) -> Names:
 # The API, the workers and the operator's commands.
 _ALL = _of(DatabaseSettings, ObjectStorageSettings, CacheSettings) | {
     "public_url",
-    "secret_keys",
+    "pages_url",
     "encryption_keys",
     "quota_free",
     "quota_paid",
-    "deny_list",
 }
+_SIGNING = frozenset({"secret_keys"})
 _WORKER = _ALL | {"ready_file", "alive_file", "worker_metrics_address", "worker_grace", "patience"}
 _PAYMENTS = _beginning("stripe_", "payments_sandbox_")
 _PHOTOS = _beginning("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _beginning("llm_")
 # For exports, and for checks of the ledger: upkeep makes them, and operators do beside the API.
 _READS = frozenset({"read_database_url"})
-# What the API answers with and checks; it sends no mail and asks no language model.
+# The API sends no mail and asks no language model. It knows the sender's name, which no list may
+# take.
 _API = (
     _ALL
+    | _SIGNING
     | _PAYMENTS
     | _PHOTOS
     | _READS
@@ -56,8 +59,10 @@ _API = (
     )
     | {
         "account_challenge",
+        "mail_from",
         "require_second_factor",
         "api_docs",
+        "deny_list",
         "hsts_subdomains",
         "media_base_url",
         "api_key_header",
@@ -76,17 +81,17 @@ _API = (
     }
 )
 _OF_LANES: dict[Lane, Names] = {
-    # A worker leaves it to the API to cache what costs something.
-    Lane.REQUEST: _MODEL | {"composer_price"},
-    Lane.PHOTOS: _PHOTOS,
-    Lane.MONEY: _PAYMENTS,
-    Lane.MAIL: _beginning("mail_"),
-    Lane.WEBHOOKS: _beginning("webhook_"),
-    Lane.EXPORT: _READS,
+    Lane.REQUEST: _SIGNING | _MODEL,
+    Lane.PHOTOS: _SIGNING | _PHOTOS,
+    Lane.MONEY: _SIGNING | _PAYMENTS,
+    Lane.MAIL: _SIGNING | _beginning("mail_"),
+    Lane.WEBHOOKS: _SIGNING | _beginning("webhook_"),
+    Lane.EXPORT: _SIGNING | _READS,
+    # It decodes what strangers send.
     Lane.MEDIA: frozenset(),
-    Lane.BULK: frozenset(),
+    Lane.BULK: _SIGNING | {"deny_list"},
     # Backups are read by the application's role, which may read every row.
-    Lane.UPKEEP: _READS | {"retention"} | _beginning("backup_"),
+    Lane.UPKEEP: _SIGNING | _READS | {"retention"} | _beginning("backup_"),
 }
 
 _OF_COMMANDS = {
@@ -102,3 +107,8 @@ def settings_of(command: str, lanes: Collection[Lane] = ()) -> Names:
     if command == "worker":
         return _WORKER.union(*(_OF_LANES[lane] for lane in lanes))
     return _OF_COMMANDS[command]
+
+
+def load_worker_settings(lanes: Collection[Lane]) -> Settings:
+    """Read the settings of a worker for these lanes; raises ``SettingsError``."""
+    return read_settings(MediaSettings) if set(lanes) == {Lane.MEDIA} else load_settings()

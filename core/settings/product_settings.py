@@ -7,30 +7,39 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator
+from pydantic import (
+    AnyHttpUrl,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode
 
 from core.errors import SettingsError
 from core.keyring import Keyring
-from core.settings.currencies import (
-    DEFAULT_CURRENCIES,
-    ComposerPrice,
-    CreditsPerUsd,
-    Currencies,
-)
 from core.settings.given_settings import PREFIX, read_settings
+from core.settings.mail_server import MailSender
 from core.settings.notations import (
     ADDRESSES_AND_DOMAINS,
     COMMA_SEPARATED,
+    DEFAULT_CURRENCIES,
+    DEFAULT_QUOTA_FREE,
+    DEFAULT_QUOTA_PAID,
+    DEFAULT_RETENTION,
     OR_LINES_OF_A_FILE,
+    ComposerPrice,
+    CreditsPerUsd,
+    Currencies,
+    Quotas,
+    RateLimits,
+    RetentionDays,
     readable_by,
 )
 from core.settings.origins import Origins
-from core.settings.plan_quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quotas
 from core.settings.provider_settings import ProviderSettings
-from core.settings.rate_notation import RateLimits
-from core.settings.retention_days import DEFAULT_RETENTION, RetentionDays
 from core.settings.store_settings import (
     BackupSettings,
     BaseUrl,
@@ -84,6 +93,10 @@ class Settings(
 
     public_url: BaseUrl
     """URL of the API for its callers, without a final slash"""
+
+    pages_url: BaseUrl | None = None
+    """URL of readers' pages, such as sign-up and preferences, on a host of their own and without a
+    path; without it they are under the public URL"""
 
     media_base_url: BaseUrl | None = None
     """URL of a CDN in front of /media, for unencrypted media only; without it media are under the
@@ -208,6 +221,18 @@ class Settings(
             raise ValueError("must be the name of a header, and not Authorization")
         return value
 
+    @field_validator("pages_url")
+    @classmethod
+    def _other_host(cls, value: AnyHttpUrl | None, info: ValidationInfo) -> AnyHttpUrl | None:
+        public = info.data.get("public_url")
+        if value is None or public is None:
+            return value
+        if value.host == public.host or value.scheme != public.scheme or value.path != "/":
+            raise ValueError(
+                "must have another host than the public URL, the same scheme and no path"
+            )
+        return value
+
     # A validator of the same name as one of an inherited group's would take its place.
     @field_validator("metrics_token")
     @classmethod
@@ -246,10 +271,22 @@ class Settings(
     @property
     def public_origin(self) -> str:
         """Our origin as browsers write it: without the scheme's default port, a path or a user."""
-        url = self.public_url
-        default = {"http": 80, "https": 443}[url.scheme]
-        port = "" if url.port in (None, default) else f":{url.port}"
-        return f"{url.scheme}://{url.host}{port}"
+        return _origin_of(self.public_url)
+
+    @property
+    def pages_base(self) -> str:
+        return str(self.pages_url or self.public_url).rstrip("/")
+
+    @property
+    def pages_host(self) -> str:
+        """The host of readers' pages as browsers name it: without the scheme's default port."""
+        return _origin_of(self.pages_url or self.public_url).partition("://")[2]
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The product's name, and that from which the installation sends its mail."""
+        names = ("Pressroom", MailSender.parse(self.mail_from).name)
+        return tuple(dict.fromkeys(each for each in names if re.search(r"\w", each)))
 
     @property
     def media_base(self) -> str:
@@ -262,6 +299,21 @@ class Settings(
     @cached_property
     def encryption_keyring(self) -> Keyring:
         return Keyring.parse(self.encryption_keys.get_secret_value())
+
+
+class MediaSettings(Settings):
+    """The settings of a worker of the lane media alone, which signs nothing.
+
+    No key that signs is where strangers' files are decoded.
+    """
+
+    secret_keys: SecretStr = SecretStr("")
+
+
+def _origin_of(url: AnyHttpUrl) -> str:
+    default = {"http": 80, "https": 443}[url.scheme]
+    port = "" if url.port in (None, default) else f":{url.port}"
+    return f"{url.scheme}://{url.host}{port}"
 
 
 @lru_cache(maxsize=1)

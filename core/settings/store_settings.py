@@ -1,7 +1,8 @@
 """Settings of the stores, each group by itself: few processes need all of them."""
 
-from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import (
     AnyHttpUrl,
@@ -14,17 +15,86 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from core.calls.sentinels import SENTINEL_SCHEMES, Sentinels
 from core.keyring import Keyring
 from core.settings.given_settings import GivenSettings, variable_of
 from core.settings.notations import BUCKET_NAME, require_bucket_name
+
+_TLS = "sentinel+tls"
+SENTINEL_SCHEMES = ("sentinel", _TLS)
+_DEFAULT_PORT = 26379
+
+_FORM = (
+    "must be sentinel:// or sentinel+tls://, then user:password@host:port/number?master_name=name; "
+    "further Sentinels follow, each as ;sentinel://host:port"
+)
+
+
+@dataclass(frozen=True)
+class Sentinels:
+    """Servers that know which Redis is the master now, and promote a replica when it is lost.
+
+    Attributes:
+        hosts: each Sentinel's host and port.
+        master_name: what the Sentinels call the Redis and its replicas.
+        user, password: the login at the Redis.
+        sentinel_user, sentinel_password: the login at the Sentinels, if they ask for one.
+        is_encrypted: whether every connection has TLS, those to the Sentinels too.
+        ca_file: the certificates that sign the servers'; without it the system's are trusted.
+    """
+
+    hosts: tuple[tuple[str, int], ...]
+    master_name: str
+    database: int
+    user: str | None
+    password: str | None = field(repr=False)
+    sentinel_user: str | None
+    sentinel_password: str | None = field(repr=False)
+    is_encrypted: bool
+    ca_file: str | None
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Read ``sentinel://user:password@host:port/0?master_name=name;sentinel://host:port``.
+
+        The first URL says everything but the hosts of the others. A ``ValueError`` never quotes it.
+        """
+        try:
+            return cls._of(url)
+        except (ValueError, KeyError):
+            # The library's message would quote a part of the URL, perhaps of a password.
+            raise ValueError(_FORM) from None
+
+    @classmethod
+    def _of(cls, url: str) -> Self:
+        first, *others = parts = [urlsplit(each) for each in url.split(";")]
+        if first.scheme not in SENTINEL_SCHEMES or first.fragment:
+            raise ValueError
+        if not all(each.hostname and each.scheme == first.scheme for each in parts):
+            raise ValueError
+        if any(each.path.strip("/") or each.query for each in others):
+            raise ValueError
+        said = dict(parse_qsl(first.query, strict_parsing=True))
+        found = cls(
+            hosts=tuple((each.hostname or "", each.port or _DEFAULT_PORT) for each in parts),
+            master_name=said.pop("master_name"),
+            database=int(first.path.strip("/") or 0),
+            user=first.username and unquote(first.username),
+            password=first.password and unquote(first.password),
+            sentinel_user=said.pop("sentinel_user", None),
+            sentinel_password=said.pop("sentinel_password", None),
+            is_encrypted=first.scheme == _TLS,
+            ca_file=said.pop("ssl_ca_certs", None),
+        )
+        if said:
+            raise ValueError
+        return found
+
 
 MIN_OPERATOR_SECRET_CHARACTERS = 20
 
 SSE_S3 = "sse-s3"
 
-AMQP_SCHEMES = ("amqp", "amqps")
-_REDIS_SCHEMES = ("redis", "rediss", *SENTINEL_SCHEMES)
+_REDIS_URLS = tuple(f"{scheme}://" for scheme in ("redis", "rediss", *SENTINEL_SCHEMES))
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 Region = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,63}$")]
@@ -189,11 +259,11 @@ def _is_folder_or_bucket(text: str) -> bool:
 
 
 class BrokerSettings(LogSettings):
-    """What any process with an application of Celery's needs."""
+    """Settings of any process that has a Celery application."""
 
     broker_url: SecretStr | None = None
-    """Broker, which carries messages to workers: a URL as of Redis, or amqp://, amqps:// (TLS) for
-    RabbitMQ; without it the Redis URL"""
+    """Redis or Valkey for the messages to workers, written like the Redis URL; without it the Redis
+    URL"""
 
     redis_url: SecretStr | None = Field(default=None, validate_default=True)
     """Redis or Valkey, broker and cache where these have no URL of their own:
@@ -201,14 +271,13 @@ class BrokerSettings(LogSettings):
 
     @field_validator("broker_url", "redis_url", "cache_url", check_fields=False)
     @classmethod
-    def _readable(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+    def _readable(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:
             return None
-        url, is_broker = value.get_secret_value(), info.field_name == "broker_url"
-        allowed = _beginnings(*_REDIS_SCHEMES, *(AMQP_SCHEMES if is_broker else ()))
-        if not url.startswith(allowed):
-            raise ValueError(f"must begin with one of {', '.join(allowed)}")
-        if url.startswith(_beginnings(*SENTINEL_SCHEMES)):
+        url = value.get_secret_value()
+        if not url.startswith(_REDIS_URLS):
+            raise ValueError(f"must begin with one of {', '.join(_REDIS_URLS)}")
+        if url.partition("://")[0] in SENTINEL_SCHEMES:
             Sentinels.parse(url)
         return value
 
@@ -228,7 +297,7 @@ class BrokerSettings(LogSettings):
 
 
 class CacheSettings(BrokerSettings):
-    """What any process needs that tells others what it did, or waits for what others do."""
+    """Settings of any process that notifies others, or waits for them."""
 
     cache_url: SecretStr | None = Field(default=None, validate_default=True)
     """Redis or Valkey for all but the broker's messages, written like the Redis URL: work that is
@@ -247,10 +316,6 @@ class CacheSettings(BrokerSettings):
     def cache(self) -> str:
         """The URL of the Redis that is no broker, or not the broker alone, with its password."""
         return _chosen(self.cache_url, self.redis_url)
-
-
-def _beginnings(*schemes: str) -> tuple[str, ...]:
-    return tuple(f"{scheme}://" for scheme in schemes)
 
 
 def _chosen(own: SecretStr | None, shared: SecretStr | None) -> str:

@@ -8,7 +8,7 @@ found, and no text of an error.
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from core.telemetry import hidden_sdk
+from core.process import absent_modules
 
 if TYPE_CHECKING:
     from core.telemetry.tracing import Tracing
@@ -46,12 +46,12 @@ def set_tracing(tracing: "Tracing | None") -> None:
 
 
 def is_on() -> bool:
-    """Whether this process has a collector to tell."""
+    """Return whether this process has a collector to tell."""
     return _tracing is not None
 
 
 def is_recording() -> bool:
-    """Whether a step that begins now is recorded."""
+    """Return whether a step that begins now is recorded."""
     return _tracing is not None and _tracing.is_recording()
 
 
@@ -60,7 +60,7 @@ def span(
 ) -> AbstractContextManager[None]:
     """A step of what the current span does; without one, nothing is recorded.
 
-    So the work that a process does by itself each second makes no traces.
+    Work that a process does by itself each second makes no traces.
     """
     if _tracing is None or not _tracing.is_recording():
         return NOTHING
@@ -115,8 +115,8 @@ def begin(process: str) -> None:
     from core.telemetry.collector import is_wanted
 
     if is_wanted():
-        hidden_sdk.show()
-        from core.telemetry.exporting import open_tracing
+        absent_modules.show()
+        from core.telemetry.tracing import open_tracing
 
         set_tracing(open_tracing(process))
 

@@ -27,29 +27,29 @@ def statement_span(text: str) -> AbstractContextManager[None]:
 
 def watch(engine: Engine) -> None:
     """Make a span of each statement that this engine executes, where there is a collector."""
-    if spans.is_on():
-        event.listen(engine, "before_cursor_execute", _begin)
-        event.listen(engine, "after_cursor_execute", _end)
-        event.listen(engine, "handle_error", _fail)
+    if not spans.is_on():
+        return
 
+    @event.listens_for(engine, "before_cursor_execute")
+    def begin(
+        _connection: Any, _cursor: Any, text: str, _values: Any, context: Any, _: Any
+    ) -> None:
+        begun = ExitStack()
+        begun.enter_context(statement_span(text))
+        setattr(context, _KEPT, begun)
 
-def _begin(_connection: Any, _cursor: Any, text: str, _values: Any, context: Any, _: Any) -> None:
-    begun = ExitStack()
-    begun.enter_context(statement_span(text))
-    setattr(context, _KEPT, begun)
+    @event.listens_for(engine, "after_cursor_execute")
+    def end(_connection: Any, _cursor: Any, _text: str, _values: Any, context: Any, _: Any) -> None:
+        begun: ExitStack | None = getattr(context, _KEPT, None)
+        if begun is not None:
+            begun.close()
 
-
-def _end(_connection: Any, _cursor: Any, _text: str, _values: Any, context: Any, _: Any) -> None:
-    begun: ExitStack | None = getattr(context, _KEPT, None)
-    if begun is not None:
-        begun.close()
-
-
-def _fail(failed: ExceptionContext) -> None:
-    begun: ExitStack | None = getattr(failed.execution_context, _KEPT, None)
-    if begun is not None:
-        error = failed.original_exception
-        begun.__exit__(type(error), error, None)
+    @event.listens_for(engine, "handle_error")
+    def fail(failed: ExceptionContext) -> None:
+        begun: ExitStack | None = getattr(failed.execution_context, _KEPT, None)
+        if begun is not None:
+            error = failed.original_exception
+            begun.__exit__(type(error), error, None)
 
 
 @lru_cache(maxsize=4096)

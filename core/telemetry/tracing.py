@@ -1,16 +1,27 @@
 """Spans by OpenTelemetry. Only ``spans`` uses this, in a process that has a collector to tell."""
 
+import logging
+import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from http import HTTPStatus
+from importlib.metadata import version
+from threading import Thread
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from core.errors import DomainError
+from core.logging import get_logger
+from core.telemetry.collector import names_service
 from core.telemetry.spans import Attributes, StepKind
 
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -113,3 +124,42 @@ def _extracted(traceparent: str | None) -> Context:
 
 def _plain(attributes: Attributes) -> dict[str, Any]:
     return {**attributes}
+
+
+# Spans wait in a bounded queue, which drops the oldest, and a thread sends them. Where the SDK has
+# a variable of the environment, that counts: ``OTEL_BSP_…`` for the queue, ``OTEL_TRACES_SAMPLER…``
+# for how many traces are recorded, ``OTEL_EXPORTER_OTLP_…`` for the collector.
+
+
+log = get_logger(__name__)
+
+# The seconds that an ending process has for its last spans. A collector that hangs keeps it no
+# longer.
+MAX_END_SECONDS = 2.0
+
+
+def open_tracing(process: str) -> Tracing | None:
+    """``None`` when the variables are wrong: nothing fails for want of traces."""
+    attributes = {} if names_service() else {"service.name": process}
+    attributes |= {
+        "service.version": version("pressroom"),
+        "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
+        # Tells the process apart, whatever the operator calls the service.
+        "pressroom.process": process,
+    }
+    # It tells of each try, and of each failure.
+    logging.getLogger("opentelemetry.exporter").setLevel("ERROR")
+    try:
+        # At exit the SDK would wait for half a minute.
+        provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    except ValueError as error:
+        log.error("telemetry.off", reason=str(error))  # noqa: TRY400
+        return None
+
+    def close() -> None:
+        ending = Thread(target=provider.shutdown, name="telemetry-end", daemon=True)
+        ending.start()
+        ending.join(MAX_END_SECONDS)
+
+    return Tracing(provider.get_tracer("pressroom", version("pressroom")), close)

@@ -4,10 +4,9 @@ import os
 import uvicorn
 
 from devstack import LOOPBACK
-from devstack.sandbox.app import create_app
-from devstack.sandbox.providers import PROVIDERS, STRIPE, SandboxProvider
+from devstack.sandbox.app import PROVIDERS, STRIPE, SandboxProvider, create_app
 from devstack.sandbox.sandbox_settings import set_stripe_keys
-from devstack.sandbox.status_figures import MetricsSource
+from devstack.sandbox.status import MetricsSource
 
 
 def main(providers: tuple[SandboxProvider, ...] = PROVIDERS) -> None:

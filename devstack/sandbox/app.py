@@ -2,18 +2,110 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from devstack import LOOPBACK_HOSTS
-from devstack.sandbox import status_page
-from devstack.sandbox.providers import MAILBOX, PROVIDERS, STRIPE, SandboxProvider
-from devstack.sandbox.smtp_server import smtp_server
-from devstack.sandbox.status_figures import MetricsSource, StatusFigures
-from devstack.sandbox.templates import render
+from devstack.sandbox import (
+    challenges,
+    hooks,
+    mailbox,
+    render,
+    sandbox_settings,
+    status,
+    stock_photos,
+)
+from devstack.sandbox import llm as llm_router
+from devstack.sandbox.hooks import HookBox
+from devstack.sandbox.mailbox import Mailbox, smtp_server
+from devstack.sandbox.status import MetricsSource, StatusFigures
+from devstack.sandbox.stripe.objects import StripeKeys
+from devstack.sandbox.stripe.pages import StripeServer
+
+
+@dataclass(frozen=True)
+class SandboxProvider:
+    """A stand-in for a provider.
+
+    Attributes:
+        name: what it stands in for, as a heading: `Stock photos`.
+        path: where its router is mounted, beginning with a slash.
+        stands_for: one sentence: whose protocol it speaks and what it does instead.
+        router: its routes.
+        page: the path of its page for browsers, such as a mailbox; None when it has none.
+    """
+
+    name: str
+    path: str
+    stands_for: str
+    router: APIRouter
+    page: str | None = None
+
+
+MAILBOX = Mailbox()
+STRIPE = StripeServer(StripeKeys())
+
+
+PROVIDERS: tuple[SandboxProvider, ...] = (
+    SandboxProvider(
+        name="Mail",
+        path="/mail",
+        stands_for="Takes mail over SMTP and shows it in a mailbox instead of delivering it.",
+        router=mailbox.router(MAILBOX),
+        page="/mail",
+    ),
+    SandboxProvider(
+        name="Webhooks",
+        path=sandbox_settings.HOOKS_PREFIX,
+        stands_for="Receives the events that Pressroom sends to webhook endpoints, checks their "
+        "signatures and shows them; words in the URL say what goes wrong.",
+        router=hooks.make_router(HookBox(), sandbox_settings.HOOKS_PREFIX),
+        page=sandbox_settings.HOOKS_PREFIX,
+    ),
+    SandboxProvider(
+        name="Bot challenges",
+        path=sandbox_settings.CHALLENGES_PREFIX,
+        stands_for="Checks tokens as Turnstile, hCaptcha and reCAPTCHA do; tokens say in plain "
+        "words whether they pass.",
+        router=challenges.make_router(),
+        page=sandbox_settings.CHALLENGES_PREFIX,
+    ),
+    SandboxProvider(
+        name="Payments",
+        path=sandbox_settings.STRIPE_PREFIX,
+        stands_for="Speaks Stripe's protocol: checkout pages, signed webhooks, refunds and "
+        "disputes, without any money.",
+        router=STRIPE.router(),
+        page=sandbox_settings.STRIPE_PREFIX,
+    ),
+    SandboxProvider(
+        name="Language model",
+        path=sandbox_settings.LLM_PREFIX,
+        stands_for="Answers chat completions as OpenAI does, with sentences of the post; the "
+        "model's name says what goes wrong.",
+        router=llm_router.make_router(),
+        page=sandbox_settings.LLM_PREFIX,
+    ),
+    SandboxProvider(
+        name="Stock photos of Unsplash",
+        path=sandbox_settings.UNSPLASH_PREFIX,
+        stands_for="Searches and downloads as Unsplash does, with pictures that it draws; words of "
+        "a search say what goes wrong.",
+        router=stock_photos.unsplash_router(),
+    ),
+    SandboxProvider(
+        name="Stock photos of Openverse",
+        path=sandbox_settings.OPENVERSE_PREFIX,
+        stands_for="Searches as Openverse does for callers without an account, with the same kind "
+        "of pictures.",
+        router=stock_photos.openverse_router(),
+    ),
+)
+
 
 _STYLE = Path(__file__).with_name("style.css")
 
@@ -54,7 +146,7 @@ def create_app(
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    app.include_router(status_page.make_router(StatusFigures(sources)))
+    app.include_router(status.make_router(StatusFigures(sources)))
     for provider in providers:
         app.include_router(provider.router, prefix=provider.path)
     return app

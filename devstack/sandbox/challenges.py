@@ -12,6 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
+from devstack.sandbox import render
 from devstack.sandbox.sandbox_settings import (
     CHALLENGES_PREFIX,
     HOSTNAME,
@@ -19,7 +20,6 @@ from devstack.sandbox.sandbox_settings import (
     challenge_secret,
     challenge_site_key,
 )
-from devstack.sandbox.templates import render
 
 ACTION = "subscribe"
 
@@ -32,7 +32,7 @@ SiteVerify = Callable[[str, str, str], Awaitable[Response]]
 
 @dataclass
 class ChallengeStub:
-    """One provider's side of the protocol, with the tokens that it has seen."""
+    """A provider's side of the protocol, with the tokens that it has seen."""
 
     provider: str
     _used: OrderedDict[str, None] = field(default_factory=OrderedDict)

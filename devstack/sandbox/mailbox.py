@@ -1,13 +1,25 @@
 """The mails that the sandbox has taken, in memory alone, newest last."""
 
-from collections import deque
-from collections.abc import Iterator
+import asyncio
+import re
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default as policy
+from functools import partial
 from itertools import count
+from typing import Annotated, Any
+
+from aiosmtpd.smtp import SMTP, Envelope, Session
+from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse
+
+from devstack import LOOPBACK
+from devstack.sandbox import render
 
 MAX_MAILS = 500
 MAX_MAILBOX_BYTES = 32 * 1024 * 1024
@@ -90,3 +102,149 @@ class Mailbox:
         gone = {each.id for each in self.newest_first(to)}
         self._mails = deque(each for each in self._mails if each.id not in gone)
         return len(gone)
+
+
+MAX_MAIL_BYTES = 5 * 1024 * 1024
+_LATER_ATTEMPTS = 2
+_SLOW_SECONDS = 60.0  # longer than Pressroom waits
+_MAX_COUNTED_MAILS = 1000
+
+
+class SmtpHandler:
+    """Takes or refuses a mail. The methods' names are aiosmtpd's."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self._attempts: Counter[tuple[str, str]] = Counter()
+
+    async def handle_RCPT(  # noqa: N802
+        self,
+        server: SMTP,
+        session: Session,
+        envelope: Envelope,
+        address: str,
+        options: list[str],
+    ) -> str:
+        if _local_part(address) == "reject":
+            return "550 5.1.1 There is no such mailbox"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope
+    ) -> str:
+        content = envelope.content
+        assert isinstance(content, bytes)  # a str only with decode_data
+        if any(_local_part(each) == "slow" for each in envelope.rcpt_tos):
+            await asyncio.sleep(_SLOW_SECONDS)
+        late = [each.lower() for each in envelope.rcpt_tos if _local_part(each) == "later"]
+        if late:
+            mail = (late[0], str(parse(content)["Subject"]))
+            self._attempts[mail] += 1
+            if self._attempts[mail] <= _LATER_ATTEMPTS:
+                if len(self._attempts) > _MAX_COUNTED_MAILS:
+                    self._attempts.clear()
+                return "451 4.7.1 Try again later"
+            del self._attempts[mail]
+        self._mailbox.keep(tuple(envelope.rcpt_tos), content)
+        return "250 OK"
+
+
+def _local_part(address: str) -> str:
+    """The part before the `@` or a plus, in small letters; it decides what happens to the mail."""
+    return address.rpartition("@")[0].partition("+")[0].lower()
+
+
+@asynccontextmanager
+async def smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
+    """Take mail on a loopback port, in the running event loop."""
+    loop = asyncio.get_running_loop()
+    protocol = partial(
+        SMTP,
+        SmtpHandler(mailbox),
+        data_size_limit=MAX_MAIL_BYTES,
+        enable_SMTPUTF8=True,
+        # Without a host name it would look up the machine's, which can take long.
+        hostname="sandbox.localhost",
+        ident="Pressroom sandbox",
+        loop=loop,
+    )
+    server = await loop.create_server(protocol, LOOPBACK, port)
+    try:
+        yield
+    finally:
+        # Not awaited: a client that keeps its connection must not hold up the end.
+        server.close()
+
+
+To = Annotated[str, Query(description="Only mail to this address")]
+
+# A mail's HTML may come from anyone: it gets no scripts, no forms and nothing from other servers.
+# Its links open outside of the frame.
+_MAIL_HEADERS = {
+    "Content-Security-Policy": (
+        "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
+        "style-src 'unsafe-inline'; img-src data: http://127.0.0.1:* http://localhost:*"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_LINKS_OPEN_A_TAB = '<base target="_blank">'
+_HEAD = re.compile(r"<head(\s[^>]*)?>|<html(\s[^>]*)?>|<!doctype[^>]*>", re.IGNORECASE)
+
+
+def router(mailbox: Mailbox) -> APIRouter:
+    """The pages of one mailbox, with paths below wherever it is mounted, which is ``/mail``."""
+    router = APIRouter()
+
+    @router.get("", response_class=HTMLResponse)
+    async def listing(to: To = "") -> str:
+        return render("mailbox.html", mails=mailbox.newest_first(to), to=to, max_mails=MAX_MAILS)
+
+    @router.get("/messages")
+    async def messages(to: To = "") -> list[dict[str, Any]]:
+        return [
+            {
+                "id": mail.id,
+                "to": mail.to,
+                "from": str(parse(mail.raw)["From"] or ""),
+                "subject": mail.subject,
+                "text": mail.text,
+                "html": mail.html,
+                "headers": dict(mail.headers),
+                "received_at": mail.received_at.isoformat(),
+            }
+            for mail in mailbox.newest_first(to)
+        ]
+
+    @router.delete("/messages")
+    async def remove(to: To = "") -> dict[str, int]:
+        return {"removed": mailbox.remove(to)}
+
+    @router.get("/messages/{mail_id}", response_class=HTMLResponse)
+    async def one(mail_id: int) -> str:
+        return render("mail.html", mail=_find(mailbox, mail_id))
+
+    @router.get("/messages/{mail_id}/html")
+    async def html(mail_id: int) -> Response:
+        part = _find(mailbox, mail_id).html
+        if part is None:
+            raise HTTPException(404, "This mail has no HTML part.")
+        # Links open in new tabs: inside the frame they can't.
+        found = list(_HEAD.finditer(part, 0, 1000))
+        at = found[-1].end() if found else 0
+        return HTMLResponse(part[:at] + _LINKS_OPEN_A_TAB + part[at:], headers=_MAIL_HEADERS)
+
+    @router.get("/messages/{mail_id}/raw")
+    async def raw(mail_id: int) -> Response:
+        source = _find(mailbox, mail_id).raw
+        return PlainTextResponse(source, headers={"X-Content-Type-Options": "nosniff"})
+
+    return router
+
+
+def _find(mailbox: Mailbox, mail_id: int) -> StoredMail:
+    found = mailbox.find(mail_id)
+    if found is None:
+        raise HTTPException(404, "There is no such mail, or not any more.")
+    return found

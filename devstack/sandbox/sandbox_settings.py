@@ -7,7 +7,7 @@ on the loopback address and guards nothing.
 
 from collections.abc import Mapping
 
-from devstack.sandbox.stripe.keys import StripeKeys
+from devstack.sandbox.stripe.objects import StripeKeys
 
 CHALLENGES_PREFIX = "/challenges"
 SITEVERIFY_PATHS = {

@@ -1,4 +1,4 @@
-"""What the commands `up`, `down`, `status` and `reset` do. Each returns its exit code."""
+"""The commands `up`, `down`, `status` and `reset`. Each returns its exit code."""
 
 import os
 import shutil
@@ -16,15 +16,14 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from devstack.supervisor import supervision
+from devstack.supervisor import home_folder, supervision
 from devstack.supervisor.display import Display, print_json
 from devstack.supervisor.embedded.stack import services_lock
-from devstack.supervisor.errors import StackError
-from devstack.supervisor.home import run_file
-from devstack.supervisor.home.home_folder import (
+from devstack.supervisor.home_folder import (
     MAX_STOP_SECONDS,
     Home,
     Lock,
+    StackError,
     from_environment,
     supervisor_pid,
 )
@@ -90,7 +89,7 @@ def down(*, as_json: bool) -> int:
 def status(*, as_json: bool) -> int:
     home = from_environment()
     pid = supervisor_pid(home)
-    run = run_file.read(home) if pid is not None else None
+    run = home_folder.read_run(home) if pid is not None else None
     if run is None:
         word, state = ("starting", "not ready yet") if pid else ("stopped", "not running")
         record = {"status": word, "home": str(home.path)}
@@ -147,7 +146,7 @@ def _start_supervisor(home: Home, *, as_json: bool) -> int:
         )
     try:
         while process.poll() is None:
-            run = run_file.read(home)
+            run = home_folder.read_run(home)
             if run is not None and run.pids.get("supervisor") == process.pid:
                 return _show(run, as_json=as_json)
             time.sleep(0.05)
@@ -164,7 +163,7 @@ def _show_running(home: Home, *, as_json: bool) -> int:
     """Show the run of the supervisor that holds the home, once it is ready."""
     deadline = time.monotonic() + _MAX_START_WAIT_SECONDS
     while supervisor_pid(home) is not None and time.monotonic() < deadline:
-        run = run_file.read(home)
+        run = home_folder.read_run(home)
         if run is not None:
             if not as_json:
                 _tell({}, f"The stack on {home.path} is already running.", as_json=False)
@@ -173,7 +172,7 @@ def _show_running(home: Home, *, as_json: bool) -> int:
     raise StackError("Another start of the stack on this home did not get ready.")
 
 
-def _show(run: run_file.Run, *, as_json: bool) -> int:
+def _show(run: home_folder.Run, *, as_json: bool) -> int:
     Display(as_json=as_json).ready(run)
     return 0
 

@@ -1,4 +1,4 @@
-"""What the terminal shows of the stack: progress while it starts, a panel, and later events."""
+"""The stack on the terminal: progress while it starts, a panel, and later events."""
 
 import json
 import shlex
@@ -12,8 +12,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from devstack.supervisor.home.run_file import Run
-from devstack.supervisor.processes.supervised_child import Child, ChildState
+from devstack.supervisor.child import Child, ChildState
+from devstack.supervisor.home_folder import Run
 
 _STYLES = {
     ChildState.WAITING: ("·", "dim"),
@@ -72,33 +72,30 @@ class Display:
         with _UNLESS_CLOSED:
             if self._as_json:
                 print_json(run.model_dump(mode="json"))
-            else:
-                self._show(run)
-
-    def _show(self, run: Run) -> None:
-        """The panel, and below it a command to copy: inside, the frame would be copied too."""
-        table = Table.grid(padding=(0, 3))
-        table.add_column(style="bold")
-        rows = {
-            "API": run.api_url,
-            "Documentation": f"{run.api_url}/docs",
-            "Flower": run.flower_url,
-            "    login": f"{run.flower_user} / {run.flower_password}",
-            "Sandbox": run.sandbox_url,
-            "Mailbox": run.mailbox_url,
-            "Status": run.status_url,
-            "Demo login": f"{run.demo.email} / {run.demo.password}",
-            "API key": run.demo.api_key,
-            "Data and logs": str(run.home),
-        }
-        for name, value in rows.items():
-            table.add_row(name, Text(value, overflow="fold"))
-        upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
-        upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]
-        self._console.print(Panel(table, title="Pressroom is ready", border_style="green"))
-        self._console.print("Upload a picture:", style="bold")
-        self._console.print(shlex.join(upload), soft_wrap=True, markup=False)
-        self._console.print("\nStop with Ctrl-C or `pressroom down`.", markup=False)
+                return
+            table = Table.grid(padding=(0, 3))
+            table.add_column(style="bold")
+            rows = {
+                "API": run.api_url,
+                "Documentation": f"{run.api_url}/docs",
+                "Flower": run.flower_url,
+                "    login": f"{run.flower_user} / {run.flower_password}",
+                "Sandbox": run.sandbox_url,
+                "Mailbox": run.mailbox_url,
+                "Status": run.status_url,
+                "Demo login": f"{run.demo.email} / {run.demo.password}",
+                "API key": run.demo.api_key,
+                "Data and logs": str(run.home),
+            }
+            for name, value in rows.items():
+                table.add_row(name, Text(value, overflow="fold"))
+            upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
+            upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]
+            # Below the panel, a command to copy: inside, the frame would be copied too.
+            self._console.print(Panel(table, title="Pressroom is ready", border_style="green"))
+            self._console.print("Upload a picture:", style="bold")
+            self._console.print(shlex.join(upload), soft_wrap=True, markup=False)
+            self._console.print("\nStop with Ctrl-C or `pressroom down`.", markup=False)
 
 
 def print_json(value: object) -> None:

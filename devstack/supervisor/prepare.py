@@ -1,17 +1,69 @@
-"""What must be there before the first request: tables, bucket, demo data and a sample photo.
+"""Makes what must be there before the first request: tables, bucket, demo data and a sample photo.
 
 The supervisor runs this as a process of its own, so that its memory is given back.
 """
 
 import sys
+from contextlib import suppress
+from decimal import Decimal
 
 from core.errors import DomainError
 from core.logging import configure_logging
 from core.settings import SettingsError, load_settings
-from devstack.sandbox.stock_photos.pictures import draw
-from devstack.supervisor.home import demo, home_folder, secrets_file
+from devstack.supervisor import home_folder
+from devstack.supervisor.home_folder import Home, read_json_object, write_private_json
+from models import Plan, User
+from services.access import api_keys
+from services.accounts import accounts
+from services.credits import ledger
+from services.paging import PageRequest
+from services.subscriptions import lists
 from storage.migrations.run import migrate
-from storage.resources import open_resources
+from storage.resources import Resources, open_resources
+from storage.unit_of_work import UnitOfWork
+
+EMAIL = "demo@pressroom.example"
+LIST_SLUG = "the-daily-demo"
+CREDITS = Decimal(100)
+
+
+def ensure(home: Home, resources: Resources, password: str) -> None:
+    """Make what is missing and keep what is there; safe to call at every start."""
+    with resources.unit_of_work() as uow:
+        owner = accounts.find_by_email(uow, EMAIL)
+        if owner is None:
+            owner = accounts.create_user(uow, email=EMAIL, name="Demo Owner", password=password)
+            accounts.set_plan(uow, email=EMAIL, plan=Plan.PAID)
+        own_list = lists.find_by_slug(uow, LIST_SLUG) or lists.create(
+            uow, owner_id=owner.id, title="The Daily Demo", slug=LIST_SLUG
+        )
+        demo = {
+            "email": EMAIL,
+            "password": password,
+            "api_key": _key(home, resources, uow, owner),
+            "user_id": owner.id,
+            "list_id": own_list.id,
+            "list_slug": own_list.slug,
+        }
+        owner_id = owner.id
+    # Once: an account that was ever used has entries.
+    if not ledger.page(resources.database, owner_id, PageRequest(1)).rows:
+        ledger.grant(resources.database, owner_id, CREDITS, source_id="demo")
+    # Kept in the home, since a key is shown only once.
+    write_private_json(home.demo_file, demo)
+
+
+def _key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
+    """The kept key while it opens the owner's account, else a new one."""
+    kept = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
+    database, keyring = resources.database, resources.keyring
+    # The kept one may be revoked, or its database or signing key gone.
+    with suppress(DomainError):
+        opened = api_keys.authenticate(database, api_keys.LastUseBuffer(), keyring, kept)
+        if opened.user_id == owner.id:
+            return kept
+    return api_keys.create(uow, keyring, user_id=owner.id, name="Demo")[1]
+
 
 # 12 megapixels, as a phone takes them.
 _SAMPLE_PHOTO_PIXELS = (4000, 3000)
@@ -20,6 +72,9 @@ _SAMPLE_PHOTO_PIXELS = (4000, 3000)
 def main() -> int:
     place = home_folder.from_environment()
     if not place.sample_photo.exists():
+        # Imported here, as it brings the sandbox's web framework, and a warm start needs no photo.
+        from devstack.sandbox.stock_photos import draw
+
         unfinished = place.sample_photo.with_suffix(".part")
         unfinished.write_bytes(draw("sample", *_SAMPLE_PHOTO_PIXELS))
         unfinished.replace(place.sample_photo)
@@ -28,7 +83,7 @@ def main() -> int:
     migrate(settings)
     resources = open_resources(settings, concurrency=2, name="prepare")
     try:
-        demo.ensure(place, resources, secrets_file.load_or_create(place).demo_password)
+        ensure(place, resources, home_folder.load_or_create_secrets(place).demo_password)
         resources.objects.make_bucket()
     finally:
         resources.close()

@@ -11,11 +11,11 @@ from core.lanes import Lane
 from core.settings.process_settings import settings_of
 from devstack import LOOPBACK, LOOPBACK_HOSTS
 from devstack.sandbox.sandbox_settings import STRIPE_KEYS, WEBHOOK_PATH
-from devstack.supervisor.home.environment import restricted
-from devstack.supervisor.home.home_folder import Home
-from devstack.supervisor.processes.program import Program
+from devstack.supervisor.child import Program
+from devstack.supervisor.environment import restricted
+from devstack.supervisor.home_folder import Home
 
-# One process for the lanes that wait for other servers, and one for those that compute.
+# A process for the lanes that wait for other servers, and another for those that compute.
 WORKERS = {
     "worker-waiting": (
         Lane.REQUEST,
@@ -43,7 +43,7 @@ class Ports:
     flower: int
     sandbox: int
     smtp: int
-    # Of each worker's metrics.
+    # Each worker's metrics are there.
     workers: Mapping[str, int]
 
 
@@ -149,7 +149,7 @@ def touched(file: Path) -> Callable[[], bool]:
 
 
 def answers(port: int, path: str) -> bool:
-    """Whether a server on this loopback port answers the path with 200 within a second."""
+    """Return whether a server on this loopback port answers the path with 200 within a second."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1.0)
     try:
         connection.request("GET", path)

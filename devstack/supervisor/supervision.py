@@ -5,12 +5,17 @@ locks → ports → services, then what needs them → ready: run.json and the p
 """
 
 import os
+import select
+import signal
 import time
+from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
 
 from core.settings.given_settings import PREFIX
 from devstack import LOOPBACK
 from devstack.sandbox import sandbox_settings
-from devstack.supervisor import programs
+from devstack.supervisor import environment, home_folder, programs
+from devstack.supervisor.child import Child, Program, Watcher
 from devstack.supervisor.display import Display
 from devstack.supervisor.embedded.stack import (
     SERVICE_STAGE,
@@ -18,15 +23,141 @@ from devstack.supervisor.embedded.stack import (
     embed,
     services_lock,
 )
-from devstack.supervisor.errors import StackError
-from devstack.supervisor.home import environment, run_file
-from devstack.supervisor.home.home_folder import Home, Lock
-from devstack.supervisor.home.private_files import read_json_object, write_private
-from devstack.supervisor.home.secrets_file import load_or_create
-from devstack.supervisor.processes.group import Group
-from devstack.supervisor.processes.ports import PortPicker, port_from_setting
-from devstack.supervisor.processes.stop_requests import StopRequests
-from devstack.supervisor.processes.watcher_client import Watcher
+from devstack.supervisor.home_folder import (
+    Home,
+    Lock,
+    StackError,
+    load_or_create_secrets,
+    read_json_object,
+    write_private,
+)
+from devstack.supervisor.ports import PortPicker, port_from_setting
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+# `make` and kills of a process group send the same signal twice within milliseconds.
+_SAME_REQUEST_SECONDS = 0.5
+
+
+class StopRequests:
+    """Counts requests to stop. To be made once, in the main thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last = 0.0
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        os.set_blocking(self._write_end, False)
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self._note)
+        # A handler must be there for a child's end to reach the wake-up pipe.
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+
+    def wait(self, timeout: float) -> None:
+        """Sleep until a signal comes, at most `timeout` seconds."""
+        select.select([self._read_end], [], [], timeout)
+        try:
+            while os.read(self._read_end, 512):
+                pass
+        except BlockingIOError:
+            return
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.count > 0
+
+    def is_hurried(self) -> bool:
+        return self.count > 1
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self.count == 0 or now - self._last > _SAME_REQUEST_SECONDS:
+            self.count += 1
+        self._last = now
+
+
+_MAX_START_ATTEMPTS = 3
+_HURRIED_GRACE_SECONDS = 2.0
+
+
+class Group:
+    """The children of one supervisor.
+
+    `say` gets a sentence for each end that was not asked for, and for each return after one.
+    """
+
+    def __init__(
+        self, programs: Iterable[Program], watcher: Watcher, say: Callable[[str], None]
+    ) -> None:
+        self.children = [Child(program, watcher) for program in programs]
+        self._by_name = {child.name: child for child in self.children}
+        self._watcher = watcher
+        self._say = say
+
+    def __getitem__(self, name: str) -> Child:
+        return self._by_name[name]
+
+    @property
+    def is_ready(self) -> bool:
+        return all(child.is_usable for child in self.children)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return {child.name: child.pid for child in self.children if child.pid is not None}
+
+    def tick(self) -> None:
+        """Look at every child once: bury the ended, start what is due, notice the ready."""
+        self._watcher.keep_alive()
+        for child in self.children:
+            failures = child.failures
+            child.notice_end()
+            needed = (self._by_name.get(name) for name in child.program.needs)
+            if child.is_due and all(each is None or each.is_usable for each in needed):
+                child.start()
+            if child.failures > failures:
+                delay = max(child.start_again_at - time.monotonic(), 0)
+                self._say(
+                    f"{child.name} {child.last_end}; starting it again in {delay:.1f} s. "
+                    f"Its log: {child.program.log}"
+                )
+            if child.notice_stall():
+                self._say(f"{child.name} has given no sign of life for too long; killing it.")
+            if child.notice_ready() and child.failures:
+                self._say(f"{child.name} is back (pid {child.pid}).")
+
+    def check_start(self) -> None:
+        """Raise StackError once a child has failed too often without ever having worked."""
+        for child in self.children:
+            if child.failures >= _MAX_START_ATTEMPTS and not child.was_ready:
+                raise StackError(
+                    f"{child.name} does not start: it {child.last_end}.\n"
+                    f"The end of {child.program.log}:\n{child.program.last_log_lines()}"
+                )
+
+    def not_ready(self) -> str:
+        return ", ".join(child.name for child in self.children if not child.is_usable)
+
+    def stop(
+        self, stages: Sequence[Sequence[str]], is_hurried: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Stop stage after stage; kill a child that outlasts its grace."""
+        for names in stages:
+            stopping = [self._by_name[name] for name in names if name in self._by_name]
+            for child in stopping:
+                child.send(child.program.stop_signal)
+            began = time.monotonic()
+            hurried_at: float | None = None
+            while stopping := [child for child in stopping if not child.notice_stopped()]:
+                now = time.monotonic()
+                if hurried_at is None and is_hurried():
+                    hurried_at = now
+                is_hurry_over = hurried_at is not None and now - hurried_at > _HURRIED_GRACE_SECONDS
+                for child in stopping:
+                    if is_hurry_over or now - began > child.program.grace:
+                        child.send(signal.SIGKILL)
+                time.sleep(0.02)
+
 
 _MAX_START_SECONDS = 120.0
 _STARTING_TICK_SECONDS = 0.04
@@ -64,7 +195,7 @@ class _Supervisor:
         api, flower = port_from_setting("PORT", 8000), port_from_setting("FLOWER_PORT", 5555)
         if api == flower:
             raise StackError(f"PORT and FLOWER_PORT are both {api}.", exit_code=2)
-        own, secrets = environment.own_settings(), load_or_create(home)
+        own, secrets = environment.own_settings(), load_or_create_secrets(home)
         picker = PortPicker(home.ports_file)
         services, service_settings = embed(home, secrets, picker, lock, own)
         self._ports = programs.Ports(
@@ -125,10 +256,10 @@ class _Supervisor:
             self._requests.wait(_STARTING_TICK_SECONDS)
         return False
 
-    def _publish(self) -> run_file.Run:
+    def _publish(self) -> home_folder.Run:
         """Say in run.json what runs now."""
         home, settings, pids = self._home, self._environment, self._group.pids
-        run = run_file.Run(
+        run = home_folder.Run(
             api_url=f"http://{LOOPBACK}:{self._ports.api}",
             flower_url=f"http://{LOOPBACK}:{self._ports.flower}",
             flower_user=settings["PRESSROOM_FLOWER_USER"],
@@ -141,13 +272,13 @@ class _Supervisor:
                 "PRESSROOM_MIGRATION_DATABASE_URL", settings["PRESSROOM_DATABASE_URL"]
             ),
             redis_url=settings["PRESSROOM_REDIS_URL"],
-            s3=run_file.S3Login(
+            s3=home_folder.S3Login(
                 endpoint=settings["PRESSROOM_S3_ENDPOINT"],
                 access_key=settings.get("PRESSROOM_S3_ACCESS_KEY", ""),
                 secret_key=settings.get("PRESSROOM_S3_SECRET_KEY", ""),
                 bucket=settings.get("PRESSROOM_S3_BUCKET", "pressroom"),
             ),
-            demo=run_file.DemoLogin.model_validate(read_json_object(home.demo_file) or {}),
+            demo=home_folder.DemoLogin.model_validate(read_json_object(home.demo_file) or {}),
             metrics_token=settings["PRESSROOM_METRICS_TOKEN"],
             settings={
                 name: value

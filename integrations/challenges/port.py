@@ -11,7 +11,7 @@ class ChallengeProviderName(StrEnum):
 
 
 class ChallengeAction(StrEnum):
-    """What a challenge is passed for. A widget is shown for one of these, and no caller chooses."""
+    """The purpose of a challenge. A widget is shown for one of these, and no caller chooses."""
 
     SUBSCRIBE = "subscribe"
     REGISTER = "register"
@@ -20,7 +20,7 @@ class ChallengeAction(StrEnum):
 
 @dataclass(frozen=True)
 class ChallengeWidget:
-    """What a page of ours needs to show the provider's widget.
+    """The things that a page of ours needs to show the provider's widget.
 
     Attributes:
         script: the URL of the provider's script.

@@ -15,7 +15,8 @@ class Challenges:
             (RECAPTCHA, given.recaptcha_url, given.recaptcha_secret, given.recaptcha_site_key),
         )
         self._client = AsyncHttpClient(BOUNDS)
-        hostnames = {str(given.public_url.host).lower(), *given.challenge_hostnames}
+        own = (given.public_url, given.pages_url or given.public_url)
+        hostnames = {*(str(each.host).lower() for each in own), *given.challenge_hostnames}
         self._adapters = {
             profile.provider: SiteVerify(
                 self._client, profile, str(url), secret, site_key, frozenset(hostnames)

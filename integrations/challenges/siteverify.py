@@ -17,7 +17,7 @@ from core.calls.breaker import Breaker
 from core.errors import ServerFailed
 from core.logging import get_logger
 from core.refusals.mailing import CHALLENGE_FAILED, CHALLENGE_UNAVAILABLE
-from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
+from integrations.challenges.port import ChallengeProviderName, ChallengeResponse, ChallengeWidget
 from integrations.http_client import AsyncHttpClient, HttpBounds, HttpFailure, HttpReply, reason_of
 
 _MIN_SCORE = 0.5
@@ -25,7 +25,7 @@ _SERVER = "challenge provider"
 BOUNDS = HttpBounds(
     max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024, provider=_SERVER
 )
-# So many slow answers in a row may be those of a busy moment.
+# As many slow answers in a row may come from a busy moment.
 _TOLERATED_FAILURES = 2
 # Some servers report a problem with status 400 and the usual object.
 _READABLE = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
@@ -190,3 +190,36 @@ def _text(reply: dict[str, object], name: str) -> str:
     if not isinstance(value, str):
         raise _Unanswered(f"{name} is no text")
     return value
+
+
+# Sources: developers.cloudflare.com/turnstile/get-started and /reference/content-security-policy,
+# docs.hcaptcha.com, developers.google.com/recaptcha/docs/display and /docs/faq.
+
+_CLOUDFLARE = "https://challenges.cloudflare.com"
+_HCAPTCHA = "https://hcaptcha.com https://*.hcaptcha.com"
+_GOOGLE = "https://www.google.com/recaptcha/"
+
+WIDGETS = {
+    ChallengeProviderName.TURNSTILE: ChallengeWidget(
+        script=f"{_CLOUDFLARE}/turnstile/v0/api.js",
+        css_class="cf-turnstile",
+        field="cf-turnstile-response",
+        policy={"script-src": _CLOUDFLARE, "frame-src": _CLOUDFLARE},
+    ),
+    ChallengeProviderName.HCAPTCHA: ChallengeWidget(
+        script="https://js.hcaptcha.com/1/api.js",
+        css_class="h-captcha",
+        field="h-captcha-response",
+        policy=dict.fromkeys(("script-src", "frame-src", "style-src", "connect-src"), _HCAPTCHA),
+    ),
+    # This is version 2: the widget of version 3 needs a script of ours.
+    ChallengeProviderName.RECAPTCHA: ChallengeWidget(
+        script=f"{_GOOGLE}api.js",
+        css_class="g-recaptcha",
+        field="g-recaptcha-response",
+        policy={
+            "script-src": f"{_GOOGLE} https://www.gstatic.com/recaptcha/",
+            "frame-src": f"{_GOOGLE} https://recaptcha.google.com/recaptcha/",
+        },
+    ),
+}

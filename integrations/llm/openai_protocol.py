@@ -1,16 +1,311 @@
 """Language models on any server of OpenAI's chat completions protocol."""
 
 import asyncio
+import math
 import random
+import re
+import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from http import HTTPStatus
+from typing import Annotated, Any
 
+import httpx2
+import openai
+import orjson
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationError
+
+from core.counters.work_metrics import show_circuit
+from core.errors import DomainError
 from core.logging import get_logger
-from integrations.llm import completion, wire
-from integrations.llm.circuit import Circuit, CircuitOpen, Health
-from integrations.llm.failure import CallOutcome, Failure, RequestRejected
+from core.refusals.composer import LLM_FAILED, LLM_TOO_SLOW, LLM_UNAVAILABLE
+from core.telemetry import spans
+from integrations import http_client
 from integrations.llm.port import CompletionReply, CompletionRequest, Report, Usage
-from integrations.llm.request_format import RequestFormat
+
+_SERVER = "language model"
+_RETRY_AFTER_SECONDS = 30
+
+
+class Health(StrEnum):
+    """A call's verdict about its server's health."""
+
+    WORKS = "works"
+    FAILS = "fails"
+    # The server was never asked, or the mistake was ours.
+    UNKNOWN = "unknown"
+
+
+@dataclass(eq=False)
+class CircuitOpen(Exception):
+    """The call was not sent; the next one may try in ``seconds``."""
+
+    seconds: float
+
+
+@dataclass(eq=False)
+class Circuit:
+    """The circuit of one server. Each ``enter`` that returns is followed by one ``leave``.
+
+    Libraries for it either hold a lock while a call is under way, so that calls take turns, or let
+    every waiting call through at the first chance; neither suits 16 threads.
+    """
+
+    max_failures: int = 5
+    pause_seconds: float = 30.0
+    clock: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _failures: int = field(default=0, init=False)
+    _opened_at: float | None = field(default=None, init=False)
+    _is_probing: bool = field(default=False, init=False)
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened_at is not None
+
+    def enter(self) -> bool:
+        """Return whether this call is the one that tries an open circuit.
+
+        Raises ``CircuitOpen`` while the pause lasts, and then for all but one call.
+        """
+        with self._lock:
+            if self._opened_at is None:
+                return False
+            left = self._opened_at + self.pause_seconds - self.clock()
+            if left > 0 or self._is_probing:
+                raise CircuitOpen(max(left, 1.0))
+            self._is_probing = True
+            return True
+
+    def leave(self, health: Health, *, is_probe: bool) -> None:
+        with self._lock:
+            if is_probe:
+                self._is_probing = False
+            if health is Health.WORKS:
+                if self.is_open:
+                    show_circuit(_SERVER, is_open=False)
+                self._failures, self._opened_at = 0, None
+            elif health is Health.FAILS:
+                self._failures += 1
+                # Calls that began before it opened don't make the pause longer.
+                if is_probe or (self._opened_at is None and self._failures >= self.max_failures):
+                    self._opened_at = self.clock()
+                    show_circuit(_SERVER, is_open=True)
+
+
+class CallOutcome(StrEnum):
+    FAILED = "failed"
+    UNAVAILABLE = "unavailable"
+    TOO_SLOW = "too_slow"
+
+
+@dataclass(eq=False)
+class Failure(Exception):
+    """The failure of one request.
+
+    Attributes:
+        may_pass: the server asks to come back; ``retry_after`` is when, if it says so.
+    """
+
+    reason: str
+    outcome: CallOutcome = CallOutcome.FAILED
+    health: Health = Health.FAILS
+    may_pass: bool = False
+    tokens: tuple[int, int] = (0, 0)
+    retry_after: float | None = None
+
+    def told(self) -> DomainError:
+        if self.outcome is CallOutcome.TOO_SLOW:
+            return LLM_TOO_SLOW()
+        if self.outcome is CallOutcome.UNAVAILABLE:
+            after = _RETRY_AFTER_SECONDS if self.retry_after is None else self.retry_after
+            return LLM_UNAVAILABLE(retry_after=max(1, math.ceil(after)))
+        return LLM_FAILED()
+
+
+@dataclass(eq=False)
+class RequestRejected(Exception):
+    """The server refuses the request as it is; ``text`` is its reason, to be matched only."""
+
+    status: int
+    text: str
+
+
+# Anything but a count of tokens counts as none.
+_Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count = 0
+
+
+class Completion(BaseModel):
+    choices: list[_Choice] = Field(min_length=1)
+    usage: _Usage | None = None
+
+    def reply(self, model: str) -> CompletionReply:
+        """Raises ``Failure`` for what is no answer, or half of one; it costs its tokens too."""
+        choice, usage = self.choices[0], self.usage or _Usage()
+        tokens = usage.prompt_tokens, usage.completion_tokens
+        text = choice.message.content or ""
+        if choice.message.refusal:
+            reason = "refusal"
+        elif choice.finish_reason == "content_filter":
+            reason = "filtered"
+        elif choice.finish_reason == "length":
+            reason = "longer than allowed"
+        elif not text.strip():
+            reason = "empty answer"
+        else:
+            return CompletionReply(text, model, *tokens)
+        raise Failure(reason, health=Health.WORKS, tokens=tokens)
+
+
+def read(body: bytes) -> Completion:
+    """Raises ``Failure`` for what isn't of the protocol."""
+    try:
+        return Completion.model_validate_json(body)
+    except ValidationError:
+        raise Failure("not a completion") from None
+
+
+# A request has the strictest format that its server accepts: a JSON schema, else JSON mode, else a
+# plain prompt. Servers also differ in their name for an answer's bound.
+
+_NEWER_LIMIT = "max_completion_tokens"
+# Models that insist on the newer one may think before they answer, within the same bound.
+_THINKING_TOKENS = 4000
+# Words of several servers for a material that is too long: no other format changes that.
+_TOO_MUCH = re.compile("context[_ ]length|context window|context size|too many tokens")
+
+
+class ResponseFormat(IntEnum):
+    SCHEMA = 0
+    OBJECT = 1
+    PROMPT = 2
+
+
+@dataclass(frozen=True)
+class RequestFormat:
+    form: ResponseFormat = ResponseFormat.SCHEMA
+    limit: str = "max_tokens"
+
+    def after(self, refusal: RequestRejected) -> "RequestFormat | None":
+        """The next format to try; None when none is left."""
+        if _NEWER_LIMIT in refusal.text and self.limit != _NEWER_LIMIT:
+            return replace(self, limit=_NEWER_LIMIT)
+        if self.form is ResponseFormat.PROMPT or _TOO_MUCH.search(refusal.text):
+            return None
+        return replace(self, form=ResponseFormat(self.form + 1))
+
+    def body(self, question: CompletionRequest, model: str) -> dict[str, Any]:
+        thinking = _THINKING_TOKENS if self.limit == _NEWER_LIMIT else 0
+        instructions = question.instructions
+        if self.form is not ResponseFormat.SCHEMA:
+            instructions += (
+                "\n\nAnswer with one JSON object and nothing else. It is an instance of this JSON "
+                f"schema:\n{orjson.dumps(question.schema).decode()}"
+            )
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": [
+                {"role": "system", "content": instructions},
+                {"role": "user", "content": question.material},
+            ],
+            self.limit: question.max_tokens + thinking,
+        }
+        if self.form is ResponseFormat.SCHEMA:
+            shape = {"name": question.schema_name, "strict": True, "schema": question.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": shape}
+        elif self.form is ResponseFormat.OBJECT:
+            body["response_format"] = {"type": "json_object"}
+        return body
+
+
+# The openai library gets our bounded client, no retries, and none of its environment variables.
+
+_MAX_CONNECT_SECONDS = 5.0
+_MAX_REPLY_BYTES = 1024 * 1024
+_MAX_REASON_CHARACTERS = 2000
+
+_NOT_TAKEN = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+_OVERLOADED = 529
+_BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, _OVERLOADED})
+
+
+@dataclass(frozen=True)
+class Target:
+    base_url: str
+    api_key: SecretStr | None
+
+
+async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
+    """The body of a reply with status 200.
+
+    Raises ``Failure``, or ``RequestRejected`` when it is the request that the server finds wrong.
+    """
+    # The library takes these two from the environment, which says nothing about this server.
+    left_out = ["OpenAI-Organization", "OpenAI-Project"]
+    left_out += [] if target.api_key else ["Authorization"]
+    headers: dict[str, Any] = {name: openai.Omit() for name in left_out}
+    bounds = http_client.HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
+    async with openai.AsyncOpenAI(
+        api_key=target.api_key.get_secret_value() if target.api_key else "none",
+        base_url=target.base_url,
+        max_retries=0,
+        timeout=bounds.timeout,
+        http_client=http_client.async_library_client(bounds),
+    ) as client:
+        try:
+            create = client.chat.completions.with_raw_response.create
+            with http_client.call_span("POST", target.base_url):
+                spans.note({"gen_ai.request.model": body["model"]})
+                reply = await create(**body, extra_headers=headers)
+        except openai.APIStatusError as error:
+            raise _verdict(error) from None
+        except openai.APITimeoutError:
+            raise Failure("timeout", CallOutcome.TOO_SLOW) from None
+        except openai.APIConnectionError as error:
+            raise _unconnected(error.__cause__) from None
+        except openai.OpenAIError as error:
+            raise Failure(type(error).__name__) from None
+        except (http_client.HttpFailure, httpx2.InvalidURL, httpx2.StreamError) as error:
+            raise _unconnected(error) from None
+        return bytes(reply.content)
+
+
+def _verdict(error: openai.APIStatusError) -> Failure | RequestRejected:
+    status, reply = error.status_code, error.response
+    if status in _NOT_TAKEN:
+        return RequestRejected(status, reply.text[:_MAX_REASON_CHARACTERS].lower())
+    return Failure(
+        f"status {status}",
+        CallOutcome.UNAVAILABLE if status in _BUSY else CallOutcome.FAILED,
+        may_pass=status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR,
+        retry_after=http_client.retry_after(reply.headers.get("Retry-After")),
+    )
+
+
+def _unconnected(cause: BaseException | None) -> Failure:
+    if isinstance(cause, http_client.ReplyRefused):
+        return Failure(str(cause))
+    if isinstance(cause, httpx2.ConnectError):
+        return Failure("no connection", CallOutcome.UNAVAILABLE)
+    return Failure(f"broken reply ({type(cause).__name__})")
+
 
 # The pause before the second try where the server names none, and what that try needs at least.
 _PAUSE_SECONDS = 0.5
@@ -21,7 +316,7 @@ _log = get_logger(__name__)
 
 @dataclass
 class LlmServerState:
-    """What calls of this process have learnt about the server at one base URL."""
+    """The facts that calls of this process have learnt about the server at one base URL."""
 
     circuit: Circuit = field(default_factory=Circuit)
     formats: dict[str, RequestFormat] = field(default_factory=dict)
@@ -29,7 +324,7 @@ class LlmServerState:
 
 @dataclass(eq=False)
 class OpenAIProtocol:
-    target: wire.Target
+    target: Target
     server: LlmServerState
     model: str
     context_tokens: int
@@ -96,7 +391,7 @@ class OpenAIProtocol:
                 form = following
             else:
                 self.server.formats[self.model] = form
-                return completion.read(body).reply(self.model)
+                return read(body).reply(self.model)
 
     async def _tried_twice(
         self, question: CompletionRequest, form: RequestFormat, deadline: float
@@ -118,4 +413,4 @@ class OpenAIProtocol:
     ) -> bytes:
         body = form.body(question, self.model)
         question.before_sending()
-        return await wire.send(self.target, body, max(deadline - time.monotonic(), 0.1))
+        return await send(self.target, body, max(deadline - time.monotonic(), 0.1))

@@ -56,7 +56,7 @@ class LanguageModel(Protocol):
     def name(self) -> str:
         """As the header ``Pressroom-Source`` names it: `openai/<model>`."""
 
-    # What a question and its answer may take together.
+    # The time for a question and its answer together.
     context_tokens: int
 
     def ask(self, question: CompletionRequest) -> CompletionReply: ...

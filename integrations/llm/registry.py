@@ -15,20 +15,20 @@ _servers: dict[str, "LlmServerState"] = {}
 def language_model(given: Settings, report: Report) -> LanguageModel | None:
     """The settings' language model, the same one each time; None when there is none to ask.
 
-    What it has learnt about its server is shared by all threads of the process, whose first call
-    also says who hears of each use.
+    All threads of the process share the facts that it has learnt about its server. The first call
+    of the process also says who hears of each use.
     """
     if given.llm_provider == "offline" or given.llm_model is None:
         return None
     # The library takes its time to import, which processes that ask nothing are spared.
-    from integrations.llm import openai_protocol, wire
+    from integrations.llm import openai_protocol
 
     url = str(given.llm_base_url)
     key = (url, given.llm_api_key, given.llm_model, given.llm_context_tokens)
     with _lock:
         if key not in _models:
             _models[key] = openai_protocol.OpenAIProtocol(
-                wire.Target(url, given.llm_api_key),
+                openai_protocol.Target(url, given.llm_api_key),
                 _servers.setdefault(url, openai_protocol.LlmServerState()),
                 given.llm_model,
                 given.llm_context_tokens,

@@ -5,7 +5,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Mail:
-    """One message to one person, as plain text and as HTML."""
+    """A message to one person, as plain text and as HTML."""
 
     to: str
     subject: str
@@ -16,7 +16,7 @@ class Mail:
     # The same at every attempt, so that a recipient who gets the mail twice can tell. Letters,
     # digits and "-".
     key: str | None = None
-    # Whom the mail is from, beside the installation, whose address it keeps.
+    # The sender beside the installation, whose address the mail keeps.
     sender_name: str | None = None
 
 

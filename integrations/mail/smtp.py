@@ -3,25 +3,95 @@
 No error or log line repeats a server's words: its replies quote addresses.
 """
 
+import re
 import smtplib
 import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from email.header import Header
+from email.message import EmailMessage
+from email.policy import EmailPolicy
+from email.utils import format_datetime, formataddr, make_msgid
 from functools import cached_property
 from socket import socket
 
 from email_validator import EmailNotValidError, validate_email
 
+from core import clock
 from core.calls.breaker import Breaker
 from core.calls.time_limits import limited, time_limit, tls_context
 from core.counters.work_metrics import MailOutcome, count_mail
 from core.errors import DomainError, ServerFailed, TransientError
-from core.refusals import mail as refusals
+from core.refusals import mailing as refusals
+from core.refusals.mailing import MAIL_UNWRITABLE
 from core.settings.mail_server import MailSecurity, MailSender, MailServer
 from core.telemetry import spans
-from integrations.mail.message import compose
 from integrations.mail.port import Mail
+
+_KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_OURS = {"from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version"}
+_MAX_LINE_BYTES = 998  # RFC 5322, 2.1.1
+
+
+class _AsWritten(EmailPolicy):
+    """Keeps each header as it was given.
+
+    The library would take apart what looks like encoded words, line ends inside them included,
+    and make encoded words of long links, which no mail program then takes for links.
+    """
+
+    def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
+        return name, value
+
+    def fold_binary(self, name: str, value: str) -> bytes:
+        return f"{name}: {value}\r\n".encode()
+
+
+_POLICY = _AsWritten(linesep="\r\n")
+
+
+def compose(mail: Mail, sender: MailSender, address: str) -> bytes:
+    """The whole message to one address; raises ``mail.refused`` if it can't be written."""
+    message = EmailMessage(_POLICY)
+    name = sender.name
+    if mail.sender_name is not None:
+        # A list's owner can't pose as another: the name says whose installation sends it.
+        name = f"{mail.sender_name} via {sender.name or sender.domain}"
+    message["From"] = formataddr((name, sender.address))
+    message["To"] = address
+    message["Subject"] = _written("Subject", _CONTROLS.sub(" ", mail.subject))
+    message["Date"] = format_datetime(clock.now())
+    if mail.key is not None and not _KEY.match(mail.key):
+        raise MAIL_UNWRITABLE(what="The key")
+    made_up = make_msgid(domain=sender.domain)
+    message["Message-ID"] = f"<{mail.key}@{sender.domain}>" if mail.key else made_up
+    for name, value in mail.headers.items():
+        is_ours = name.lower() in _OURS or name.lower().startswith("content-")
+        if is_ours or not _NAME.match(name) or _CONTROLS.search(value):
+            raise MAIL_UNWRITABLE(what="A header")
+        message[name] = _written(name, value)
+    try:
+        message.set_content(mail.text, cte="quoted-printable")
+        message.add_alternative(mail.html, subtype="html", cte="quoted-printable")
+    except UnicodeError:
+        raise MAIL_UNWRITABLE(what="The text") from None
+    return message.as_bytes()
+
+
+def _written(name: str, value: str) -> str:
+    """The value in ASCII; other text, or text that looks encoded, becomes encoded words."""
+    if value.isascii() and "=?" not in value:
+        if len(name) + len(": ") + len(value) > _MAX_LINE_BYTES:
+            raise MAIL_UNWRITABLE(what="A header")
+        return value
+    try:
+        return Header(value, "utf-8", header_name=name).encode(linesep="\r\n")
+    except UnicodeError:
+        raise MAIL_UNWRITABLE(what="A header") from None
+
 
 # The limit of a whole conversation: it ends even when the network swallows everything, or when the
 # server answers byte by byte.
@@ -68,22 +138,19 @@ class SmtpMailer:
             spans.span("mail", "client", about),
             self.breaker.guarding(),
             time_limit(self.timeout),
+            self._logged_in() as connection,
         ):
-            self._converse(message, address, options)
-
-    def log_in(self) -> None:
-        """Log in to the server and send nothing; raises ``TransientError``."""
-        with self.breaker.guarding(), time_limit(self.timeout), self._logged_in() as connection:
-            connection.quit()
-
-    def _converse(self, message: bytes, address: str, options: list[str]) -> None:
-        with self._logged_in() as connection:
             if options and not connection.has_extn("smtputf8"):
                 raise refusals.MAIL_RECIPIENT_NOT_ASCII()
             connection.sendmail(self.sender.address, [address], message, options)
             # The server has the mail now, whatever it answers to this.
             with suppress(smtplib.SMTPException):
                 connection.quit()
+
+    def log_in(self) -> None:
+        """Log in to the server and send nothing; raises ``TransientError``."""
+        with self.breaker.guarding(), time_limit(self.timeout), self._logged_in() as connection:
+            connection.quit()
 
     @contextmanager
     def _logged_in(self) -> Iterator[smtplib.SMTP]:

@@ -39,9 +39,9 @@ class OpenedCheckout:
 
 
 class DisputeStatus(StrEnum):
-    """Of one dispute: it only ever goes from open to won or lost.
+    """The status of a dispute goes from open to won or lost, and never back.
 
-    Of an order, whose payment may have several: open while one is, else lost if one was lost.
+    A payment may have several disputes: its order is open while one is, else lost if one was lost.
     """
 
     OPEN = "open"
@@ -60,13 +60,13 @@ class Evidence:
     # The amount of the order in the minor unit, and its currency, where the provider says them.
     amount_minor: int | None = None
     currency: str | None = None
-    # Whether the money has come, and isn't merely promised.
+    # The money has come, and isn't merely promised.
     paid: bool = False
-    # Whether a promised payment (a bank debit, say) fell through: the checkout can't be paid then.
+    # A promised payment (a bank debit, say) fell through: the checkout can't be paid then.
     failed: bool = False
-    # Whether the time for paying is over. A payment that a payer promised before may still come.
+    # The time for paying is over. A payment that a payer promised before may still come.
     expired: bool = False
-    # Whether nobody can pay on the checkout any more, and no promised payment is under way.
+    # The checkout takes no payment any more, and no promised payment is under way.
     closed: bool = False
     # The sum of all refunds so far, in the minor unit, and of those among them that failed.
     refunded_minor: int | None = None
@@ -86,12 +86,12 @@ class Event:
     id: str
     type: str
     created_at: datetime
-    # None for an event that doesn't concern orders.
+    # It is ``None`` for an event that doesn't concern orders.
     evidence: Evidence | None
 
 
 class Payments(Protocol):
-    """One account at one provider. Every call has a time limit.
+    """An account at a provider. Every call has a time limit.
 
     Calls raise ``TransientError`` for trouble that may pass by itself (the provider is away, slow,
     or limits us) and ``payments.refused`` (``provider_failed``) for calls that it refuses.

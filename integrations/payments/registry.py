@@ -50,7 +50,7 @@ class PaymentChannels:
                 if channel not in self._opened:
                     # Imported late: it takes ten megabytes, in each process, most of which never
                     # see money.
-                    from integrations.payments.stripe_checkout import StripeCheckout
+                    from integrations.payments.stripe import StripeCheckout
 
                     url, key, secret = self._accounts[channel]
                     self._opened[channel] = StripeCheckout(

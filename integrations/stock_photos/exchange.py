@@ -1,4 +1,4 @@
-"""One GET at a provider: bounded in time and size, to the origin of the settings and no other."""
+"""A GET at a provider: bounded in time and size, to the origin of the settings and no other."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ QuotaReport = Callable[[PhotoProviderName, tuple[Quota, ...]], None]
 
 @dataclass
 class Exchange:
-    """One provider's API. ``report`` is told the quotas of every reply, refusals included."""
+    """A provider's API. ``report`` is told the quotas of every reply, refusals included."""
 
     name: PhotoProviderName
     base: str

@@ -10,9 +10,11 @@ from typing import Any
 
 from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos.exchange import Exchange, QuotaReport
-from integrations.stock_photos.found_photos import (
+from integrations.stock_photos.port import (
     FoundPhoto,
+    Photo,
     PhotoCredit,
+    PhotoProviderName,
     inside,
     origin_of,
     photos_in,
@@ -20,12 +22,11 @@ from integrations.stock_photos.found_photos import (
     text_of,
     web_url,
 )
-from integrations.stock_photos.port import Photo, PhotoProviderName
 
 # Larger pages are refused without an account. Every page then has this size, so none is skipped.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-# Of those licences that are not called "CC" and their own name.
+# The names of licences that are not called "CC" and their own name.
 _LICENCES = {"cc0": "CC0", "pdm": "Public Domain Mark"}
 
 

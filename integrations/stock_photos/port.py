@@ -1,8 +1,87 @@
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
+from urllib.parse import urlsplit
 
-from integrations.stock_photos.found_photos import FoundPhoto
+import orjson
+
+_WEB_URL = re.compile(r"https?://[^\s/\"<>\\]+(?:/[^\s\"<>\\]*)?")
+MAX_SHOWN_CHARACTERS = 300
+_MAX_SIDE = 1_000_000
+
+
+@dataclass(frozen=True)
+class PhotoCredit:
+    """The people whom the provider's terms ask to name beside a photo, with links to them.
+
+    Attributes:
+        title: of the photo, where the licence asks for it, and the page of it.
+        provider: the provider that is named itself.
+        licence: its name, where the photo has one of its own.
+    """
+
+    author: str
+    author_url: str | None = None
+    title: str | None = None
+    title_url: str | None = None
+    provider: str | None = None
+    provider_url: str | None = None
+    licence: str | None = None
+    licence_url: str | None = None
+
+
+@dataclass(frozen=True)
+class FoundPhoto:
+    """Attributes:
+    endpoint: what ``StockPhotos.photo_at`` takes.
+    small_url: of a small copy, at one of ``StockPhotos.image_origins``.
+    shows: what is to be seen, for people who don't see it.
+    """
+
+    endpoint: str
+    small_url: str
+    width: int
+    height: int
+    shows: str
+    credit: PhotoCredit
+
+
+def photos_in(payload: str, read: Callable[[Any], FoundPhoto | None]) -> list[FoundPhoto]:
+    """The photos of a search's payload that the provider's adapter can read."""
+    results = inside(orjson.loads(payload), "results")
+    photos = map(read, results if isinstance(results, list) else [])
+    return [photo for photo in photos if photo is not None]
+
+
+def origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def web_url(value: object) -> str | None:
+    """A URL that a page may link to; ``None`` for anything else that a provider sends."""
+    return value if isinstance(value, str) and _WEB_URL.fullmatch(value) else None
+
+
+def text_of(value: object) -> str | None:
+    """A provider's text of one line, cut to a length that fits below a photo."""
+    if not isinstance(value, str):
+        return None
+    return " ".join(value.split())[:MAX_SHOWN_CHARACTERS] or None
+
+
+def inside(found: object, *names: str) -> Any:
+    """Return what an object holds under these names, one in the other; ``None`` for nothing."""
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def side_of(value: object) -> int:
+    """A side in pixels; 0 where the provider says none."""
+    return value if isinstance(value, int) and 0 < value < _MAX_SIDE else 0
 
 
 class PhotoProviderName(StrEnum):
@@ -42,7 +121,7 @@ class StockPhotos(Protocol):
         """The provider's payload, JSON, as it came."""
 
     def found_in(self, payload: str) -> list[FoundPhoto]:
-        """The photos of a payload, as people are shown them. One that lacks a part is left out."""
+        """The photos of a payload, as people are shown them. A photo without a part is left out."""
 
     def photo_at(self, endpoint: str) -> Photo:
         """The photo whose download endpoint this is, exactly as a search gave it. Sends nothing.

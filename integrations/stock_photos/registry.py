@@ -23,7 +23,7 @@ class StockPhotoProviders:
 
     @property
     def names(self) -> list[PhotoProviderName]:
-        """Those that can be asked, the one of the settings first."""
+        """Return the providers that can be asked, the one of the settings first."""
         return sorted(self._adapters, key=lambda name: (name != self.default, name))
 
     def named(self, name: PhotoProviderName) -> StockPhotos:

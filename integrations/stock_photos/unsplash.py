@@ -11,9 +11,11 @@ from pydantic import SecretStr
 
 from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos.exchange import Exchange, QuotaReport
-from integrations.stock_photos.found_photos import (
+from integrations.stock_photos.port import (
     FoundPhoto,
+    Photo,
     PhotoCredit,
+    PhotoProviderName,
     inside,
     origin_of,
     photos_in,
@@ -21,7 +23,6 @@ from integrations.stock_photos.found_photos import (
     text_of,
     web_url,
 )
-from integrations.stock_photos.port import Photo, PhotoProviderName
 
 _ID = r"[A-Za-z0-9_-]{1,64}"
 _IXID = r"[A-Za-z0-9_=-]{1,512}"

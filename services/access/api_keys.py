@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from threading import Lock
 
-from sqlalchemy import BindParameter, ColumnElement, any_, bindparam, or_, select, update
+from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, or_, select, update
 
 from core import clock
 from core.keyring import Keyring
@@ -21,14 +21,12 @@ from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from core.secret_form import API_KEY
 from models import ApiKey, User
 from services import paging
-from services.access import recent_logins
+from services.access import sessions
 from services.access.caller import Caller
-from services.events.catalogue import EventType
-from services.events.recording import record
 from services.paging import WHOLE, PageOfRows, PageRequest
+from services.security_events import EventType, record
 from storage.database import Database, Statement
-from storage.moments import note_once
-from storage.unit_of_work import UnitOfWork
+from storage.unit_of_work import UnitOfWork, note_once
 
 # The last use of a key is written at most this often, so that a busy key is no hot row.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
@@ -133,12 +131,10 @@ def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
         raise API_KEY_NOT_FOUND()
-    # So that the key makes no other one meanwhile.
-    recent_logins.lock_person(uow, key.user_id)
-    ended = select(ApiKey.id).where(ApiKey.id == key_id).cte(recursive=True)
-    ended = ended.union_all(select(ApiKey.id).join(ended, ApiKey.maker_id == ended.c.id))
+    # The lock comes first: the key makes no other one meanwhile.
+    sessions.lock_person(uow, key.user_id)
     made_by_it = note_once(
-        uow, ApiKey.revoked_at, ApiKey.id.in_(select(ended.c.id)), ApiKey.id != key_id
+        uow, ApiKey.revoked_at, ApiKey.id.in_(family(key_id)), ApiKey.id != key_id
     )
     revoked = note_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
     if revoked or made_by_it:
@@ -147,12 +143,25 @@ def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
     return revoked
 
 
+def family(key_id: int) -> Select[tuple[int]]:
+    """Select the ids of a key and of the keys that it made, and that these made."""
+    found = select(ApiKey.id).where(ApiKey.id == key_id).cte(recursive=True)
+    found = found.union_all(select(ApiKey.id).join(found, ApiKey.maker_id == found.c.id))
+    return select(found.c.id)
+
+
 def revoke_all(uow: UnitOfWork, user_id: int, *, but: Collection[int]) -> None:
     """Revoke the keys of a person whom the caller has locked, except those that they keep."""
     others = (ApiKey.user_id == user_id, ApiKey.id.not_in(but))
     revoked = note_once(uow, ApiKey.revoked_at, *others)
     if revoked:
         record(uow, user_id, EventType.KEY_ENDED, keys=revoked)
+
+
+def is_open(uow: UnitOfWork, key_id: int) -> bool:
+    """Tell whether the key is neither revoked nor expired."""
+    live = select(ApiKey.id).where(ApiKey.id == key_id, *is_live(clock.now()))
+    return uow.session.scalar(live) is not None
 
 
 def is_live(now: datetime | BindParameter[datetime]) -> tuple[ColumnElement[bool], ...]:

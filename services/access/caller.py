@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
 from core.scopes import Scope
-from services.events.event_origins import Credential, CredentialKind
+from services.event_origins import Credential, CredentialKind
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
-"""What a plan lets its owners have, and how much of it they have.
+"""The quotas of a plan, and how much of it they have.
 
 Quotas bound what owners do, and nothing else: no opt-out, no act of a reader on their own
-subscription, no command of the operator. What an owner has above a limit stays; only more is
+subscription, no command of the operator. An owner keeps what is above a limit; only more is
 refused.
 
 An act that takes more holds the owner's quota until its transaction ends, and counts after it got
-hold of it. So acts at the same moment take turns, and together they never pass a limit. It takes
-hold before it writes what is counted, so that no two acts wait for each other.
+hold of it. Acts at the same moment therefore take turns, and together they never pass a limit. It
+takes hold before it writes what is counted, so that no two acts wait for each other.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +21,7 @@ from core.errors import DomainError, TransientError
 from core.lanes import Lane
 from core.refusals.access import QUOTA_EXCEEDED
 from core.settings import Settings
-from core.settings.plan_quotas import PlanQuota
+from core.settings.notations import PlanQuota
 from models import (
     ApiKey,
     ComposerUse,
@@ -37,6 +38,7 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_A_MB = 2**20
+_ROW_BYTES = 500
 # The kinds of jobs that are an owner's imports, exports and bulk acts. A roster is an act of its
 # sender; to add the members of one request is a call that its caller waits for: the lane bounds
 # these.
@@ -69,7 +71,7 @@ class QuotaUse:
 
 
 def uses(uow: UnitOfWork, settings: Settings, user: User) -> dict[PlanQuota, QuotaUse]:
-    """How much the user has of each quota."""
+    """Return how much the user has of each quota."""
     counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in PlanQuota)
     found = uow.session.execute(select(*counts)).one()
     return {
@@ -79,7 +81,7 @@ def uses(uow: UnitOfWork, settings: Settings, user: User) -> dict[PlanQuota, Quo
 
 
 def limit_of(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
-    """What the plan has room for in the quota's own unit; ``None`` for any number."""
+    """Return what the plan has room for in the quota's own unit; ``None`` for any number."""
     return {Plan.FREE: settings.quota_free, Plan.PAID: settings.quota_paid}[Plan(plan)].get(quota)
 
 
@@ -96,7 +98,7 @@ def require(
 
 
 def hold(uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota) -> int | None:
-    """How much more the user may have, of storage in bytes; ``None`` for any number.
+    """Return how much more the user may have, of storage in bytes; ``None`` for any number.
 
     Until the transaction ends, no other act of the user takes any of it. Below 0 after readers'
     own acts, or a change of the plan.
@@ -111,7 +113,7 @@ def hold(uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota) ->
 def share(
     uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota, *, most: int
 ) -> bool:
-    """Whether the transaction may take up to ``most``, beside others that do the same.
+    """Return whether the transaction may take up to ``most``, beside others that do the same.
 
     There is room for as much by each of ``MAX_SHARES`` then, so that together they never pass the
     limit. False near the limit, or where as many have their shares: ``hold`` takes turns. All
@@ -148,6 +150,12 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
     [(calls, limit)] = database.rows(_COUNT_CALL, user_id=user_id, **limits)
     if calls is None:
         raise _refusal(quota, limit, limit)
+
+
+def row_bytes(kept: object = None) -> int:
+    """Return what a row with such a filter counts of the storage, as `row_bytes.sql` has it."""
+    filter_bytes = 0 if kept is None else len(json.dumps(kept, ensure_ascii=False).encode())
+    return _ROW_BYTES + filter_bytes
 
 
 def _refusal(quota: PlanQuota, used: int, limit: int) -> DomainError:
@@ -227,7 +235,7 @@ _COUNTS: dict[PlanQuota, Callable[[int], AnyCount]] = {
     PlanQuota.UNFINISHED_JOBS: _jobs,
     PlanQuota.COMPOSER_PER_DAY: _composer_calls,
 }
-# One row a user, which each call of theirs locks for a moment. A call at midnight that began the
+# Each user has one row, which their calls lock for a moment. A call at midnight that began the
 # day before counts for the new day.
 _COUNT_CALL = Statement(
     """

@@ -9,21 +9,89 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import Boolean, any_, bindparam, func, select, update
+from sqlalchemy import Boolean, ColumnElement, any_, bindparam, exists, func, or_, select, update
 
 from core import clock
 from core.keyring import Keyring
-from core.refusals.access import AUTH_INVALID_SESSION, AUTH_SECOND_FACTOR, SESSION_NOT_FOUND
+from core.refusals.access import (
+    AUTH_INVALID_API_KEY,
+    AUTH_INVALID_SESSION,
+    AUTH_LOGIN_AGAIN,
+    AUTH_SECOND_FACTOR,
+    SESSION_NOT_FOUND,
+)
+from core.refusals.people import USER_NOT_FOUND
 from core.scopes import EVERYTHING_OF_A_USER
-from models import User, UserSession
+from models import ApiKey, Passkey, TotpSecret, User, UserSession
 from services.access.caller import Caller
-from services.access.required_factors import lacks_factor
-from services.events.catalogue import EventType
-from services.events.event_origins import Credential, CredentialKind
-from services.events.recording import record
+from services.event_origins import Credential, CredentialKind
+from services.security_events import EventType, record
 from storage.database import Database, Statement
-from storage.moments import note_once
-from storage.unit_of_work import UnitOfWork
+from storage.unit_of_work import UnitOfWork, note_once
+
+# A stolen session that its person forgot is worth less so: no key outlives it. Keys and tokens are
+# for programs, which can't log in, and are not asked. Such a request locks its person and then
+# looks whether its own credential still counts. It therefore takes turns with a recovery, and no
+# credential comes of one that the recovery ended.
+
+
+RECENT_LOGIN = timedelta(minutes=15)
+
+
+def require_recent_login(uow: UnitOfWork, caller: Caller) -> None:
+    """Raises ``auth.login_again`` for a session whose login is older than a quarter of an hour."""
+    if not has_recent_login(uow, caller):
+        raise AUTH_LOGIN_AGAIN()
+
+
+def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
+    """Raises ``auth.invalid_credentials`` for a session that has ended."""
+    if caller.session_id is None:
+        return True
+    is_recent = UserSession.logged_in_at > func.now() - RECENT_LOGIN
+    is_open = (UserSession.id == caller.session_id, UserSession.ended_at.is_(None))
+    found = uow.session.scalar(select(is_recent).where(*is_open))
+    if found is None:
+        raise AUTH_INVALID_SESSION()
+    return found
+
+
+def lock_person(uow: UnitOfWork, user_id: int) -> None:
+    """Lock the person until the transaction ends; raises ``user.not_found`` for an erased one."""
+    person = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
+    if uow.session.scalar(person.with_for_update(key_share=True)) is None:
+        raise USER_NOT_FOUND()
+
+
+def lock_maker(uow: UnitOfWork, caller: Caller) -> None:
+    """Lock the person of a caller who makes a credential.
+
+    Raises ``auth.login_again``, and ``auth.invalid_credentials`` when the caller's own credential
+    ended in the meantime.
+    """
+    lock_person(uow, caller.user_id)
+    require_recent_login(uow, caller)
+    is_live = select(ApiKey.id).where(ApiKey.id == caller.key_id, ApiKey.revoked_at.is_(None))
+    if caller.key_id is not None and uow.session.scalar(is_live) is None:
+        raise AUTH_INVALID_API_KEY()
+
+
+def has_factor() -> ColumnElement[bool]:
+    """Return, of the person whose row of ``users`` the statement looks at."""
+    return or_(
+        exists().where(TotpSecret.user_id == User.id), exists().where(Passkey.user_id == User.id)
+    )
+
+
+def lacks_factor(everyone_needs_one: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return whether that person needs a second factor and has none."""
+    return or_(User.is_operator, everyone_needs_one) & ~has_factor()
+
+
+def is_asked(uow: UnitOfWork, user_id: int) -> bool:
+    """Return whether a login of this person needs a second factor: it does once they have one."""
+    return uow.session.scalar(select(has_factor()).where(User.id == user_id)) is True
+
 
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)

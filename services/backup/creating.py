@@ -1,35 +1,197 @@
-"""Making a backup: by upkeep, or by the operator's command. One is made at a time."""
+"""Making a backup: by upkeep, or by the operator's command. Only one is made at a time."""
 
+import heapq
 import itertools
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import groupby, islice
 
 from core import clock
 from core.lanes import Lane
 from core.refusals.jobs import BACKUP_TOOL_FAILED
 from services import removals
-from services.backup import kept_objects, manifests, pruning
-from services.backup.manifests import Manifest
+from services.backup import journal, manifests
+from services.backup.manifests import MANIFESTS, Manifest, folder, opened
 from services.jobs import upkeep
 from storage.backup_files import postgres_tools
+from storage.backup_files.places import SealedPlace, open_sealed_place, patiently
 from storage.backup_files.postgres_tools import PostgresToolFailed
-from storage.backup_files.sealed_place import SealedPlace, open_sealed_place
 from storage.migrations import revisions
+from storage.objects import ObjectMissing, ObjectStore, StoredObject
 from storage.resources import Resources
+
+COPIES = "objects/"
+_MAX_LIST_KEYS = 10_000
+# Each waits for two storages most of the time, and may hold an object of 8 MiB.
+_MAX_AT_ONCE = 4
+# An object that was written so shortly before its copy, by the clocks of two storages, may have
+# been under way: a worker that does its work again writes it again.
+_SETTLED_AFTER = timedelta(hours=1)
+
+
+@dataclass
+class Copied:
+    """
+    Attributes:
+        copied: how many of the objects no earlier backup had.
+    """
+
+    lists: int = 0
+    objects: int = 0
+    copied: int = 0
+
+
+def copy_all(objects: ObjectStore, place: SealedPlace, backup_id: str, *, but: str) -> Copied:
+    """Copy each object that has no copy, and list all, without those that begin with ``but``."""
+    done, found = Copied(), _found(objects, place, but=but)
+    with _threads() as threads:
+        while batch := list(islice(found, _MAX_LIST_KEYS)):
+            there = threads.map(partial(_copy, objects, place), batch)
+            keys = [each.key for each, is_there in zip(batch, there, strict=True) if is_there]
+            done.copied += len(keys) - sum(each.is_copied for each in batch)
+            done.objects += len(keys)
+            if keys:
+                place.put(_list_name(backup_id, done.lists), "\n".join(keys).encode())
+                done.lists += 1
+    return done
+
+
+@dataclass(frozen=True)
+class _Found:
+    key: str
+    is_copied: bool
+
+
+def _found(objects: ObjectStore, place: SealedPlace, *, but: str) -> Iterator[_Found]:
+    """The objects of the bucket, read beside their copies, in one order."""
+    copies = in_order(place.stored(COPIES))
+    copy = next(copies, None)
+    for each in in_order(objects.stored()):
+        if each.key.startswith(but):
+            continue
+        name = COPIES + each.key
+        while copy is not None and copy.key < name:
+            copy = next(copies, None)
+        is_copied = copy is not None and copy.key == name
+        is_settled = copy is not None and copy.modified_at >= each.modified_at + _SETTLED_AFTER
+        yield _Found(each.key, is_copied and is_settled)
+
+
+def _copy(objects: ObjectStore, place: SealedPlace, found: _Found) -> bool:
+    """False: there is no such object any more; a sweep removed it, which no row named."""
+    if not found.is_copied:
+        try:
+            place.put(COPIES + found.key, patiently(lambda: objects.get(found.key)))
+        except ObjectMissing:
+            return False
+    return True
+
+
+@contextmanager
+def _threads() -> Iterator[ThreadPoolExecutor]:
+    """Threads that begin nothing more once the block has failed."""
+    threads = ThreadPoolExecutor(_MAX_AT_ONCE)
+    try:
+        yield threads
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def keys_of(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
+    """The keys of the backup's objects, in order; raises ``backup.damaged``."""
+    for number in range(manifest.object_lists):
+        yield from opened(place, _list_name(manifest.id, number)).decode().split("\n")
+
+
+def put_back(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
+    """Put each object that is missing into the bucket; how many. Raises ``backup.damaged``."""
+    put, keys = 0, keys_of(place, manifest)
+    with _threads() as threads:
+        while batch := list(islice(keys, _MAX_LIST_KEYS)):
+            put += sum(threads.map(partial(_put_back, objects, place), batch))
+    return put
+
+
+def _put_back(objects: ObjectStore, place: SealedPlace, key: str) -> bool:
+    if patiently(lambda: objects.exists(key)):
+        return False
+    data = opened(place, COPIES + key)
+    patiently(lambda: objects.put(key, data, "application/octet-stream"))
+    return True
+
+
+def _list_name(backup_id: str, number: int) -> str:
+    return f"{folder(backup_id)}objects/{number:06}"
+
+
+def in_order(found: Iterable[StoredObject]) -> Iterator[StoredObject]:
+    """The same; raises where a storage does not keep the order that a comparison needs."""
+    last = ""
+    for each in found:
+        if each.key <= last:
+            raise RuntimeError("the storage lists keys in an order of its own")
+        last = each.key
+        yield each
+
+
+_MAX_REMOVED_AT_ONCE = 100
+
+
+@dataclass
+class Pruned:
+    backups: int = 0
+    files: int = 0
+
+
+def prune(place: SealedPlace, before: datetime) -> Pruned:
+    """Remove what began before; the newest backup stays, whenever it began.
+
+    Call it as the work of ``creating.MAKE_BACKUP``, so that no backup is made meanwhile. Raises
+    ``backup.damaged`` and ``backup.key_missing`` for a backup that can't be read: what it needs is
+    not known.
+    """
+    everything = list(manifests.read_all(place))
+    if not everything:
+        return Pruned()
+    old = [each for each in everything[:-1] if each.began_at < before]
+    kept = [each for each in everything if each not in old]
+    # The manifest first: a backup whose removal is broken off is none.
+    place.remove(*[MANIFESTS + each.id for each in old])
+    done = Pruned(backups=len(old), files=len(old))
+    kept_ids = {each.id for each in kept}
+    parts = (each.key for each in place.stored("backups/"))
+    needless = [
+        (key for key in parts if key.split("/")[1] not in kept_ids),
+        _needless_copies(place, kept),
+        journal.names_before(place, kept[0].began_at),
+    ]
+    for names in needless:
+        # The names of what goes are read ahead of it, a batch at a time.
+        while batch := list(islice(names, _MAX_REMOVED_AT_ONCE)):
+            place.remove(*batch)
+            done.files += len(batch)
+    return done
+
+
+def _needless_copies(place: SealedPlace, kept: Iterable[Manifest]) -> Iterator[str]:
+    """Copies of objects that no kept backup has, read beside the lists of those, in one order."""
+    lists = heapq.merge(*(keys_of(place, each) for each in kept))
+    needed = (key for key, _ in groupby(lists))
+    key = next(needed, None)
+    for each in in_order(place.stored(COPIES)):
+        own = each.key.removeprefix(COPIES)
+        while key is not None and key < own:
+            key = next(needed, None)
+        if key != own:
+            yield each.key
+
 
 # The upkeep looks each hour whether it is time.
 _LOOKS_EVERY = timedelta(hours=1)
-MAKE_BACKUP = upkeep.register(
-    upkeep.UpkeepKind(
-        removals.HELD_BACK_BY,
-        every=_LOOKS_EVERY,
-        lane=Lane.UPKEEP,
-        max_run=timedelta(days=1),
-        max_failure_pause=timedelta(minutes=15),
-    )
-)
 PIECE_BYTES = 4 * 1024 * 1024
 # Under which a backup is restored to be verified, in the bucket itself.
 TRIAL = "backup-trial/"
@@ -46,8 +208,20 @@ def make_if_due(resources: Resources, began_at: datetime) -> int | None:
     if any(each > manifests.stamp(due_at) for each in manifests.whole_ids(place)):
         return 0
     create(resources, place, began_at)
-    pruning.prune(place, began_at - timedelta(days=settings.backup_days))
+    prune(place, began_at - timedelta(days=settings.backup_days))
     return 1
+
+
+MAKE_BACKUP = upkeep.register(
+    upkeep.UpkeepKind(
+        removals.HELD_BACK_BY,
+        every=_LOOKS_EVERY,
+        lane=Lane.UPKEEP,
+        max_run=timedelta(days=1),
+        max_failure_pause=timedelta(minutes=15),
+        run=make_if_due,
+    )
+)
 
 
 def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Manifest:
@@ -60,7 +234,7 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
     backup_id = manifests.new_id(began_at)
     [revision] = revisions.applied(resources.database)
     dumped = _dump(resources, place, backup_id)
-    kept = kept_objects.copy_all(resources.objects, place, backup_id, but=TRIAL)
+    kept = copy_all(resources.objects, place, backup_id, but=TRIAL)
     manifest = Manifest(
         id=backup_id,
         began_at=began_at,

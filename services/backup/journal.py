@@ -2,7 +2,7 @@
 
 Upkeep writes a file each minute in which there were departures. A file is written before its rows
 go, so that a kill tells some of them twice. A restore replays the files from before its backup on:
-so people who left later stay away. What they took back meanwhile is not in it.
+so people who left later stay away. The journal does not have what they took back meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,15 +17,20 @@ from core.ids import random_hash_id
 from core.lanes import Lane
 from models import Departure, DepartureKind, MailingList, OptOutKind
 from services.backup.manifests import opened, stamp
-from services.erasure import marking
 from services.jobs import upkeep
-from services.mailing.subscriptions import opt_outs
-from storage.backup_files.sealed_place import SealedPlace, open_sealed_place
+from services.privacy import erasure
+from services.subscriptions.members import opt_outs
+from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 WRITE_JOURNAL = upkeep.register(
-    upkeep.UpkeepKind("backup.journal", every=timedelta(minutes=1), lane=Lane.UPKEEP)
+    upkeep.UpkeepKind(
+        "backup.journal",
+        every=timedelta(minutes=1),
+        lane=Lane.UPKEEP,
+        run=lambda resources, _: write(resources),
+    )
 )
 _FILES = "journal/"
 _MAX_FILE_ROWS = 5_000
@@ -119,7 +124,7 @@ def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Repl
                 for row in rows[begin : begin + _MAX_BATCH_ROWS]:
                     if row["kind"] == DepartureKind.ERASED:
                         keyring = resources.keyring
-                        done.erasures += marking.mark_again(uow, keyring, row["user_id"])
+                        done.erasures += erasure.mark_again(uow, keyring, row["user_id"])
                     else:
                         done.opt_outs += _opt_out(uow, row)
         done.files += 1

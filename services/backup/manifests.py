@@ -1,4 +1,4 @@
-"""What a backup says of itself: when and from what it was made, and which keys it needs."""
+"""The manifest of a backup: when and from what it was made, and which keys it needs."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from core import clock, ids
 from core.keyring import Keyring
 from core.refusals.jobs import BACKUP_DAMAGED, BACKUP_KEY_MISSING, BACKUP_NOT_FOUND
 from core.settings.given_settings import variable_of
-from storage.backup_files.sealed_place import BackupKeyMissing, SealedPlace
+from storage.backup_files.places import BackupKeyMissing, SealedPlace
 from storage.encryption import Tampered
 from storage.objects import ObjectMissing
 
@@ -68,7 +68,7 @@ def release() -> str:
 
 
 def fingerprints(keyring: Keyring) -> dict[str, str]:
-    """What tells keys apart and gives none away, by the keys' ids."""
+    """Return what tells keys apart and gives none away, by the keys' ids."""
     return {key.id: key.subkey("fingerprint").hex()[:32] for key in keyring}
 
 
@@ -77,12 +77,12 @@ def write(place: SealedPlace, manifest: Manifest) -> None:
 
 
 def whole_ids(place: SealedPlace) -> list[str]:
-    """Of all backups that are whole, the oldest first."""
+    """Return, of all backups that are whole, the oldest first."""
     return [each.key.removeprefix(MANIFESTS) for each in place.stored(MANIFESTS)]
 
 
 def read_all(place: SealedPlace) -> Iterator[Manifest]:
-    """Of all whole backups, the oldest first; raises as ``read``."""
+    """Return, of all whole backups, the oldest first; raises as ``read``."""
     return (read(place, each) for each in whole_ids(place))
 
 

@@ -4,8 +4,18 @@ Objects come before rows. The database is filled by one transaction, so a restor
 off is simply begun again.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 
+import psycopg2
+import psycopg2.errors
+from psycopg2 import sql
+from pydantic import SecretStr
+from sqlalchemy import URL, make_url, text
+
+from core import clock
 from core.keyring import Keyring
 from core.refusals.jobs import (
     BACKUP_KEY_DIFFERS,
@@ -14,20 +24,26 @@ from core.refusals.jobs import (
     BACKUP_TOO_NEW,
     BACKUP_TOO_OLD,
     BACKUP_TOOL_FAILED,
+    BACKUP_VERIFIED_NOW,
 )
 from core.settings import Settings
 from core.settings.given_settings import variable_of
-from services.backup import journal, kept_objects
-from services.backup.creating import piece_name
+from services.attachments import strays
+from services.attachments.strays import STRAY_GRACE, StrayKind
+from services.backup import creating, journal
+from services.backup.creating import TRIAL, piece_name
 from services.backup.journal import Replayed
 from services.backup.manifests import Manifest, fingerprints, opened
-from services.feed import positions
+from services.credits import verify as ledgers
+from services.feed import reading
 from storage.backup_files import postgres_tools
+from storage.backup_files.places import SealedPlace
 from storage.backup_files.postgres_tools import PostgresToolFailed
-from storage.backup_files.sealed_place import SealedPlace
 from storage.migrations.revisions import dead_end, newest_revision
 from storage.migrations.run import migrate
-from storage.resources import Resources
+from storage.objects import ObjectStore
+from storage.parts import remove_all
+from storage.resources import Resources, open_resources
 
 
 @dataclass(frozen=True)
@@ -52,11 +68,11 @@ def restore(resources: Resources, place: SealedPlace, manifest: Manifest) -> Res
     require_fit(manifest, settings)
     if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
         raise BACKUP_TARGET_IN_USE()
-    put = kept_objects.put_back(resources.objects, place, manifest)
+    put = creating.put_back(resources.objects, place, manifest)
     revision = fill(settings, place, manifest)
     with resources.unit_of_work() as uow:
         # Before the journal is replayed, which may add events.
-        positions.raise_places(uow)
+        reading.raise_places(uow)
     return Restored(put, revision, journal.replay(resources, place, manifest.began_at))
 
 
@@ -100,3 +116,105 @@ def fill(settings: Settings, place: SealedPlace, manifest: Manifest) -> str:
     except PostgresToolFailed as error:
         raise BACKUP_TOOL_FAILED(reason=error) from None
     return migrate(settings)
+
+
+# Both are thrown away afterwards; what a killed one left goes with the next.
+
+
+_ADVISORY_LOCK = 0x42616B75  # "Baku" in ASCII
+_COUNTED = ("users", "lists", "subscriptions", "opt_outs", "credit_entries", "attachments")
+
+
+@dataclass
+class Verified:
+    """
+    Attributes:
+        faults: what is wrong, in sentences; the backup is good without any.
+        rows: how many rows some tables have.
+        later_objects: images that were uploaded while the backup was made, after its dump.
+        journal_files: how many files of the journal a restore would replay, all readable.
+    """
+
+    id: str
+    revision: str = ""
+    objects: int = 0
+    later_objects: int = 0
+    journal_files: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+def verify(resources: Resources, place: SealedPlace, manifest: Manifest) -> Verified:
+    """Restore the backup aside, and look at the ledger and the attachments.
+
+    Raises what ``restoring.restore`` raises of a backup that can't be restored, and
+    ``backup.verified_now``.
+    """
+    require_fit(manifest, resources.settings)
+    report = Verified(manifest.id)
+    for name in journal.names_since(place, manifest.began_at):
+        opened(place, name)
+        report.journal_files += 1
+    with _aside(resources.settings) as trial:
+        report.objects = creating.put_back(trial.objects, place, manifest)
+        report.revision = fill(trial.settings, place, manifest)
+        for fault in ledgers.verify(trial, full=True).faults:
+            report.faults.append(
+                f"ledger: {fault.fault} (user {fault.user_id}, entry {fault.seq}, "
+                f"order {fault.order_id})"
+            )
+        # All objects are younger than strays are, since they have just been put there.
+        for stray in strays.find(trial, now=clock.now() + STRAY_GRACE + timedelta(hours=1)):
+            if stray.kind is StrayKind.ROW_WITHOUT_OBJECT:
+                report.faults.append(f"attachments: {stray.kind} {stray.key}")
+            else:
+                report.later_objects += 1
+        with trial.unit_of_work() as uow:
+            for table in _COUNTED:
+                count = uow.session.scalar(text(f"SELECT count(*) FROM {table}"))  # noqa: S608
+                report.rows[table] = count or 0
+    return report
+
+
+@contextmanager
+def _aside(settings: Settings) -> Iterator[Resources]:
+    """An empty database on the same server, and an empty folder of the bucket; gone afterwards."""
+    owner = make_url((settings.migration_database_url or settings.database_url).get_secret_value())
+    plain = owner.set(drivername="postgresql").render_as_string(hide_password=False)
+    with closing(psycopg2.connect(plain, connect_timeout=10)) as session, ExitStack() as at_end:
+        session.autocommit = True
+        cursor = session.cursor()
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
+        if cursor.fetchone() != (True,):
+            raise BACKUP_VERIFIED_NOW()
+        # A busy server notices the end of the session late, and the next verification is refused.
+        at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
+        url = owner.set(database=f"{owner.database}_backup_trial")
+        name = sql.Identifier(url.database or "")
+        drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name)
+        in_bucket = ObjectStore(settings, connections=1)
+        remove_all(in_bucket, TRIAL.removesuffix("/"))
+        try:
+            cursor.execute(drop)
+            cursor.execute(sql.SQL("CREATE DATABASE {}").format(name))
+        except psycopg2.errors.InsufficientPrivilege as error:
+            raise BACKUP_TOOL_FAILED(reason=str(error).strip()) from None
+        try:
+            with _resources(settings, url) as trial:
+                yield trial
+        finally:
+            cursor.execute(drop)
+            remove_all(in_bucket, TRIAL.removesuffix("/"))
+
+
+@contextmanager
+def _resources(settings: Settings, url: URL) -> Iterator[Resources]:
+    secret = SecretStr(url.render_as_string(hide_password=False))
+    own = {"database_url": secret, "migration_database_url": secret, "read_database_url": None}
+    trial = open_resources(
+        settings.model_copy(update=own), concurrency=4, name="backup-trial", object_prefix=TRIAL
+    )
+    try:
+        yield trial
+    finally:
+        trial.close()

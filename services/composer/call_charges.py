@@ -1,28 +1,43 @@
-"""What a call of the composer costs where the operator has set a price.
+"""The price of a call of the composer, where the operator has set one.
 
-A call is charged when a language model wrote its answer, before the answer is given. What is cached
-or written offline costs nothing. So a result is cached only once a caller has paid for it: who
-hangs up before the answer, or can't pay, would else find it there for nothing.
+A call is charged before a language model is asked. Each of the callers who share a run has a charge
+of their own, of which the run takes one. A model that answered is paid for, also when everybody has
+left by then; what is cached, or written offline in its place, costs nothing.
 """
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import Any
 
+import redis
+from redis.exceptions import RedisError
+
+from core.logging import get_logger
+from core.refusals.money import CHARGE_IN_PROGRESS
 from core.scopes import Scope
 from core.settings import Settings
+from integrations.llm.port import Usage
 from services.access.caller import Caller, require_scope
-from services.composer.metadata_requests import MetadataRequest, MetadataResult
+from services.composer.requests import MetadataRequest
+from services.credits import own_charges
+from services.credits.own_charges import OwnCharge
 from services.jobs.idempotency import IdempotencyKey
-from services.money.credits import own_charges
-from services.money.credits.own_charges import OwnCharge
+from storage.database import Database
+from storage.redis import request_scripts
 from storage.resources import Resources
 
 SOURCE_TYPE = "composer"
+# In the payload for the worker: whether each caller is charged, which only a call that was paid
+# for before is not. Without a price it is not there.
+IS_CHARGED = "is_charged"
 
 
 def price_of_call(settings: Settings) -> Decimal | None:
-    """What an answer of the language model costs; ``None`` where no answer costs anything."""
+    """Return the price of an answer of the language model.
+
+    ``None`` where no answer costs anything.
+    """
     return None if settings.llm_provider == "offline" else settings.composer_price
 
 
@@ -32,30 +47,102 @@ def require_spender(settings: Settings, caller: Caller) -> None:
         require_scope(caller, Scope.CREDIT_FULL)
 
 
-@dataclass(frozen=True)
-class CallCharge:
-    """The charge that one call may come to."""
+def charge_call(
+    resources: Resources,
+    price: Decimal,
+    call: IdempotencyKey,
+    asked: MetadataRequest,
+    *,
+    same: str,
+    seconds: float,
+) -> int | None:
+    """Charge for a call before its work is asked for; returns the entry, and raises, as ``charge``.
 
-    resources: Resources
-    charge: OwnCharge
+    Callers choose the names of their calls, so a name stands for a call only together with what is
+    asked.
+    """
+    digest = hashlib.sha256(call.fingerprint + call.key.encode()).hexdigest()
+    key = replace(call, route=SOURCE_TYPE, key=digest)
+    meta = {
+        "wrote": "metadata" if asked.wanted else "tweets",
+        "writer": f"openai/{resources.settings.llm_model}",
+    }
+    return own_charges.charge(
+        resources,
+        OwnCharge(price, SOURCE_TYPE, call.key, key),
+        meta,
+        work=request_scripts.request_id(asked.kind.lane, same),
+        seconds=seconds,
+    )
+
+
+@dataclass
+class RunPayment:
+    """The payment for one run: the charge of one of its callers."""
+
+    database: Database
+    work: str
+    worker: str
+    is_owed: bool
+    # The provider has answered.
+    is_due: bool = field(default=False, init=False)
+    _is_taken: bool = field(default=False, init=False)
+    _entry_id: int | None = field(default=None, init=False)
 
     @classmethod
-    def of_call(cls, resources: Resources, price: Decimal, call: IdempotencyKey) -> "CallCharge":
-        """Callers choose the names of their calls, so a name stands for a call only together with
-        what is asked."""
-        digest = hashlib.sha256(call.fingerprint + call.key.encode()).hexdigest()
-        key = replace(call, route=SOURCE_TYPE, key=digest)
-        return cls(resources, OwnCharge(price, SOURCE_TYPE, call.key, key))
+    def of_run(
+        cls, database: Database, work: str, worker: str, payload: dict[str, Any]
+    ) -> "RunPayment | None":
+        is_owed = payload.get(IS_CHARGED)
+        return None if is_owed is None else cls(database, work, worker, is_owed)
 
-    def require_balance(self) -> None:
-        """Raises ``credits.insufficient``."""
-        own_charges.require_balance(self.resources, self.charge)
+    def take(self) -> None:
+        """Take a charge before the model is asked for the first time.
 
-    def settle(self, asked: MetadataRequest, result: MetadataResult) -> None:
-        """Charge for a result that a language model wrote for this call.
-
-        Raises ``credits.insufficient`` and ``idempotency.in_progress``.
+        Raises ``idempotency.in_progress`` when all who were charged have left meanwhile.
         """
-        wrote = "metadata" if asked.wanted else "tweets"
-        meta = {"wrote": wrote, "writer": result.source}
-        own_charges.charge_once(self.resources, self.charge, meta)
+        if not self._is_taken:
+            self._entry_id = own_charges.take(self.database, self.work, self.worker)
+            if self._entry_id is None and self.is_owed:
+                raise CHARGE_IN_PROGRESS()
+            self._is_taken = True
+
+    def end(self) -> None:
+        if self._entry_id is not None:
+            end = own_charges.settle if self.is_due else own_charges.reverse
+            end(self.database, self._entry_id, self.worker)
+
+
+log = get_logger(__name__)
+
+_SUMS = "pressroom:llm-usage"
+# A model's name may hold any character but this one.
+_APART = " "
+CALLS, TOKENS, SECONDS = "calls", "tokens", "seconds"
+
+
+def note_usage(client: redis.Redis, usage: Usage) -> None:
+    """Never raises: a lost count is no reason to lose an answer."""
+    try:
+        with client.pipeline(transaction=False) as together:
+            together.hincrby(_SUMS, _name(CALLS, usage.outcome, usage.model), 1)
+            together.hincrby(_SUMS, _name(TOKENS, "in", usage.model), usage.tokens_in)
+            together.hincrby(_SUMS, _name(TOKENS, "out", usage.model), usage.tokens_out)
+            together.hincrbyfloat(_SUMS, _name(SECONDS, "", usage.model), usage.seconds)
+            together.execute()
+    except RedisError as error:
+        log.warning("llm.usage_not_noted", reason=type(error).__name__)
+
+
+def noted_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
+    """The sums by what is counted, its outcome or direction, and the model."""
+    sums: dict[Any, Any] = client.hgetall(_SUMS)
+    found = {}
+    for name, value in sums.items():
+        what, which, model = name.decode().split(_APART, 2)
+        found[what, which, model] = float(value)
+    return found
+
+
+def _name(what: str, which: str, model: str) -> str:
+    return _APART.join((what, which, model))

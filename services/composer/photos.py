@@ -1,6 +1,7 @@
 """Stock photos: cached searches, the use of a photo, and the quotas that providers tell."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import redis
@@ -11,9 +12,12 @@ from core.lanes import Lane, RequestKind
 from core.logging import get_logger
 from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.registry import StockPhotoProviders
-from services.composer import cache_names
-from services.composer.worker_requests import SecondsLeft
+from services.composer import requests
+from services.composer.requests import SecondsLeft
+from services.jobs import kinds
 from storage.redis.cache import Cache
+from storage.redis.request_work import RequestLease
+from storage.resources import Resources
 
 log = get_logger(__name__)
 
@@ -84,7 +88,7 @@ class CachedStockPhotos:
     def look_up(self, search: PhotoSearch) -> tuple[str, PhotoSearchResult | None]:
         """The key of the search's result, and the result itself if it is cached."""
         origin = self.providers.named(search.provider).origin
-        key = cache_names.cache_key(
+        key = requests.cache_key(
             self.keyring, "photos", origin, search.query, str(search.page), str(search.limit)
         )
         text = self.cache.get(key)
@@ -108,6 +112,25 @@ class CachedStockPhotos:
         """Never cached: the provider counts each use."""
         seconds_left()
         return self.providers.named(use.provider).download_url(use.photo)
+
+
+def _photos(resources: Resources) -> CachedStockPhotos:
+    providers = StockPhotoProviders(resources.settings, partial(note_quotas, resources.redis))
+    return CachedStockPhotos(providers, resources.keyring, resources.cache)
+
+
+def _search(resources: Resources, lease: RequestLease) -> dict[str, Any]:
+    search = PhotoSearch.from_payload(lease.payload)
+    return resources.shared(_photos).search(search, lease.seconds_left).to_payload()
+
+
+def _download_url(resources: Resources, lease: RequestLease) -> dict[str, Any]:
+    use = PhotoUse.from_payload(lease.payload)
+    return {"url": resources.shared(_photos).download_url(use, lease.seconds_left)}
+
+
+kinds.register_request(PhotoSearch.kind, _search)
+kinds.register_request(PhotoUse.kind, _download_url)
 
 
 def note_quotas(

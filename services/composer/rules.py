@@ -7,13 +7,72 @@ faults that can be mended without knowing what was meant, and leave alone what b
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from services.composer.post import MetadataField, PlainPost, PostMetadata
 from services.composer.text import hyperlinks
 from services.composer.text.characters import cut_at_word, one_line, transliterate, visible_line
 from services.composer.text.markup import clean, strip_markup
-from services.composer.text.tweet_length import MAX_TWEET_WEIGHT, weighted_length
 from services.composer.text.words import content_words, fold_word, whole_sentences
+
+# A tweet weighs what the configuration v3 of twitter-text says.
+MAX_TWEET_WEIGHT = 280
+URL_WEIGHT = 23
+
+# Code points that weigh 1; all others weigh 2.
+_LIGHT = ((0, 4351), (8192, 8205), (8208, 8223), (8242, 8247))
+_PICTURE = "[\u203c-\u32ff\U0001f000-\U0001faff]"
+_SHADED = f"{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*"
+# First parts of joined emoji: people, flags, animals, hearts, some faces, a chain, fruit.
+_JOINING = (
+    "[\u26d3\u26f9\u2764\U0001f344\U0001f34b\U0001f3c3-\U0001f3cc\U0001f3f3\U0001f3f4"
+    "\U0001f408-\U0001f49f\U0001f575\U0001f62e\U0001f635\U0001f636\U0001f642"
+    "\U0001f645-\U0001f64e\U0001f6a3\U0001f6b4-\U0001f6b6\U0001f900-\U0001f9ff]"
+)
+_EMOJI = re.compile(
+    "[#*0-9]\ufe0f?\u20e3"
+    "|[\U0001f1e6-\U0001f1ff]{2}"
+    "|\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f"
+    f"|{_JOINING}[\ufe0f\U0001f3fb-\U0001f3ff]*(?:\u200d{_SHADED}){{1,3}}"
+    f"|{_SHADED}"
+    "|[\u00a9\u00ae]\ufe0f?"
+)
+_URL = re.compile(
+    r"(https?://)?((?:[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?\.){1,8}[a-z]{2,24})(:[0-9]{1,5})?"
+    r"(/[a-z0-9!*';:=+,.$/%#@\[\]_~|&-]*)?(\?[a-z0-9!*';:=+,.$/%#\[\]@_~|&?-]*)?",
+    re.I,
+)
+_JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
+_MAX_URL_CHARACTERS = 2048
+# Domains that the platform certainly knows. The platform may count another in
+# full, so a URL under it weighs the heavier of the two.
+_KNOWN = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
+
+
+def weighted_length(text: str) -> int:
+    """Never less than the platform's own count; more only for URLs whose domain it may not know."""
+    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
+    weight, end = 0, 0
+    for match in _URL.finditer(text):
+        weight += _weight_of_words(text[end : match.start()])
+        end = match.end()
+        shown = hyperlinks.trimmed_end(match[0])
+        before = text[max(0, match.start() - 1) : match.start()]
+        is_known = match[2].rpartition(".")[2].casefold() in _KNOWN
+        is_sure = is_known and not _JOINED_BEFORE.search(before)
+        weight += len(match[0]) - len(shown)
+        if is_sure and len(shown) <= _MAX_URL_CHARACTERS:
+            weight += URL_WEIGHT
+        else:
+            weight += max(URL_WEIGHT, _weight_of_words(shown))
+    return weight + _weight_of_words(text[end:])
+
+
+def _weight_of_words(text: str) -> int:
+    words, emoji = _EMOJI.subn("", text)
+    light = sum(any(low <= ord(each) <= high for low, high in _LIGHT) for each in words)
+    return 2 * (emoji + len(words)) - light
+
 
 MAX_SLUG_CHARACTERS = 80
 MAX_SUMMARY_CHARACTERS = 300
@@ -21,7 +80,7 @@ MAX_TAGS = 8
 MIN_TAGS = 3
 MAX_TAG_CHARACTERS = 60
 MAX_TWEETS = 5
-# Of one tweet or tag, before it is fitted: room for the longest URLs.
+# The length of a tweet or tag before it is fitted: room for the longest URLs.
 _MAX_CONSIDERED_CHARACTERS = 4_000
 # Between tweets in the answer. A tweet is one line, so it can't hold this.
 TWEETS_APART = "\n\n"
@@ -169,7 +228,10 @@ def _text_faults(text: str, what: str) -> list[str]:
 
 
 def _is_fit(plain: PlainPost, tweet: str) -> bool:
-    """Whether the tweet keeps every rule; text that is known to be clean isn't cleaned again."""
+    """Return whether the tweet keeps every rule.
+
+    Text that is known to be clean isn't cleaned again.
+    """
     return tweet == clean(tweet) and not _tweet_faults(plain, tweet)
 
 

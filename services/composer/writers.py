@@ -5,22 +5,27 @@ told. Such a fallback isn't cached, since the model may be back at the next call
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from core.errors import DomainError, Kind
 from core.logging import get_logger
 from core.settings import Settings
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
-from services.composer import offline, rules
-from services.composer.metadata_requests import (
+from integrations.llm.registry import language_model
+from services.composer import call_charges, model_writer, offline, rules
+from services.composer.call_charges import RunPayment
+from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
+from services.composer.requests import (
     OFFLINE,
     MetadataCache,
     MetadataRequest,
     MetadataResult,
+    SecondsLeft,
 )
-from services.composer.model import model_writer
-from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text import markup
-from services.composer.worker_requests import SecondsLeft
+from storage.redis.request_work import RequestLease
+from storage.resources import Resources
 
 log = get_logger(__name__)
 
@@ -45,18 +50,32 @@ class MetadataWriter:
     cache: MetadataCache
     llm: LanguageModel | None
 
+    @classmethod
+    def of_process(cls, resources: Resources) -> "MetadataWriter":
+        llm = language_model(resources.settings, partial(call_charges.note_usage, resources.redis))
+        cache = MetadataCache(resources.settings, resources.keyring, resources.cache)
+        return cls(resources.settings, cache, llm)
+
     def load(self) -> None:
         """Load what the offline writer's first post needs, where a model's failure asks for it.
 
-        That takes half a second, and several times as long on a busy machine: more than a model
+        Loading takes half a second, and several times as long on a busy machine: more than a model
         that was too slow leaves of a short wait. Where the offline writer is the settings' choice,
         its first post has all of the wait.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             _offline(_SAMPLE, markup.read(_SAMPLE.post))
 
-    def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> MetadataResult:
-        """Raises what the language model's port raises, where the settings want it told."""
+    def write(
+        self,
+        request: MetadataRequest,
+        seconds_left: SecondsLeft,
+        payment: RunPayment | None = None,
+    ) -> MetadataResult:
+        """Raises what the language model's port raises, where the settings want it told.
+
+        ``payment``: where an answer of the model costs something.
+        """
         # The API has looked too, but an equal request may have ended since: its model call was
         # paid for. The key is computed anew, since the API may have other settings or rules.
         key, result = self.cache.look_up(request)
@@ -67,7 +86,7 @@ class MetadataWriter:
         if self.llm is None:
             result = MetadataResult(_offline(request, plain), OFFLINE)
         else:
-            attended = _AttendedModel(self.llm, seconds_left)
+            attended = _AttendedModel(self.llm, seconds_left, payment)
             try:
                 left = min(seconds_left(), request.max_seconds)
                 seconds = left - min(_MAX_SPARE_SECONDS, left * _SPARE_SHARE)
@@ -77,31 +96,48 @@ class MetadataWriter:
                 else:
                     fields = _tweets(model_writer.tweets(plain, attended, seconds))
             except DomainError as error:
+                if payment is not None:
+                    payment.is_due = False
                 if self.settings.llm_fallback == "error" or error.kind not in _FAILURES:
                     raise
                 log.warning("composer.fell_back", code=error.code)
                 seconds_left()
                 return MetadataResult(_offline(request, plain), f"{OFFLINE}; fallback")
+            finally:
+                if payment is not None:
+                    payment.end()
             result = MetadataResult(fields, self.llm.name)
-            if self.settings.composer_price is not None:
-                # The API caches it, once a caller has paid for it.
-                return result
         self.cache.keep(key, result)
         return result
 
 
 class _AttendedModel:
-    """A language model that is asked only while a caller waits for the answer."""
+    """A language model that is asked only while a caller waits for the answer, and pays for it."""
 
-    def __init__(self, llm: LanguageModel, seconds_left: SecondsLeft) -> None:
+    def __init__(
+        self, llm: LanguageModel, seconds_left: SecondsLeft, payment: RunPayment | None
+    ) -> None:
         self.name = llm.name
         self.context_tokens = llm.context_tokens
         self._llm = llm
         self._seconds_left = seconds_left
+        self._payment = payment
 
     def ask(self, question: CompletionRequest) -> CompletionReply:
         self._seconds_left()
-        return self._llm.ask(replace(question, before_sending=self._seconds_left))
+        if self._payment is not None:
+            self._payment.take()
+        reply = self._llm.ask(replace(question, before_sending=self._seconds_left))
+        if self._payment is not None:
+            self._payment.is_due = True
+        return reply
+
+
+def answer(resources: Resources, lease: RequestLease) -> dict[str, Any]:
+    request = MetadataRequest.from_payload(lease.payload)
+    payment = RunPayment.of_run(resources.database, lease.request_id, lease.worker, lease.payload)
+    writer = resources.shared(MetadataWriter.of_process)
+    return writer.write(request, lease.seconds_left, payment).to_payload()
 
 
 def _offline(request: MetadataRequest, plain: PlainPost) -> dict[str, str]:

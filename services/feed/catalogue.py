@@ -6,11 +6,173 @@ A type that was published stays. Its data may gain fields, and loses none.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import select
 
 from core.refusals.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
 from core.scopes import Scope
-from services.feed import shown_data
-from services.feed.shown_data import ShownData
+from models import FeedEvent, MailingList
+from storage.unit_of_work import UnitOfWork
+
+# The row keeps ids, counts and our own words. ``email`` and ``name`` are looked up when the event
+# is read, and are null once the person was erased.
+
+
+def _example(**values: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
+class ShownData(BaseModel):
+    """The data of an event beside its type, its list and its subject."""
+
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        found: dict[str, Any] = cls.model_json_schema()["examples"][0]
+        return found
+
+
+_MEMBER = {
+    "user_id": 8123456789012345,
+    "action": "requested",
+    "via": "challenge",
+    "status": "pending",
+    "email_enabled": True,
+    "changed": None,
+    "email": "ada@example.com",
+    "name": "Ada",
+}
+
+
+class MemberFacts(ShownData):
+    model_config = _example(**_MEMBER)
+
+    user_id: int = Field(description="The person")
+    action: str = Field(description="As the member's history has it, such as requested or edited")
+    via: str = Field(description="How it came: login, challenge, trace, one-click, page, command …")
+    status: str = Field(description="Of the subscription after the event")
+    email_enabled: bool = Field(description="Whether the member gets mail after the event")
+    changed: list[str] | None = Field(
+        description="What else changed: name, type, paid_expiry, email, tags or fields"
+    )
+    email: str | None = Field(
+        description="The list's address of the member now; null once the person was erased"
+    )
+    name: str | None = Field(
+        description="The list's name of the member now; null once the person was erased"
+    )
+
+
+class TransferFacts(MemberFacts):
+    model_config = _example(
+        **(_MEMBER | {"action": "transferred_in", "via": "login", "status": "active"}),
+        from_list_id=4711,
+        to_list_id=4712,
+    )
+
+    from_list_id: int
+    to_list_id: int
+
+
+class JobFacts(ShownData):
+    status: str = Field(description="succeeded, failed or cancelled")
+    job_id: int
+    path: str = Field(description="Answers the whole result for 30 days: GET /jobs/{job_id}")
+
+
+class ImportFacts(JobFacts):
+    model_config = _example(
+        status="succeeded",
+        job_id=93,
+        path="/jobs/93",
+        source="file",
+        dry_run=False,
+        received=1200,
+        added=1100,
+        already=60,
+        opted_out=20,
+        invalid=15,
+        duplicate=5,
+        denied=0,
+        updated=0,
+    )
+
+    source: str = Field(description="file, or members for a call of members/add")
+    dry_run: bool = Field(description="Whether it changed nothing")
+    received: int = Field(description="How many rows came")
+    added: int
+    already: int
+    opted_out: int
+    invalid: int
+    duplicate: int
+    denied: int
+    updated: int
+
+
+class ExportFacts(JobFacts):
+    model_config = _example(
+        status="succeeded", job_id=94, path="/jobs/94", kind="members", rows=1200
+    )
+
+    kind: str = Field(description="members or delivery")
+    rows: int | None = Field(description="null unless it succeeded")
+
+
+class BulkFacts(JobFacts):
+    model_config = _example(
+        status="succeeded",
+        job_id=95,
+        path="/jobs/95",
+        action="undo_import",
+        bulk_id=None,
+        changed=1090,
+        kept=10,
+    )
+
+    action: str = Field(
+        description="undo_import: an import was taken back. tag, untag, remove, set_type or "
+        "email_off: it was done to all members that fit a filter. undo_bulk: that was taken back"
+    )
+    bulk_id: int | None = Field(description="Of an act on members that fit a filter, and its undo")
+    changed: int = Field(description="How many members it changed")
+    kept: int = Field(
+        description="How many it left alone: they were so already, or had changed meanwhile"
+    )
+
+
+class AttachmentFacts(ShownData):
+    model_config = _example(hash_id="k3v09xq2m7ta")
+
+    hash_id: str = Field(description="GET /attachments/{hash_id} answers the record")
+
+
+class FailedAttachmentFacts(AttachmentFacts):
+    model_config = _example(hash_id="k3v09xq2m7ta", code="attachment.unreadable")
+
+    code: str | None = Field(description="Why, as the codes of errors say")
+
+
+class OrderFacts(ShownData):
+    model_config = _example(before="pending", credit_amount=500.0, currency="USD", amount=5.0)
+
+    before: str = Field(description="The order's status before the event")
+    credit_amount: float | None = Field(description="What the order buys; null if it is gone")
+    currency: str | None
+    amount: float | None = Field(description="What the order costs, in the currency")
+
+
+class BalanceFacts(ShownData):
+    model_config = _example(balance_credit=99.5, below=100.0)
+
+    balance_credit: float = Field(description="The balance after the charge")
+    below: float = Field(description="The threshold below which it fell")
+
+
+class CredentialFacts(ShownData):
+    model_config = _example(count=1)
+
+    count: int = Field(description="How many it were; the subject is null if there is none by name")
 
 
 class FeedEventType(StrEnum):
@@ -68,7 +230,7 @@ class TypeEntry:
     data: type[ShownData]
 
 
-def _of_member(meaning: str, data: type[ShownData] = shown_data.MemberFacts) -> TypeEntry:
+def _of_member(meaning: str, data: type[ShownData] = MemberFacts) -> TypeEntry:
     return TypeEntry(meaning, SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, data)
 
 
@@ -76,16 +238,16 @@ def _of_bulk(meaning: str, subject: SubjectKind, data: type[ShownData]) -> TypeE
     return TypeEntry(meaning, subject, Scope.SUBSCRIPTION_READ, data)
 
 
-def _of_attachment(meaning: str, data: type[ShownData] = shown_data.AttachmentFacts) -> TypeEntry:
+def _of_attachment(meaning: str, data: type[ShownData] = AttachmentFacts) -> TypeEntry:
     return TypeEntry(meaning, SubjectKind.ATTACHMENT, Scope.ATTACHMENT, data)
 
 
 def _of_order(meaning: str) -> TypeEntry:
-    return TypeEntry(meaning, SubjectKind.ORDER, Scope.CREDIT_READ, shown_data.OrderFacts)
+    return TypeEntry(meaning, SubjectKind.ORDER, Scope.CREDIT_READ, OrderFacts)
 
 
 def _of_credential(meaning: str, subject: SubjectKind) -> TypeEntry:
-    return TypeEntry(meaning, subject, None, shown_data.CredentialFacts)
+    return TypeEntry(meaning, subject, None, CredentialFacts)
 
 
 _TYPE = FeedEventType
@@ -103,26 +265,26 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
     _TYPE.SUBSCRIPTION_REMOVED: _of_member("The owner removed a member, or a member was erased."),
     _TYPE.SUBSCRIPTION_TRANSFERRED: _of_member(
         "The owner moved a member to another list: one event for each of the two lists.",
-        shown_data.TransferFacts,
+        TransferFacts,
     ),
     _TYPE.SUBSCRIPTION_CHANGED: _of_member("The owner changed a member's name, tier or expiry."),
     _TYPE.IMPORT_ENDED: _of_bulk(
         "An import, a dry run, or a call of members/add ended: one event for all of its members.",
         SubjectKind.IMPORT,
-        shown_data.ImportFacts,
+        ImportFacts,
     ),
     _TYPE.EXPORT_ENDED: _of_bulk(
-        "The file of an export is there, or won't be.", SubjectKind.EXPORT, shown_data.ExportFacts
+        "The file of an export is there, or won't be.", SubjectKind.EXPORT, ExportFacts
     ),
     _TYPE.BULK_ENDED: _of_bulk(
         "An act on many members of a list ended, such as the undo of an import: one event for all. "
         "Without a subject it is an act on the members that fit a filter.",
         SubjectKind.IMPORT,
-        shown_data.BulkFacts,
+        BulkFacts,
     ),
     _TYPE.ATTACHMENT_READY: _of_attachment("An upload was converted and can be seen."),
     _TYPE.ATTACHMENT_FAILED: _of_attachment(
-        "An upload could not be converted.", shown_data.FailedAttachmentFacts
+        "An upload could not be converted.", FailedAttachmentFacts
     ),
     _TYPE.ATTACHMENT_DELETED: _of_attachment("The owner deleted an attachment."),
     _TYPE.ORDER_PAID: _of_order(
@@ -136,7 +298,7 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
         "the threshold again.",
         SubjectKind.CREDIT_ACCOUNT,
         Scope.CREDIT_READ,
-        shown_data.BalanceFacts,
+        BalanceFacts,
     ),
     _TYPE.KEY_CREATED: _of_credential("An API key was made.", SubjectKind.KEY),
     _TYPE.KEY_ENDED: _of_credential(
@@ -172,3 +334,42 @@ def visible_types(
                 raise AUTH_RESTRICTED_CREDENTIAL()
             raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)
     return visible
+
+
+# Ids, counts and our own words. Never an address, a name or another text of a person's.
+StoredFact = int | str | bool | None
+
+
+def announce(
+    uow: UnitOfWork,
+    user_id: int,
+    kind: FeedEventType,
+    /,
+    subject_id: int | None = None,
+    *,
+    list_id: int | None = None,
+    **data: StoredFact,
+) -> None:
+    """Write an event of this owner; it is there if the transaction commits.
+
+    Args:
+        subject_id: of the record that the event is about, of the kind that the catalogue says.
+        list_id: the list that the event is about, if it is about one.
+        data: 2,000 bytes at most.
+    """
+    row = FeedEvent(user_id=user_id, type=kind, subject_id=subject_id, list_id=list_id, data=data)
+    uow.session.add(row)
+
+
+def announce_of_list(
+    uow: UnitOfWork,
+    list_id: int,
+    kind: FeedEventType,
+    /,
+    subject_id: int | None = None,
+    **data: StoredFact,
+) -> None:
+    """``announce`` to the owner of the list, who is looked up by the insert itself."""
+    owner = select(MailingList.user_id).where(MailingList.id == list_id).scalar_subquery()
+    row = FeedEvent(user_id=owner, type=kind, subject_id=subject_id, list_id=list_id, data=data)
+    uow.session.add(row)

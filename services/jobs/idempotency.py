@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from core.errors import DomainError
 from core.refusals.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
 from core.settings import Settings
-from core.settings.plan_quotas import PlanQuota
+from core.settings.notations import PlanQuota
 from models import Attachment, IdempotencyRecord, Job, MemberImport, PaymentOrder
 from services.access import quotas
 from services.jobs import outbox

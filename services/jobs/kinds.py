@@ -1,27 +1,45 @@
-from collections.abc import Callable, Collection
+"""The kinds of durable and request-only work, each registered by the module that does the work."""
+
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
-from core.counters import job_metrics
-from core.lanes import Lane
+from core.counters import work_metrics
+from core.lanes import Lane, RequestKind
 from core.refusals.refusal import Refusal
 from core.scopes import Scope
 from models import Job
+from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
+
+if TYPE_CHECKING:
+    from services.jobs.lease import Lease
+    from storage.redis.request_work import RequestLease
+
+# True: the job stays with its process, which is to take its next turn too.
+JobWork = Callable[[Resources, "Lease"], bool | None]
+# From the caller's payload, which is the lease's, to the result.
+RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class JobKind:
-    """A kind of durable work, declared once by the module that does it."""
+    """A kind of durable work, declared once by the module that does it.
+
+    ``run`` does the work in a worker. It imports what only workers need when it is called: the API
+    loads this declaration too.
+    """
 
     name: str  # `resource.verb`, the task's name too
     lane: Lane
     scope: Scope  # what a credential needs to see or cancel such a job
     retryable: bool  # whether a failed one may be started again by its owner
+    run: JobWork
     # Called in the transaction that fails or cancels a job, so that the job's subject ends with it.
-    # None: the subject stays as it is.
+    # ``None``: the subject stays as it is.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
-    # Whether a session needs a recent login to start it, to retry it and to have what it made.
+    # A session needs a recent login to start it, to retry it and to have what it made.
     needs_recent_login: bool = False
     # An attempt that takes longer is taken for stuck. Bulk work counts each turn by itself.
     deadline_seconds: float = 60.0
@@ -31,21 +49,33 @@ class JobKind:
     # Called in the transaction that starts an ended job again, so that its subject is as before.
     # False: it can't be, since what the work needs is gone.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
-    # How long it is tried while it fails for reasons that may pass. None: as the settings say.
+    # How long it is tried while it fails for reasons that may pass. ``None``: as the settings say.
     patience: timedelta | None = None
-    # Why it failed, when that time is over. None: `job.given_up`, with the last reason.
+    # Why it failed, when that time is over. ``None``: `job.given_up`, with the last reason.
     given_up: Refusal | None = field(default=None, hash=False)
 
 
 _kinds: dict[str, JobKind] = {}
+_requests: dict[RequestKind, RequestWork] = {}
 
 
 def register(kind: JobKind) -> JobKind:
     if kind.name in _kinds:
         raise ValueError(f"job kind {kind.name} is registered twice")
     _kinds[kind.name] = kind
-    job_metrics.begin(kind.lane, kind.name)
+    work_metrics.begin(kind.lane, kind.name)
     return kind
+
+
+def register_request(kind: RequestKind, run: RequestWork) -> RequestKind:
+    if kind in _requests:
+        raise ValueError(f"kind of request {kind.task} is registered twice")
+    _requests[kind] = run
+    return kind
+
+
+def registered_requests() -> Mapping[RequestKind, RequestWork]:
+    return _requests
 
 
 def registered() -> frozenset[JobKind]:

@@ -11,23 +11,105 @@ A job may leave its work to other jobs, its helpers. It runs then though no work
 attempt fences the writes of all its helpers together.
 """
 
+import random
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, delete, func, select, update
+from sqlalchemy.exc import SQLAlchemyError
 
-from core.counters import job_metrics
+from core.counters import work_metrics
 from core.errors import DomainError
-from core.refusals.jobs import JOB_CANCELLED
-from models import Job, JobStatus
-from services.events.plan_refusals import is_plan_refusal, record_refusal
+from core.logging import get_logger
+from core.refusals.jobs import JOB_CANCELLED, JOB_GIVEN_UP
+from models import FINISHED, IdempotencyRecord, Job, JobStatus
 from services.jobs import outbox
 from services.jobs.kinds import kind_named
-from services.jobs.transitions import has_status, lease_end, requeue, transition
+from services.jobs.outbox import in_turn, send_in_turn
+from services.security_events import is_plan_refusal, record_refusal
+from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
+
+# A change is one UPDATE with a fence (the attempt of a lease, or the id of a locked row): of two
+# changes that race, one writes and the other finds no row.
+
+LEASE = timedelta(seconds=5)
+
+
+def transition(
+    uow: UnitOfWork,
+    *fence: ColumnElement[bool],
+    to: JobStatus | None = None,
+    error: DomainError | None = None,
+    ends_subject: bool = True,
+    **changes: Any,
+) -> Job | None:
+    """Change the job that fits the fence, in one statement; ``None`` when no job fits.
+
+    The process that asked for the job is notified after the commit. When a job fails or is
+    cancelled, for the reason ``error``, its subject ends (unless ``ends_subject`` is false) and its
+    idempotency key is freed in the same transaction. Without ``to`` the status and the columns that
+    depend on it stay; ``changes`` are other columns.
+    """
+    if to is not None:
+        changes["status"] = to
+        changes["lease_expires_at"] = lease_end() if to == JobStatus.RUNNING else None
+        changes["finished_at"] = func.now() if to in FINISHED else None
+        changes["error"] = error and _stored(error)
+    statement = (
+        update(Job)
+        .where(*fence)
+        .values(**changes, version=Job.version + 1)
+        .returning(Job)
+        .execution_options(populate_existing=True)
+    )
+    job = uow.session.scalar(statement)
+    if job is None:
+        return None
+    uow.after_commit(lambda: uow.notifier.tell(job.waiter, job_topic(job.id), job.status))
+    if to in FINISHED:
+        code = error.code if to == JobStatus.FAILED and error else None
+        uow.after_commit(partial(work_metrics.count_end, job.lane, job.kind, to, code))
+    if to in (JobStatus.FAILED, JobStatus.CANCELLED):
+        on_abandoned = kind_named(job.kind).on_abandoned
+        if on_abandoned is not None and ends_subject:
+            on_abandoned(uow, job)
+        uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
+    return job
+
+
+def _stored(error: DomainError) -> dict[str, Any]:
+    stored: dict[str, Any] = {"kind": error.kind, "code": error.code, "message": error.message}
+    return {**stored, "facts": dict(error.facts)} if error.facts else stored
+
+
+def requeue(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job | None:
+    """Queue the job again, after what its owner has in the lane; it is sent after the commit."""
+    turn = in_turn(Job.lane, Job.on_behalf_of)
+    job = transition(uow, *fence, to=JobStatus.QUEUED, **turn, **changes)
+    if job is not None:
+        send_in_turn(uow, job)
+    return job
+
+
+def has_status(status: JobStatus) -> ColumnElement[bool]:
+    """Return whether a job that is found by its id has this status.
+
+    The planner does not know the value that is compared, and so finds the job by its id. It would
+    take an index of all such jobs for empty, in which a long snapshot keeps those that ended since.
+    """
+    return Job.status == func.concat(status)
+
+
+def lease_end() -> ColumnElement[datetime]:
+    # Not now(), which is the transaction's start and may be seconds ago.
+    return func.clock_timestamp() + LEASE
+
 
 RENEW_EVERY_SECONDS = 1.0
 MAX_CRASHES = 3
@@ -78,7 +160,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     if job is None:
         return None
     outbox.send_next(uow, job)
-    uow.after_commit(partial(job_metrics.count_claim, job.lane, job.kind, waited=_waited(job)))
+    uow.after_commit(partial(work_metrics.count_claim, job.lane, job.kind, waited=_waited(job)))
     return _lease_of(job)
 
 
@@ -161,6 +243,12 @@ def progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = No
     lease.crashes = lease.retries = 0
 
 
+def expect(uow: UnitOfWork, lease: Lease, *, total: int | None) -> None:
+    """Write how much there is to do, which is no progress; raises ``LeaseLost``."""
+    if transition(uow, *held(lease), progress_total=total) is None:
+        raise LeaseLost(lease.job_id)
+
+
 def succeed(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
     """Mark the job as succeeded, in the transaction of its effect; raises ``LeaseLost``."""
     _change(uow, lease, JobStatus.SUCCEEDED, result=result, **WORKS)
@@ -194,7 +282,7 @@ def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta, reason: str) ->
     }
     _change(uow, lease, JobStatus.QUEUED, **again)
     lane = kind_named(lease.kind).lane
-    uow.after_commit(partial(job_metrics.count_retry, lane, lease.kind))
+    uow.after_commit(partial(work_metrics.count_retry, lane, lease.kind))
 
 
 def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
@@ -227,3 +315,77 @@ def held(lease: Lease) -> tuple[ColumnElement[bool], ...]:
 def _change(uow: UnitOfWork, lease: Lease, to: JobStatus, **changes: Any) -> None:
     if transition(uow, *held(lease), to=to, **changes) is None:
         raise LeaseLost(lease.job_id)
+
+
+log = get_logger(__name__)
+
+
+@contextmanager
+def heartbeat(renew: Callable[[], None]) -> Iterator[None]:
+    """Renew the lease each second in a thread of its own, until the block ends."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_renew_until, args=(stop, renew), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _renew_until(stop: threading.Event, renew: Callable[[], None]) -> None:
+    while not stop.wait(RENEW_EVERY_SECONDS):
+        try:
+            renew()
+        except LeaseLost:
+            # The work's next write raises too; until then it goes on in vain.
+            return
+        except SQLAlchemyError as error:
+            log.warning("lease.not_renewed", reason=type(error).__name__)
+
+
+# A dependency's trouble is not the work's fault, so a job is tried for a time and not for a
+# number of times. All times are the database's.
+
+
+_MIN_PAUSE_SECONDS = 1.0
+# Within the first ten minutes. Later pauses grow with the time that the job has failed.
+_MAX_FIRST_PAUSE_SECONDS = 30.0
+_MAX_PAUSE_SECONDS = 300.0
+_FAILING_PER_PAUSE = 20
+_SECONDS_AN_HOUR = 3600
+
+
+def try_later(uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta) -> None:
+    """Queue the job again after a pause, or fail it when its patience is over.
+
+    Args:
+        reason: in plain words, without secrets: owners read it.
+        patience: for kinds that have none of their own.
+
+    Raises ``LeaseLost``.
+    """
+    failing = select(
+        func.extract("epoch", func.now() - func.coalesce(Job.failing_since, func.now()))
+    )
+    found = uow.session.scalar(failing.where(*held(lease)))
+    if found is None:
+        raise LeaseLost(lease.job_id)
+    failing_seconds = float(found)
+    kind = kind_named(lease.kind)
+    if failing_seconds >= (kind.patience or patience).total_seconds():
+        fail(uow, lease, kind.given_up() if kind.given_up else _given_up(reason, failing_seconds))
+        return
+    retry_later(uow, lease, _pause(lease.retries, failing_seconds), reason)
+
+
+def _pause(retries: int, failing_seconds: float) -> timedelta:
+    most = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_PER_PAUSE)
+    longest = min(_MIN_PAUSE_SECONDS * 2 ** min(retries, 10), most, _MAX_PAUSE_SECONDS)
+    # Half of it random, so that jobs that failed together don't return together.
+    return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret
+
+
+def _given_up(reason: str, failing_seconds: float) -> DomainError:
+    hours = round(failing_seconds / _SECONDS_AN_HOUR, 1)
+    return JOB_GIVEN_UP(reason=reason, hours=f"{hours:g}")

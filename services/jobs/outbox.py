@@ -28,8 +28,8 @@ MAX_SENT_JOBS_OF_AN_OWNER = 2
 # No worker has claimed the job in half a minute, perhaps since none knows its kind: the owner's
 # other jobs don't wait for it any longer.
 MAX_SENDS_IN_TURN = 4
-# What was due for longer is found by a whole look alone (``pace``). Little is: a sweep deals with
-# what is due within seconds.
+# A job that was due for longer is found by a whole look alone (``pace``). Little is: a sweep deals
+# with what is due within seconds.
 RECENT = timedelta(seconds=30)
 
 
@@ -68,7 +68,7 @@ def enqueue(
 
 
 def in_turn(lane: Any, owner_id: Any) -> dict[str, Any]:
-    """What a job of this lane and owner is queued with: it is sent now, or has to wait."""
+    """Return what a job of this lane and owner is queued with: it is sent now, or has to wait."""
     other = aliased(Job)
     sent = select(other.id).where(
         other.status == JobStatus.QUEUED,
@@ -94,8 +94,8 @@ def send_in_turn(uow: UnitOfWork, job: Job) -> None:
 def send_next(uow: UnitOfWork, claimed: Job) -> None:
     """Send the job that has waited longest of those that the owner of the claimed one has.
 
-    What the owner asked for before the claimed job was sent before it, so the look begins there;
-    the sweep sends the few jobs that this passes over.
+    Jobs that the owner asked for before the claimed one were sent before it, so the look begins
+    there; the sweep sends the few jobs that this passes over.
     """
     waiting = (
         select(Job.id)

@@ -8,26 +8,26 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, any_, bindparam, func, or_, select
 
 from core import clock, ids
-from core.errors import DomainError
+from core.errors import DomainError, Kind
 from core.lanes import Lane
 from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
 from core.settings import Settings
-from core.settings.plan_quotas import PlanQuota
+from core.settings.notations import PlanQuota
 from models import FINISHED, Job, JobStatus
 from services import paging
 from services.access import quotas
 from services.access.caller import Caller, require_scope
-from services.access.recent_logins import require_recent_login
+from services.access.sessions import require_recent_login
 from services.jobs import kinds
 from services.jobs.kinds import JobKind
-from services.jobs.lease import LEFT_TO_HELPERS, WORKS
-from services.jobs.transitions import requeue, transition
+from services.jobs.lease import LEFT_TO_HELPERS, WORKS, requeue, transition
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 # The input of a job that failed by no fault of the input stays for a retry.
 KEPT_FOR_RETRY = timedelta(days=7)
+_RETRY_SECONDS = 5
 _MAX_LATE_JOBS = 1_000
 _MAX_LOOKED_AT = 1_000_000
 
@@ -50,7 +50,7 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
     if kind is not None:
         require_scope(caller, kind.scope)
     elif not caller.unrestricted:
-        # What scope it takes is not known here.
+        # The scope that it takes is not known here.
         raise JOB_NOT_FOUND()
     return job
 
@@ -114,8 +114,8 @@ def list_all(
 ) -> PageOfRows[Job]:
     """The jobs of all users, newest first, for the operator. Raises ``cursor.invalid``.
 
-    Of jobs that have ended there are so many that only ``look_at`` of them are looked at. The page
-    may then have fewer rows than were asked for, and lead on.
+    There are so many jobs that have ended that only ``look_at`` of them are looked at. The page may
+    then have fewer rows than were asked for, and lead on.
     """
     query, end = select(Job), 0
     if status is not None:
@@ -150,7 +150,7 @@ def get_any(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
 def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     """Cancel the job, or ask its worker to: 1, or 0 when it had ended already.
 
-    What becomes of the subject of a job of another release, a worker of that release knows.
+    Only a worker of another release knows what becomes of the subject of a job of that release.
     """
     return stop(uow, get(uow, caller, job_id, lock=True))
 
@@ -193,7 +193,7 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int, *, settings: Settings) -
         quotas.hold(uow, settings, caller.user_id, quota)
     restart(uow, job)
     for quota in taken:
-        # What the job takes is counted already.
+        # The quota of the job is counted already.
         quotas.require(uow, settings, caller.user_id, quota, more=0)
     return 1
 
@@ -212,9 +212,25 @@ def restart(uow: UnitOfWork, job: Job) -> None:
 
 
 def is_retry_sensible(job: Job) -> bool:
-    """Whether the same input may come to a good end another time: the job failed, and not by it."""
+    """Return whether the same input may come to a good end another time.
+
+    It may if the job failed for another reason than its input.
+    """
     by_itself = job.error is not None and job.error["code"].startswith("job.")
     return job.status == JobStatus.FAILED and by_itself
+
+
+def refusal_of(job: Job) -> DomainError:
+    """Return the error of a job that failed or was cancelled, of the kind that ended it."""
+    assert job.error is not None
+    kind = Kind(job.error["kind"])
+    return DomainError(
+        kind,
+        job.error["code"],
+        job.error["message"],
+        retry_after=_RETRY_SECONDS if kind is Kind.UNAVAILABLE else None,
+        facts=job.error.get("facts", {}),
+    )
 
 
 def error_shown(job: Job) -> dict[str, Any] | None:

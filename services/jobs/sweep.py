@@ -7,19 +7,24 @@ are locked with ``SKIP LOCKED``, so all workers may sweep at once and one handle
 Each second it looks at what became due lately, and at all jobs at a pace of their own (``pace``).
 """
 
+import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, TextClause, func, select, text, update
 from sqlalchemy.exc import OperationalError
 
-from core.counters import job_metrics
+from core.counters import work_metrics
 from core.lanes import Lane
 from core.logging import get_logger
 from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from models import Job, JobStatus
-from services.jobs.lease import MAX_CRASHES
+from services.jobs.lease import LEASE, MAX_CRASHES, has_status, requeue, transition
 from services.jobs.outbox import (
     FIRST_RESEND,
     MAX_SENDS_IN_TURN,
@@ -27,11 +32,75 @@ from services.jobs.outbox import (
     RECENT,
     send,
 )
-from services.jobs.pace import STEADY_AFTER, Pace, Paces, Reach
-from services.jobs.transitions import has_status, requeue, transition
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
+
+# A snapshot that stays open for hours (a dump, an export, a report) keeps every row version that
+# was current since it began. The entries of finished jobs then stay in the indexes of queued and
+# running ones, and such a look costs by how many jobs have ended since. Each second the sweep looks
+# at what became due lately, which costs by what there is. The longer a whole look took, the longer
+# it waits.
+
+_PAUSE_PER_SECOND = 1000  # whole looks take a thousandth of the time
+_MAX_PAUSE_SECONDS = 60.0
+# After an outage of the database. Heartbeats come each second.
+STEADY_AFTER = LEASE + timedelta(seconds=1)
+_LONG_WAIT_SECONDS = 1.0
+
+
+class Pace:
+    def __init__(self) -> None:
+        self._due_at = -math.inf
+
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._due_at
+
+    def looked(self, seconds: float, *, found: bool) -> None:
+        """Note a whole look. Where it found something there may be more: the next one is due."""
+        pause = min(seconds * _PAUSE_PER_SECOND, _MAX_PAUSE_SECONDS)
+        self._due_at = -math.inf if found else time.monotonic() + pause
+
+
+@dataclass(frozen=True)
+class Paces:
+    """The paces of one sweeper."""
+
+    lost: Pace = field(default_factory=Pace)
+    # Each lane has its own, so that a lane with many ended jobs slows down no other.
+    lanes: dict[Lane, Pace] = field(default_factory=lambda: {lane: Pace() for lane in Lane})
+
+    def due_lanes(self) -> list[Lane]:
+        return [lane for lane, pace in self.lanes.items() if pace.is_due]
+
+
+class Reach:
+    """Since when a sweeper reaches the database without a break.
+
+    An outage of the database lets every lease expire, and is nobody's crash. After an outage no
+    lease counts as lost until the workers that live had the time to renew theirs.
+    """
+
+    def __init__(self) -> None:
+        self._broken_at = -math.inf
+
+    @property
+    def is_steady(self) -> bool:
+        return time.monotonic() - self._broken_at > STEADY_AFTER.total_seconds()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """For a few statements of milliseconds: a failure is a break, and so is a long wait."""
+        began = time.monotonic()
+        try:
+            yield
+        except BaseException:
+            self._broken_at = time.monotonic()
+            raise
+        if time.monotonic() - began > _LONG_WAIT_SECONDS:
+            self._broken_at = time.monotonic()
+
 
 log = get_logger(__name__)
 
@@ -63,7 +132,7 @@ def sweep(resources: Resources, reach: Reach | None = None, paces: Paces | None 
     return swept
 
 
-# Of each lane: whether a job was due lately, whether any is queued (where that is asked), and the
+# For each lane: whether a job was due lately, whether any is queued (where that is asked), and the
 # seconds since the statement began. The joins keep the order in which the lanes are looked at.
 _LANES = Statement(
     """
@@ -122,7 +191,7 @@ def _lost() -> tuple[ColumnElement[bool], ...]:
 
 
 def _requeue(resources: Resources, job_id: int) -> bool:
-    """One job a transaction, so that a job that can't be requeued holds up no other."""
+    """Return one job a transaction, so that a job that can't be requeued holds up no other."""
     mine = Job.id == job_id
     held = select(Job).where(mine, *_lost()).with_for_update(skip_locked=True)
     try:
@@ -132,7 +201,7 @@ def _requeue(resources: Resources, job_id: int) -> bool:
                 return False
             crashes = job.crashes + 1
             log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
-            uow.after_commit(partial(job_metrics.count_lost_lease, job.lane, job.kind))
+            uow.after_commit(partial(work_metrics.count_lost_lease, job.lane, job.kind))
             if job.cancel_requested:
                 to, error = JobStatus.CANCELLED, JOB_CANCELLED()
             elif crashes >= MAX_CRASHES:
@@ -189,7 +258,7 @@ def _marked(uow: UnitOfWork, found: TextClause, values: dict[str, Any]) -> list[
     return list(uow.session.scalars(statement))
 
 
-# One sweep of a lane at a time: a second one would find the same jobs.
+# Only one sweep of a lane at a time: a second one would find the same jobs.
 _ALONE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:lane))")
 
 # Jobs whose message may be lost; then, of each owner that has nothing sent though a job waits, the

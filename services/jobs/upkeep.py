@@ -2,8 +2,8 @@
 
 Each second the sweep of every worker looks for due rows and sends their tasks. The worker that gets
 a task claims the row, as one claims a job: by compare-and-set, with a lease that is renewed while
-the work goes on, and a number that fences its writes. So each kind runs in one process at a time,
-and a second message does nothing. Every time is compared by the database's clock.
+the work goes on, and a number that fences its writes. Each kind therefore runs in one process at a
+time, and a second message does nothing. Every time is compared by the database's clock.
 
 A kind rests for its interval after each run, and rounds that were missed are not made up for.
 """
@@ -22,9 +22,7 @@ from core.lanes import Lane
 from core.logging import get_logger
 from core.refusals.jobs import UPKEEP_NOT_FOUND, UPKEEP_RUNNING
 from models import Upkeep
-from services.jobs.heartbeat import heartbeat
-from services.jobs.lease import LeaseLost
-from services.jobs.transitions import lease_end
+from services.jobs.lease import LeaseLost, heartbeat, lease_end
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -47,6 +45,7 @@ class UpkeepKind:
     name: str  # the task's name too
     every: timedelta
     lane: Lane
+    run: Callable[[Resources, datetime], int | None]
     # A run that takes longer loses its lease, so that a run that hangs is not the last one.
     max_run: timedelta = timedelta(hours=1)
     # After a run that failed the next one comes as soon as that, or after its interval.

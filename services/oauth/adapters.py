@@ -5,12 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from authlib.oauth2 import rfc6749
+from authlib.oauth2.rfc6749 import InvalidRequestError
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
+from authlib.oauth2.rfc7009 import RevocationEndpoint
+from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
 from core.keyring import Keyring
-from models import OAuthClient, OAuthCode, OAuthToken
-from services.oauth import redirect_uris
-from services.oauth.tokens import FoundToken, TokenOrigin
+from core.scopes import EXPLANATIONS
+from models import OAuthClient, OAuthCode, OAuthToken, TokenKind
+from services.oauth import clients, grants
+from services.oauth.grants import FoundToken, TokenOrigin
 from storage.unit_of_work import UnitOfWork
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
@@ -27,7 +31,7 @@ class AuthlibServer(Protocol):
 
 @dataclass(frozen=True)
 class OAuthRequest:
-    """One request to the authorization server: parameters of its query or its form."""
+    """A request to the authorization server: parameters of its query or its form."""
 
     method: str
     path: str
@@ -76,7 +80,7 @@ class AuthlibClient(rfc6749.ClientMixin):
         self.is_public = record.secret_hmac is None
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
-        return redirect_uris.is_registered(redirect_uri, self.record.redirect_uris)
+        return clients.is_registered(redirect_uri, self.record.redirect_uris)
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
         """All the scopes that were asked for, or ``None``; without any, all of the client's."""
@@ -133,3 +137,76 @@ class AuthlibToken(rfc6749.TokenMixin):
 
     def is_revoked(self) -> bool:
         return not self.found.is_active
+
+
+AUTHORIZE_PATH = "/oauth/authorize"
+TOKEN_PATH = "/oauth/token"  # noqa: S105 - a path
+REVOKE_PATH = "/oauth/revoke"
+INTROSPECT_PATH = "/oauth/introspect"
+USERINFO_PATH = "/oauth/userinfo"
+# On this page people see and revoke their grants.
+METADATA_PATH = "/.well-known/oauth-authorization-server"
+
+
+def _authenticate_token(
+    endpoint: "Revocation | Introspection",
+    request: AuthlibRequest,
+    client: AuthlibClient,
+) -> AuthlibToken | None:
+    """The client's token. Its prefix tells its kind, so a ``token_type_hint`` is not needed."""
+    secret = request.form.get("token")
+    if secret is None:
+        raise InvalidRequestError("The token is missing.")
+    server = endpoint.server
+    found = grants.find(server.uow, server.keyring, secret, client_id=client.client_id)
+    return None if found is None else AuthlibToken(found)
+
+
+class Revocation(RevocationEndpoint):
+    CLIENT_AUTH_METHODS = CLIENT_METHODS
+    authenticate_token = _authenticate_token
+    server: AuthlibServer
+
+    def revoke_token(self, token: AuthlibToken, _request: AuthlibRequest) -> None:
+        grants.revoke_token(self.server.uow, token.found.token)
+
+
+class Introspection(IntrospectionEndpoint):
+    # The client must authenticate, or stolen tokens could be tried out here (RFC 7662, 2.1).
+    CLIENT_AUTH_METHODS = ("client_secret_basic", "client_secret_post")
+    authenticate_token = _authenticate_token
+    server: AuthlibServer
+
+    def introspect_token(self, token: AuthlibToken) -> dict[str, Any]:
+        record = token.found.token
+        described = {
+            "active": True,
+            "client_id": token.found.client_id,
+            "scope": token.get_scope(),
+            "sub": str(token.found.user_id),
+            "iss": self.server.issuer,
+            "iat": int(record.created_at.timestamp()),
+            "exp": int(record.expires_at.timestamp()),
+        }
+        return described | ({"token_type": "Bearer"} if record.kind == TokenKind.ACCESS else {})
+
+
+def metadata(public_base: str) -> dict[str, Any]:
+    """Return what clients may know of the server beforehand (RFC 8414)."""
+    return {
+        "issuer": public_base,
+        "authorization_endpoint": public_base + AUTHORIZE_PATH,
+        "token_endpoint": public_base + TOKEN_PATH,
+        "revocation_endpoint": public_base + REVOKE_PATH,
+        "introspection_endpoint": public_base + INTROSPECT_PATH,
+        "userinfo_endpoint": public_base + USERINFO_PATH,
+        "scopes_supported": [str(scope) for scope in EXPLANATIONS],
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": list(GRANT_TYPES),
+        "token_endpoint_auth_methods_supported": list(CLIENT_METHODS),
+        "revocation_endpoint_auth_methods_supported": list(Revocation.CLIENT_AUTH_METHODS),
+        "introspection_endpoint_auth_methods_supported": list(Introspection.CLIENT_AUTH_METHODS),
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+    }

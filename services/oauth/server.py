@@ -4,24 +4,153 @@ work.
 A refusal is returned, not raised, so that the transaction that revokes stolen tokens is committed.
 """
 
+import base64
+import hmac
+import re
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote_plus
 
 from authlib.common.urls import add_params_to_uri
-from authlib.oauth2.rfc6749 import AuthorizationServer, InvalidRequestError, OAuth2Error
+from authlib.oauth2.rfc6749 import (
+    AuthorizationServer,
+    InvalidClientError,
+    InvalidRequestError,
+    OAuth2Error,
+)
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant, RefreshTokenGrant
+from authlib.oauth2.rfc7636 import CodeChallenge, create_s256_code_challenge
+from sqlalchemy import func, select
 
 from core.errors import DomainError, Kind
 from core.keyring import Keyring
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
-from models import OAuthGrant, TokenKind
+from models import OAuthCode, OAuthGrant, TokenKind
 from services.access.caller import Caller
-from services.access.recent_logins import lock_maker
-from services.oauth import adapters, authentication, clients, codes, grants, tokens
-from services.oauth.authentication import ProofKey
-from services.oauth.endpoints import Introspection, Revocation
+from services.access.sessions import lock_maker
+from services.oauth import adapters, clients, grants
+from services.oauth.adapters import AuthlibRequest, Introspection, Revocation
 from storage.unit_of_work import UnitOfWork
+
+CODE_LIFETIME = timedelta(seconds=60)
+_PURPOSE = "oauth-code"
+
+
+def store_code(
+    uow: UnitOfWork,
+    keyring: Keyring,
+    secret: str,
+    grant: OAuthGrant,
+    *,
+    scopes: Collection[Scope],
+    redirect_uri: str,
+    challenge: str,
+) -> None:
+    """Store a new code of the grant, by the HMAC of its secret."""
+    uow.session.add(
+        OAuthCode(
+            grant_id=grant.id,
+            secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
+            redirect_uri=redirect_uri,
+            scopes=sorted(scopes),
+            challenge=challenge,
+            expires_at=func.now() + CODE_LIFETIME,
+        )
+    )
+
+
+def redeem(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> OAuthCode | None:
+    """Use up the client's code; ``None`` when it is not valid.
+
+    A code that is used a second time counts as stolen, so the tokens that it gave are revoked.
+    """
+    if not AUTHORIZATION_CODE.matches(secret):
+        return None
+    query = (
+        select(OAuthCode)
+        .join(OAuthGrant, OAuthGrant.id == OAuthCode.grant_id)
+        .where(
+            OAuthCode.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
+            OAuthGrant.client_id == client_id,
+        )
+    )
+    code = uow.session.scalar(query)
+    if code is None or grants.lock_grant(uow, code.grant_id) is None:
+        return None
+    uow.session.refresh(code)
+    if code.used_at is not None:
+        grants.revoke_family(uow, code.id)
+        return None
+    # By the database's clock, as the expiry was set.
+    code.used_at = uow.session.scalar(select(func.clock_timestamp()))
+    uow.session.flush()
+    return code if code.used_at is not None and code.used_at < code.expires_at else None
+
+
+# Every exchange of a code also needs PKCE (RFC 7636) by S256: the client proves that it asked for
+# the code. Authlib lets a confidential client do without, and knows the method "plain", which
+# proves nothing against an attacker who saw the request.
+
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
+
+
+@dataclass(frozen=True)
+class PresentedCredentials:
+    client_id: str
+    secret: str | None
+    # As the metadata names them: client_secret_basic, client_secret_post or none.
+    method: str
+
+
+def client_refused() -> InvalidClientError:
+    """The same error for each fault, so that a stranger can't learn which clients exist."""
+    return InvalidClientError(
+        "The client is unknown, or its credentials are wrong.", status_code=401
+    )
+
+
+def read_credentials(request: AuthlibRequest) -> PresentedCredentials:
+    """Raises ``InvalidClientError`` without credentials, ``InvalidRequestError`` for two ways."""
+    client_id, secret = request.form.get("client_id"), request.form.get("client_secret")
+    header = request.headers.get("Authorization")
+    if header is None:
+        if client_id is None:
+            raise client_refused()
+        return PresentedCredentials(client_id, secret, "client_secret_post" if secret else "none")
+    # The client id and the secret, both encoded as in a form (RFC 6749, 2.3.1).
+    scheme, _, encoded = header.partition(" ")
+    try:
+        decoded = base64.b64decode(encoded.strip(), validate=True).decode()
+    except ValueError:
+        raise client_refused() from None
+    sent_id, colon, sent_secret = decoded.partition(":")
+    if scheme.lower() != "basic" or not colon or "\0" in decoded:
+        raise client_refused()
+    basic_id, basic_secret = unquote_plus(sent_id), unquote_plus(sent_secret) or None
+    if secret is not None or client_id not in {None, basic_id}:
+        raise InvalidRequestError("A client authenticates in one way only.")
+    return PresentedCredentials(
+        basic_id, basic_secret, "client_secret_basic" if basic_secret else "none"
+    )
+
+
+class ProofKey(CodeChallenge):
+    SUPPORTED_CODE_CHALLENGE_METHOD = ("S256",)
+    CODE_CHALLENGE_METHODS = {  # noqa: RUF012 - Authlib reads it so
+        "S256": lambda verifier, challenge: hmac.compare_digest(
+            create_s256_code_challenge(verifier), challenge
+        )
+    }
+
+    def validate_code_challenge(self, grant: Any, _redirect_uri: str) -> None:
+        sent = grant.request.payload.data
+        if sent.get("code_challenge_method") != "S256":
+            raise InvalidRequestError("The code_challenge_method must be S256.")
+        if not _CHALLENGE.match(sent.get("code_challenge", "")):
+            raise InvalidRequestError("The code_challenge must be the SHA-256 of the verifier.")
 
 
 class _CodeGrant(AuthorizationCodeGrant):
@@ -51,7 +180,7 @@ class _CodeGrant(AuthorizationCodeGrant):
             scopes=scopes,
             request_id=request_id,
         )
-        codes.store_code(
+        store_code(
             uow,
             self.server.keyring,
             code,
@@ -65,7 +194,7 @@ class _CodeGrant(AuthorizationCodeGrant):
         self, code: str, client: adapters.AuthlibClient
     ) -> adapters.AuthlibCode | None:
         server = self.server
-        found = codes.redeem(server.uow, server.keyring, code, client_id=client.client_id)
+        found = redeem(server.uow, server.keyring, code, client_id=client.client_id)
         return None if found is None else adapters.AuthlibCode(found)
 
     def delete_authorization_code(self, authorization_code: adapters.AuthlibCode) -> None:
@@ -82,7 +211,7 @@ class _RefreshGrant(RefreshTokenGrant):
 
     def authenticate_refresh_token(self, refresh_token: str) -> adapters.AuthlibRefreshToken | None:
         server = self.server
-        found = tokens.lock_refresh(
+        found = grants.lock_refresh(
             server.uow, server.keyring, refresh_token, client_id=self.request.client.client_id
         )
         return None if found is None else adapters.AuthlibRefreshToken(found)
@@ -91,7 +220,7 @@ class _RefreshGrant(RefreshTokenGrant):
         return self.server.user_of(refresh_token.origin.grant_id)
 
     def revoke_old_credential(self, refresh_token: adapters.AuthlibRefreshToken) -> None:
-        tokens.rotate(self.server.uow, refresh_token.record)
+        grants.rotate(self.server.uow, refresh_token.record)
 
 
 class OAuthServer(AuthorizationServer):
@@ -171,15 +300,15 @@ class OAuthServer(AuthorizationServer):
     def authenticate_client(
         self, request: adapters.AuthlibRequest, methods: Collection[str], endpoint: str = "token"
     ) -> adapters.AuthlibClient:
-        sent = authentication.read_credentials(request)
+        sent = read_credentials(request)
         client = self.query_client(sent.client_id)
         is_known = clients.is_secret(
             self.keyring, client.record if client else None, sent.secret or ""
         )
         if client is None or sent.method not in methods:
-            raise authentication.client_refused()
+            raise client_refused()
         if not (is_known if sent.secret else client.is_public):
-            raise authentication.client_refused()
+            raise client_refused()
         request.auth_method = sent.method
         return client
 
@@ -188,7 +317,7 @@ class OAuthServer(AuthorizationServer):
             return super().get_authorization_grant(request)
         client = self.query_client(request.payload.client_id or "")
         if client is None:
-            raise authentication.client_refused()
+            raise client_refused()
         uri = _CodeGrant.validate_authorization_redirect_uri(request, client)
         error = "unsupported_response_type" if request.payload.response_type else "invalid_request"
         raise OAuth2Error("The response_type must be code.", error=error, redirect_uri=uri)
@@ -207,14 +336,14 @@ class OAuthServer(AuthorizationServer):
         return {
             "token_type": "Bearer",
             "access_token": ACCESS_TOKEN.generate(),
-            "expires_in": int(tokens.OAUTH_TOKEN_LIFETIMES[TokenKind.ACCESS].total_seconds()),
+            "expires_in": int(grants.OAUTH_TOKEN_LIFETIMES[TokenKind.ACCESS].total_seconds()),
             "refresh_token": REFRESH_TOKEN.generate(),
             "scope": " ".join(sorted(set(scope.split()))),
         }
 
     def save_token(self, token: dict[str, Any], request: adapters.AuthlibRequest) -> None:
         origin = (request.authorization_code or request.refresh_token).origin
-        tokens.store_tokens(
+        grants.store_tokens(
             self.uow,
             self.keyring,
             origin,

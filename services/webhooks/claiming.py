@@ -1,28 +1,131 @@
-"""Which deliveries of an endpoint are tried next: they are counted before, and given back if not.
+"""The choice of the deliveries that are tried next, counted before and given back if not tried.
 
 A claim counts the tries and says when the next ones would be, so that a process that dies has made
 each of them like any other: nothing is lost, and nothing is sent for ever.
 """
 
+import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
-from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
-from services.feed import reading, showing
+from core.logging import get_logger
+from integrations.http_client import retry_after
+from integrations.receivers import Outcome
+from models import DeliveryStatus, EndpointState, FeedEvent, User, WebhookDelivery, WebhookEndpoint
+from services.accounts import account_mails, accounts
+from services.accounts.account_mails import MailKind
+from services.feed import reading
 from services.feed.catalogue import FeedEventType
-from services.feed.positions import FeedPosition, newest_position
-from services.webhooks import schedule, signing, type_starts
+from services.feed.reading import FeedPosition, newest_position
+from services.webhooks import signing, webhook_endpoints
 from services.webhooks.deliveries import AFRESH, MAX_PENDING, TEST_TYPE
-from services.webhooks.schedule import Pending
 from storage.encryption import KeyWrapper
 from storage.unit_of_work import UnitOfWork
+
+# The pauses grow for an hour and last for three days. Deliveries keep the order of their events
+# while the oldest one has waited for less than a minute; after that, one that fails holds up no
+# other. A receiver that says nothing keeps a thread waiting, which others need. After the second
+# such call in a row its endpoint therefore rests, for longer each time: then the threads of one
+# process have room for more than a hundred of them.
+
+
+# After the first try, the second one and so on.
+FIRST_PAUSES = (
+    timedelta(seconds=5),
+    timedelta(seconds=30),
+    timedelta(minutes=2),
+    timedelta(minutes=10),
+    timedelta(minutes=30),
+    timedelta(hours=1),
+)
+LATER_PAUSE = timedelta(hours=3)
+TRIED_FOR = timedelta(days=3)
+IN_ORDER_FOR = timedelta(minutes=1)
+# A receiver may ask for a longer pause than any of ours.
+MAX_RETRY_AFTER = timedelta(hours=12)
+# Deliveries that failed together don't return together.
+_JITTER = 0.1
+# A call that got no answer in less time kept nobody waiting.
+SILENCE = timedelta(seconds=5)
+FIRST_REST = timedelta(seconds=30)
+MAX_REST = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A delivery that is not done."""
+
+    id: int
+    queued_at: datetime
+    due_at: datetime
+
+
+@dataclass(frozen=True)
+class Choice:
+    """
+    Attributes:
+        delivery_id: what to send now.
+        due_at: when to look again, where there is nothing to send now.
+        takes_events: whether new events may become deliveries now.
+    """
+
+    delivery_id: int | None = None
+    due_at: datetime | None = None
+    takes_events: bool = False
+
+
+def pause_after(attempts: int) -> timedelta:
+    """The pause after so many tries."""
+    pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
+    return pause * random.uniform(1, 1 + _JITTER)  # noqa: S311 - no secret
+
+
+def rest_after(silences: int) -> timedelta | None:
+    """How long an endpoint rests after so many calls in a row that were kept waiting in vain."""
+    if silences <= 1:
+        return None
+    return min(FIRST_REST * (1 << min(silences - 2, 10)), MAX_REST)
+
+
+def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
+    """``pending``: all of an endpoint's, in the order of their events."""
+    if not pending:
+        return Choice(takes_events=True)
+    oldest = pending[0]
+    order_ends_at = oldest.queued_at + IN_ORDER_FOR
+    if now < order_ends_at:
+        if oldest.due_at <= now:
+            return Choice(oldest.id)
+        return Choice(due_at=min(oldest.due_at, order_ends_at))
+    # The delivery of the first event, if several are due at the same time.
+    first = min(pending, key=lambda each: each.due_at)
+    if first.due_at <= now:
+        return Choice(first.id)
+    return Choice(due_at=first.due_at, takes_events=len(pending) < max_pending)
+
+
+def choose_several(pending: Sequence[Pending], now: datetime, *, most: int) -> list[int]:
+    """Return what ``choose`` would choose one after the other.
+
+    Each counts as delivered before the next is chosen.
+    """
+    left, chosen = list(pending), list[int]()
+    while len(chosen) < most:
+        delivery_id = choose(left, now, max_pending=0).delivery_id
+        if delivery_id is None:
+            break
+        chosen.append(delivery_id)
+        left = [each for each in left if each.id != delivery_id]
+    return chosen
+
 
 # Events that become deliveries at once.
 _MAX_TAKEN_EVENTS = 100
@@ -30,7 +133,7 @@ _MAX_TAKEN_EVENTS = 100
 
 @dataclass(frozen=True)
 class Message:
-    """One try, as it goes out.
+    """A try, as it goes out.
 
     Attributes:
         due_at: and ``last_attempt_at``: those of the delivery before the try was counted.
@@ -81,16 +184,16 @@ def give_back(uow: UnitOfWork, messages: Iterable[Message]) -> None:
 def _take(uow: UnitOfWork, endpoint: WebhookEndpoint, most: int) -> list[WebhookDelivery]:
     """The deliveries to try now; without any, the endpoint knows when."""
     pending, now = _pending(uow, endpoint)
-    choice = schedule.choose(pending, now, max_pending=MAX_PENDING)
+    choice = choose(pending, now, max_pending=MAX_PENDING)
     if choice.delivery_id is None and choice.takes_events and _take_events(uow, endpoint):
         pending, now = _pending(uow, endpoint)
-        choice = schedule.choose(pending, now, max_pending=MAX_PENDING)
+        choice = choose(pending, now, max_pending=MAX_PENDING)
     # A process that dies after a claim leaves an endpoint that is looked at again.
     endpoint.due_at = choice.due_at if choice.delivery_id is None else now
     endpoint.is_held = not choice.takes_events
     if choice.delivery_id is None:
         return []
-    ids = schedule.choose_several(pending, now, most=most)
+    ids = choose_several(pending, now, most=most)
     row = WebhookDelivery
     found = {each.id: each for each in uow.session.scalars(select(row).where(row.id.in_(ids)))}
     return [found[each] for each in ids if each in found]
@@ -120,7 +223,7 @@ def _count(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
             # An event that waits for nothing is as old as its first try: they share the
             # transaction.
             "last_attempt_at": func.now(),
-            "due_at": func.now() + schedule.pause_after(tries + 1),
+            "due_at": func.now() + pause_after(tries + 1),
         }
         uow.session.execute(
             update(row)
@@ -134,14 +237,14 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     """Make deliveries of the next events; whether there were any."""
     # Read before the events are: all up to here are seen, if there is none.
     newest = newest_position(uow.session)
-    position = type_starts.position_of(endpoint)
+    position = webhook_endpoints.position_of(endpoint)
     types = [FeedEventType(each) for each in endpoint.types if each in [*FeedEventType]]
     events = reading.read_after(
         uow.session,
         endpoint.user_id,
         position,
         types=types,
-        later=type_starts.later_starts(endpoint),
+        later=webhook_endpoints.later_starts(endpoint),
         list_id=endpoint.list_id,
         limit=_MAX_TAKEN_EVENTS,
     )
@@ -189,7 +292,7 @@ def _shown(uow: UnitOfWork, deliveries: Sequence[WebhookDelivery]) -> dict[int, 
     """The event of each delivery, as callers of the API see it now, unless it is kept no longer."""
     asked = [each.event_id for each in deliveries if each.event_id is not None]
     events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(asked))).all()
-    shown = {event["id"]: event for event in showing.show(uow.session, events)}
+    shown = {event["id"]: event for event in reading.show(uow.session, events)}
     return {
         each.id: _test_event(each) if each.event_id is None else shown[each.event_id]
         for each in deliveries
@@ -206,3 +309,152 @@ def _test_event(delivery: WebhookDelivery) -> dict[str, Any]:
         "subject": None,
         "data": {},
     }
+
+
+log = get_logger(__name__)
+
+FAILED_FOR_DAYS = "It failed for three days."
+ANSWERED_GONE = "Its receiver answered 410."
+
+# A single statement for all: most tries succeed, and come many at a time.
+_WRITE_TAKEN = text("""
+    UPDATE webhook_deliveries AS d
+    SET status = 'delivered', delivered_at = now(), error = NULL,
+        status_code = made.code, milliseconds = made.milliseconds, answer = made.answer
+    FROM unnest(
+        CAST(:ids AS bigint[]), CAST(:codes AS integer[]), CAST(:milliseconds AS integer[]),
+        CAST(:answers AS bytea[])
+    ) AS made (id, code, milliseconds, answer)
+    WHERE d.id = made.id
+""")
+
+
+def write(
+    uow: UnitOfWork, endpoint: WebhookEndpoint, url: str, made: Mapping[int, Outcome]
+) -> None:
+    """Write the outcomes of tries, by the delivery's id and in the order in which they were made.
+
+    The endpoint is locked, and they went to this URL. Only the last one may be a failure.
+    """
+    if url == endpoint.url:
+        for outcome in made.values():
+            endpoint.silences = endpoint.silences + 1 if _is_silence(outcome) else 0
+        rest = rest_after(endpoint.silences)
+        endpoint.rests_until = None if rest is None else _now(uow) + rest
+    taken = {each: outcome for each, outcome in made.items() if outcome.is_success}
+    if taken:
+        _write_taken(uow, taken)
+        endpoint.failing_since = None
+    for delivery_id in made.keys() - taken:
+        delivery = uow.session.get(WebhookDelivery, delivery_id)
+        if delivery is not None:  # it was not past its time
+            _write_failure(uow, endpoint, delivery, made[delivery_id], url)
+    _follow_persons(uow, made)
+
+
+def _write_taken(uow: UnitOfWork, taken: Mapping[int, Outcome]) -> None:
+    outcomes = taken.values()
+    uow.session.execute(
+        _WRITE_TAKEN,
+        {
+            "ids": list(taken),
+            "codes": [each.status for each in outcomes],
+            "milliseconds": [each.milliseconds for each in outcomes],
+            "answers": [each.body or None for each in outcomes],
+        },
+    )
+
+
+def _now(uow: UnitOfWork) -> datetime:
+    return uow.session.scalars(select(func.now())).one()
+
+
+def _is_silence(outcome: Outcome) -> bool:
+    """Return whether we waited for an answer that did not come."""
+    waited = timedelta(milliseconds=outcome.milliseconds)
+    return outcome.status is None and waited >= SILENCE
+
+
+def _write_failure(
+    uow: UnitOfWork,
+    endpoint: WebhookEndpoint,
+    delivery: WebhookDelivery,
+    outcome: Outcome,
+    url: str,
+) -> None:
+    delivery.status_code, delivery.milliseconds = outcome.status, outcome.milliseconds
+    delivery.answer, delivery.error = outcome.body or None, outcome.error
+    # A receiver that is gone since its owner named another one ends nothing.
+    if outcome.status == HTTPStatus.GONE and url == endpoint.url:
+        delivery.status = DeliveryStatus.FAILED
+        _stop(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
+    else:
+        _try_again(uow, endpoint, delivery, outcome)
+
+
+def _try_again(
+    uow: UnitOfWork, endpoint: WebhookEndpoint, delivery: WebhookDelivery, outcome: Outcome
+) -> None:
+    """Try the delivery again or give it up, and pause the endpoint that fails for days."""
+    now = _now(uow)
+    # Since this try, not since its event was queued: others may have succeeded in between. The
+    # first try of an event that finds nothing else to send is as old as its place in the queue, so
+    # the last one pauses an endpoint that got nothing else meanwhile.
+    failing_since = endpoint.failing_since or delivery.last_attempt_at or now
+    fails_for_days = now >= failing_since + TRIED_FOR
+    is_given_up = now >= delivery.queued_at + TRIED_FOR
+    if is_given_up:
+        delivery.status = DeliveryStatus.FAILED
+    else:
+        delivery.due_at = _next_try(delivery, outcome, now)
+    # Nothing fails any more: the days without an event before the next one count for nothing.
+    is_over = is_given_up and not fails_for_days and not _has_others(uow, delivery)
+    endpoint.failing_since = None if is_over else failing_since
+    if fails_for_days:
+        _stop(uow, endpoint, EndpointState.PAUSED, FAILED_FOR_DAYS)
+
+
+def _has_others(uow: UnitOfWork, delivery: WebhookDelivery) -> bool:
+    """Return whether the endpoint has other deliveries that are not done."""
+    row = WebhookDelivery
+    others = select(row.id).where(
+        row.endpoint_id == delivery.endpoint_id,
+        row.status == DeliveryStatus.PENDING,
+        row.id != delivery.id,
+    )
+    return uow.session.scalar(others.limit(1)) is not None
+
+
+def _follow_persons(uow: UnitOfWork, made: Iterable[int]) -> None:
+    """Blank the answers about erased persons: those from before may have been looked for by now."""
+    row = WebhookDelivery
+    is_erased = exists().where(User.id == row.person_id, User.erased_at.is_not(None))
+    blanked = update(row).where(row.id.in_(made), is_erased).values(answer=None)
+    uow.session.execute(blanked)
+
+
+def _next_try(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:
+    """By the schedule or, in its place, as the receiver asks; the last one is after three days."""
+    asked = retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
+    due_at = delivery.due_at
+    if asked is not None:
+        # No receiver has itself called without a pause.
+        due_at = now + max(timedelta(seconds=asked), FIRST_PAUSES[0])
+    return min(due_at, delivery.queued_at + TRIED_FOR)
+
+
+def _stop(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState, reason: str) -> None:
+    """Send nothing more, unless it was stopped meanwhile, and tell the owner."""
+    if endpoint.state != EndpointState.ACTIVE:
+        return
+    endpoint.state, endpoint.reason, endpoint.due_at = state, reason, None
+    log.info("webhook.stopped", endpoint_id=endpoint.id, state=state)
+    person = accounts.get(uow, endpoint.user_id)
+    account_mails.enqueue_mail(
+        uow,
+        MailKind.WEBHOOK_STOPPED,
+        person.email,
+        user_id=person.id,
+        detail=f"{endpoint.id} is {state} now. {reason}",
+        request_id=None,
+    )

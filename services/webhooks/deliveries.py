@@ -1,4 +1,4 @@
-"""What became of the events for an endpoint, and their sending once more."""
+"""The deliveries of events to an endpoint, and their sending once more."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -6,16 +6,20 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, func, select, update
 
-from core import ids
 from core.refusals.webhooks import (
     WEBHOOK_DELIVERY_NOT_FOUND,
     WEBHOOK_EVENT_GONE,
     WEBHOOK_TOO_MANY_PENDING,
 )
+from core.settings import Settings
+from core.settings.notations import PlanQuota
 from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
+from services import paging
+from services.access import quotas
 from services.access.caller import Caller
-from services.feed.positions import FeedPosition, place_near
-from services.webhooks import type_starts, webhook_endpoints
+from services.feed.reading import FeedPosition, place_near
+from services.paging import PageOfRows, PageRequest
+from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 TEST_TYPE = "webhook.test"
@@ -23,14 +27,8 @@ TEST_TYPE = "webhook.test"
 # owner asks for: those have room of their own. All of an endpoint's are read for each try.
 MAX_PENDING = 1_000
 MAX_PENDING_ASKED_FOR = 2 * MAX_PENDING
-# Who sends again more events than that needs no exact number.
+# Beyond that a number of events that are sent again need not be exact.
 MAX_COUNTED = 1_000
-
-
-@dataclass(frozen=True)
-class DeliveryPage:
-    deliveries: list[WebhookDelivery]
-    next_cursor: str | None
 
 
 @dataclass(frozen=True)
@@ -45,27 +43,26 @@ class EventCount:
 
 
 def page(
-    uow: UnitOfWork, caller: Caller, endpoint_id: int, *, limit: int, cursor: str | None = None
-) -> DeliveryPage:
-    """The endpoint's deliveries, newest first. ``cursor``: from the page before.
+    uow: UnitOfWork, caller: Caller, endpoint_id: int, wanted: PageRequest
+) -> PageOfRows[WebhookDelivery]:
+    """The endpoint's deliveries, newest first.
 
     Raises ``cursor.invalid`` and what ``webhook_endpoints.get`` raises.
     """
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
-    if cursor is not None:
-        query = query.where(WebhookDelivery.id < ids.of_cursor(cursor))
-    newest = query.order_by(WebhookDelivery.id.desc()).limit(limit + 1)
-    found = list(uow.session.scalars(newest))
-    more = len(found) > limit
-    return DeliveryPage(found[:limit], str(found[limit - 1].id) if more else None)
+    found = uow.session.scalars(paging.by_id(query, WebhookDelivery.id, wanted)).all()
+    return paging.cut(found, wanted.limit, lambda delivery: str(delivery.id))
 
 
-def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
-    """Send an event that tells of nothing. Raises as ``resend`` does."""
+def send_test(
+    uow: UnitOfWork, settings: Settings, caller: Caller, endpoint_id: int
+) -> WebhookDelivery:
+    """Send an event that tells of nothing. Raises as ``resend`` does, and ``quota.exceeded``."""
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
     webhook_endpoints.require_active(endpoint)
     _require_room(uow, endpoint)
+    _require_storage(uow, settings, caller)
     delivery = WebhookDelivery(endpoint_id=endpoint.id, event_type=TEST_TYPE)
     uow.session.add(delivery)
     webhook_endpoints.wake(endpoint)
@@ -97,6 +94,11 @@ def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) 
     return delivery
 
 
+def _require_storage(uow: UnitOfWork, settings: Settings, caller: Caller) -> None:
+    storage = PlanQuota.STORAGE_MB
+    quotas.require(uow, settings, caller.user_id, storage, more=quotas.row_bytes())
+
+
 def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
     """Raises ``webhook.too_many_pending``; the endpoint is locked."""
     row, most = WebhookDelivery, MAX_PENDING_ASKED_FOR
@@ -108,18 +110,21 @@ def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
         raise WEBHOOK_TOO_MANY_PENDING(most=most)
 
 
-def replay(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
+def replay(
+    uow: UnitOfWork, settings: Settings, caller: Caller, endpoint_id: int, since: datetime
+) -> int:
     """Send all events again that happened since then and are kept, in their order.
 
-    Returns 1, or 0 when there are none. Raises ``webhook.not_active`` and what
+    Returns 1, or 0 when there are none. Raises ``webhook.not_active``, ``quota.exceeded`` and what
     ``webhook_endpoints.get`` raises.
     """
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
     webhook_endpoints.require_active(endpoint)
+    _require_storage(uow, settings, caller)
     before = _position_before(uow, endpoint, since)
     if before is None:
         return 0
-    type_starts.go_back(endpoint, before)
+    webhook_endpoints.go_back(endpoint, before)
     webhook_endpoints.wake(endpoint)
     return 1
 
@@ -129,7 +134,7 @@ def count_since(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: dateti
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
     found = 0
     for kind in endpoint.types:
-        # So many of the newest are looked at, however many there are and however old `since` is.
+        # This many of the newest are looked at, however many there are and however old `since` is.
         newest = (
             select(FeedEvent.occurred_at)
             .where(*_events_for(endpoint, kind))
@@ -156,7 +161,7 @@ def _position_before(
     uow: UnitOfWork, endpoint: WebhookEndpoint, since: datetime
 ) -> FeedPosition | None:
     """The position before the first event for the endpoint since then; ``None``: there is none."""
-    # One look into an index for each type, which passes over no more than the events of some hours.
+    # A look into an index for each type, which passes over no more than the events of some hours.
     place = place_near(uow.session, since)
     found = [
         uow.session.scalar(first_since(_events_for(endpoint, kind), place, since))

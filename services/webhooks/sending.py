@@ -4,12 +4,13 @@ Calls are made between two transactions. The first one claims the next tries (``
 second one writes the answers, and is the first one of the next calls. All writes check the job's
 attempt: a worker that lost its lease writes nothing.
 
-One delivery is claimed at first. While the receiver takes all that was claimed, up to four times as
-many are claimed the next time, if they fit a part of a second: transactions take longer than such
-calls.
+A single delivery is claimed at first. While the receiver takes all that was claimed, up to four
+times as many are claimed the next time, if they fit a part of a second: transactions take longer
+than such calls.
 """
 
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
@@ -18,30 +19,42 @@ from sqlalchemy import func, select
 from core import clock
 from core.lanes import Lane
 from core.scopes import Scope
-from integrations.receivers.posting import Outcome, ReceiverClient, SignedPost
-from models import EndpointState, Job, JobStatus, WebhookEndpoint
-from services.jobs import kinds
+from integrations.receivers import Outcome, ReceiverClient, SignedPost
+from models import FINISHED, EndpointState, Job, JobStatus, WebhookEndpoint
+from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.kinds import JobKind
-from services.jobs.lease import Lease
-from services.webhooks import claiming, outcomes, signing
+from services.jobs.lease import WORKS, Lease, requeue
+from services.jobs.sweep import Pace
+from services.webhooks import claiming, signing
 from services.webhooks.claiming import Message
+from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 SEND_EVENTS = kinds.register(
-    JobKind("webhook.send", lane=Lane.WEBHOOKS, scope=Scope.WEBHOOK, retryable=False)
+    JobKind(
+        "webhook.send",
+        lane=Lane.WEBHOOKS,
+        scope=Scope.WEBHOOK,
+        retryable=False,
+        run=lambda resources, lease: run(resources, lease, resources.shared(_receivers)),
+    )
 )
 # Then other endpoints have a turn.
 MAX_TURN_SECONDS = 5.0
-# So many of an owner's endpoints are called at once: however many hang, others have threads left.
+# This many of an owner's endpoints are called at once: however many hang, others have threads left.
 MAX_AT_ONCE_OF_AN_OWNER = 2
 # A worker that is killed leaves no more deliveries that came, and come once more.
 MAX_CLAIMED = 20
-# What was claimed is given back then: names and addresses were looked up, and the endpoint was as
-# its owner wanted it, no longer ago.
+# The claimed deliveries are given back then: names and addresses were looked up, and the endpoint
+# was as its owner wanted it, no longer ago.
 MAX_CLAIM_SECONDS = 1.0
 _PUT_OFF = timedelta(seconds=2)
+
+
+def _receivers(resources: Resources) -> ReceiverClient:
+    return ReceiverClient(resources.settings.webhook_networks)
 
 
 def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
@@ -92,7 +105,7 @@ def _write(
     uow: UnitOfWork, endpoint: WebhookEndpoint, messages: Sequence[Message], tries: list[Outcome]
 ) -> None:
     made = dict(zip((each.delivery_id for each in messages), tries, strict=False))
-    outcomes.write(uow, endpoint, messages[0].url, made)
+    claiming.write(uow, endpoint, messages[0].url, made)
     claiming.give_back(uow, messages[len(tries) :])
 
 
@@ -126,7 +139,7 @@ def _is_resting(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
 
 
 def _is_one_too_many(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -> bool:
-    """Whether enough jobs of the owner run that began before this one."""
+    """Return whether enough jobs of the owner run that began before this one."""
     before = select(func.count()).where(
         Job.status == JobStatus.RUNNING,
         Job.lane == Lane.WEBHOOKS,
@@ -134,3 +147,107 @@ def _is_one_too_many(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -
         Job.id < lease.job_id,
     )
     return (uow.session.scalar(before) or 0) >= MAX_AT_ONCE_OF_AN_OWNER
+
+
+# The workers of the lane look each second, the others now and then. An endpoint has one job, which
+# ends when nothing is left to send and is started again when there is. A million events are
+# therefore one row in ``jobs``, and no announcement of an event waits for an endpoint.
+
+
+# Younger rows of the same partition of ``jobs`` must not keep it for long.
+_JOB_LASTS = timedelta(days=1)
+_MAX_WOKEN = 200
+# An event is seen when its transaction commits. A whole look finds the events of longer
+# transactions.
+_RECENT_SECONDS = 60.0
+
+
+class EndpointWaker:
+    """Starts the jobs of endpoints that have something to send; one for each process that looks.
+
+    Each second it looks at the endpoints of owners who had events of late, and at all endpoints at
+    a pace of its own: that costs by how many there are.
+    """
+
+    def __init__(self) -> None:
+        # When it looked, and the newest event of then.
+        self._newest: deque[tuple[float, int]] = deque()
+        self._whole = Pace()
+
+    def wake_due(self, resources: Resources) -> int:
+        """Start what is due; returns the number of jobs."""
+        since, began = self._recent_from(resources), time.monotonic()
+        is_whole = self._whole.is_due
+        found = resources.database.rows(DUE, since=since, whole=is_whole, most=_MAX_WOKEN)
+        if is_whole:
+            self._whole.looked(time.monotonic() - began, found=False)
+        return sum(_start(resources, endpoint_id) for (endpoint_id,) in found)
+
+    def _recent_from(self, resources: Resources) -> int:
+        """After which event the recent ones begin."""
+        [(newest,)] = resources.database.rows(_NEWEST)
+        now = time.monotonic()
+        self._newest.append((now, newest))
+        while len(self._newest) > 1 and self._newest[1][0] < now - _RECENT_SECONDS:
+            self._newest.popleft()
+        return self._newest[0][1]
+
+
+_NEWEST = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
+
+# A job that failed is a fault of ours or of the database's: it rests before it is started again.
+DUE = Statement(
+    """
+    WITH owners AS MATERIALIZED (
+        SELECT DISTINCT user_id FROM feed_events WHERE id > :since
+    ), candidates AS MATERIALIZED (
+        SELECT endpoint.id, endpoint.job_id FROM webhook_endpoints AS endpoint
+        WHERE endpoint.state = 'active' AND (
+            endpoint.due_at <= now()
+            OR NOT endpoint.is_held
+            AND (CAST(:whole AS boolean) OR endpoint.user_id IN (SELECT user_id FROM owners))
+            AND EXISTS (
+                SELECT FROM unnest(endpoint.types) AS wanted(type)
+                CROSS JOIN LATERAL (
+                    SELECT FROM feed_events AS event
+                    WHERE event.user_id = endpoint.user_id AND event.type = wanted.type
+                        AND (event.place, event.id) > (endpoint.place, endpoint.event_id)
+                    LIMIT 1
+                ) AS next_event
+            )
+        )
+    )
+    SELECT candidates.id FROM candidates LEFT JOIN jobs ON jobs.id = candidates.job_id
+    WHERE jobs.id IS NULL OR jobs.status = 'succeeded'
+        OR jobs.status IN ('failed', 'cancelled')
+        AND jobs.finished_at < now() - interval '1 minute'
+    ORDER BY candidates.id
+    LIMIT :most
+    """
+)
+
+
+def _start(resources: Resources, endpoint_id: int) -> bool:
+    with resources.unit_of_work() as uow:
+        query = select(WebhookEndpoint).where(
+            WebhookEndpoint.id == endpoint_id, WebhookEndpoint.state == EndpointState.ACTIVE
+        )
+        # Another worker that looked at the same time has it.
+        endpoint = uow.session.scalar(query.with_for_update(skip_locked=True))
+        if endpoint is None:
+            return False
+        job = None if endpoint.job_id is None else uow.session.get(Job, endpoint.job_id)
+        if job is not None and job.status not in FINISHED:
+            return False
+        if job is not None and job.created_at > clock.now() - _JOB_LASTS:
+            afresh = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
+            return requeue(uow, Job.id == job.id, Job.status.in_(FINISHED), **afresh) is not None
+        started = outbox.enqueue(
+            uow,
+            SEND_EVENTS,
+            user_id=None,
+            on_behalf_of=endpoint.user_id,
+            subject_id=endpoint.id,
+        )
+        endpoint.job_id = started.id
+        return True

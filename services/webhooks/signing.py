@@ -48,7 +48,7 @@ def new_secret(uow: UnitOfWork, wrapper: KeyWrapper, endpoint_id: int) -> str:
 
 
 def count_live(uow: UnitOfWork, endpoint_id: int) -> int:
-    """How many secrets sign now."""
+    """Return how many secrets sign now."""
     return uow.session.scalar(select(func.count()).where(*_live(endpoint_id))) or 0
 
 
@@ -67,7 +67,7 @@ def _live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
 
 
 def body_of(event: dict[str, Any]) -> bytes:
-    """What is sent of an event, which is as the API shows it."""
+    """Return what is sent of an event, which is as the API shows it."""
     content = {"type": event["type"], "timestamp": event["occurred_at"], "data": event}
     return orjson.dumps(content)
 

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.orm import Session
 
 from core.refusals.mailing import LIST_NOT_FOUND
 from core.refusals.webhooks import (
@@ -13,18 +14,62 @@ from core.refusals.webhooks import (
     WEBHOOK_TOO_MANY,
     WEBHOOK_TOO_MANY_SECRETS,
 )
-from models import DeliveryStatus, EndpointState, MailingList, WebhookDelivery, WebhookEndpoint
-from services.access import recent_logins
+from models import (
+    ApiKey,
+    DeliveryStatus,
+    EndpointState,
+    MailingList,
+    WebhookDelivery,
+    WebhookEndpoint,
+)
+from services.access import api_keys, sessions
 from services.access.caller import Caller
-from services.events.catalogue import EventType
-from services.events.recording import record
+from services.accounts import account_mails, accounts
+from services.accounts.account_mails import MailKind
 from services.feed.catalogue import FeedEventType, visible_types
-from services.feed.positions import newest_position
-from services.people import account_mails, accounts
-from services.people.account_mails import MailKind
-from services.webhooks import signing, type_starts
+from services.feed.reading import FeedPosition, newest_position
+from services.security_events import EventType, record
+from services.webhooks import signing
 from storage.encryption import KeyWrapper
 from storage.unit_of_work import UnitOfWork
+
+# It is its position, but for a type that it got later: an endpoint that is behind, or paused,
+# still gets what it missed of its other types, and none of the new one from before the change.
+
+
+def position_of(endpoint: WebhookEndpoint) -> FeedPosition:
+    return FeedPosition(endpoint.place, endpoint.event_id)
+
+
+def later_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
+    """The types of which the endpoint gets nothing before a position of their own.
+
+    Such a position may be behind the endpoint's own by now, and means nothing then.
+    """
+    return {kind: FeedPosition.of_cursor(cursor) for kind, cursor in endpoint.starts.items()}
+
+
+def set_types(
+    session: Session, endpoint: WebhookEndpoint, types: Collection[FeedEventType]
+) -> None:
+    """Give a locked endpoint these types; it gets what happens from now on of those that are new.
+
+    A type that was taken away and comes back is new.
+    """
+    now = newest_position(session).cursor
+    kept = {kind: start for kind, start in endpoint.starts.items() if kind in types}
+    added = {kind.value: now for kind in types if kind not in endpoint.types}
+    endpoint.starts = kept | added
+    endpoint.types = sorted(set(types))
+
+
+def go_back(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
+    """Have a locked endpoint get all events after the position that are of its types."""
+    own = min(position_of(endpoint), to)
+    endpoint.place, endpoint.event_id = own.place, own.id
+    starts = later_starts(endpoint).items()
+    endpoint.starts = {kind: min(start, to).cursor for kind, start in starts}
+
 
 MAX_ENDPOINTS = 20
 PAUSED_BY_OWNER = "Its owner paused it."
@@ -33,7 +78,7 @@ ENDED_WITH_LOGIN = "It ended when the account got another password."
 
 @dataclass(frozen=True)
 class EndpointChange:
-    """What is ``None`` stays."""
+    """Change what is given; ``None`` leaves a value as it is."""
 
     url: str | None = None
     types: Collection[FeedEventType] | None = None
@@ -57,7 +102,7 @@ def make(
     ``list.not_found`` and ``webhook.too_many_endpoints``.
     """
     _require_types(caller, types)
-    recent_logins.lock_maker(uow, caller)
+    sessions.lock_maker(uow, caller)
     _require_list(uow, caller, list_id)
     own = select(func.count()).where(WebhookEndpoint.user_id == caller.user_id, _is_there())
     if (uow.session.scalar(own) or 0) >= MAX_ENDPOINTS:
@@ -65,6 +110,7 @@ def make(
     after = newest_position(uow.session)
     endpoint = WebhookEndpoint(
         user_id=caller.user_id,
+        key_id=caller.key_id,
         url=url,
         types=sorted(set(types)),
         list_id=list_id,
@@ -117,13 +163,13 @@ def change(
     A session needs a recent login, and a new URL is mailed, as for a new endpoint. Raises
     ``auth.login_again``, ``webhook.ended`` and what ``get`` raises.
     """
-    recent_logins.lock_maker(uow, caller)
+    sessions.lock_maker(uow, caller)
     endpoint = get(uow, caller, endpoint_id, lock=True)
     if endpoint.state == EndpointState.ENDED:
         raise WEBHOOK_ENDED()
     if to.url is not None and to.url != endpoint.url:
-        endpoint.url = to.url
-        # What the receiver before did is not its successor's fault.
+        endpoint.url, endpoint.key_id = to.url, caller.key_id
+        # The faults of the receiver before are not its successor's.
         endpoint.silences, endpoint.rests_until = 0, None
         if endpoint.state == EndpointState.ACTIVE:
             wake(endpoint)
@@ -131,9 +177,9 @@ def change(
         _mail(uow, caller, request_id)
     if to.types is not None:
         _require_types(caller, to.types)
-        type_starts.set_types(uow.session, endpoint, to.types)
+        set_types(uow.session, endpoint, to.types)
     if to.state is not None and to.state != endpoint.state:
-        _set_state(uow, endpoint, to.state)
+        _set_state(uow, caller, endpoint, to.state)
     uow.session.flush()
     return endpoint
 
@@ -143,7 +189,7 @@ def rotate(uow: UnitOfWork, wrapper: KeyWrapper, caller: Caller, endpoint_id: in
 
     Raises as ``change`` does, and ``webhook.too_many_secrets``.
     """
-    recent_logins.lock_maker(uow, caller)
+    sessions.lock_maker(uow, caller)
     endpoint = get(uow, caller, endpoint_id, lock=True)
     if endpoint.state == EndpointState.ENDED:
         raise WEBHOOK_ENDED()
@@ -189,8 +235,10 @@ def end_all(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None
     end(uow, user_id, {each.id for each in live_of(uow, user_id)} - set(but))
 
 
-def end(uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int]) -> None:
-    """End these of the person's endpoints, together with the old password."""
+def end(
+    uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
+) -> None:
+    """End these of the person's endpoints, together with what their makers had."""
     ended = uow.session.scalars(
         update(WebhookEndpoint)
         .where(
@@ -198,21 +246,26 @@ def end(uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int]) -> None:
             WebhookEndpoint.id.in_(sorted(endpoint_ids)),
             WebhookEndpoint.state != EndpointState.ENDED,
         )
-        .values(state=EndpointState.ENDED, reason=ENDED_WITH_LOGIN, due_at=None)
+        .values(state=EndpointState.ENDED, reason=reason, due_at=None)
         .returning(WebhookEndpoint.id)
     ).all()
     if ended:
         record(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended))
 
 
-def _set_state(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState) -> None:
+def _set_state(
+    uow: UnitOfWork, caller: Caller, endpoint: WebhookEndpoint, state: EndpointState
+) -> None:
     if state is EndpointState.PAUSED:
         endpoint.state, endpoint.reason, endpoint.due_at = state, PAUSED_BY_OWNER, None
         return
     endpoint.state, endpoint.reason, endpoint.failing_since = state, None, None
+    if endpoint.key_id is not None and not api_keys.is_open(uow, endpoint.key_id):
+        # Its key would pause it again.
+        endpoint.key_id = caller.key_id
     endpoint.is_held = False
     wake(endpoint)
-    # What it did not get is tried anew: the pauses and the three days begin again.
+    # Deliveries that it did not get are tried anew: the pauses and the three days begin again.
     uow.session.execute(
         update(WebhookDelivery)
         .where(
@@ -224,10 +277,20 @@ def _set_state(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState)
 
 
 def _mail(uow: UnitOfWork, caller: Caller, request_id: str | None) -> None:
+    """Tell the person which credential did it.
+
+    Each credential has a limit of its own: the mails that one causes hide none of another's.
+    """
     person = accounts.get(uow, caller.user_id)
-    account_mails.request_mail(
-        uow, MailKind.NEW_WEBHOOK, person.email, user_id=person.id, request_id=request_id
-    )
+    detail = "in a browser in which you are logged in"
+    if caller.key_id is not None:
+        key = uow.session.get_one(ApiKey, caller.key_id)
+        detail = f"by your API key that ends in {key.last_four}"
+    kind, email = MailKind.NEW_WEBHOOK, person.email
+    if not account_mails.got_enough(uow, kind, email, detail=detail):
+        account_mails.enqueue_mail(
+            uow, kind, email, user_id=person.id, detail=detail, request_id=request_id
+        )
 
 
 def _require_types(caller: Caller, types: Collection[FeedEventType]) -> None:

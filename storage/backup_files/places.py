@@ -7,20 +7,31 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from core.errors import DomainError, TransientError
+from core.keyring import Keyring
 from core.refusals.jobs import BACKUP_FOLDER_UNUSABLE
 from core.settings import Settings, SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import ObjectStorageSettings
+from storage.encryption import (
+    KEY_BYTES,
+    SEALED_BYTES_MORE,
+    KeyWrapper,
+    Tampered,
+    WrappedKey,
+    decrypt,
+    encrypt,
+)
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
 _BYTES = "application/octet-stream"
@@ -61,7 +72,10 @@ class FolderPlace:
         # A name that begins with a dot is no file of a backup: what a kill leaves is not listed.
         unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         with self._translated(key):
-            self._make_folder()
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except FileNotFoundError as error:
+                raise self._unusable(error) from error
             try:
                 target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 with unfinished.open("xb") as file:
@@ -70,7 +84,7 @@ class FolderPlace:
                     os.fsync(file.fileno())
                 unfinished.replace(target)
             except FileNotFoundError as error:
-                # What prunes backups removed the folder, which was empty.
+                # Pruning removed the folder, which was empty.
                 raise TransientError(f"The folder {target.parent} is gone.") from error
             finally:
                 unfinished.unlink(missing_ok=True)
@@ -102,14 +116,8 @@ class FolderPlace:
             raise TransientError(f"A file of a backup can't have the name {key!r}.")
         return self.folder / key
 
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except FileNotFoundError as error:
-            raise self._unusable(error) from error
-
     def _require_folder(self) -> None:
-        """One that is missing is made with the first file."""
+        """Raise an error for a file in its place. A missing folder is made with the first file."""
         try:
             mode = self.folder.stat().st_mode
         except FileNotFoundError:
@@ -129,7 +137,7 @@ class FolderPlace:
             raise TransientError(f"The folder of the backups: {error.strerror}.") from error
 
     def _unusable(self, error: OSError) -> DomainError:
-        # What exists there is no folder.
+        # The path exists and is no folder.
         number = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
         return BACKUP_FOLDER_UNUSABLE(
             folder=self.folder,
@@ -193,3 +201,89 @@ def open_place(settings: Settings) -> BackupPlace:
     if (own.s3_endpoint, bucket) == (settings.s3_endpoint, settings.s3_bucket):
         raise SettingsError(f"{variable}: names the bucket that is backed up; name another")
     return ObjectStore(own, connections=_CONNECTIONS, prefix=f"{prefix}/" if prefix else "")
+
+
+# The file's key is wrapped under one of the backup keys, and stands before the bytes, so that a
+# file needs no other file to be opened. Its name is authenticated with it: a file in another one's
+# place is an error like a flipped bit.
+
+
+_FORMAT = b"pressroom backup 1\n"
+_WRAPPED_BYTES = KEY_BYTES + SEALED_BYTES_MORE
+# A backup of hours outlasts a storage that is away for some minutes.
+MAX_WAIT_SECONDS = 300.0
+_MAX_PAUSE_SECONDS = 15.0
+
+T = TypeVar("T")
+
+
+class BackupKeyMissing(Exception):
+    """The id of the backup key that a file needs, and that is not in the keyring."""
+
+
+@dataclass(frozen=True)
+class SealedPlace:
+    """
+    Attributes:
+        max_wait_seconds: for how long a call is tried while the place fails.
+    """
+
+    place: BackupPlace
+    keyring: Keyring
+    max_wait_seconds: float = MAX_WAIT_SECONDS
+
+    def put(self, name: str, plain: bytes) -> None:
+        key, wrapped = KeyWrapper(self.keyring).new_key(name)
+        key_id = wrapped.wrapped_by.encode()
+        sealed = encrypt(plain, key, name)
+        whole = b"".join((_FORMAT, bytes([len(key_id)]), key_id, wrapped.data, sealed))
+        self._patiently(lambda: self.place.put(name, whole, "application/octet-stream"))
+
+    def get(self, name: str) -> bytes:
+        """Raises ``ObjectMissing``, ``Tampered`` and ``BackupKeyMissing``."""
+        whole = self._patiently(lambda: self.place.get(name))
+        if not whole.startswith(_FORMAT) or len(whole) == len(_FORMAT):
+            raise Tampered("the file does not begin as a file of a backup")
+        begin = len(_FORMAT) + 1
+        end = begin + whole[begin - 1]
+        key_id = whole[begin:end].decode("ascii", "replace")
+        if self.keyring.get(key_id) is None:
+            raise BackupKeyMissing(key_id)
+        wrapped = WrappedKey(key_id, whole[end : end + _WRAPPED_BYTES])
+        key = KeyWrapper(self.keyring).unwrap(wrapped, name)
+        return decrypt(whole[end + _WRAPPED_BYTES :], key, name)
+
+    def stored(self, prefix: str) -> Iterator[StoredObject]:
+        return self.place.stored(prefix)
+
+    def remove(self, *names: str) -> None:
+        self._patiently(lambda: self.place.remove(*names))
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        return patiently(call, self.max_wait_seconds)
+
+
+def patiently(call: Callable[[], T], max_wait_seconds: float = MAX_WAIT_SECONDS) -> T:
+    """Return the call's result, trying again for so long while it fails for reasons that may
+    pass.
+    """
+    ends, pause = time.monotonic() + max_wait_seconds, 0.5
+    while True:
+        try:
+            return call()
+        except TransientError:
+            if time.monotonic() + pause > ends:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+
+
+def open_sealed_place(
+    settings: Settings, *, max_wait_seconds: float = MAX_WAIT_SECONDS
+) -> SealedPlace:
+    """The place of the settings; raises ``SettingsError`` where they name none, or no keys."""
+    place = open_place(settings)
+    if settings.backup_keys is None:
+        raise SettingsError(f"{variable_of('backup_keys')}: is needed: backups are encrypted")
+    keyring = Keyring.parse(settings.backup_keys.get_secret_value())
+    return SealedPlace(place, keyring, max_wait_seconds)

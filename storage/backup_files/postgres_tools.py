@@ -25,7 +25,7 @@ _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
 # A program of ours hands none of its secrets on.
 _KEPT = ("PATH", "HOME", "TMPDIR")
-# So that a program notices within half a minute that its server has vanished.
+# Programs notice within half a minute that their server has vanished.
 _CONNECTION = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
@@ -76,7 +76,7 @@ def restore(database: SecretStr, pieces: Iterable[bytes]) -> None:
 
 
 def has_tables(database: SecretStr) -> bool:
-    """Whether anything is in the database; raises ``psycopg2.Error``."""
+    """Return whether anything is in the database; raises ``psycopg2.Error``."""
     with _session(database) as session:
         [(count,)] = run_alone(session, _TABLES)
     return bool(count)

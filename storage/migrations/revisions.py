@@ -14,7 +14,7 @@ def newest_revision() -> str:
 
 
 def fits(database: Database, needed: str) -> bool:
-    """Whether the database's revision is the needed one, or a later release's.
+    """Return whether the database's revision is the needed one, or a later release's.
 
     A later release migrates while this one still runs, and each migration leaves working what the
     release before it needs. Alembic's names have no order of their own, and this process has no

@@ -1,4 +1,4 @@
-"""What the application's role may do in the database: read and write rows, and nothing else.
+"""The rights of the application's role in the database: read and write rows, and nothing else.
 
 The owner's role makes and changes tables (``pressroom migrate``). The application's role can't
 alter, truncate or drop a table, switch a trigger off, or make a table that stays; what runs SQL in
@@ -27,8 +27,7 @@ _ROWS = "SELECT, INSERT, UPDATE, DELETE"
 _NUMBERS = "USAGE, SELECT"
 # Rows of a partition are written through its table, whose rights may be fewer. A backup reads it.
 _OF_PARTITION = "SELECT"
-# Of these tables the application may do less than that. What only grows is never rewritten, and a
-# row on which money stands is never deleted: by a missing right, or by a trigger.
+# On these tables the application has fewer rights. Tables that only grow are never rewritten, and a row on which money stands is never deleted: by a missing right, or by a trigger.
 _LESS = {
     "alembic_version": "SELECT",
     "payment_order_transitions": "SELECT",
@@ -51,7 +50,7 @@ _LESS = {
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }
 
-# Those that an extension or another person put into the schema are left alone.
+# Objects that an extension or another person put into the schema are left alone.
 _TABLES_AND_SEQUENCES = text(
     "SELECT relname, oid::regclass::text, relkind = 'S', relispartition FROM pg_class"
     " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'S')"
@@ -89,7 +88,7 @@ def let_in(connection: Connection, login: URL) -> None:
 
 
 def may_do_more(connection: Connection, role: str) -> bool:
-    """Whether the role may do more than read and write rows."""
+    """Return whether the role may do more than read and write rows."""
     return bool(connection.scalar(_MAY_DO_MORE, {"role": role}))
 
 

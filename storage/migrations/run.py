@@ -5,19 +5,27 @@ from pathlib import Path
 
 import psycopg2
 import psycopg2.errors
+import psycopg2.extensions
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, Engine, make_url, text
+from pydantic import SecretStr
+from sqlalchemy import Connection, Engine, NullPool, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from core.logging import get_logger
 from core.settings.store_settings import DatabaseSettings, MigrationSettings
 from models import Model
-from storage.database import Database, open_database
+from storage.database import (
+    SESSION_DEFAULTS,
+    Database,
+    connector,
+    is_pooled,
+    open_database,
+    run_alone,
+)
 from storage.migrations import revisions, roles
-from storage.migrations.owner import open_for_owner
 
 log = get_logger(__name__)
 
@@ -133,7 +141,7 @@ def current_revision(connection: Connection) -> str | None:
 
 
 def differences(engine: Engine) -> list[object]:
-    """What the models have and the migrated database has not, or the other way round."""
+    """Return what the models have and the migrated database has not, or the other way round."""
     with engine.connect() as connection:
         # They are made while the product runs, each as its table, which has a model.
         parts = set(connection.scalars(text("SELECT relname FROM pg_class WHERE relispartition")))
@@ -144,3 +152,29 @@ def differences(engine: Engine) -> list[object]:
         }
         context = MigrationContext.configure(connection, opts=options)
         return list(compare_metadata(context, Model.metadata))
+
+
+class PooledSession(psycopg2.OperationalError):
+    """A pool is between us and the server, where the session must be ours alone."""
+
+
+def open_for_owner(url: SecretStr, *, application_name: str) -> Engine:
+    """Return an engine for the owner of the tables, who may set what holds for a session.
+
+    Its first use raises ``PooledSession`` if the sessions are not with the server itself.
+    """
+    owner_url, connect = connector(url, application_name)
+
+    def directly() -> psycopg2.extensions.connection:
+        opened = connect()
+        if is_pooled(opened):
+            opened.close()
+            raise PooledSession(
+                "a pool of connections is in front of the server: PRESSROOM_MIGRATION_DATABASE_URL "
+                "names the server itself"
+            )
+        for name, value in SESSION_DEFAULTS.items():
+            run_alone(opened, f"SET {name} = '{value}'")
+        return opened
+
+    return create_engine(owner_url, creator=directly, poolclass=NullPool)

@@ -1,1 +1,1 @@
-"""What is kept in Redis: nothing that must survive it."""
+"""Data in Redis: nothing that must survive it."""

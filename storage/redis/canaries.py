@@ -10,8 +10,8 @@ import redis
 
 _HASH = "pressroom:canaries"
 _EVERY_SECONDS = 10
-# Well before callers are refused for what a lane takes: a server that was lost takes a canary
-# along, which says nothing of the lane.
+# This is well before callers are refused for what a lane takes: a server that was lost takes a
+# canary along, which says nothing of the lane.
 _LOST_AFTER_SECONDS = 15
 # A lane whose workers have gone is forgotten.
 _KEPT_SECONDS = 600
@@ -79,7 +79,7 @@ class Canaries:
         return found
 
     def _read(self) -> tuple[dict[str, float], dict[str, float]]:
-        """What canaries take, and the time since each lane's last one was sent."""
+        """Return the seconds that canaries take, and those since each lane's last one was sent."""
         fields: Any = self._client.hgetall(_HASH)
         clock: Any = self._client.time()
         now = clock[0] + clock[1] / 1_000_000

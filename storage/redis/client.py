@@ -11,9 +11,8 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from core.calls.sentinels import SENTINEL_SCHEMES, Sentinels
 from core.counters.store_metrics import observed_redis
-from core.settings.store_settings import CacheSettings
+from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
 # Commands fail fast and idle connections are pinged, so that a dead connection is noticed.
 _OPTIONS: dict[str, Any] = {
@@ -136,7 +135,7 @@ class EncryptedMasterConnection(_ClosedByTimeout, redis.sentinel.SentinelManaged
 
 
 # The library's own swaps two entries of its list of Sentinels when the first one did not answer.
-# Two that ask at the same time would lose an entry. So each works with a list of its own.
+# Two that ask at the same time would lose an entry. Each works with a list of its own.
 
 
 class _SharedSentinel(redis.sentinel.Sentinel):

@@ -1,3 +1,5 @@
+"""Sends notifications. Their names are apart: commands use them without the library of Redis."""
+
 import redis
 
 from core.calls.breaker import Breaker

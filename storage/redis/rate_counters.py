@@ -38,7 +38,7 @@ _MAX_KEYS = 10_000
 
 @dataclass(frozen=True)
 class RateLimitStatus:
-    """One caller's state of one limit: ``remaining`` of ``limit`` calls in ``window`` seconds.
+    """A caller's state of one limit: ``remaining`` of ``limit`` calls in ``window`` seconds.
 
     ``remaining`` is below 0 for a call over the limit. The window ends in ``reset`` seconds.
     """
@@ -65,7 +65,7 @@ class RateCounters:
     def __init__(self, settings: Settings) -> None:
         self._client = open_redis(settings, **_FAST)
         self._reserve = self._client.register_script(_RESERVE)
-        # What Redis' clock is ahead of this process's monotonic one.
+        # The seconds that Redis' clock is ahead of this process's monotonic one.
         self._ahead: float | None = None
         self._own = MemoryStorage()
         self._breaker = Breaker("Redis", RedisError)

@@ -9,7 +9,6 @@ import math
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +31,10 @@ from storage.redis.notifications import request_of
 
 log = get_logger(__name__)
 
-# So few are always let in: their waiting shows whether the line moves.
+# This many are always let in: their waiting shows whether the line moves.
 MIN_WORKS_IN_LINE = 10
 MAX_WORKS_IN_LINE = 1_000
-# So that the others find room whatever one owner asks.
+# Other owners find room whatever one owner asks.
 MAX_WORKS_IN_LINE_OF_AN_OWNER = 500
 # The line stands in memory that all share. Only inputs that are larger than most are counted: small
 # ones take no more, and each count looks at the whole line.
@@ -96,14 +95,17 @@ class RequestCalls:
         Each caller sends a message of its own: the first message that a worker takes starts the
         run, and no caller depends on another's message.
 
-        ``again``: for a caller who waits already. Whatever Redis lost of the work is there again
-        then, and a message that was lost is sent again.
+        ``again``: for a caller who waits already. The parts of the work that Redis lost are there
+        again then, and a lost message is sent again.
 
         Raises ``queue.overloaded`` and, for the owner who asks for too much,
         ``queue.too_many_of_yours``, for a call without an owner only the former;
         ``queue.unavailable`` when a broker elsewhere takes no message; and ``RedisError``.
         """
-        text = orjson.dumps(payload | _trace())
+        # The trace is for the worker. Equal requests go on in the trace of one of them.
+        trace = spans.traceparent()
+        told = payload if trace is None else {**payload, request_scripts.TRACEPARENT: trace}
+        text = orjson.dumps(told)
         word = b""
         if self._send is None:
             word = message(kind.task, kind.lane, {"request_id": request_id}, task_id=caller)
@@ -113,7 +115,8 @@ class RequestCalls:
         arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
         arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS), int(again)]
         arguments += [MAX_SMALL_INPUT_BYTES, MAX_BYTES_IN_LINE_OF_AN_OWNER]
-        with _span(kind):
+        about: spans.Attributes = {"messaging.destination.name": queue_name(kind.lane)}
+        with spans.span(f"send {kind.task}", "producer", about):
             found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
         if isinstance(found, list):
             raise _refusal(*found)
@@ -141,7 +144,11 @@ class RequestCalls:
     async def flush(self) -> None:
         """Execute what has been taken so far."""
         while self._steps:
-            steps = self._next_steps()
+            steps = [self._steps.popleft()]
+            size = steps[0].size
+            while self._steps and size + self._steps[0].size <= MAX_ROUND_TRIP_BYTES:
+                steps.append(self._steps.popleft())
+                size += steps[-1].size
             answers = await self._answers(steps)
             for step, answer in zip(steps, answers, strict=True):
                 if step.done.done():  # its caller was cancelled
@@ -159,14 +166,6 @@ class RequestCalls:
         self._wake.set()
         return done
 
-    def _next_steps(self) -> list[_Step]:
-        steps = [self._steps.popleft()]
-        size = steps[0].size
-        while self._steps and size + self._steps[0].size <= MAX_ROUND_TRIP_BYTES:
-            steps.append(self._steps.popleft())
-            size += steps[-1].size
-        return steps
-
     async def _answers(self, steps: list[_Step]) -> list[Any]:
         try:
             async with self._client.pipeline(transaction=False) as pipeline:
@@ -176,17 +175,6 @@ class RequestCalls:
                     return await pipeline.execute(raise_on_error=False)
         except Exception as error:  # noqa: BLE001 - every step must learn that it failed
             return [error] * len(steps)
-
-
-def _trace() -> dict[str, str]:
-    """For the worker. Of equal requests, it goes on in the trace of one."""
-    current = spans.traceparent()
-    return {} if current is None else {request_scripts.TRACEPARENT: current}
-
-
-def _span(kind: RequestKind) -> AbstractContextManager[None]:
-    about: spans.Attributes = {"messaging.destination.name": queue_name(kind.lane)}
-    return spans.span(f"send {kind.task}", "producer", about)
 
 
 def _note_failure(left: asyncio.Future[Any]) -> None:

@@ -4,8 +4,8 @@ There is no job row. The message carries the id of the work. A worker that takes
 under that id the input, the callers that wait, and whether another worker runs the work. Equal
 requests have one id, so they share one run:
 
-- ``waiting``: the callers that wait, each until its wait runs out. So a caller in a process that
-  was killed counts until then, and no longer;
+- ``waiting``: the callers that wait, each until its wait runs out. A caller in a process that was
+  killed counts until then, and no longer;
 - ``input``: what is asked, until a worker takes it or the last caller has left;
 - ``running``: the lease of the worker that runs the work;
 - ``told``: the callers that waited when the result came, until they have left. A later caller

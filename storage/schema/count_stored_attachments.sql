@@ -26,10 +26,7 @@ BEGIN
                 ELSE NEW.original_size
             END);
     END IF;
-    IF difference <> 0 THEN
-        INSERT INTO storage_uses (user_id, bytes) VALUES (owner, difference)
-        ON CONFLICT (user_id) DO UPDATE SET bytes = storage_uses.bytes + excluded.bytes;
-    END IF;
+    PERFORM charge_storage(owner, difference);
     RETURN NULL;
 END
 $$;

@@ -14,10 +14,7 @@ BEGIN
         difference := difference + (
             CASE WHEN NEW.finished_at IS NULL THEN NEW.size + NEW.chunk_bytes ELSE 0 END);
     END IF;
-    IF difference <> 0 THEN
-        INSERT INTO storage_uses (user_id, bytes) VALUES (owner, difference)
-        ON CONFLICT (user_id) DO UPDATE SET bytes = storage_uses.bytes + excluded.bytes;
-    END IF;
+    PERFORM charge_storage(owner, difference);
     RETURN NULL;
 END
 $$;

@@ -1,5 +1,6 @@
 -- The one way a balance moves: under the account's lock, beside an entry, never below zero. No row
--- comes back when it would be.
+-- comes back when it would be. The feed tells of a balance that falls below the account's threshold,
+-- once until credits come in that take it back there; a charge that is reversed is no such credit.
 CREATE FUNCTION credit_append(
     p_user_id bigint, p_action text, p_amount numeric, p_delta numeric, p_source_type text,
     p_source_id text, p_meta jsonb, p_order_id bigint, p_rate numeric, p_currency text
@@ -8,6 +9,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     account credit_accounts;
     entry credit_entries;
+    runs_low boolean;
 BEGIN
     SELECT * INTO account FROM credit_accounts WHERE user_id = p_user_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -41,9 +43,20 @@ BEGIN
         entry.balance_after, entry.rate_usd_to_credit, entry.currency, entry.source_type,
         entry.source_id, entry.meta, entry.hash, entry.created_at)
     RETURNING id INTO entry.id;
+    runs_low := account.balance >= account.low_below AND entry.balance_after < account.low_below;
     UPDATE credit_accounts SET balance = entry.balance_after, last_seq = entry.seq,
-        last_hash = entry.hash, updated_at = entry.created_at
+        last_hash = entry.hash, updated_at = entry.created_at,
+        low_told = CASE
+            WHEN p_delta > 0 AND p_action <> 'consume_reversal' AND entry.balance_after >= low_below
+                THEN false
+            ELSE low_told OR runs_low
+        END
     WHERE user_id = p_user_id;
+    IF runs_low AND NOT account.low_told THEN
+        INSERT INTO feed_events (user_id, type, subject_id, data)
+        VALUES (p_user_id, 'credits.low', account.id, jsonb_build_object(
+            'balance_credit', entry.balance_after, 'below', account.low_below));
+    END IF;
     RETURN NEXT entry;
 END
 $$;

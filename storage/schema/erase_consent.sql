@@ -11,6 +11,10 @@ DECLARE
     claims bigint;
     wordings bigint;
 BEGIN
+    -- For an empty array Postgres would read all of the smallest index.
+    IF cardinality(gone) = 0 THEN
+        RETURN 0;
+    END IF;
     DELETE FROM consent_entries WHERE id = ANY(ARRAY(
         SELECT id FROM consent_entries WHERE user_id = ANY(gone) LIMIT most));
     GET DIAGNOSTICS entries = ROW_COUNT;

@@ -1,4 +1,4 @@
-"""A broker apart from the cache, of either kind: messages go there, and all else stays."""
+"""A broker apart from the cache: messages go there, and all else stays."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,6 @@ from models import JobStatus
 from storage.broker import queue_name
 from storage.resources import open_resources
 from tests.brokers.apart import Apart, start_processes
-from tests.brokers.rabbitmq import running_rabbitmq
 from tests.embedded import Services
 from tests.faults.proxy import Proxy, proxied
 from tests.stack import Stack, eventually
@@ -26,23 +25,12 @@ class Between(Apart):
     proxy: Proxy
 
 
-@pytest.fixture(scope="module", params=["redis", "rabbitmq"])
-def broker(
-    request: pytest.FixtureRequest, services: Services, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The URL of a broker that no stack has."""
-    if request.param == "rabbitmq":
-        with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as rabbitmq:
-            yield rabbitmq.url
-    else:
-        shared = services.environment["PRESSROOM_REDIS_URL"]
-        yield f"{shared.rpartition('/')[0]}/{DATABASES - 2}"
-
-
 @pytest.fixture(scope="module")
-def apart(broker: str, make_stack: Callable[[str], Stack]) -> Iterator[Between]:
-    stack = make_stack(f"apart-{broker.partition(':')[0]}")
-    with proxied(broker) as proxy:
+def apart(services: Services, make_stack: Callable[[str], Stack]) -> Iterator[Between]:
+    stack = make_stack("apart")
+    shared = services.environment["PRESSROOM_REDIS_URL"]
+    # No stack has this database.
+    with proxied(f"{shared.rpartition('/')[0]}/{DATABASES - 2}") as proxy:
         stack.environment["PRESSROOM_BROKER_URL"] = proxy.url
         settings = stack.settings().model_copy(update={"broker_url": SecretStr(proxy.url)})
         resources = open_resources(settings, concurrency=2, name="apart")

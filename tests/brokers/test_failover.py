@@ -93,7 +93,15 @@ def test_replica_takes_over_and_nothing_that_was_accepted_is_lost(
     with watched_redis(tmp_path) as (watched, group):
         alive_files = _start(stack, watched, tmp_path)
         with under_load(stack) as load:
-            eventually(lambda: ready(stack) > 1 and load.composed.count(200) > 3, within=60)
+            # A worker first writes its alive file a second after it has begun to take jobs.
+            eventually(
+                lambda: (
+                    ready(stack) > 1
+                    and load.composed.count(200) > 3
+                    and all(file.exists() for file in alive_files)
+                ),
+                within=60,
+            )
             lost = watched.master()
             assert lost is not None
             pid = group.pids[lost]

@@ -19,7 +19,7 @@ import httpx
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from services.money.credits import ledger
+from services.credits import ledger
 from tests.browser.consoles import console_in
 from tests.contract.bulk import imported, sheet
 from tests.contract.replies import data

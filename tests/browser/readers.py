@@ -6,8 +6,8 @@ import re
 import httpx
 from PIL import Image
 
-from tests.contract.attributes import new_field
 from tests.contract.replies import data
+from tests.contract.segments import new_field
 from tests.stack import eventually
 from tests.subscribers import Subscriber, new_list
 

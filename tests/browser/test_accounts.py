@@ -59,7 +59,7 @@ def test_a_person_registers_and_logs_out(
     shows(page, "Log in")
 
 
-@pytest.mark.both("browser")
+@pytest.mark.full("browser")
 def test_a_person_logs_in_at_the_second_try_and_lands_where_they_wanted(
     stack: Stack, page: Page, keep: Keep
 ) -> None:

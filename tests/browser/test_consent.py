@@ -100,18 +100,3 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
     keep(page, "grants-none")
     with stack.client(given["access_token"]) as client:
         assert client.get("/users/me").status_code == 401
-
-
-def test_a_person_says_no(stack: Stack, page: Page, program: Program) -> None:
-    page.goto(stack.api_url + program.request("attachment"))
-    log_in(page, new_account(stack))
-    page.get_by_role("button", name="Don’t allow").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Back at the program")
-    assert fields_of(page.url)["error"] == "access_denied"
-
-
-def test_a_program_nobody_knows_gets_a_kind_page_and_no_redirect(
-    stack: Stack, page: Page, program: Program
-) -> None:
-    page.goto(stack.api_url + program.request(client_id="nobody"))
-    shows(page, "This program is not known here")

@@ -5,14 +5,16 @@ scripts do, and what people see of it.
 """
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.consoles import console_in, shows_console
-from tests.browser.looks import IS_THOROUGH, Keep, require_accessible
+from tests.browser.looks import IS_THOROUGH, NARROW, Keep, fits, require_accessible
 from tests.contract.bulk import imported, of_addresses
+from tests.contract.composing import fresh
+from tests.contract.credits import balance
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
-from tests.stack import Stack
+from tests.stack import Owner, Stack
 
 
 @pytest.mark.both("browser")
@@ -64,7 +66,7 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_an_act(
         assert (ada["name"], ada["tags"], ada["email_enabled"]) == ("Ada", ["vip"], True)
 
 
-@pytest.mark.both("browser")
+@pytest.mark.full("browser")
 def test_the_finder_opens_by_its_keys_and_leads_on(
     stack: Stack, browser: Browser, keep: Keep
 ) -> None:
@@ -106,3 +108,102 @@ def test_who_was_logged_out_is_led_back_after_the_login(stack: Stack, browser: B
         page.get_by_label("Address or name").press_sequentially("x")
         expect(page.get_by_role("heading", level=1)).to_have_text("Log in")
         assert f"next=%2Fconsole%2Flists%2F{list_id}%2Fmembers" in page.url
+
+
+# -- the composer ---------------------------------------------------------------------------------
+
+
+@pytest.mark.full("browser")
+def test_a_post_is_pasted_written_about_and_given_a_photo(
+    stack: Stack, browser: Browser, keep: Keep
+) -> None:
+    post = fresh()
+    with console_in(browser, stack, stack.new_owner()) as page:
+        page.goto(f"{stack.api_url}/console")
+        page.get_by_role("link", name="Composer").click()
+        page.get_by_label("Title", exact=True).fill(post.title)
+        # Enter writes nothing, which may cost something.
+        page.get_by_label("Title", exact=True).press("Enter")
+        expect(page.get_by_label("Title", exact=True)).to_have_value(post.title)
+        expect(page.get_by_text("Written by")).to_have_count(0)
+        page.get_by_label("Post", exact=True).fill(post.content)
+        page.get_by_role("button", name="Write all of it").click()
+        expect(page.get_by_text("Written by the offline writer.")).to_have_count(4)
+        expect(page.get_by_label("Slug")).not_to_have_value("")
+        page.get_by_label("Slug").fill("my-own-slug")
+        keep(page, "console-composer-written")
+
+        page.get_by_label("What the photo shows").fill("bread")
+        page.get_by_label("What the photo shows").press("Enter")
+        photos = page.get_by_role("listitem").filter(has=page.get_by_role("button", name="Use it"))
+        expect(photos).to_have_count(12)
+        expect(photos.first).to_contain_text("Photo by Pressroom Sandbox on Unsplash")
+        # The page's policy lets it load.
+        photo = photos.first.get_by_role("img")
+        photo.scroll_into_view_if_needed()
+        expect(photo).to_have_js_property("complete", True)
+        assert int(photo.evaluate("image => image.naturalWidth")) > 0
+        if IS_THOROUGH:
+            require_accessible(page)
+        photos.first.get_by_role("button", name="Use it").click()
+        expect(page.get_by_label("HTML that shows it", exact=False).first).to_be_visible()
+        expect(page.get_by_label("Slug")).to_have_value("my-own-slug")
+        expect(page.get_by_label("Post", exact=True)).to_have_value(post.content)
+        keep(page, "console-composer-photo")
+        page.set_viewport_size({"width": NARROW, "height": 640})
+        assert fits(page)
+        if IS_THOROUGH:
+            page.emulate_media(color_scheme="dark")
+            require_accessible(page)
+        keep(page, "console-composer-narrow")
+
+
+# -- credits --------------------------------------------------------------------------------------
+
+
+@pytest.mark.full("browser")
+def test_credits_are_bought_paid_and_have_a_receipt_to_print(
+    stack: Stack, browser: Browser, keep: Keep, owner: Owner
+) -> None:
+    with console_in(browser, stack, owner) as page, stack.client(owner.key) as api:
+        page.goto(f"{stack.api_url}/console")
+        page.get_by_role("link", name="Credits").click()
+        page.get_by_role("link", name="Buy your first credits").click()
+        page.get_by_label("How many credits").fill("a lot")
+        page.get_by_role("button", name="Go on to the price").click()
+        expect(page.get_by_label("How many credits")).to_have_attribute("aria-invalid", "true")
+        expect(page.get_by_label("How many credits")).to_have_value("a lot")
+        _is_usable(page)
+        page.get_by_label("How many credits").fill("1,250")
+        page.get_by_role("button", name="Go on to the price").click()
+        expect(page.get_by_role("status")).to_contain_text("Waits for your payment.")
+        _is_usable(page)
+        keep(page, "console-order")
+
+        page.get_by_role("link", name="Pay 12.50 USD").click()
+        page.get_by_role("button", name="Pay", exact=False).first.click()
+        paid = page.get_by_role("status").filter(has_text="Paid. The credits are in your balance.")
+        expect(paid).to_be_visible()
+        assert balance(api) == 1250
+
+        page.get_by_role("link", name="Receipt").click()
+        [order] = data(api.get("/auxilia/credits/orders"))["items"]
+        expect(page.get_by_role("cell", name="12.50 USD")).to_have_count(2)
+        expect(page.get_by_role("heading", level=1)).to_have_text(f"Receipt {order['order_id']}")
+        page.set_viewport_size({"width": NARROW, "height": 640})
+        _is_usable(page)
+        assert fits(page)
+        page.emulate_media(media="print")
+        for shown_on_paper, part in (
+            (False, page.get_by_role("navigation", name="Console", include_hidden=True)),
+            (False, page.get_by_role("navigation", name="Where you are", include_hidden=True)),
+            (False, page.get_by_text("Do it by the API")),
+            (True, page.get_by_role("article")),
+        ):
+            expect(part).to_be_visible(visible=shown_on_paper)
+        keep(page, "console-receipt-print")
+
+
+def _is_usable(page: Page) -> None:
+    if IS_THOROUGH:
+        require_accessible(page)

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from api.console.navigation import OPERATORS
 from core.scopes import EXPLANATIONS
-from services.people.mailed_tokens import Purpose
+from services.accounts.mailed_tokens import Purpose
 from tests.browser.consoles import log_in_browser
 from tests.browser.keyboards import Keyboard
 from tests.browser.looks import (
@@ -73,7 +73,7 @@ PAGES = {
     "an order in review": Visit("operator", "/console/operators/orders/{doubtful_order_id}"),
     # -- of a list, for its readers
     "sign-up": Visit("nobody", "/s/{slug}"),
-    "embed": Visit("nobody", "/s/{slug}/embed"),
+    "report of a page": Visit("nobody", "/s/{slug}/report"),
     "unsubscribe": Visit("nobody", "/unsubscribe?trace_id={reader}"),
     "unsubscribe, not confirmed": Visit("nobody", "/unsubscribe?trace_id={pending}"),
     "unsubscribe, broken link": Visit("nobody", "/unsubscribe?trace_id=cut-off", 403),
@@ -104,12 +104,10 @@ PAGES = {
     "consent, wrong": Visit("person", "{wrong_consent}", 400),
     "access of a long name": Visit("person", "/console/programs/access"),
 }
-# Of each template that differs from the others, one.
+# One page of each kind.
 IN_BOTH_TIERS = {
-    *("/console", "/console/lists/{list_id}", "/console/lists/{list_id}/members"),
-    *("/console/lists/{list_id}/members/{user_id}", "/console/imports/{import_id}"),
-    *("/console/images", "/console/composer", "/console/operators"),
-    *("sign-up", "unsubscribe", "preferences", "login", "account", "consent"),
+    *("/console", "/console/lists/{list_id}/members", "/console/imports/{import_id}"),
+    *("/console/operators", "sign-up", "preferences", "login", "consent"),
 }
 
 

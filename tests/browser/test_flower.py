@@ -18,8 +18,8 @@ from tests.pictures import photo
 from tests.ports import free_port
 from tests.stack import Stack, eventually, plain_client
 from tests.upkeep import run_upkeep
-from workers.monitor.straight_tables import script
-from workers.monitor.task_lanes import lanes_of_tasks
+from workers.flower_server import script
+from workers.task_lanes import lanes_of_tasks
 
 MAX_PIXELS_APART = 1.0
 # Flower is not ours: a release of it, or of the script that straightens its tables, changes these.

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from core.scopes import EXPLANATIONS, Scope
 from models import Plan
-from services.people import accounts
+from services.accounts import accounts
 from tests.browser.consoles import log_in_browser
 from tests.browser.keyboards import PLAIN, WIDE, Circumstances, Keyboard, at_keyboard
 from tests.contract.bulk import everybody, sheet

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from devstack.sandbox.stripe.keys import StripeKeys
-from integrations.payments.stripe_checkout import StripeCheckout
+from devstack.sandbox.stripe.objects import StripeKeys
+from integrations.payments.stripe import StripeCheckout
 from tests.browser import looks
 from tests.browser.looks import IS_THOROUGH, NARROW, WIDE, Keep, Open, fits
 from tests.payments import SandboxPayments, account_at, an_order, serving
@@ -135,7 +135,7 @@ def test_a_bank_debit_is_ordered_now_and_decided_later(
     assert sandbox.session(payment_url)["payment_status"] == status
 
 
-@pytest.mark.both("browser")
+@pytest.mark.full("browser")
 def test_an_operator_makes_things_happen(
     open_page: Open, keep: Keep, sandbox: SandboxPayments, payment_url: str, url: str
 ) -> None:

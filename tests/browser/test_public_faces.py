@@ -9,8 +9,9 @@ from tests.browser.looks import Keep, Open, require_no_violations, shows
 from tests.browser.readers import TITLE, WORDING, mailed_link, make_list
 from tests.contract.replies import data
 from tests.contract.subscribers import known_member
+from tests.docs import markdown
 from tests.stack import Stack
-from tests.subscribers import Subscriber, subscribe
+from tests.subscribers import Subscriber, new_list, subscribe
 
 
 @pytest.fixture(
@@ -99,10 +100,7 @@ def test_the_pasted_form_subscribes_on_another_site_and_leads_back(
     stack: Stack, client: httpx.Client, site: Site, page: Page, keep: Keep
 ) -> None:
     list_id = make_list(client, redirect_origins=[site.url])
-    page.goto(f"{sign_up_url(stack, client, list_id)}/embed")
-    keep(page, "embed")
-    snippet = page.get_by_label("HTML").input_value()
-    assert snippet == data(client.get(f"/lists/{list_id}/embed"))["html"]
+    snippet = data(client.get(f"/lists/{list_id}/embed"))["html"]
     back = f'<input type="hidden" name="redirect_url" value="{site.url}/thanks">'
     pasted = snippet.replace("</form>", f"{back}</form>")
     site.page = f"<!doctype html><html lang=en><title>A site</title>{pasted}"
@@ -117,6 +115,38 @@ def test_the_pasted_form_subscribes_on_another_site_and_leads_back(
     looked_at(page, "Thanks")
     assert page.url == f"{site.url}/thanks"
     assert known_member(client, list_id, "ada@example.com")["fields"]["tea"] == "Black"
+
+
+def documented_form(stack: Stack, list_id: int, redirect_url: str) -> str:
+    """The form of docs/api.md, for this list."""
+    [example] = [
+        block.text
+        for block in markdown.blocks(markdown.ROOT / "docs" / "api.md")
+        if block.language == "html"
+    ]
+    action = "https://pressroom.example.com/subscriptions/4711"
+    assert action in example
+    page = example.replace(action, f"{stack.api_url}/subscriptions/{list_id}")
+    page = page.replace("https://www.example.com/thanks", redirect_url)
+    return f"<!doctype html><html lang=en><title>A site</title>{page}"
+
+
+def test_the_form_of_the_api_page_leads_back_once_a_wrong_address_is_corrected(
+    stack: Stack, client: httpx.Client, site: Site, page: Page
+) -> None:
+    mailing_list = new_list(client, TITLE, redirect_origins=[site.url])
+    site.page = documented_form(stack, mailing_list, f"{site.url}/thanks")
+    page.goto(site.url)
+    # Browsers take it for an address, and it is none.
+    page.get_by_label("E-mail address").fill("reader@example")
+    page.get_by_role("button", name="Subscribe").click()
+    looked_at(page, "Not subscribed yet")
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_label("E-mail address")).to_have_value("reader@example")
+    page.get_by_label("E-mail address").fill("reader@example.com")
+    page.get_by_role("button", name="Subscribe").click()
+    looked_at(page, "Thanks")
+    assert known_member(client, mailing_list, "reader@example.com")["source"] == "form"
 
 
 # -- preferences ----------------------------------------------------------------------------------

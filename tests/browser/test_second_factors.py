@@ -10,7 +10,7 @@ from tests.browser import looks
 from tests.browser.looks import IS_THOROUGH, Keep, Open, require_accessible
 from tests.ports import free_port
 from tests.stack import Stack
-from tests.visiting import PASSWORD, Visitor, a_visitor, new_account
+from tests.visiting import PASSWORD, Visitor, a_visitor
 
 OTHER_PASSWORD = "an altogether other one"
 
@@ -23,11 +23,6 @@ def site(stack: Stack) -> Iterator[str]:
     running = stack.start_api(port, PRESSROOM_PUBLIC_URL=url)
     yield url
     running.stop()
-
-
-@pytest.fixture
-def email(stack: Stack) -> str:
-    return new_account(stack)
 
 
 @pytest.fixture
@@ -108,7 +103,7 @@ def test_a_person_adds_an_app_and_logs_in_by_keyboard(
     shows(page, "Your account")
 
 
-@pytest.mark.both("browser")
+@pytest.mark.full("browser")
 def test_a_passkey_is_made_and_logs_in_with_a_password_and_without(
     site: str, open_page: Open, email: str, keep: Keep
 ) -> None:

@@ -45,7 +45,7 @@ def test_a_person_leaves_and_comes_back(page: Page, reader: Subscriber, keep: Ke
     assert reader.stands() == ("active", True)
 
 
-@pytest.mark.both("browser")
+@pytest.mark.full("browser")
 def test_a_person_stops_the_mail_and_wants_it_again(
     page: Page, reader: Subscriber, keep: Keep
 ) -> None:
@@ -85,7 +85,7 @@ def test_text_twice_as_large_still_fits(page: Page, reader: Subscriber) -> None:
     assert fits(page, 640)
 
 
-@pytest.mark.both("browser")
+@pytest.mark.full("browser")
 def test_a_person_reports_a_list_that_they_did_not_ask_for(
     page: Page, reader: Subscriber, keep: Keep
 ) -> None:

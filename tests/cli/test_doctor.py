@@ -25,6 +25,7 @@ ALL_FINE = {
     ("database", "revision"),
     ("database", "extension"),
     ("database", "connections"),
+    ("database", "log"),
     ("redis", "connection"),
     ("redis", "version"),
     ("redis", "policy"),
@@ -197,6 +198,21 @@ def test_a_role_without_time_limits_is_found(
     assert "pressroom migrate" in found["database", "role"]["advice"]
 
 
+def test_a_database_that_logs_values_of_statements_is_told_how_not_to(
+    make_stack: Callable[[str], Stack], stack: Stack
+) -> None:
+    loud = make_stack("loudlog")
+    for setting, value in (("log_error_verbosity", "default"), ("log_statement", "mod")):
+        loud.query(f"ALTER DATABASE {loud.name} SET {setting} = %s", value)
+    url = loud.environment["PRESSROOM_DATABASE_URL"]
+    code, found = doctor(stack, PRESSROOM_DATABASE_URL=url)
+    assert code == 0
+    assert found["database", "log"]["advice"] == (
+        "Set log_error_verbosity = terse, log_statement = none."
+    )
+    assert doctor(stack)[1]["database", "log"]["advice"] == ""
+
+
 def test_keys_that_providers_refuse_are_named(stack: Stack) -> None:
     code, found = doctor(
         stack,
@@ -221,6 +237,23 @@ def test_an_api_that_believes_strangers_about_their_address_is_found(stack: Stac
         stack.processes.remove(api)
     assert code == 1
     assert set(faults(found)) == {("public URL", "invented address")}
+
+
+def test_a_host_of_readers_pages_that_has_a_login_is_found(stack: Stack) -> None:
+    port = free_port()
+    own = {
+        "PRESSROOM_PUBLIC_URL": f"http://{LOOPBACK}:{port}",
+        "PRESSROOM_PAGES_URL": f"http://localhost:{port}",
+    }
+    for given, state in ((own, "fine"), ({}, "wrong")):
+        api = stack.start_api(port, **given)
+        try:
+            _, found = doctor(stack, **own)
+        finally:
+            api.stop()
+            stack.processes.remove(api)
+        assert found["public URL", "readers' pages"]["state"] == state
+    assert "Host header" in found["public URL", "readers' pages"]["advice"]
 
 
 def test_only_who_has_the_secret_keys_is_told_how_a_caller_is_seen(

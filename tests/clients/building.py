@@ -4,15 +4,72 @@ They are those that `make clients` built. Where it did not, or where the documen
 changed since, they are built here.
 """
 
+import io
 import json
 import shutil
 import subprocess
+import time
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from clients.generator import files
+from clients.generator.operations import AnswerKind, operations
 from tests import javascript_client
 from tests.openapi import openapi_document
+from tests.pictures import photo
+
+# So many of each are made.
+COUNT = 3
+# The lists that have this many items then, or more.
+FILLED = {
+    "list_attachments",
+    "list_jobs",
+    "list_lists",
+    "list_members",
+    "list_security_events",
+    "list_tags",
+    "read_member_history",
+}
+
+
+def lists_of_a_busy_owner(pressroom: Any) -> dict[str, dict[str, int]]:
+    """The arguments of each operation that answers pages, after the owner was busy.
+
+    An operation that needs a thing of another kind is left out.
+    """
+    made = [
+        pressroom.create_list({"title": "Tea", "slug": f"tea-{time.time_ns()}"})["id"]
+        for _ in range(COUNT)
+    ]
+    members = {"members": [{"email": f"reader{n}@example.com"} for n in range(COUNT)]}
+    pressroom.add_members(made[0], members)
+    user_id = pressroom.list_members(made[0]).items[0]["user_id"]
+    for n in range(COUNT):
+        pressroom.upload_attachment(PhotoFile())
+        edit = {"name": f"Reader {n}", "add_tags": [f"tag {n}"]}
+        pressroom.change_member(made[0], user_id, edit)
+        pressroom.create_api_key({"name": f"key {n}"})
+    known = {"list_id": made[0], "user_id": user_id}
+    asked = {}
+    for operation in operations(openapi_document()):
+        needed = [each.argument for each in operation.parameters if each.is_required]
+        is_asked_by_get = operation.body is None
+        is_page = operation.answer is AnswerKind.PAGE
+        if is_page and is_asked_by_get and set(needed) <= set(known):
+            asked[operation.id] = {name: known[name] for name in needed}
+    assert set(asked) > FILLED
+    return asked
+
+
+class PhotoFile(io.BytesIO):
+    """An open file with a photograph, which has a name as an image must."""
+
+    name = "photo.jpg"
+
+    def __init__(self) -> None:
+        super().__init__(photo())
+
 
 _MADE = shutil.ignore_patterns("generated", "dist", "build", "node_modules", "*.egg-info")
 _BUILT = files.ROOT / "build" / "clients"

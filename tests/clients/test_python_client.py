@@ -1,4 +1,5 @@
 import io
+import json
 import time
 from itertools import islice
 from pathlib import Path
@@ -7,10 +8,105 @@ from typing import Any
 
 import pytest
 
-from tests.clients import lists
-from tests.clients.photographs import PhotoFile
+from core.scopes import Scope
+from tests import oauth
+from tests.clients import building, signed_messages
+from tests.clients.building import PhotoFile
+from tests.clients.signed_messages import BODY, SECRET, SPECIFIED
 from tests.pictures import photo
 from tests.stack import Owner, Stack
+
+
+def test_the_example_of_the_specification_verifies(package: ModuleType) -> None:
+    message = package.verify_webhook(SECRET, SPECIFIED, BODY, tolerance=float("inf"))
+    assert message == json.loads(BODY)
+
+
+# Made anew by each test, since they have the time in them.
+@pytest.mark.parametrize("name", [case["name"] for case in signed_messages.messages()])
+def test_a_message_is_believed_only_if_its_signature_is_right(
+    package: ModuleType, name: str
+) -> None:
+    (case,) = (each for each in signed_messages.messages() if each["name"] == name)
+    body = str(case["body"])
+    for sent in (body, body.encode()):
+        if case["ok"]:
+            verified = package.verify_webhook(case["secrets"], case["headers"], sent)
+            assert verified == json.loads(body)
+        else:
+            with pytest.raises(package.WebhookInvalid):
+                package.verify_webhook(case["secrets"], case["headers"], sent)
+
+
+def test_a_secret_that_is_none_is_a_mistake_of_the_program(package: ModuleType) -> None:
+    with pytest.raises(ValueError, match="whsec_"):
+        package.verify_webhook("secret!", signed_messages.signed(), BODY)
+
+
+SCOPES = ("credit.read", "attachment")
+
+
+def _returned(stack: Stack, owner: Owner, url: str, decision: str = "allow") -> str:
+    """The URL to which the person comes back after the consent page."""
+    person = oauth.log_in(stack, owner)
+    reply = person.answer(url.removeprefix(stack.api_url), *SCOPES, decision=decision)
+    assert reply.status_code == 303, reply.text
+    location: str = reply.headers["location"]
+    return location
+
+
+@pytest.fixture
+def login(package: ModuleType, stack: Stack) -> Any:
+    program = oauth.register(stack, scopes=(Scope.CREDIT_READ, Scope.ATTACHMENT))
+    return package.OAuth(
+        stack.api_url, program.client_id, program.redirect_uri, client_secret=program.secret
+    )
+
+
+def test_a_program_gets_tokens_renews_them_and_ends_them(
+    package: ModuleType, stack: Stack, owner: Owner, login: Any
+) -> None:
+    begun = login.begin(SCOPES)
+    tokens = login.finish(begun, _returned(stack, owner, begun.url))
+    assert set(tokens.scope.split()) == set(SCOPES)
+    with package.Pressroom(stack.api_url, tokens.access_token) as client:
+        assert client.read_balance()["user_id"] == owner.user_id
+    kept: list[Any] = []
+    expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
+    source = package.TokenSource(login, expired, on_change=kept.append)
+    with package.Pressroom(stack.api_url, source) as client:
+        assert client.read_balance()["user_id"] == owner.user_id
+        client.read_balance()
+    assert len(kept) == 1
+    assert kept[0].access_token != tokens.access_token
+    login.revoke(kept[0])
+    with pytest.raises(package.Refused) as refused:
+        login.refresh(kept[0])
+    assert refused.value.code == "invalid_grant"
+
+
+def test_a_url_of_another_login_or_server_gives_no_tokens(
+    package: ModuleType, stack: Stack, owner: Owner, login: Any
+) -> None:
+    begun = login.begin(SCOPES)
+    returned = _returned(stack, owner, begun.url)
+    with pytest.raises(package.Refused) as other_login:
+        login.finish(login.begin(SCOPES), returned)
+    assert other_login.value.code == "state.mismatch"
+    foreign = f"{oauth.REDIRECT}?code=c&state={begun.state}"
+    for url in (foreign, f"{foreign}&iss=https://evil.example"):
+        with pytest.raises(package.Refused) as other_server:
+            login.finish(begun, url)
+        assert other_server.value.code == "iss.mismatch"
+
+
+def test_a_person_who_says_no_is_a_refusal(
+    package: ModuleType, stack: Stack, owner: Owner, login: Any
+) -> None:
+    begun = login.begin(SCOPES)
+    with pytest.raises(package.Refused) as refused:
+        login.finish(begun, _returned(stack, owner, begun.url, decision="deny"))
+    assert refused.value.code == "access_denied"
 
 
 def _new_list(pressroom: Any, name: str = "garden") -> int:
@@ -107,13 +203,13 @@ def test_iterating_goes_on_through_all_pages_by_cursor_and_by_offset(pressroom: 
 
 
 def test_every_list_is_iterated_to_its_end(pressroom: Any) -> None:
-    for name, asked in lists.lists_of_a_busy_owner(pressroom).items():
+    for name, asked in building.lists_of_a_busy_owner(pressroom).items():
         ask = getattr(pressroom, name)
         whole = [_told(each) for each in ask(**asked, limit=100).items]
         walked = islice(ask(**asked, limit=1), 200)
         assert [_told(each) for each in walked] == whole, name
-        if name in lists.FILLED:
-            assert len(whole) >= lists.COUNT, name
+        if name in building.FILLED:
+            assert len(whole) >= building.COUNT, name
 
 
 def _told(item: dict[str, Any]) -> object:

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.clients.photographs import PhotoFile
+from tests.clients.building import PhotoFile
 from tests.ports import free_port
 from tests.stack import Owner, plain_client
 

@@ -13,7 +13,7 @@ from clients.generator import files
 from clients.generator.operations import operations
 from core.scopes import Scope
 from tests import javascript_client, oauth
-from tests.clients import lists, readme_examples, signed_messages
+from tests.clients import building, readme_examples, signed_messages
 from tests.clients.building import are_built, build_typescript, run_tool, write_document
 from tests.openapi import openapi_document
 from tests.pictures import photo
@@ -63,7 +63,7 @@ def given(
             "secret": program.secret,
             "redirect_uri": program.redirect_uri,
         },
-        "lists": lists.lists_of_a_busy_owner(pressroom),
+        "lists": building.lists_of_a_busy_owner(pressroom),
         "messages": signed_messages.messages(),
         "example": {
             "secret": signed_messages.SECRET,

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 from sqlalchemy import make_url
 
-from devstack.supervisor.processes.group import Group
 from devstack.supervisor.programs import answers
+from devstack.supervisor.supervision import Group
 from tests.cluster.network import Host, Network, laid_network
 from tests.cluster.stores import on_host, on_hosts
 from tests.embedded import Services, await_ready, embedded_services

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from devstack import LOOPBACK
-from devstack.supervisor.processes.program import Program
+from devstack.supervisor.child import Program
 from tests.cluster.network import Host
 from tests.embedded import Plan
 

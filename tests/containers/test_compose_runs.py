@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 MEGABYTE = 1024 * 1024
 WAIT = {"Prefer": "wait=60"}
 ONCE = ("migrate", "bucket")
-OURS = ("api", "worker-waiting", "worker-computing", "flower")
+OURS = ("api", "worker-waiting", "worker-media", "worker-computing", "flower")
 
 
 def upload(caller: httpx.Client) -> str:
@@ -68,6 +68,13 @@ def test_the_proxy_ends_bodies_that_no_route_takes_and_lets_files_of_members_pas
     assert refused.status_code == 413
     path = f"/lists/{new_list(caller, 'large')}/imports"
     assert caller.post(path, content=large).status_code in (200, 202)
+
+
+@WANTED_IN_FULL
+def test_the_proxy_shows_callers_nothing_that_is_for_operators(caller: httpx.Client) -> None:
+    for path in ("/readyz", "/readyz/", "/%72eadyz", "/metrics", "/metrics/"):
+        assert caller.get(path).status_code == 404, path
+    assert caller.get("/healthz").status_code == 200
 
 
 @WANTED_IN_FULL
@@ -132,7 +139,7 @@ def test_strangers_and_their_files_are_kept_from_the_stores_and_from_the_world(
         assert not project.engine.succeeds("exec", proxy, "getent", "hosts", store)
     way_out = "import socket; socket.create_connection(('192.0.2.1', 9), timeout=3)"
     with pytest.raises(EngineError, match="unreachable"):
-        project.inside("worker-computing", "python", "-c", way_out)
+        project.inside("worker-media", "python", "-c", way_out)
 
 
 @WANTED_IN_FULL
@@ -163,10 +170,10 @@ def test_no_secret_is_in_the_environment_of_a_process(project: Project) -> None:
 
 @WANTED_IN_FULL
 def test_a_lane_is_scaled(project: Project, caller: httpx.Client) -> None:
-    [first] = project.containers("worker-computing")
-    project.up("--scale", "worker-computing=2", services=("worker-computing",))
-    project.await_ready("worker-computing")
-    [second] = set(project.containers("worker-computing")) - {first}
+    [first] = project.containers("worker-media")
+    project.up("--scale", "worker-media=2", services=("worker-media",))
+    project.await_ready("worker-media")
+    [second] = set(project.containers("worker-media")) - {first}
     # The first one alone can't do it.
     project.engine.podman("pause", first)
     try:

@@ -8,11 +8,13 @@ import pytest
 
 from core.scopes import Scope
 from devstack import LOOPBACK
+from tests.consoles import OwnerAtConsole, at_console
 from tests.contract.subscribers import Reader, a_reader, new_list
+from tests.hooks import HookReceiver, hooked
 from tests.payments import SandboxPayments
 from tests.ports import free_port
 from tests.stack import Owner, Stack
-from tests.visiting import Visitor, a_visitor, new_account
+from tests.visiting import Visitor, a_visitor
 
 KEY_HEADER = "X-Newsroom-Key"
 CDN = "https://cdn.example.com"
@@ -60,6 +62,20 @@ def cut_off(quiet: Stack, home: Path) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
+def console(stack: Stack) -> Iterator[OwnerAtConsole]:
+    """A new owner in the console, and what calls the API as them."""
+    with at_console(stack) as found:
+        yield found
+
+
+@pytest.fixture
+def receiver() -> Iterator[HookReceiver]:
+    """A server to which webhooks are sent."""
+    with hooked() as found:
+        yield found
+
+
+@pytest.fixture
 def neighbour(stack: Stack) -> Iterator[httpx.Client]:
     """Calls the API as another owner than `client`."""
     with stack.client(stack.new_owner().key) as client:
@@ -86,16 +102,10 @@ def reader(stack: Stack) -> Iterator[Reader]:
 
 
 @pytest.fixture
-def present(stack: Stack) -> str:
-    """The address of an account."""
-    return new_account(stack)
-
-
-@pytest.fixture
-def person(stack: Stack, present: str) -> Iterator[Visitor]:
-    """Its person, who is logged in."""
+def person(stack: Stack, email: str) -> Iterator[Visitor]:
+    """The account's person, who is logged in."""
     with a_visitor(stack) as visitor:
-        visitor.log_in(present)
+        visitor.enter(email)
         yield visitor
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from services.money.credits import ledger
+from services.credits import ledger
 from tests.contract.replies import data
 from tests.stack import Stack
 

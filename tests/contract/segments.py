@@ -1,9 +1,10 @@
-"""What tests of segments need: members with tags, filters, and acts on those who fit."""
+"""Fields, tags, filters, segments and bulk actions, as tests make and look at them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import httpx
+import orjson
 
 from tests.contract.bulk import addresses, finished, imported, of_addresses
 from tests.contract.replies import data
@@ -47,6 +48,16 @@ def new_field(client: httpx.Client, key: str, kind: str = "text", **others: Any)
     return made
 
 
+def filter_of_bytes(size: int) -> dict[str, Any]:
+    """A filter of just so many bytes of compact JSON, with letters of two bytes among them."""
+    values = ["é" * 100 for _ in range(size // 210)]
+    written = {"field": "email", "in": values}
+    short = size - len(orjson.dumps(written))
+    values[0] += "x" * short
+    assert len(orjson.dumps(written)) == size
+    return written
+
+
 def act(client: httpx.Client, list_id: int, action: str, **body: Any) -> httpx.Response:
     return client.post(f"/lists/{list_id}/members/bulk", json={"action": action, **body})
 
@@ -67,3 +78,21 @@ def undo(client: httpx.Client, bulk_id: int, **headers: str) -> httpx.Response:
 def standing(client: httpx.Client, list_id: int, emails: Sequence[str]) -> list[dict[str, Any]]:
     """All that the owner is shown of these members."""
     return [known_member(client, list_id, email) for email in emails]
+
+
+def put(client: httpx.Client, list_id: int, email: str, **values: object) -> dict[str, Any]:
+    """The member of this address, made or changed."""
+    made: dict[str, Any] = data(client.put(f"/lists/{list_id}/members/{email}", json=values))
+    return made
+
+
+def tag_names(client: httpx.Client, list_id: int | str) -> list[str]:
+    """Of the list, the newest first."""
+    items = data(client.get(f"/lists/{list_id}/tags"))["items"]
+    return [each["name"] for each in items]
+
+
+def tag_id(client: httpx.Client, list_id: int, name: str) -> int:
+    items = data(client.get(f"/lists/{list_id}/tags"))["items"]
+    [found] = [each["id"] for each in items if each["name"] == name]
+    return int(found)

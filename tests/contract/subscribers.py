@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 
 from models import Plan
-from services.mailing.subscriptions import trace_ids
-from services.mailing.subscriptions.trace_ids import Trace
+from services.subscriptions.members import mails
+from services.subscriptions.members.mails import Trace
 from tests.contract.replies import data
 from tests.stack import Stack
 
@@ -111,7 +111,7 @@ def new_address() -> str:
 
 
 def new_list(client: httpx.Client, **fields: object) -> dict[str, Any]:
-    body = {"title": "The Daily Demo", "slug": new_slug(), **fields}
+    body = {"title": "The Daily Demo", "slug": new_slug(), "confirm_required": False, **fields}
     made: dict[str, Any] = data(client.post("/lists", json=body))
     return made
 
@@ -149,7 +149,7 @@ def count(client: httpx.Client, list_id: int) -> int:
 def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
     """A trace id as the list's mail to that person carries it."""
     keyring = stack.resources.keyring
-    return trace_ids.make(keyring, Trace(list_id, user_id))
+    return mails.make(keyring, Trace(list_id, user_id))
 
 
 def fill(stack: Stack, list_id: int, addresses: list[str], *, status: str = "active") -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from api.pages.frame import page
+from api.html.frame import page
 from devstack import LOOPBACK
-from integrations.challenges.widgets import WIDGETS
+from integrations.challenges.siteverify import WIDGETS
 from tests.ports import free_port
 from tests.stack import Stack, plain_client
 from tests.visiting import Visitor, new_account, new_address

@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from secrets import token_hex
 from typing import Any
 
 import httpx
 import pytest
 
+from core.errors import DomainError, Kind
 from models import Plan
-from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST
+from services.jobs import lease as leases
+from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
 from tests.contract.bulk import (
     COUNTS,
     add,
@@ -18,6 +21,7 @@ from tests.contract.bulk import (
     errors,
     everybody,
     export,
+    finished,
     imported,
     newest_job,
     objects,
@@ -27,7 +31,6 @@ from tests.contract.subscribers import (
     Reader,
     count,
     known_member,
-    member,
     new_address,
     new_list,
     trace_for,
@@ -117,12 +120,6 @@ def test_all_invalid_is_422_and_nothing_is_left(
     eventually(lambda: objects(stack) <= before)
 
 
-def test_members_that_are_there_are_0(client: httpx.Client, list_id: int) -> None:
-    emails = addresses(3)
-    assert data(add(client, list_id, *emails)) == 3
-    assert data(add(client, list_id, *emails)) == 0
-
-
 def test_whoever_left_stays_out_and_mail_that_is_off_stays_off(
     client: httpx.Client, reader: Reader, make_reader: Any, list_id: int
 ) -> None:
@@ -152,18 +149,6 @@ def test_whom_the_owner_removed_can_be_added_again_unless_they_had_opted_out(
     assert known_member(client, list_id, leaves)["status"] == "removed"
 
 
-def test_the_name_is_the_lists_own(
-    client: httpx.Client, neighbour: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    other = new_list(neighbour)["id"]
-    data(add(client, list_id, {"email": reader.email, "name": "My best reader"}))
-    data(add(neighbour, other, {"email": reader.email, "name": "Somebody"}))
-    shown = known_member(client, list_id, reader.email)
-    assert shown["name"] == "My best reader"
-    assert data(reader.client.get("/users/me"))["name"] == reader.name
-    assert known_member(neighbour, other, reader.email)["name"] == "Somebody"
-
-
 def test_an_added_person_has_no_login(stack: Stack, client: httpx.Client, list_id: int) -> None:
     email = new_address()
     data(add(client, list_id, email))
@@ -171,36 +156,11 @@ def test_an_added_person_has_no_login(stack: Stack, client: httpx.Client, list_i
     assert row == (None, None)
 
 
-# -- who may -------------------------------------------------------------------------------------
-
-
-def test_it_needs_the_paid_plan(frugal: httpx.Client) -> None:
-    own = new_list(frugal)["id"]
-    problem(add(frugal, own, new_address()), 403, "plan.required")
-    assert count(frugal, own) == 0
-
-
-def test_only_the_owner_adds(
-    client: httpx.Client,
-    neighbour: httpx.Client,
-    stranger: httpx.Client,
-    read_only: httpx.Client,
-    list_id: int,
-) -> None:
-    email = new_address()
-    problem(add(neighbour, list_id, email), 403, "list.not_owner")
-    problem(add(stranger, list_id, email), 401, "auth.credentials_missing")
-    problem(add(read_only, list_id, email), 403, "auth.insufficient_scope")
-    problem(add(client, 2**64 - 1, email), 404, "list.not_found")
-    assert member(client, list_id, email) is None
-
-
 # -- bodies --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
+def test_a_body_of_another_shape_is_422(client: httpx.Client, list_id: int) -> None:
+    for body, field in [
         ({}, "body.members"),
         ([], "body"),
         ({"members": []}, "body.members"),
@@ -209,15 +169,11 @@ def test_only_the_owner_adds(
         ({"members": [{"email": "a@example.com"}, {"email": 7}]}, "body.members[1].email"),
         ({"members": [{"email": "a@example.com", "name": 7}]}, "body.members[0].name"),
         ({"members": [None]}, "body.members[0]"),
-    ],
-)
-def test_a_body_of_another_shape_is_422(
-    client: httpx.Client, list_id: int, body: object, field: str
-) -> None:
-    reply = client.post(f"/auxilia/subscriptions/{list_id}/members/add", json=body)
-    found = problem(reply, 422, "body.invalid")
-    assert field in {each["field"] for each in found["errors"]}
-    assert count(client, list_id) == 0
+    ]:
+        reply = client.post(f"/auxilia/subscriptions/{list_id}/members/add", json=body)
+        found = problem(reply, 422, "body.invalid")
+        assert field in {each["field"] for each in found["errors"]}
+        assert count(client, list_id) == 0
 
 
 def test_unknown_fields_and_null_names_are_fine(client: httpx.Client, list_id: int) -> None:
@@ -248,3 +204,65 @@ def test_a_body_has_at_most_32_megabytes(
     with Raw(stack, *head) as request:
         status, refusal = request.answer()
     assert (status, refusal["code"]) == (413, "body.too_large")
+
+
+# -- waiting --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefer", ["respond-async", "wait=0"])
+def test_who_does_not_wait_gets_the_jobs_id(
+    client: httpx.Client, list_id: int, prefer: str
+) -> None:
+    reply = add(client, list_id, *addresses(2), prefer=prefer)
+    job_id = data(reply, 202)
+    assert reply.headers["location"] == f"/jobs/{job_id}"
+    assert finished(client, job_id)["result"]["added"] == 2
+
+
+def test_a_wait_that_runs_out_is_202_and_its_job_can_be_cancelled(
+    quiet_client: httpx.Client,
+) -> None:
+    list_id = new_list(quiet_client)["id"]
+    reply = add(quiet_client, list_id, *addresses(2), prefer="wait=1")
+    job_id = data(reply, 202)
+    assert data(quiet_client.delete(f"/jobs/{job_id}")) == 1
+    [record] = data(quiet_client.get("/imports"))["items"]
+    assert (record["status"], record["error"]["code"]) == ("cancelled", "job.cancelled")
+    assert record["finished_at"]
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "code"),
+    [
+        (leases.cancel, 409, "job.cancelled"),
+        (
+            lambda uow, lease: leases.fail(uow, lease, DomainError(Kind.INVALID, "a.b", "M")),
+            422,
+            "a.b",
+        ),
+        (
+            lambda uow, lease: leases.fail(uow, lease, DomainError(Kind.DAMAGED, "job.x", "M")),
+            500,
+            "job.x",
+        ),
+    ],
+)
+def test_who_waits_is_told_how_the_job_ended(
+    *, quiet: Stack, quiet_client: httpx.Client, end: Any, status: int, code: str
+) -> None:
+    list_id = new_list(quiet_client)["id"]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(add, quiet_client, list_id, new_address(), prefer="wait=30")
+        found = eventually(
+            lambda: quiet.query(
+                "SELECT max(j.id) FROM jobs j JOIN imports i"
+                " ON i.id = j.subject_id WHERE i.list_id = %s",
+                list_id,
+            )[0][0]
+        )
+        with quiet.resources.unit_of_work() as uow:
+            lease = leases.claim(uow, int(str(found)))
+        assert lease is not None
+        with quiet.resources.unit_of_work() as uow:
+            end(uow, lease)
+        problem(waiting.result(30), status, code)

@@ -11,7 +11,7 @@ from PIL import Image
 from tests.contract.conftest import CDN
 from tests.contract.replies import data, objects_of, problem, send
 from tests.pictures import encoded, photo
-from tests.stack import Owner, Stack
+from tests.stack import Stack
 
 FIELDS = {
     *("name", "mime_type", "width", "height", "size", "checksum", "filename", "pathname"),
@@ -89,7 +89,7 @@ def test_a_range_of_a_rendition_is_of_its_own_bytes(
 def test_none_are_made_unless_they_are_asked_for(
     stack: Stack, client: httpx.Client, stranger: httpx.Client
 ) -> None:
-    for params in ({}, {"renditions": "0"}, {"renditions": "false"}):
+    for params in ({}, {"renditions": "0"}):
         plain = data(send(client, photo(700, 350), "p.jpg", **params))
         assert plain["renditions"] == []
         assert objects_of(stack, plain) == [plain["pathname"]]
@@ -117,21 +117,6 @@ def test_other_names_are_not_there(
 ) -> None:
     url = f"/media/{name.format(record['hash_id'])}"
     problem(stranger.get(url), 404, "media.not_found")
-
-
-def test_record_is_read_and_listed_with_its_renditions(
-    stack: Stack, owner: Owner, client: httpx.Client
-) -> None:
-    made = data(send(client, photo(700, 350), "p.jpg", renditions="1"))
-    assert data(client.get(f"/attachments/{made['hash_id']}")) == made
-    assert data(client.get("/attachments"))["items"] == [made]
-    folder = f"renditions/{made['hash_id']}"
-    assert sorted(objects_of(stack, made)) == sorted(
-        [made["pathname"], *(f"{folder}/{each['filename']}" for each in made["renditions"])]
-    )
-    # Nothing waits to remove one of them.
-    waiting = "SELECT 1 FROM object_removals WHERE key LIKE %s"
-    assert stack.query(waiting, f"renditions/{made['hash_id']}%") == []
 
 
 def test_delete_removes_the_renditions_too(stack: Stack, client: httpx.Client) -> None:

@@ -1,14 +1,21 @@
 import hashlib
+import io
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from PIL import Image
 
-from tests.contract.conftest import CDN
+from core.errors import DomainError
+from core.refusals.jobs import JOB_BROKE, JOB_CANCELLED, JOB_GIVEN_UP
+from core.refusals.media import IMAGE_UNREADABLE
+from services.jobs import lease as leases
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_replies import TIMESTAMP
 from tests.pictures import encoded, photo
-from tests.stack import Owner, Stack
+from tests.stack import Owner, Stack, eventually
 
 FIELDS = {
     *("id", "hash_id", "size", "mime_type", "pathname", "filename", "status"),
@@ -128,15 +135,6 @@ def test_other_parts_of_the_form_are_ignored(client: httpx.Client) -> None:
     assert record["encrypted"] is False
 
 
-def test_view_url_of_plain_media_is_the_cdns_where_there_is_one(
-    quiet_client: httpx.Client, quiet: Stack
-) -> None:
-    plain = data(send(quiet_client, prefer="respond-async"), 202)
-    assert plain["view_url"] == f"{CDN}/{plain['pathname']}"
-    secret = data(send(quiet_client, prefer="respond-async", encrypted="1"), 202)
-    assert secret["view_url"] == f"{quiet.api_url}/{secret['pathname']}"
-
-
 def test_delete_removes_record_and_file(stack: Stack, client: httpx.Client) -> None:
     record = data(send(client))
     path = f"/attachments/{record['hash_id']}"
@@ -158,3 +156,134 @@ def test_delete_before_the_conversion_ends_its_job_too(
     ended = data(quiet_client.get(f"/jobs/{job['id']}"))
     assert (ended["status"], ended["error"]["code"]) == ("cancelled", "attachment.deleted")
     assert objects_of(quiet, record) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after"),
+    [
+        (IMAGE_UNREADABLE(), 422, None),
+        (JOB_CANCELLED(), 409, None),
+        (JOB_BROKE(), 500, None),
+        (JOB_GIVEN_UP(reason="It rains.", hours=24), 503, "5"),
+    ],
+)
+def test_uploader_whose_job_fails_is_told_whose_fault_it_is(
+    quiet: Stack,
+    quiet_client: httpx.Client,
+    error: DomainError,
+    status: int,
+    retry_after: str | None,
+) -> None:
+    with ThreadPoolExecutor() as pool:
+        upload = pool.submit(send, quiet_client, prefer="wait=30")
+        eventually(lambda: data(quiet_client.get("/jobs"))["items"], what="the job")
+        [job] = data(quiet_client.get("/jobs"))["items"]
+        with quiet.resources.unit_of_work() as uow:
+            lease = leases.claim(uow, job["id"])
+            assert lease is not None
+            leases.fail(uow, lease, error)
+        reply = upload.result()
+    problem(reply, status, error.code)
+    assert reply.headers.get("retry-after") == retry_after
+
+
+def test_uploaded_photo_comes_back_as_webp_of_the_same_size_and_checksum(
+    client: httpx.Client,
+) -> None:
+    reply = client.post("/attachments", files={"file": ("Holiday.JPG", photo())})
+    assert reply.status_code == 200, reply.text
+    record = reply.json()["data"]
+    assert record["status"] == 2
+    stored = httpx.get(record["view_url"])
+    assert stored.headers["content-type"] == record["mime_type"] == "image/webp"
+    assert len(stored.content) == record["size"]
+    assert hashlib.sha256(stored.content).hexdigest() == record["checksum"]
+    assert Image.open(io.BytesIO(stored.content)).size == (640, 480)
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+WORDS = {"alt_text": "Boats at dusk", "title": "The harbour", "tags": ["harbour", "Lisbon"]}
+
+
+def test_words_are_set_and_come_with_the_record(client: httpx.Client) -> None:
+    record = data(send(client))
+    path = f"/attachments/{record['hash_id']}"
+    changed = data(client.patch(path, json=WORDS))
+    assert changed == record | WORDS | {"updated_at": changed["updated_at"]}
+    assert changed["updated_at"] > record["updated_at"]
+    assert data(client.get(path)) == changed
+    assert data(client.get("/attachments"))["items"] == [changed]
+
+
+def test_fields_that_are_not_named_stay(client: httpx.Client) -> None:
+    path = f"/attachments/{data(send(client))['hash_id']}"
+    data(client.patch(path, json=WORDS))
+    for body, expected in (
+        ({}, WORDS),
+        ({"title": "Boats"}, WORDS | {"title": "Boats"}),
+        ({"title": None}, WORDS | {"title": None}),
+        # A picture that only decorates has an empty text, which is not the same as none.
+        ({"alt_text": ""}, WORDS | {"title": None, "alt_text": ""}),
+        ({"tags": []}, {"title": None, "alt_text": "", "tags": []}),
+        ({"size": 1, "user_id": 1, "status": 3}, {"title": None, "alt_text": "", "tags": []}),
+    ):
+        changed = data(client.patch(path, json=body))
+        assert {name: changed[name] for name in WORDS} == expected
+        assert changed["status"] == 2
+
+
+def test_of_tags_that_differ_in_case_alone_the_first_stays(client: httpx.Client) -> None:
+    path = f"/attachments/{data(send(client))['hash_id']}"
+    tags = ["Lisbon", " sea ", "LISBON", "lisbon", "Straße", "STRASSE", "海"]
+    assert data(client.patch(path, json={"tags": tags}))["tags"] == [
+        "Lisbon",
+        "sea",
+        "Straße",
+        "海",
+    ]
+
+
+def test_words_have_bounds(client: httpx.Client) -> None:
+    for body, field in [
+        ({"alt_text": "x" * 2001}, "body.alt_text"),
+        ({"alt_text": 7}, "body.alt_text"),
+        ({"alt_text": "a\0b"}, "body.alt_text"),
+        ({"title": "x" * 256}, "body.title"),
+        ({"tags": None}, "body.tags"),
+        ({"tags": "sea"}, "body.tags"),
+        ({"tags": [f"tag {number}" for number in range(51)]}, "body.tags"),
+        ({"tags": ["sea", "  "]}, "body.tags[1]"),
+        ({"tags": ["x" * 65]}, "body.tags[0]"),
+        ({"tags": ["a\0b"]}, "body.tags[0]"),
+        ({"tags": ["a\nb"]}, "body.tags[0]"),
+        ({"tags": [7]}, "body.tags[0]"),
+    ]:
+        path = f"/attachments/{data(send(client))['hash_id']}"
+        data(client.patch(path, json=WORDS))
+        refused = problem(client.patch(path, json=body), 422, "body.invalid")
+        assert refused["errors"][0]["field"] == field
+        after = data(client.get(path))
+        assert {name: after[name] for name in WORDS} == WORDS
+
+
+def test_words_as_long_as_they_may_be_are_kept(client: httpx.Client) -> None:
+    path = f"/attachments/{data(send(client))['hash_id']}"
+    longest = {"alt_text": "é" * 2000, "title": "é" * 255, "tags": [f"{n:064}" for n in range(50)]}
+    changed = data(client.patch(path, json=longest))
+    assert {name: changed[name] for name in WORDS} == longest
+
+
+def test_words_of_a_picture_that_is_not_ready_stay_when_it_is(
+    stack: Stack, client: httpx.Client
+) -> None:
+    record = data(send(client, prefer="respond-async", renditions="1"), 200, 202)
+    path = f"/attachments/{record['hash_id']}"
+    data(client.patch(path, json=WORDS))
+    ends_by = time.monotonic() + 60
+    while (after := data(client.get(path)))["status"] != 2:
+        assert time.monotonic() < ends_by
+        time.sleep(0.05)
+    assert {name: after[name] for name in WORDS} == WORDS
+    assert after["renditions"]

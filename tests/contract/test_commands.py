@@ -114,6 +114,9 @@ def test_lists_are_created(stack: Stack, owner: Owner) -> None:
         "user_id": owner.user_id,
     }
     assert 0 < made["id"] < 2**53
+    open_one = printed(stack, *create, f"open-{slug}", "--no-confirm")
+    for name, is_asked in ((made["slug"], True), (open_one["slug"], False)):
+        assert printed(stack, "lists", "show", name)["confirm_required"] is is_asked
     refused(stack, "list.slug_taken", *create, slug)
     refused(stack, "list.slug", *create, "12345")
 

@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import pytest
 
-from core.scopes import Scope
 from services.composer.post import MetadataField, Post
 from tests.contract.composing import (
     METADATA,
@@ -19,33 +18,17 @@ from tests.contract.composing import (
     tweets_faults,
 )
 from tests.contract.replies import data, problem
-from tests.stack import Owner, Stack, eventually
+from tests.stack import Stack, eventually
 
 PATHS = (METADATA, TWEETS)
 
 
-@pytest.mark.parametrize("name", POSTS)
-def test_metadata_keeps_every_rule(client: httpx.Client, name: str) -> None:
-    post = POSTS[name]
-    reply = ask(client, METADATA, post)
-    assert metadata_faults(post, data(reply)) == []
-    assert reply.headers["pressroom-source"] in {"offline", "offline; cached"}
-
-
-@pytest.mark.parametrize("name", POSTS)
-def test_tweets_keep_every_rule(client: httpx.Client, name: str) -> None:
-    post = POSTS[name]
-    reply = ask(client, TWEETS, post)
-    assert tweets_faults(post, data(reply)) == []
-    assert reply.headers["pressroom-source"] in {"offline", "offline; cached"}
-
-
-def test_a_post_without_words_has_a_slug_of_its_hash(client: httpx.Client) -> None:
-    slug = data(ask(client, METADATA, POSTS["wordless"]))["slug"]
-    assert slug.startswith("post-")
-    assert len(slug) == 13
-    assert int(slug[5:], 16) >= 0
-    assert data(ask(client, METADATA, POSTS["wordless"]))["slug"] == slug
+@pytest.mark.parametrize(("path", "faults"), [(METADATA, metadata_faults), (TWEETS, tweets_faults)])
+def test_what_is_written_keeps_every_rule(client: httpx.Client, path: str, faults: Any) -> None:
+    for post in POSTS.values():
+        reply = ask(client, path, post)
+        assert faults(post, data(reply)) == []
+        assert reply.headers["pressroom-source"] in {"offline", "offline; cached"}
 
 
 @pytest.mark.parametrize(
@@ -115,6 +98,7 @@ def test_bodies_have_at_most_8_mb(client: httpx.Client, path: str, prefix: str) 
     problem(client.post(prefix + path, json=post), 413, "body.too_large")
 
 
+@pytest.mark.full("properties")
 def test_the_longest_post_is_taken(client: httpx.Client) -> None:
     sentence = "Ein Satz über das Backen von Brot, wie er oft vorkommt. "
     content = (sentence * (1_000_000 // len(sentence) + 1))[:1_000_000]
@@ -206,16 +190,6 @@ def test_a_wait_of_nothing_is_504_unless_it_is_kept(client: httpx.Client, path: 
 @pytest.mark.parametrize("prefer", ["respond-async", "respond-async, wait=30", "wait=60"])
 def test_an_answer_never_comes_later(client: httpx.Client, prefer: str) -> None:
     assert data(ask(client, METADATA, fresh(), headers={"Prefer": prefer}))
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_the_composer_needs_its_scope(stack: Stack, owner: Owner, path: str) -> None:
-    with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as other:
-        problem(ask(other, path, POSTS["english"]), 403, "auth.insufficient_scope")
-    with stack.client(stack.new_key(owner.user_id, Scope.COMPOSER)) as author:
-        assert data(ask(author, path, POSTS["english"]))
-    with stack.client() as stranger:
-        problem(ask(stranger, path, POSTS["english"]), 401, "auth.credentials_missing")
 
 
 def test_scripts_of_other_origins_may_read_the_source(client: httpx.Client) -> None:

@@ -10,6 +10,8 @@ import httpx
 import pytest
 
 from core.scopes import Scope
+from services.credits import own_charges
+from services.credits import verify as ledger_verify
 from tests.contract import credits
 from tests.contract.composing import METADATA, TWEETS
 from tests.contract.replies import data, problem
@@ -39,8 +41,14 @@ class Author:
 
     @property
     def charges(self) -> list[dict[str, object]]:
+        """The charges that were not reversed."""
         found = credits.entries(self.client)
-        return [each for each in found if each["action"] == "consume"]
+        reversed_ = {
+            each["meta"]["entry_id"] for each in found if each["action"] == "consume_reversal"
+        }
+        return [
+            each for each in found if each["action"] == "consume" and each["id"] not in reversed_
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +84,10 @@ def new_author(model: Modelled) -> Iterator[Callable[[str], Author]]:
 @pytest.fixture
 def author(new_author: Callable[[str], Author]) -> Author:
     return new_author(PLENTY)
+
+
+def open_charges(model: Modelled) -> list[tuple[object, ...]]:
+    return model.stack.query("SELECT entry_id FROM open_charges")
 
 
 def forget(model: Modelled) -> None:
@@ -120,6 +132,7 @@ def test_what_the_offline_writer_writes_in_place_of_the_model_costs_nothing(
     assert author.charges == []
 
 
+@pytest.mark.full("processes")
 def test_a_caller_who_is_told_of_the_models_failure_pays_nothing(
     model: Modelled, author: Author
 ) -> None:
@@ -191,7 +204,7 @@ def test_a_key_that_is_too_short_is_refused(author: Author) -> None:
     problem(author.ask(named={"Idempotency-Key": "short"}), 400, "idempotency.key_invalid")
 
 
-def test_callers_of_one_run_pay_for_their_own_calls(
+def test_one_of_the_callers_of_one_run_pays_and_the_others_get_theirs_back(
     model: Modelled, new_author: Callable[[str], Author]
 ) -> None:
     model.steer("moment")
@@ -203,10 +216,12 @@ def test_callers_of_one_run_pay_for_their_own_calls(
         replies = [each.result() for each in asked]
     assert {reply.status_code for reply in replies} == {200}
     assert model.calls() == calls + 1
-    assert [len(each.charges) for each in authors] == [1, 1, 1]
+    assert sorted(len(each.charges) for each in authors) == [0, 0, 1]
+    paid = [Decimal(PLENTY) - credits.balance(each.client) for each in authors]
+    assert sorted(paid) == [0, 0, PRICE]
 
 
-def test_who_leaves_before_the_answer_neither_pays_nor_finds_it_for_nothing_later(
+def test_who_leaves_while_the_model_writes_has_paid_for_its_answer(
     model: Modelled, author: Author
 ) -> None:
     model.steer("moment")
@@ -214,27 +229,94 @@ def test_who_leaves_before_the_answer_neither_pays_nor_finds_it_for_nothing_late
     with pytest.raises(httpx.ReadTimeout):
         author.client.post(METADATA, json=body, timeout=httpx.Timeout(20, read=0.5))
     eventually(lambda: model.calls() > calls, what="the model's question")
-    redis = model.stack.resources.redis
-    eventually(lambda: not list(redis.scan_iter("pressroom:running:*")), what="the run's end")
-    assert author.charges == []
-    model.steer(None)
-    assert author.ask(body).headers["pressroom-source"] == SOURCE
+    eventually(lambda: not open_charges(model), what="the run's end")
     assert len(author.charges) == 1
+    assert author.ask(body).headers["pressroom-source"] == f"{SOURCE}; cached"
+    assert credits.balance(author.client) == Decimal(PLENTY) - PRICE
 
 
-def test_an_answer_that_nobody_could_pay_for_is_given_to_nobody(
+def test_who_leaves_before_a_worker_begins_gets_the_credits_back_at_once(
     model: Modelled, new_author: Callable[[str], Author]
 ) -> None:
-    author = new_author(str(PRICE))
+    author, calls = new_author(str(PRICE)), model.calls()
+    model.rest()
+    try:
+        problem(
+            author.client.post(METADATA, json=post(), headers={"Prefer": "wait=1"}),
+            504,
+            "request.too_slow",
+        )
+        assert (credits.balance(author.client), author.charges) == (PRICE, [])
+        with pytest.raises(httpx.ReadTimeout):
+            author.client.post(METADATA, json=post(), timeout=httpx.Timeout(20, read=0.5))
+        eventually(lambda: credits.balance(author.client) == PRICE, what="the credits")
+    finally:
+        model.work("offline")
+    assert (model.calls(), open_charges(model)) == (calls, [])
+
+
+def test_the_model_is_asked_as_often_as_the_balance_pays_for(
+    model: Modelled, new_author: Callable[[str], Author]
+) -> None:
+    author, calls = new_author(str(PRICE)), model.calls()
     model.steer("moment")
-    bodies = [post() for _ in range(3)]
-    with ThreadPoolExecutor() as pool:
+    bodies = [post() for _ in range(10)]
+    with ThreadPoolExecutor(10) as pool:
         replies = list(pool.map(author.ask, bodies))
-    assert sorted(reply.status_code for reply in replies) == [200, 402, 402]
-    unpaid = [body for body, reply in zip(bodies, replies, strict=True) if reply.is_error]
-    for body in unpaid:
-        problem(author.ask(body), 402, "credits.insufficient")
+    assert sorted(reply.status_code for reply in replies) == [200, *[402] * 9]
+    assert model.calls() == calls + 1
     assert len(author.charges) == 1
+
+
+def test_a_second_call_of_one_name_waits_for_what_the_first_one_holds(
+    model: Modelled, new_author: Callable[[str], Author]
+) -> None:
+    author, body, name = new_author(str(PRICE)), post(), {"Idempotency-Key": token_hex(16)}
+    model.steer("moment")
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(author.ask, body, named=name)
+        eventually(lambda: open_charges(model), what="the charge")
+        problem(author.ask(body, named=name), 409, "idempotency.in_progress")
+        data(first.result())
+    forget(model)
+    data(author.ask(body, named=name))
+    assert len(author.charges) == 1
+    assert credits.balance(author.client) == 0
+
+
+@pytest.mark.parametrize("taken_by", [None, "a lost worker"])
+def test_a_charge_whose_process_was_killed_is_reversed_after_its_deadline(
+    model: Modelled, new_author: Callable[[str], Author], taken_by: str | None
+) -> None:
+    author, stack = new_author(str(PRICE)), model.stack
+    entry = data(credits.consume(author.client, str(PRICE)))
+    stack.query(
+        "INSERT INTO open_charges (entry_id, call, work, taken_by, deadline)"
+        " VALUES (%s, 'ab', 'request:x', %s, now() + interval '1 minute')",
+        entry["id"],
+        taken_by,
+    )
+    own_charges.reverse_overdue(stack.resources)
+    assert credits.balance(author.client) == 0
+    stack.query("UPDATE open_charges SET deadline = now() WHERE entry_id = %s", entry["id"])
+    for _ in range(2):
+        own_charges.reverse_overdue(stack.resources)
+    own_charges.settle(stack.resources.database, entry["id"], taken_by or "a late worker")
+    assert (credits.balance(author.client), author.charges) == (PRICE, [])
+    assert ledger_verify.verify(stack.resources, full=True).faults == []
+
+
+def test_one_low_balance_is_told_once_whatever_is_reversed(
+    model: Modelled, new_author: Callable[[str], Author]
+) -> None:
+    author = new_author("101")
+    model.steer("refuses")
+    for _ in range(2):
+        assert author.ask().headers["pressroom-source"] == "offline; fallback"
+    model.steer(None)
+    data(author.ask())
+    query = "SELECT count(*) FROM feed_events WHERE user_id = %s AND type = 'credits.low'"
+    assert model.stack.query(query, author.owner.user_id) == [(1,)]
 
 
 def test_the_price_is_among_the_prices(author: Author) -> None:

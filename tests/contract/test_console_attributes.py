@@ -1,148 +1,249 @@
-"""The console's pages of fields, tags and segments."""
-
-from collections.abc import Iterator
+"""The console's pages of fields, tags, segments and bulk actions."""
 
 import pytest
 
-from tests.consoles import OwnerAtConsole, at_console, heading, rows_of, shown, wrong_beside
+from tests.consoles import (
+    OwnerAtConsole,
+    at_console,
+    calls_of,
+    heading,
+    rows_of,
+    shown,
+    wrong_beside,
+)
 from tests.contract.replies import data
-from tests.contract.segments import new_field, new_segment, some_members
+from tests.contract.segments import new_field, new_segment, some_members, standing
 from tests.contract.subscribers import new_list
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 
 FIELDS = "/console/fields"
 
 
 @pytest.fixture
-def owner(stack: Stack) -> Iterator[OwnerAtConsole]:
-    with at_console(stack) as found:
-        yield found
-
-
-@pytest.fixture
-def list_id(owner: OwnerAtConsole) -> int:
-    return int(new_list(owner.api)["id"])
+def list_id(console: OwnerAtConsole) -> int:
+    return int(new_list(console.api)["id"])
 
 
 # -- fields --------------------------------------------------------------------------------------
 
 
-def test_a_field_is_made_changed_and_retired(owner: OwnerAtConsole) -> None:
-    assert "You have no field yet" in owner.see(FIELDS)
+def test_a_field_is_made_changed_and_retired(console: OwnerAtConsole) -> None:
+    assert "You have no field yet" in console.see(FIELDS)
     typed = {"label": "Size", "key": "size", "type": "choice", "choices": "S\r\nM\r\n"}
-    text = owner.do(f"{FIELDS}/new", **typed, public="on")
+    text = console.do(f"{FIELDS}/new", **typed, public="on")
     assert "The field “Size” is made." in text
     assert ["Size", "size", "One of some choices", "yes"] in rows_of(text)
-    [made] = data(owner.api.get("/fields"))
+    [made] = data(console.api.get("/fields"))
     assert made["choices"] == ["S", "M"]
     path = f"{FIELDS}/{made['id']}"
-    text = owner.do(path, 0, ("public",), label="Shirt", key="shirt", choices="S\nM\nL")
+    text = console.do(path, 0, ("public",), label="Shirt", key="shirt", choices="S\nM\nL")
     assert "The field “Shirt” is changed." in text
-    [changed] = data(owner.api.get("/fields"))
+    [changed] = data(console.api.get("/fields"))
     expected = {"label": "Shirt", "key": "shirt", "choices": ["S", "M", "L"], "public": False}
     assert changed == made | expected
-    assert "The field “Shirt” is retired." in owner.do(path, 1)
-    assert data(owner.api.get("/fields")) == []
-    owner.see(path, 404)
+    assert "The field “Shirt” is retired." in console.do(path, 1)
+    assert data(console.api.get("/fields")) == []
+    console.see(path, 404)
 
 
-@pytest.mark.parametrize(
-    ("typed", "place"),
-    [
-        ({"key": "No Key"}, "key"),
-        ({"label": " "}, "label"),
-        ({"type": "choice", "choices": ""}, "choices"),
-        ({"type": "colour"}, "type"),
-        ({"key": "city"}, "key"),
-    ],
-)
-def test_a_field_that_breaks_a_rule_is_not_made(
-    owner: OwnerAtConsole, typed: dict[str, str], place: str
-) -> None:
-    new_field(owner.api, "city")
-    values = {"label": "A field", "key": "a_field", "type": "text", **typed}
-    reply = owner.send(f"{FIELDS}/new", **values)
-    status = 409 if typed == {"key": "city"} else 422
-    assert wrong_beside(shown(reply, status), place)
-    assert [each["key"] for each in data(owner.api.get("/fields"))] == ["city"]
+def test_a_field_that_breaks_a_rule_is_not_made(console: OwnerAtConsole) -> None:
+    new_field(console.api, "city")
+    for name, typed, status in (
+        ("key", "No Key", 422),
+        ("label", " ", 422),
+        ("choices", "one", 422),
+        ("type", "colour", 422),
+        ("key", "city", 409),
+    ):
+        values = {"label": "A field", "key": "a_field", "type": "text", name: typed}
+        reply = console.send(f"{FIELDS}/new", **values)
+        assert wrong_beside(shown(reply, status), name)
+    assert [each["key"] for each in data(console.api.get("/fields"))] == ["city"]
 
 
 # -- tags ----------------------------------------------------------------------------------------
 
 
-def test_a_tag_is_renamed_and_taken_off_all_members(owner: OwnerAtConsole, list_id: int) -> None:
-    [email, _] = some_members(owner.api, list_id, 2, vips=1)
-    [tag] = data(owner.api.get(f"/lists/{list_id}/tags"))["items"]
+def test_a_tag_is_renamed_and_taken_off_all_members(console: OwnerAtConsole, list_id: int) -> None:
+    [email, _] = some_members(console.api, list_id, 2, vips=1)
+    [tag] = data(console.api.get(f"/lists/{list_id}/tags"))["items"]
     path = f"/console/lists/{list_id}/tags/{tag['id']}"
-    assert "The tag is called “Patron” now." in owner.do(path, name="Patron")
+    assert "The tag is called “Patron” now." in console.do(path, name="Patron")
     member = f"/lists/{list_id}/members/{email}"
-    assert data(owner.api.get(member))["tags"] == ["Patron"]
-    data(owner.api.patch(member, json={"add_tags": ["other"]}))
-    assert wrong_beside(shown(owner.send(path, name="OTHER"), 409), "name")
-    assert wrong_beside(shown(owner.send(path, name="a,b"), 422), "name")
-    assert "No member has the tag “Patron” any more." in owner.do(path, 1)
-    assert data(owner.api.get(member))["tags"] == ["other"]
-    owner.see(path, 404)
+    assert data(console.api.get(member))["tags"] == ["Patron"]
+    data(console.api.patch(member, json={"add_tags": ["other"]}))
+    assert wrong_beside(shown(console.send(path, name="OTHER"), 409), "name")
+    assert wrong_beside(shown(console.send(path, name="a,b"), 422), "name")
+    assert "No member has the tag “Patron” any more." in console.do(path, 1)
+    assert data(console.api.get(member))["tags"] == ["other"]
+    console.see(path, 404)
 
 
-def test_a_tag_of_another_list_is_not_on_this_one(owner: OwnerAtConsole, list_id: int) -> None:
-    some_members(owner.api, list_id, 1, vips=1)
-    [tag] = data(owner.api.get(f"/lists/{list_id}/tags"))["items"]
-    other = new_list(owner.api)["id"]
-    owner.see(f"/console/lists/{other}/tags/{tag['id']}", 404)
+def test_a_tag_of_another_list_is_not_on_this_one(console: OwnerAtConsole, list_id: int) -> None:
+    some_members(console.api, list_id, 1, vips=1)
+    [tag] = data(console.api.get(f"/lists/{list_id}/tags"))["items"]
+    other = new_list(console.api)["id"]
+    console.see(f"/console/lists/{other}/tags/{tag['id']}", 404)
 
 
 # -- segments ------------------------------------------------------------------------------------
 
 
-def test_a_segment_is_made_counted_changed_and_deleted(owner: OwnerAtConsole, list_id: int) -> None:
-    some_members(owner.api, list_id, 3, vips=2)
+def test_a_segment_is_made_counted_changed_and_deleted(
+    console: OwnerAtConsole, list_id: int
+) -> None:
+    some_members(console.api, list_id, 3, vips=2)
     base = f"/console/lists/{list_id}/segments"
-    assert "This list has no segment yet" in owner.see(base)
-    owner.do(f"{base}/new", name="VIPs", filter='{"field": "tag", "is": "vip"}')
-    [made] = data(owner.api.get(f"/lists/{list_id}/segments"))["items"]
+    assert "This list has no segment yet" in console.see(base)
+    console.do(f"{base}/new", name="VIPs", filter='{"field": "tag", "is": "vip"}')
+    [made] = data(console.api.get(f"/lists/{list_id}/segments"))["items"]
     path = f"{base}/{made['id']}"
-    assert "<b>2</b> members now" in owner.see(path)
-    owner.do(path, name="Others", filter='{"not": {"field": "tag", "is": "vip"}}')
-    text = owner.see(path)
+    assert "<b>2</b> members now" in console.see(path)
+    console.do(path, name="Others", filter='{"not": {"field": "tag", "is": "vip"}}')
+    text = console.see(path)
     assert "<b>1</b> member now" in text
     assert 'value="Others"' in text
-    assert "is deleted. Its members stay." in owner.do(path, 1)
-    assert data(owner.api.get(f"/lists/{list_id}/segments"))["items"] == []
+    assert "is deleted. Its members stay." in console.do(path, 1)
+    assert data(console.api.get(f"/lists/{list_id}/segments"))["items"] == []
+
+
+def test_a_segment_that_breaks_a_rule_is_not_made(console: OwnerAtConsole, list_id: int) -> None:
+    new_segment(console.api, list_id)
+    for name, typed, status in (
+        ("name", "", 422),
+        ("name", "vips", 409),
+        ("filter", "{", 400),
+        ("filter", '{"field": "fields.gone", "is": "x"}', 400),
+    ):
+        values = {"name": "Another", "filter": '{"field": "tag", "is": "vip"}', name: typed}
+        reply = console.send(f"/console/lists/{list_id}/segments/new", **values)
+        assert wrong_beside(shown(reply, status), name)
+    assert len(data(console.api.get(f"/lists/{list_id}/segments"))["items"]) == 1
+
+
+def test_a_segment_whose_field_was_retired_says_so(console: OwnerAtConsole, list_id: int) -> None:
+    field = new_field(console.api, "city")
+    segment = new_segment(console.api, list_id, {"field": "fields.city", "is": "Rome"})
+    data(console.api.delete(f"/fields/{field['id']}"))
+    path = f"/console/lists/{list_id}/segments/{segment['id']}"
+    text = console.see(path)
+    assert heading(text) == "Change a segment"
+    assert "fields.city" in text
+    console.do(path, filter='{"field": "tag", "is": "vip"}')
+
+
+def test_a_segment_is_kept_from_what_was_found(console: OwnerAtConsole, list_id: int) -> None:
+    text = console.see(f"/console/lists/{list_id}/segments/new", q="rome", type="gold")
+    assert "&#34;contains&#34;: &#34;rome&#34;" in text
+    assert "&#34;is&#34;: &#34;gold&#34;" in text
+
+
+# -- bulk actions ----------------------------------------------------------------------------------
+
+
+def acts_of(list_id: int, rest: str = "") -> str:
+    return f"/console/lists/{list_id}/acts{rest}"
+
+
+def begun(console: OwnerAtConsole, path: str, **typed: str) -> str:
+    """The path of the page that watches the act."""
+    reply = console.send(path, **typed)
+    assert reply.status_code == 303, reply.text
+    return str(reply.headers["location"]).removeprefix(console.visitor.stack.api_url)
+
+
+def until(console: OwnerAtConsole, path: str, words: str) -> str:
+    """The page, once it says so."""
+
+    def says() -> str:
+        text = console.see(path)
+        return text if words in text else ""
+
+    return str(eventually(says, what=words))
+
+
+def test_members_who_were_chosen_are_tagged_and_it_is_undone(
+    console: OwnerAtConsole, list_id: int
+) -> None:
+    emails = some_members(console.api, list_id, 3, vips=2)
+    before = standing(console.api, list_id, emails)
+    path = acts_of(list_id, "/new?tag=vip")
+    text = console.see(path)
+    assert "<b>2</b> members are chosen" in text
+    assert "Do it to 2 members" in text
+    watched = begun(console, path, action="tag", tag_name="Patron")
+    text = until(console, watched, "2 of 2 changed")
+    assert "Give the tag “Patron”" in text
+    tags = [each["tags"] for each in standing(console.api, list_id, emails)]
+    assert tags == [["Patron", "vip"], ["Patron", "vip"], []]
+    assert "The undo has begun." in console.do(watched)
+    assert "Undo it" not in until(console, watched, "2 are as before")
+    after = standing(console.api, list_id, emails)
+    assert [each["tags"] for each in after] == [each["tags"] for each in before]
+    [_, row] = rows_of(console.see(acts_of(list_id)))
+    assert row[0] == "Give the tag “Patron”"
+    assert "undone" in row[1].lower()
 
 
 @pytest.mark.parametrize(
-    ("typed", "place", "status"),
+    ("typed", "changes"),
     [
-        ({"name": ""}, "name", 422),
-        ({"name": "vips"}, "name", 409),
-        ({"filter": ""}, "filter", 400),
-        ({"filter": "{"}, "filter", 400),
-        ({"filter": '{"field": "fields.gone", "is": "x"}'}, "filter", 400),
+        ({"action": "set_type", "tier": "gold"}, {"type": "gold"}),
+        ({"action": "remove"}, {"status": "removed"}),
     ],
 )
-def test_a_segment_that_breaks_a_rule_is_not_made(
-    owner: OwnerAtConsole, list_id: int, typed: dict[str, str], place: str, status: int
+def test_each_act_does_what_it_says(
+    console: OwnerAtConsole, list_id: int, typed: dict[str, str], changes: dict[str, object]
 ) -> None:
-    new_segment(owner.api, list_id)
-    values = {"name": "Another", "filter": '{"field": "tag", "is": "vip"}', **typed}
-    reply = owner.send(f"/console/lists/{list_id}/segments/new", **values)
-    assert wrong_beside(shown(reply, status), place)
-    assert len(data(owner.api.get(f"/lists/{list_id}/segments"))["items"]) == 1
+    [vip, other] = some_members(console.api, list_id, 2, vips=1)
+    segment = new_segment(console.api, list_id)
+    watched = begun(console, acts_of(list_id, f"/new?segment={segment['id']}"), **typed)
+    until(console, watched, "1 of 1 changed")
+    changed = data(console.api.get(f"/lists/{list_id}/members/{vip}"))
+    assert changes.items() <= changed.items()
+    stayed = data(console.api.get(f"/lists/{list_id}/members/{other}"))
+    assert (stayed["type"], stayed["email_enabled"], stayed["status"]) == ("free", True, "active")
 
 
-def test_a_segment_whose_field_was_retired_says_so(owner: OwnerAtConsole, list_id: int) -> None:
-    field = new_field(owner.api, "city")
-    segment = new_segment(owner.api, list_id, {"field": "fields.city", "is": "Rome"})
-    data(owner.api.delete(f"/fields/{field['id']}"))
-    path = f"/console/lists/{list_id}/segments/{segment['id']}"
-    text = owner.see(path)
-    assert heading(text) == "Change a segment"
-    assert "fields.city" in text
-    owner.do(path, filter='{"field": "tag", "is": "vip"}')
+def test_an_act_without_its_value_is_not_begun(console: OwnerAtConsole, list_id: int) -> None:
+    some_members(console.api, list_id, 1)
+    for typed, place in (
+        ({"action": "tag", "tag_name": ""}, "tag_name"),
+        ({"action": "set_type", "tier": "platinum"}, "tier"),
+        ({"action": "explode"}, "action"),
+    ):
+        text = shown(console.send(acts_of(list_id, "/new"), **typed), 422)
+        assert wrong_beside(text, place)
+        assert "body." not in text
+    assert "You have changed no members together yet" in console.see(acts_of(list_id))
 
 
-def test_a_segment_is_kept_from_what_was_found(owner: OwnerAtConsole, list_id: int) -> None:
-    text = owner.see(f"/console/lists/{list_id}/segments/new", q="rome", type="gold")
-    assert "&#34;contains&#34;: &#34;rome&#34;" in text
-    assert "&#34;is&#34;: &#34;gold&#34;" in text
+def test_an_act_that_waits_is_ended(quiet: Stack) -> None:
+    # No worker takes it here.
+    with at_console(quiet) as console:
+        list_id = new_list(console.api)["id"]
+        watched = begun(console, acts_of(list_id, "/new"), action="email_off")
+        text = console.see(watched)
+        assert "Under way: 0 changed so far" in text
+        assert "every 1s" in text
+        assert "The act ends." in console.do(watched)
+        text = console.see(watched)
+        assert "Ended early: 0 changed" in text
+        assert "every 1s" not in text
+
+
+def test_the_call_that_is_shown_does_the_same(console: OwnerAtConsole, list_id: int) -> None:
+    some_members(console.api, list_id, 1, vips=1)
+    [call] = calls_of(console.see(acts_of(list_id, "/new"), tag="vip"))
+    job = data(console.api.request(call.method, call.path, json=call.body), 202)
+    assert job["kind"] == "members.bulk"
+
+
+def test_an_act_of_another_list_of_ones_own_is_not_on_this_one(
+    console: OwnerAtConsole, list_id: int
+) -> None:
+    other = new_list(console.api)["id"]
+    watched = begun(console, acts_of(list_id, "/new"), action="email_off")
+    number = watched.rpartition("/")[2]
+    until(console, watched, "0 of 0 changed")
+    console.see(acts_of(other, f"/{number}"), 404)

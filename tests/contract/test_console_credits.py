@@ -9,7 +9,6 @@ import pytest
 
 from tests.consoles import (
     OwnerAtConsole,
-    at_console,
     calls_of,
     forms_of,
     heading,
@@ -24,12 +23,6 @@ from tests.payments import SandboxPayments
 from tests.stack import Stack, eventually
 
 CREDITS, BUY, ORDERS = "/console/credits", "/console/credits/buy", "/console/credits/orders"
-
-
-@pytest.fixture
-def owner(stack: Stack) -> Iterator[OwnerAtConsole]:
-    with at_console(stack) as found:
-        yield found
 
 
 @pytest.fixture
@@ -49,50 +42,50 @@ def payment_url(text: str) -> str:
     return str(found)
 
 
-def test_an_owner_of_nothing_is_told_how_to_begin(owner: OwnerAtConsole) -> None:
-    text = owner.see(CREDITS)
+def test_an_owner_of_nothing_is_told_how_to_begin(console: OwnerAtConsole) -> None:
+    text = console.see(CREDITS)
     assert "<b>0</b> credits" in text
     assert "Nothing has happened yet" in text
-    assert "You have ordered nothing yet" in owner.see(ORDERS)
-    [row] = [row for row in rows_of(owner.see(BUY)) if row[0] == "EUR"]
+    assert "You have ordered nothing yet" in console.see(ORDERS)
+    [row] = [row for row in rows_of(console.see(BUY)) if row[0] == "EUR"]
     assert row == ["EUR", "108.6956", "0.50 EUR", "999,999.99 EUR"]
-    assert ["JPY", "0.6666", "100 JPY", "99,999,999 JPY"] in rows_of(owner.see(BUY))
+    assert ["JPY", "0.6666", "100 JPY", "99,999,999 JPY"] in rows_of(console.see(BUY))
 
 
 def test_credits_are_bought_and_their_receipt_tells_of_a_refund(
-    owner: OwnerAtConsole, sandbox: SandboxPayments, stack: Stack
+    console: OwnerAtConsole, sandbox: SandboxPayments, stack: Stack
 ) -> None:
-    text = owner.do(BUY, credit_amount="1,234.5", currency="EUR")
+    text = console.do(BUY, credit_amount="1,234.5", currency="EUR")
     [(order_id, status)] = stack.query(
-        "SELECT id, status FROM payment_orders WHERE user_id = %s", owner.owner.user_id
+        "SELECT id, status FROM payment_orders WHERE user_id = %s", console.owner.user_id
     )
     path = f"{ORDERS}/{order_id}"
     assert (heading(text), status) == (f"Order {order_id}", "pending")
     assert "Pay 11.36 EUR" in text
-    owner.see(f"{path}/receipt", 404)
+    console.see(f"{path}/receipt", 404)
 
     # Whatever the URL says: it is not paid yet.
     lie = f"{CREDITS}/returned"
-    reply = owner.visitor.get(lie, order_id=str(order_id), status="paid")
+    reply = console.visitor.get(lie, order_id=str(order_id), status="paid")
     assert urlsplit(reply.headers["location"]).path == path
-    assert "Waits for your payment." in owner.see(path)
+    assert "Waits for your payment." in console.see(path)
 
     # The browser comes back over our page that asks the provider.
-    back = owner.visitor.client.get(sandbox.pay(payment_url(text)))
+    back = console.visitor.client.get(sandbox.pay(payment_url(text)))
     assert back.status_code == 303
     location = urlsplit(back.headers["location"])
     assert location.path == lie
-    reply = owner.visitor.get(f"{location.path}?{location.query}")
-    text = owner.see(urlsplit(reply.headers["location"]).path)
+    reply = console.visitor.get(f"{location.path}?{location.query}")
+    text = console.see(urlsplit(reply.headers["location"]).path)
     assert "<b>Paid.</b> The credits are in your balance." in text
     assert "every 5s" not in text
-    text = owner.see(CREDITS)
+    text = console.see(CREDITS)
     assert "<b>1,234.5</b> credits" in text
     assert entries_of(text) == [["Bought", f"Order {order_id}", "+1,234.5", "1,234.5"]]
 
     sandbox.refund(payment_url_of(stack, order_id), 300)
-    eventually(lambda: "3.00 EUR" in owner.see(path), what="the refund")
-    text = owner.see(f"{path}/receipt")
+    eventually(lambda: "3.00 EUR" in console.see(path), what="the refund")
+    text = console.see(f"{path}/receipt")
     assert heading(text) == f"Receipt {order_id}"
     rows = rows_of(text)
     assert rows[1] == ["1,234.5 credits, at 100 for one US dollar", "11.36 EUR"]
@@ -100,9 +93,9 @@ def test_credits_are_bought_and_their_receipt_tells_of_a_refund(
         "\N{MINUS SIGN}3.00 EUR",
         "8.36 EUR",
     ]
-    [row] = [row for row in rows_of(owner.see(ORDERS)) if row[0] == str(order_id)]
+    [row] = [row for row in rows_of(console.see(ORDERS)) if row[0] == str(order_id)]
     assert [*row[1:5], row[6]] == ["paid", "1,234.5", "11.36 EUR", "3.00 EUR", "Receipt"]
-    assert "Taken back with a refund" in owner.see(CREDITS)
+    assert "Taken back with a refund" in console.see(CREDITS)
 
 
 def payment_url_of(stack: Stack, order_id: object) -> str:
@@ -111,27 +104,29 @@ def payment_url_of(stack: Stack, order_id: object) -> str:
 
 
 def test_an_order_that_did_not_go_well_says_so(
-    owner: OwnerAtConsole, sandbox: SandboxPayments, stack: Stack
+    console: OwnerAtConsole, sandbox: SandboxPayments, stack: Stack
 ) -> None:
-    owner.do(BUY, amount="5.00")
-    [(late,)] = stack.query("SELECT id FROM payment_orders WHERE user_id = %s", owner.owner.user_id)
+    console.do(BUY, amount="5.00")
+    [(late,)] = stack.query(
+        "SELECT id FROM payment_orders WHERE user_id = %s", console.owner.user_id
+    )
     assert isinstance(late, int)
     topups.end_time_of(stack, late)
     topups.poll_now(stack, late)
     topups.await_status(stack, late, "expired")
-    text = owner.see(f"{ORDERS}/{late}")
+    text = console.see(f"{ORDERS}/{late}")
     assert "<b>Expired.</b> Its hour passed without a payment." in text
     assert "Make a new order" in text
 
-    url = payment_url(owner.do(BUY, credit_amount="500"))
+    url = payment_url(console.do(BUY, credit_amount="500"))
     sandbox.alter(url, amount=1)
     sandbox.pay(url)
-    eventually(lambda: "looked at by the operator" in owner.see(ORDERS), what="the review")
-    assert "<b>0</b> credits" in owner.see(CREDITS)
+    eventually(lambda: "looked at by the operator" in console.see(ORDERS), what="the review")
+    assert "<b>0</b> credits" in console.see(CREDITS)
 
 
 def test_what_is_wrong_with_an_order_stands_beside_its_field(
-    owner: OwnerAtConsole, stack: Stack
+    console: OwnerAtConsole, stack: Stack
 ) -> None:
     wrong = {
         "credit_amount": ("ten", "1e3", "-5", "1,2", "0.00001", "1", "9" * 15),
@@ -139,54 +134,56 @@ def test_what_is_wrong_with_an_order_stands_beside_its_field(
     }
     for name, texts in wrong.items():
         for typed in texts:
-            reply = owner.send(BUY, **{name: typed, "currency": "GBP"})
+            reply = console.send(BUY, **{name: typed, "currency": "GBP"})
             text = shown(reply, 422)
             assert wrong_beside(text, name), typed
             assert "body." not in text
             [(_, kept)] = forms_of(reply)
             assert (kept[name], kept["currency"]) == (typed, "GBP")
-    assert wrong_beside(shown(owner.send(BUY), 422), "credit_amount")
-    text = shown(owner.send(BUY, credit_amount="500", amount="5"), 422)
+    assert wrong_beside(shown(console.send(BUY), 422), "credit_amount")
+    text = shown(console.send(BUY, credit_amount="500", amount="5"), 422)
     assert "leave the number of credits empty" in wrong_beside(text, "amount")
     count = "SELECT count(*) FROM payment_orders WHERE user_id = %s"
-    assert stack.query(count, owner.owner.user_id) == [(0,)]
+    assert stack.query(count, console.owner.user_id) == [(0,)]
 
 
-def test_an_owner_says_when_credits_run_low(owner: OwnerAtConsole) -> None:
-    text = owner.do(CREDITS, below_credit="1,234.5")
+def test_an_owner_says_when_credits_run_low(console: OwnerAtConsole) -> None:
+    text = console.do(CREDITS, below_credit="1,234.5")
     assert "That is kept." in text
     assert 'name="below_credit" type="text" value="1,234.5"' in text
-    low = data(owner.api.get("/auxilia/credits/low-balance"))
+    low = data(console.api.get("/auxilia/credits/low-balance"))
     assert low == {"below_credit": 1234.5}
     for typed in ("", "many", "0.00001"):
-        assert wrong_beside(shown(owner.send(CREDITS, below_credit=typed), 422), "below_credit")
-    assert data(owner.api.get("/auxilia/credits/low-balance")) == low
+        assert wrong_beside(shown(console.send(CREDITS, below_credit=typed), 422), "below_credit")
+    assert data(console.api.get("/auxilia/credits/low-balance")) == low
 
 
-def test_the_ledger_is_looked_through_by_kind_and_day(owner: OwnerAtConsole, stack: Stack) -> None:
-    grant(stack, owner.owner.user_id, "100")
+def test_the_ledger_is_looked_through_by_kind_and_day(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    grant(stack, console.owner.user_id, "100")
     for number in range(60):
-        data(consume(owner.api, "1.25", f"article <{number}>"))
-    text = owner.see(CREDITS)
+        data(consume(console.api, "1.25", f"article <{number}>"))
+    text = console.see(CREDITS)
     assert entries_of(text)[0] == ["Spent", "article <59>", "\N{MINUS SIGN}1.25", "25"]
     assert len(entries_of(text)) == 50
     [cursor] = {each.split('"')[0] for each in text.split("cursor=")[1:]}
-    assert len(entries_of(owner.see(CREDITS, cursor=cursor))) == 11
+    assert len(entries_of(console.see(CREDITS, cursor=cursor))) == 11
 
     today = datetime.now(UTC).date()
     query = {"action": "grant", "from": str(today - timedelta(days=1)), "to": str(today)}
-    text = owner.see(CREDITS, **query)
+    text = console.see(CREDITS, **query)
     assert entries_of(text) == [["Given by the operator", "test", "+100", "100"]]
     # A program finds the same by the call that the page shows.
     [call] = calls_of(text)
-    [found] = data(owner.api.get(call.path))["items"]
+    [found] = data(console.api.get(call.path))["items"]
     assert found["action"] == "grant"
-    text = owner.see(CREDITS, **query | {"from": "", "to": str(today - timedelta(days=1))})
+    text = console.see(CREDITS, **query | {"from": "", "to": str(today - timedelta(days=1))})
     assert "There is nothing of that." in text
-    text = owner.see(CREDITS, action="consume")
+    text = console.see(CREDITS, action="consume")
     assert re.findall(r'rel="next" href="(\?action=consume&amp;cursor=\d+)"', text)
 
-    text = owner.see(CREDITS, 422, **query | {"to": "2001-01-01"})
+    text = console.see(CREDITS, 422, **query | {"to": "2001-01-01"})
     assert "before the first day" in wrong_beside(text, "to")
-    assert wrong_beside(owner.see(CREDITS, 422, **{"from": "soon"}), "from")
-    assert wrong_beside(owner.see(CREDITS, 422, action="theft"), "action")
+    assert wrong_beside(console.see(CREDITS, 422, **{"from": "soon"}), "from")
+    assert wrong_beside(console.see(CREDITS, 422, action="theft"), "action")

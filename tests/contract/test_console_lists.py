@@ -1,11 +1,9 @@
 """The console's pages of lists: what an owner has, makes, changes and archives."""
 
+import html
+import re
 import secrets
-from collections.abc import Iterator
 
-import pytest
-
-from models import Plan
 from tests.consoles import (
     OwnerAtConsole,
     at_console,
@@ -17,95 +15,80 @@ from tests.consoles import (
     wrong_beside,
 )
 from tests.contract.bulk import imported, of_addresses
-from tests.contract.replies import data
+from tests.contract.replies import data, send
 from tests.contract.subscribers import new_list
 from tests.stack import Stack
 
 NEW = "/console/lists/new"
 
 
-@pytest.fixture
-def owner(stack: Stack) -> Iterator[OwnerAtConsole]:
-    with at_console(stack) as found:
-        yield found
-
-
 def slug() -> str:
     return f"slug-{secrets.token_hex(6)}"
 
 
-def lists_of(owner: OwnerAtConsole) -> list[str]:
-    return [each["title"] for each in data(owner.api.get("/lists"))["items"]]
+def lists_of(console: OwnerAtConsole) -> list[str]:
+    return [each["title"] for each in data(console.api.get("/lists"))["items"]]
 
 
-def test_an_owner_of_nothing_is_told_what_to_do_next(owner: OwnerAtConsole) -> None:
-    text = owner.see("/console")
+def test_an_owner_of_nothing_is_told_what_to_do_next(console: OwnerAtConsole) -> None:
+    text = console.see("/console")
     assert "Make your first list" in text
-    assert f'href="{owner.visitor.stack.api_url}{NEW}"' in text
-    assert "You have no list yet" in owner.see("/console/lists")
+    assert f'href="{console.visitor.stack.api_url}{NEW}"' in text
+    assert "You have no list yet" in console.see("/console/lists")
 
 
 def test_the_overview_leads_on_from_list_to_members_to_nothing_more(
-    owner: OwnerAtConsole,
+    console: OwnerAtConsole,
 ) -> None:
-    list_id = new_list(owner.api, title="The <i>Daily</i> Demo")["id"]
-    text = owner.see("/console")
+    list_id = new_list(console.api, title="The <i>Daily</i> Demo")["id"]
+    text = console.see("/console")
     assert "has no members yet" in text
     assert "<i>Daily" not in text
-    imported(owner.api, list_id, of_addresses("a.reader@example.com"))
-    text = owner.see("/console")
+    imported(console.api, list_id, of_addresses("a.reader@example.com"))
+    text = console.see("/console")
     assert "What to do next" not in text
     assert ["The <i>Daily</i> Demo", "1", "just now"] in rows_of(text)
 
 
-def test_a_person_makes_a_list(owner: OwnerAtConsole) -> None:
+def test_a_person_makes_a_list(console: OwnerAtConsole) -> None:
     name = slug()
-    text = owner.do(NEW, title="The Daily Demo", slug=name, tagline="")
+    text = console.do(NEW, title="The Daily Demo", slug=name, tagline="")
     assert heading(text) == "The Daily Demo"
     assert "The list “The Daily Demo” is made." in text
-    [made] = data(owner.api.get("/lists"))["items"]
+    [made] = data(console.api.get("/lists"))["items"]
     assert (made["title"], made["slug"], made["tagline"]) == ("The Daily Demo", name, None)
+    assert made["confirm_required"] is True
+    console.do(NEW, 0, ("confirm_required",), title="Open to all", slug=slug())
+    assert [each["confirm_required"] for each in data(console.api.get("/lists"))["items"]] == [
+        False,
+        True,
+    ]
 
 
-@pytest.mark.parametrize(
-    ("field", "typed"),
-    [("slug", "Not A Slug"), ("slug", "123"), ("title", " "), ("tagline", "x" * 501)],
-)
 def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(
-    owner: OwnerAtConsole, field: str, typed: str
+    console: OwnerAtConsole,
 ) -> None:
-    values = {"title": "Title <b>", "slug": slug(), "tagline": "A line", field: typed}
-    reply = owner.send(NEW, **values)
-    text = shown(reply, 422)
-    assert wrong_beside(text, field)
-    [(_, kept)] = forms_of(reply)
-    assert {name: kept[name].strip() for name in values} == {
-        name: value.strip() for name, value in values.items()
-    }
-    assert lists_of(owner) == []
+    taken = new_list(console.api, title="Another")["slug"]
+    for field, typed, status in (
+        ("slug", "Not A Slug", 422),
+        ("slug", taken, 409),
+        ("title", " ", 422),
+        ("tagline", "x" * 501, 422),
+    ):
+        values = {"title": "Title <b>", "slug": slug(), "tagline": "A line", field: typed}
+        reply = console.send(NEW, **values)
+        assert wrong_beside(shown(reply, status), field)
+        [(_, kept)] = forms_of(reply)
+        assert {name: kept[name].strip() for name in values} == {
+            name: value.strip() for name, value in values.items()
+        }
+    assert lists_of(console) == ["Another"]
 
 
-def test_a_slug_that_is_taken_is_told_beside_it(owner: OwnerAtConsole) -> None:
-    taken = new_list(owner.api)["slug"]
-    text = shown(owner.send(NEW, title="Another", slug=taken), 409)
-    assert "taken" in wrong_beside(text, "slug")
-
-
-def test_what_the_plan_has_no_room_for_is_told_and_noted(stack: Stack) -> None:
-    with at_console(stack, stack.new_owner(plan=Plan.FREE)) as owner:
-        for _ in range(5):
-            new_list(owner.api)
-        text = shown(owner.send(NEW, title="The sixth", slug=slug()), 403)
-        assert 'role="alert"' in text
-        assert "The sixth" in text
-        noted = data(owner.api.get("/users/me/security-events"))["items"]
-        assert "quota.refused" in {each["type"] for each in noted}
-
-
-def test_a_person_changes_what_they_typed_and_nothing_else(owner: OwnerAtConsole) -> None:
-    before = new_list(owner.api, consent_wording="I want it.", confirm_required=True)
+def test_a_person_changes_what_they_typed_and_nothing_else(console: OwnerAtConsole) -> None:
+    before = new_list(console.api, consent_wording="I want it.", confirm_required=True)
     path = f"/console/lists/{before['id']}/settings"
-    text = owner.do(
+    text = console.do(
         path,
         0,
         ("confirm_required",),
@@ -114,7 +97,7 @@ def test_a_person_changes_what_they_typed_and_nothing_else(owner: OwnerAtConsole
     )
     assert heading(text) == "Settings of Another title"
     assert "The list is changed." in text
-    after = data(owner.api.get(f"/lists/{before['id']}"))
+    after = data(console.api.get(f"/lists/{before['id']}"))
     expected = {
         "title": "Another title",
         "confirm_required": False,
@@ -122,52 +105,47 @@ def test_a_person_changes_what_they_typed_and_nothing_else(owner: OwnerAtConsole
     }
     unsteady = {"updated_at": after["updated_at"]}
     assert after == before | expected | unsteady
-    assert "Nothing was to be changed." in owner.do(path)
+    assert "Nothing was to be changed." in console.do(path)
 
 
-@pytest.mark.parametrize(
-    ("field", "typed"),
-    [
+def test_settings_that_break_a_rule_change_nothing(console: OwnerAtConsole) -> None:
+    before = new_list(console.api)
+    for field, typed in (
         ("title", ""),
         ("slug", "-"),
         ("redirect_origins", "https://www.example.com/path"),
         ("avatar_image_url", "javascript:alert(1)"),
         ("consent_wording", "x" * 2001),
         ("challenge_provider", "other"),
-    ],
-)
-def test_settings_that_break_a_rule_change_nothing(
-    owner: OwnerAtConsole, field: str, typed: str
-) -> None:
-    before = new_list(owner.api)
-    reply = owner.send(f"/console/lists/{before['id']}/settings", **{field: typed})
-    assert wrong_beside(shown(reply, 422), field)
-    assert data(owner.api.get(f"/lists/{before['id']}")) == before
+    ):
+        reply = console.send(f"/console/lists/{before['id']}/settings", **{field: typed})
+        assert wrong_beside(shown(reply, 422), field)
+    assert data(console.api.get(f"/lists/{before['id']}")) == before
 
 
-def test_a_list_is_archived_after_a_question(owner: OwnerAtConsole) -> None:
-    made = new_list(owner.api, title="To be ended")
+def test_a_list_is_archived_after_a_question(console: OwnerAtConsole) -> None:
+    made = new_list(console.api, title="To be ended")
     path = f"/console/lists/{made['id']}/archive"
-    assert heading(owner.see(path)) == "Archive To be ended?"
-    assert lists_of(owner) == ["To be ended"]
-    text = owner.do(path)
+    assert heading(console.see(path)) == "Archive To be ended?"
+    assert lists_of(console) == ["To be ended"]
+    text = console.do(path)
     assert "The list “To be ended” is archived." in text
-    assert lists_of(owner) == []
+    assert lists_of(console) == []
     for page in ("", "/settings", "/archive"):
-        owner.see(f"/console/lists/{made['id']}{page}", 404)
+        console.see(f"/console/lists/{made['id']}{page}", 404)
 
 
-def test_a_list_shows_who_came_who_left_and_who_they_are(owner: OwnerAtConsole) -> None:
-    made = new_list(owner.api)
+def test_a_list_shows_who_came_who_left_and_who_they_are(console: OwnerAtConsole) -> None:
+    made = new_list(console.api)
     path = f"/console/lists/{made['id']}"
-    assert "Nobody is on this list yet" in owner.see(path)
+    assert "Nobody is on this list yet" in console.see(path)
     people = [f"{name}.{made['slug']}@example.com" for name in ("a", "b", "c")]
-    imported(owner.api, made["id"], of_addresses(*people))
-    data(owner.api.patch(f"/lists/{made['id']}/members/{people[0]}", json={"type": "gold"}))
-    gone = data(owner.api.get(f"/lists/{made['id']}/members/{people[1]}"))["user_id"]
-    data(owner.api.delete(f"/subscriptions/{made['id']}/members/{gone}"))
+    imported(console.api, made["id"], of_addresses(*people))
+    data(console.api.patch(f"/lists/{made['id']}/members/{people[0]}", json={"type": "gold"}))
+    gone = data(console.api.get(f"/lists/{made['id']}/members/{people[1]}"))["user_id"]
+    data(console.api.delete(f"/subscriptions/{made['id']}/members/{gone}"))
     for days in ("30", "365", "nonsense"):
-        text = owner.see(path, days=days)
+        text = console.see(path, days=days)
         rows = rows_of(text)
         assert ["Gold", "1"] in rows
         assert ["Free", "1"] in rows
@@ -177,25 +155,154 @@ def test_a_list_shows_who_came_who_left_and_who_they_are(owner: OwnerAtConsole) 
         assert text.count('<rect class="joined"') == text.count('<rect class="left"') == 1
 
 
-def test_lists_lead_on_page_by_page(owner: OwnerAtConsole, stack: Stack) -> None:
+def test_lists_lead_on_page_by_page(console: OwnerAtConsole, stack: Stack) -> None:
     for number in range(51):
-        new_list(owner.api, title=f"List number {number}")
-    text = owner.see("/console/lists")
+        new_list(console.api, title=f"List number {number}")
+    text = console.see("/console/lists")
     assert "List number 1<" in text
     assert "List number 0<" not in text
     [cursor] = {each.split('"')[0] for each in text.split("?cursor=")[1:]}
-    text = owner.see("/console/lists", cursor=cursor)
+    text = console.see("/console/lists", cursor=cursor)
     assert [row[0] for row in rows_of(text)] == ["List", "List number 0"]
-    owner.see("/console/lists", 400, cursor="x")
+    console.see("/console/lists", 400, cursor="x")
 
 
-def test_the_call_that_a_page_shows_does_what_its_form_does(owner: OwnerAtConsole) -> None:
-    [call] = calls_of(owner.see(NEW))
+def test_the_call_that_a_page_shows_does_what_its_form_does(console: OwnerAtConsole) -> None:
+    [call] = calls_of(console.see(NEW))
     body = call.body | {"slug": slug()}
-    made = data(owner.api.request(call.method, call.path, json=body))
-    [call] = calls_of(owner.see(f"/console/lists/{made['id']}/settings"))
-    data(owner.api.request(call.method, call.path, json=call.body | {"title": "By a program"}))
-    assert lists_of(owner) == ["By a program"]
-    [call] = calls_of(owner.see(f"/console/lists/{made['id']}/archive"))
-    data(owner.api.request(call.method, call.path))
-    assert lists_of(owner) == []
+    made = data(console.api.request(call.method, call.path, json=body))
+    [call] = calls_of(console.see(f"/console/lists/{made['id']}/settings"))
+    data(console.api.request(call.method, call.path, json=call.body | {"title": "By a program"}))
+    assert lists_of(console) == ["By a program"]
+    [call] = calls_of(console.see(f"/console/lists/{made['id']}/archive"))
+    data(console.api.request(call.method, call.path))
+    assert lists_of(console) == []
+
+
+# -- the finder -----------------------------------------------------------------------------------
+
+
+def found(console: OwnerAtConsole, words: str) -> list[str]:
+    text = console.see("/console/find", q=words)
+    [part] = re.findall(r'<div id="found">(.*?)</div>', text, re.DOTALL)
+    return [re.sub(r"<[^>]+>", "", each) for each in re.findall(r"<a [^>]*>(.*?)</a>", part)]
+
+
+def test_a_list_is_found_by_any_part_of_its_title_or_slug(console: OwnerAtConsole) -> None:
+    made = new_list(console.api, title="The Daily Demo")
+    new_list(console.api, title="Another thing")
+    assert found(console, "DAILY") == ["The Daily Demo"]
+    assert found(console, made["slug"][2:]) == ["The Daily Demo"]
+    assert found(console, "100%") == found(console, "T") == found(console, "") == []
+
+
+def test_a_member_is_found_on_each_list_by_the_beginning_of_the_address(
+    console: OwnerAtConsole,
+) -> None:
+    first, second = new_list(console.api, title="First"), new_list(console.api, title="Second")
+    imported(console.api, first["id"], of_addresses("ada@example.com", "ada_b@example.com"))
+    imported(console.api, second["id"], of_addresses("ada@example.com", "bob@example.com"))
+    assert found(console, "Ada@") == ["ada@example.com"] * 2
+    assert found(console, "ada_") == ["ada_b@example.com"]
+    assert found(console, "da@ex") == []
+    user_id = data(console.api.get(f"/lists/{first['id']}/members/ada@example.com"))["user_id"]
+    data(console.api.delete(f"/subscriptions/{first['id']}/members/{user_id}"))
+    assert found(console, "ada@") == ["ada@example.com"]
+
+
+def test_nothing_of_other_owners_and_of_archived_lists_is_found(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    ended = new_list(console.api, title="Ended tale")
+    imported(console.api, ended["id"], of_addresses("tale@example.com"))
+    data(console.api.delete(f"/lists/{ended['id']}"))
+    with at_console(stack) as other:
+        theirs = new_list(other.api, title="Tale of others")
+        imported(other.api, theirs["id"], of_addresses("tale@example.com"))
+        assert found(other, "tale") == ["Tale of others", "tale@example.com"]
+    assert found(console, "tale") == []
+
+
+def test_a_search_that_nobody_types_is_answered_too(console: OwnerAtConsole) -> None:
+    for words in ("x" * 5_000, "a\0b", "\\\\", "'; DROP TABLE lists; --", "é" * 300):
+        assert found(console, words) == []
+
+
+# -- what readers see -----------------------------------------------------------------------------
+
+
+BLUE = "#1d4ed8"
+
+
+def page_of(console: OwnerAtConsole, **fields: object) -> tuple[int, str]:
+    """A new list's id, and the path of its page."""
+    list_id: int = new_list(console.api, title="Letters", **fields)["id"]
+    return list_id, f"/console/lists/{list_id}/public"
+
+
+def test_an_owner_sets_how_a_list_looks_and_readers_see_it(console: OwnerAtConsole) -> None:
+    list_id, path = page_of(console)
+    logo = data(send(console.api))["hash_id"]
+    hidden = data(send(console.api, encrypted="1"))["hash_id"]
+    text = console.see(path)
+    assert heading(text) == "Public page of Letters"
+    assert f'<option value="{logo}"' in text
+    assert hidden not in text
+    text = console.do(
+        path,
+        colour=BLUE,
+        logo_hash_id=logo,
+        sender_name="The Letters team",
+        sign_up_text="One letter each morning.",
+        thanks_text="Until tomorrow.",
+        confirmation_text="Welcome!",
+    )
+    assert "What readers see is changed." in text
+    made = data(console.api.get(f"/lists/{list_id}"))
+    assert (made["colour"], made["logo_hash_id"]) == (BLUE, logo)
+    assert (made["sender_name"], made["thanks_text"]) == ("The Letters team", "Until tomorrow.")
+    # The mail is shown as readers get it.
+    assert "<bdi>The Letters team</bdi> via this installation" in text
+    assert "Welcome!" in text.split('<pre class="mail"')[1]
+    page = console.visitor.client.get(f"/s/{made['slug']}").text
+    assert "One letter each morning." in page
+    assert BLUE in page
+    assert "Nothing was to be changed." in console.do(path)
+    assert "What readers see is changed." in console.do(path, colour="", logo_hash_id="")
+    assert data(console.api.get(f"/lists/{list_id}"))["logo_hash_id"] is None
+
+
+def test_what_readers_could_not_read_or_trust_is_refused_beside_its_field(
+    console: OwnerAtConsole,
+) -> None:
+    list_id, path = page_of(console)
+    wrong = {
+        "colour": "#ffee00",
+        "logo_hash_id": "nosuchimage1",
+        "sender_name": "help@bank.example",
+        "sign_up_text": "Go to www.bank.example now.",
+    }
+    for name, value in wrong.items():
+        text = shown(console.send(path, **{name: value}), 422)
+        assert wrong_beside(text, name), name
+        # What was typed is kept; a logo is chosen.
+        assert name == "logo_hash_id" or html.escape(value) in text
+    assert data(console.api.get(f"/lists/{list_id}"))["colour"] is None
+
+
+def test_the_form_for_other_sites_and_the_mail_are_there_in_each_language(
+    console: OwnerAtConsole,
+) -> None:
+    list_id, path = page_of(console, confirm_required=True)
+    form = data(console.api.get(f"/lists/{list_id}/embed"))["html"]
+    text = console.see(path)
+    # As text to be copied, and not as a form of this page.
+    assert form not in text
+    assert form in html.unescape(text)
+    reply = console.api.get(f"/lists/{list_id}/previews/confirmation_mail?language=de")
+    subject = data(reply)["subject"]
+    assert subject not in text
+    assert "German" in text
+    assert subject in console.see(path, language="de")
+    [call] = calls_of(text)
+    assert (call.method, call.path) == ("PATCH", f"/lists/{list_id}")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from api.console.quota_words import QUOTAS
+from api.console.console_display import QUOTAS
 from core.refusals.jobs import JOB_GIVEN_UP
-from core.settings.plan_quotas import PlanQuota
+from core.settings.notations import PlanQuota
 from models import Plan
 from services.access import sessions
+from services.accounts import accounts
 from services.jobs import lease as leases
-from services.people import accounts
 from tests.commands import printed
 from tests.consoles import (
     OwnerAtConsole,
@@ -28,8 +28,8 @@ from tests.consoles import (
 from tests.contract.bulk import export
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
+from tests.contract.test_operator_commands import KINDS
 from tests.contract.test_orders_commands import order, payment, tell
-from tests.contract.test_upkeep_commands import KINDS
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.stack import Owner, Stack, eventually
 from tests.upkeep import resting_upkeep

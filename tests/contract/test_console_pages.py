@@ -1,7 +1,8 @@
 """What every page of the console has: its frame, its weight, and the calls that it shows."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -24,7 +25,6 @@ PAGES = [
     if operation.startswith("GET") and call.own == 200 and "/assets/" not in operation
     if not operation.endswith("/events")
 ]
-each_page = pytest.mark.parametrize("page", PAGES)
 
 
 @pytest.fixture(scope="module")
@@ -41,50 +41,56 @@ def owner(stack: Stack, world: World) -> Iterator[OwnerAtConsole]:
         yield found
 
 
-def opened(owner: OwnerAtConsole, world: World, page: str) -> str:
+@pytest.fixture(scope="module", params=PAGES)
+def text(request: pytest.FixtureRequest, owner: OwnerAtConsole, world: World) -> str:
+    """Each page of the console, opened once for all that is true of each."""
+    page: str = request.param
     return shown(CONSOLE_CALLS[page].send(owner.visitor.client, page, world.values))
 
 
-@each_page
-def test_a_page_says_what_it_is_and_loads_little(
-    owner: OwnerAtConsole, world: World, page: str
-) -> None:
-    text = opened(owner, world, page)
-    assert heading(text)
-    assert text.count("<main") == 1
-    assert 'href="#main"' in text
-    weight = len(text.encode())
-    loaded = re.findall(r'(?:script src|link rel="stylesheet" href)="([^"]+)"', text)
-    assert len(loaded) >= 2
-    for url in loaded:
+@pytest.fixture(scope="module")
+def weights(owner: OwnerAtConsole) -> Callable[[str], int]:
+    """The bytes of a script or style, which is read once."""
+
+    @cache
+    def weight(url: str) -> int:
         asset = owner.visitor.client.get(url)
         assert asset.status_code == 200
         assert asset.headers["cache-control"] == "public, max-age=31536000, immutable"
-        weight += len(asset.content)
-    assert weight <= MAX_PAGE_BYTES
+        return len(asset.content)
+
+    return weight
 
 
-@each_page
-def test_a_page_shows_calls_that_the_document_has(
-    owner: OwnerAtConsole, world: World, page: str
-) -> None:
-    templates = {
+def test_a_page_says_what_it_is_and_loads_little(text: str, weights: Callable[[str], int]) -> None:
+    assert heading(text)
+    assert text.count("<main") == 1
+    assert 'href="#main"' in text
+    loaded = re.findall(r'(?:script src|link rel="stylesheet" href)="([^"]+)"', text)
+    assert len(loaded) >= 2
+    assert len(text.encode()) + sum(map(weights, loaded)) <= MAX_PAGE_BYTES
+
+
+@pytest.fixture(scope="module")
+def documented() -> set[tuple[str, re.Pattern[str]]]:
+    return {
         (method.upper(), re.compile(re.sub(r"{\w+}", "[^/?]+", path) + r"(\?.*)?$"))
         for path, operations in openapi_document()["paths"].items()
         for method in operations
     }
-    for call in calls_of(opened(owner, world, page)):
-        matching = [
-            path for method, path in templates if method == call.method and path.match(call.path)
-        ]
-        assert matching, call
 
 
-@each_page
-def test_every_form_of_a_page_has_the_token_that_other_sites_lack(
-    owner: OwnerAtConsole, world: World, page: str
+def test_a_page_shows_calls_that_the_document_has(
+    text: str, documented: set[tuple[str, re.Pattern[str]]]
 ) -> None:
-    for form in re.findall(r'<form method="post".*?</form>', opened(owner, world, page), re.S):
+    for call in calls_of(text):
+        assert any(
+            method == call.method and path.match(call.path) for method, path in documented
+        ), call
+
+
+def test_every_form_of_a_page_has_the_token_that_other_sites_lack(text: str) -> None:
+    for form in re.findall(r'<form method="post".*?</form>', text, re.S):
         assert 'name="csrf_token"' in form
 
 

@@ -1,12 +1,11 @@
 """The console's pages of what acts for an owner: keys, other programs, webhooks and events."""
 
 import re
-from collections.abc import Iterator
-
-import pytest
+from datetime import UTC, datetime, timedelta
 
 from core.scopes import EXPLANATIONS, Scope
 from models import Plan
+from services.webhooks.deliveries import MAX_COUNTED
 from tests.consoles import (
     OwnerAtConsole,
     at_console,
@@ -19,19 +18,13 @@ from tests.consoles import (
 )
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import new_list
-from tests.hooks import LEFT, OK, HookReceiver, happen, hooked
+from tests.hooks import CREATED, LEFT, OK, HookReceiver, event_ids, happen, new_endpoint
 from tests.oauth import log_in, register
 from tests.stack import Stack, eventually
 
 PROGRAMS = "/console/programs"
 HOOKS, EVENTS = f"{PROGRAMS}/webhooks", f"{PROGRAMS}/feed"
 KEYS, NEW_KEY, ACCESS = f"{PROGRAMS}/keys", f"{PROGRAMS}/keys/new", f"{PROGRAMS}/access"
-
-
-@pytest.fixture
-def owner(stack: Stack) -> Iterator[OwnerAtConsole]:
-    with at_console(stack) as found:
-        yield found
 
 
 def opens(stack: Stack, credential: str) -> bool:
@@ -42,22 +35,22 @@ def opens(stack: Stack, credential: str) -> bool:
 # -- keys ----------------------------------------------------------------------------------------
 
 
-def made_key(owner: OwnerAtConsole, *ticked: Scope, **typed: str) -> str:
+def made_key(console: OwnerAtConsole, *ticked: Scope, **typed: str) -> str:
     boxes = {f"scope.{scope}": "on" for scope in ticked}
-    reply = owner.send(NEW_KEY, name="Upload <script>", **boxes, **typed)
+    reply = console.send(NEW_KEY, name="Upload <script>", **boxes, **typed)
     [key] = re.findall(r'value="(prk_\w+)"', shown(reply))
     return str(key)
 
 
 def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
-    owner: OwnerAtConsole, stack: Stack
+    console: OwnerAtConsole, stack: Stack
 ) -> None:
-    key = made_key(owner, Scope.ATTACHMENT, Scope.WEBHOOK)
+    key = made_key(console, Scope.ATTACHMENT, Scope.WEBHOOK)
     with stack.client(key) as client:
         data(client.get("/attachments"))
         data(client.get("/webhook-endpoints"))
         problem(client.get("/lists"), 403, "auth.insufficient_scope")
-    text = owner.see(KEYS)
+    text = console.see(KEYS)
     assert key not in text
     assert f"Upload &lt;script&gt; (…{key[-4:]})" in text
     assert EXPLANATIONS[Scope.ATTACHMENT] in text
@@ -67,23 +60,33 @@ def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
     assert days == 89
 
     end = f"{KEYS}/{key_id}/end"
-    assert heading(owner.see(end)) == f"End Upload <script> (…{key[-4:]})?"
+    assert heading(console.see(end)) == f"End Upload <script> (…{key[-4:]})?"
     assert opens(stack, key)
-    assert "is ended." in owner.do(end)
+    assert "is ended." in console.do(end)
     assert not opens(stack, key)
-    owner.see(end, 404)
-    assert owner.visitor.client.post(end, data={}).status_code == 403
+    console.see(end, 404)
+    assert console.visitor.client.post(end, data={}).status_code == 403
 
-    unrestricted = made_key(owner, reach="all", lifetime="")
-    assert "It may do all that you may." in owner.see(KEYS)
+    hook_url = "http://127.0.0.1:9/hook"
+    for ticked, state in (({}, "ended"), ({"keep_endpoints": "on"}, "active")):
+        maker = made_key(console, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
+        with stack.client(maker) as client:
+            made = new_endpoint(client, hook_url)
+        end = f"{KEYS}/{made['key_id']}/end"
+        assert hook_url in console.see(end)
+        assert console.send(end, **ticked).status_code == 303
+        assert data(console.api.get(f"/webhook-endpoints/{made['id']}"))["state"] == state
+
+    unrestricted = made_key(console, reach="all", lifetime="")
+    assert "It may do all that you may." in console.see(KEYS)
     [mine] = [
-        each for each in data(owner.api.get("/apikeys")) if each["last_four"] == unrestricted[-4:]
+        each for each in data(console.api.get("/apikeys")) if each["last_four"] == unrestricted[-4:]
     ]
     assert (mine["scopes"], mine["expires_at"]) == (None, None)
-    assert "You have 2 keys" in owner.see(PROGRAMS)
+    assert "You have 2 keys" in console.see(PROGRAMS)
 
 
-def test_what_no_key_can_be_is_told_beside_its_field(owner: OwnerAtConsole) -> None:
+def test_what_no_key_can_be_is_told_beside_its_field(console: OwnerAtConsole) -> None:
     scope = {f"scope.{Scope.ATTACHMENT}": "on"}
     for field, typed in (
         ("name", {"name": " ", **scope}),
@@ -94,116 +97,110 @@ def test_what_no_key_can_be_is_told_beside_its_field(owner: OwnerAtConsole) -> N
         ("reach", {"name": "n", "reach": "some", **scope}),
         ("lifetime", {"name": "n", "lifetime": "7", **scope}),
     ):
-        reply = owner.send(NEW_KEY, **typed)
+        reply = console.send(NEW_KEY, **typed)
         assert wrong_beside(shown(reply, 422), field)
         [(_, kept)] = forms_of(reply)
         assert kept["name"] == typed["name"]
         assert set(scope) & set(typed) == set(scope) & set(kept)
-    assert len(data(owner.api.get("/apikeys"))) == 1
+    assert len(data(console.api.get("/apikeys"))) == 1
 
 
 def test_a_key_beyond_the_plan_is_refused_with_the_reason(stack: Stack) -> None:
-    with at_console(stack, stack.new_owner(plan=Plan.FREE)) as owner:
+    with at_console(stack, stack.new_owner(plan=Plan.FREE)) as console:
         for _ in range(9):
-            stack.new_key(owner.owner.user_id)
-        text = shown(owner.send(NEW_KEY, name="n", reach="all"), 403)
+            stack.new_key(console.owner.user_id)
+        text = shown(console.send(NEW_KEY, name="n", reach="all"), 403)
         assert "10 of 10 are used" in text
-        noted = data(owner.api.get("/users/me/security-events"))["items"]
+        noted = data(console.api.get("/users/me/security-events"))["items"]
         assert "quota.refused" in {each["type"] for each in noted}
 
 
-def test_the_pages_that_were_elsewhere_lead_here(owner: OwnerAtConsole) -> None:
+def test_the_pages_that_were_elsewhere_lead_here(console: OwnerAtConsole) -> None:
     for path, now in (
         ("/account/keys", KEYS),
         ("/account/keys/new", NEW_KEY),
         ("/account/grants", ACCESS),
     ):
-        reply = owner.visitor.get(path)
-        assert reply.headers["location"] == owner.visitor.stack.api_url + now
+        reply = console.visitor.get(path)
+        assert reply.headers["location"] == console.visitor.stack.api_url + now
 
 
 # -- other programs ------------------------------------------------------------------------------
 
 
 def test_access_is_shown_and_taken_back_after_a_question(
-    owner: OwnerAtConsole, stack: Stack
+    console: OwnerAtConsole, stack: Stack
 ) -> None:
-    assert "No other program may use your account" in owner.see(ACCESS)
+    assert "No other program may use your account" in console.see(ACCESS)
     program = register(stack, name="Ledger & <reader>")
-    person = log_in(stack, owner.owner)
+    person = log_in(stack, console.owner)
     with person.browser:
         given = program.tokens(person, "credit.read")
-    text = owner.see(ACCESS)
+    text = console.see(ACCESS)
     assert "Ledger &amp; &lt;reader&gt;" in text
     assert EXPLANATIONS[Scope.CREDIT_READ] in text
-    assert "You gave 1 program of others access" in owner.see(PROGRAMS)
-    [grant] = data(owner.api.get("/grants"))
+    assert "You gave 1 program of others access" in console.see(PROGRAMS)
+    [grant] = data(console.api.get("/grants"))
     end = f"{ACCESS}/{grant['id']}/end"
-    [call] = calls_of(owner.see(end))
+    [call] = calls_of(console.see(end))
     assert (call.method, call.path) == ("DELETE", f"/grants/{grant['id']}")
     assert opens(stack, given["access_token"])
-    assert "has no access any more." in owner.do(end)
+    assert "has no access any more." in console.do(end)
     assert not opens(stack, given["access_token"])
-    owner.see(end, 404)
+    console.see(end, 404)
 
 
 # -- webhooks ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def receiver() -> Iterator[HookReceiver]:
-    with hooked() as found:
-        yield found
-
-
-def made_hook(owner: OwnerAtConsole, **typed: str) -> tuple[str, str]:
+def made_hook(console: OwnerAtConsole, **typed: str) -> tuple[str, str]:
     """The path of a new webhook, and its secret."""
-    text = shown(owner.send(f"{HOOKS}/new", **typed))
+    text = shown(console.send(f"{HOOKS}/new", **typed))
     assert heading(text) == "Your new webhook"
     [secret] = re.findall(r'value="(whsec_[^"]+)"', text)
     [path] = set(re.findall(rf'href="[^"]*({HOOKS}/\d+)"', text))
     return str(path), str(secret)
 
 
-def sent_to(owner: OwnerAtConsole, path: str) -> list[list[str]]:
+def sent_to(console: OwnerAtConsole, path: str) -> list[list[str]]:
     """Event, state, tries and answer of each delivery."""
-    return [row[:4] for row in rows_of(owner.see(path)) if row[0] != "Event"]
+    return [row[:4] for row in rows_of(console.see(path)) if row[0] != "Event"]
 
 
 def test_a_webhook_is_made_tested_resent_paused_and_ended(
-    owner: OwnerAtConsole, stack: Stack, receiver: HookReceiver
+    console: OwnerAtConsole, stack: Stack, receiver: HookReceiver
 ) -> None:
-    assert "You have no webhook yet" in owner.see(HOOKS)
+    assert "You have no webhook yet" in console.see(HOOKS)
     receiver.answer = lambda _: (503, {"Retry-After": "3600"}) if len(receiver.hooks) == 1 else OK
-    path, secret = made_hook(owner, url=receiver.url, **{f"type.{LEFT}": "on"})
-    text = owner.see(path)
+    path, secret = made_hook(console, url=receiver.url, **{f"type.{LEFT}": "on"})
+    text = console.see(path)
     assert secret not in text
     assert "Nothing yet." in text
-    assert "A test event is on its way." in owner.do(path)
+    assert "A test event is on its way." in console.do(path)
     # A try is counted when it begins; its answer is known when it has ended.
-    eventually(lambda: sent_to(owner, path)[0][3].startswith("503"), what="its answer")
-    [(event, state, tries, answer)] = sent_to(owner, path)
+    eventually(lambda: sent_to(console, path)[0][3].startswith("503"), what="its answer")
+    [(event, state, tries, answer)] = sent_to(console, path)
     assert (event, tries) == ("A test", "1")
     assert state.startswith("is tried again in ")
     assert re.fullmatch(r"503, in [\d,]+ ms: taken", answer)
     assert [
-        row[1].startswith("not reached; the first time") for row in rows_of(owner.see(HOOKS))[1:]
+        row[1].startswith("not reached; the first time") for row in rows_of(console.see(HOOKS))[1:]
     ] == [True]
-    assert "1 of them is not reached" in owner.see(PROGRAMS)
+    assert "1 of them is not reached" in console.see(PROGRAMS)
 
-    text = owner.see(path)
+    text = console.see(path)
     [resend] = re.findall(r'formaction="[^"]*(/console[^"]*resend)"', text)
-    _, form = forms_of(owner.visitor.get(path))[-1]
-    reply = owner.visitor.client.post(resend, data=form)
+    _, form = forms_of(console.visitor.get(path))[-1]
+    reply = console.visitor.client.post(resend, data=form)
     assert reply.status_code == 303
-    eventually(lambda: sent_to(owner, path)[0][1] == "delivered", what="the second try")
+    eventually(lambda: sent_to(console, path)[0][1] == "delivered", what="the second try")
     assert receiver.hooks[0].id == receiver.hooks[1].id
     receiver.hooks[1].check(secret)
-    happen(stack, owner.owner, LEFT)
-    eventually(lambda: len(sent_to(owner, path)) == 2, what="an event")
+    happen(stack, console.owner, LEFT)
+    eventually(lambda: len(sent_to(console, path)) == 2, what="an event")
 
     # Its form is as the webhook is.
-    text = owner.do(
+    text = console.do(
         f"{path}/change",
         0,
         (f"type.{LEFT}",),
@@ -214,62 +211,166 @@ def test_a_webhook_is_made_tested_resent_paused_and_ended(
     )
     assert "Its owner paused it." in text
     assert "Send a test event" not in text
-    [endpoint] = data(owner.api.get("/webhook-endpoints"))
+    [endpoint] = data(console.api.get("/webhook-endpoints"))
     assert (endpoint["types"], endpoint["state"]) == (["credits.low"], "paused")
-    assert shown(owner.visitor.client.post(f"{path}/test", data=form), 409)
+    assert shown(console.visitor.client.post(f"{path}/test", data=form), 409)
 
-    text = shown(owner.send(f"{path}/rotate"))
+    text = shown(console.send(f"{path}/rotate"))
     [newer] = re.findall(r'value="(whsec_[^"]+)"', text)
     assert newer != secret
-    assert "is ended" in owner.do(f"{path}/end")
-    assert data(owner.api.get("/webhook-endpoints")) == []
+    assert "is ended" in console.do(f"{path}/end")
+    assert data(console.api.get("/webhook-endpoints")) == []
     for page in ("", "/change", "/rotate", "/end"):
-        owner.see(path + page, 404)
+        console.see(path + page, 404)
 
 
 def test_what_no_webhook_can_be_is_told_beside_its_field(
-    owner: OwnerAtConsole, receiver: HookReceiver
+    console: OwnerAtConsole, receiver: HookReceiver
 ) -> None:
-    list_id = new_list(owner.api, title="The <i>Daily</i>")["id"]
+    list_id = new_list(console.api, title="The <i>Daily</i>")["id"]
     new, box = f"{HOOKS}/new", {f"type.{LEFT}": "on"}
     for url in ("", "example.com", "ftp://127.0.0.1/", "https://10.0.0.1/"):
-        reply = owner.send(new, url=url, list_id=str(list_id), **box)
+        reply = console.send(new, url=url, list_id=str(list_id), **box)
         assert wrong_beside(shown(reply, 422), "url")
         [(_, kept)] = forms_of(reply)
         assert (kept["url"], kept["list_id"]) == (url, str(list_id))
         assert kept[f"type.{LEFT}"]
-    text = shown(owner.send(new, url=receiver.url), 422)
+    text = shown(console.send(new, url=receiver.url), 422)
     assert 'id="types-wrong"' in text
-    text = shown(owner.send(new, url=receiver.url, list_id="x", **box), 422)
+    text = shown(console.send(new, url=receiver.url, list_id="x", **box), 422)
     assert wrong_beside(text, "list_id")
-    shown(owner.send(new, url=receiver.url, list_id="1", **box), 404)
-    assert data(owner.api.get("/webhook-endpoints")) == []
+    shown(console.send(new, url=receiver.url, list_id="1", **box), 404)
+    assert data(console.api.get("/webhook-endpoints")) == []
 
-    path, _ = made_hook(owner, url=receiver.url, list_id=str(list_id), **box)
-    assert "The &lt;i&gt;Daily&lt;/i&gt;" in owner.see(path)
+    path, _ = made_hook(console, url=receiver.url, list_id=str(list_id), **box)
+    assert "The &lt;i&gt;Daily&lt;/i&gt;" in console.see(path)
     change = f"{path}/change"
-    assert wrong_beside(shown(owner.send(change, url="http://10.0.0.1/"), 422), "url")
-    assert wrong_beside(shown(owner.send(change, state="ended"), 422), "state")
-    [endpoint] = data(owner.api.get("/webhook-endpoints"))
+    assert wrong_beside(shown(console.send(change, url="http://10.0.0.1/"), 422), "url")
+    assert wrong_beside(shown(console.send(change, state="ended"), 422), "state")
+    [endpoint] = data(console.api.get("/webhook-endpoints"))
     assert (endpoint["url"], endpoint["state"]) == (receiver.url, "active")
 
 
 # -- events --------------------------------------------------------------------------------------
 
 
-def test_the_newest_events_are_shown_in_words(owner: OwnerAtConsole, stack: Stack) -> None:
-    made_key(owner, Scope.COMPOSER)
-    list_id = new_list(owner.api)["id"]
-    happen(stack, owner.owner, LEFT, list_id=list_id)
+def test_the_newest_events_are_shown_in_words(console: OwnerAtConsole, stack: Stack) -> None:
+    made_key(console, Scope.COMPOSER)
+    list_id = new_list(console.api)["id"]
+    happen(stack, console.owner, LEFT, list_id=list_id)
 
     def rows() -> list[list[str]]:
-        return rows_of(owner.see(EVENTS))[1:]
+        return rows_of(console.see(EVENTS))[1:]
 
     # While an older transaction of another test is open, an event counts as one to come.
     eventually(lambda: any(row[2] == LEFT for row in rows()), what="the event")
     assert next(row for row in rows() if row[2] == LEFT)[::2] == ["A person left", LEFT]
-    found = rows_of(owner.see(EVENTS, type="key.created"))[1:]
+    found = rows_of(console.see(EVENTS, type="key.created"))[1:]
     assert {row[2] for row in found} == {"key.created"}
-    [call] = calls_of(owner.see(EVENTS, type="key.created"))
-    assert len(data(owner.api.get(call.path))["items"]) == len(found)
-    assert "Nothing has happened of that kind" in owner.see(EVENTS, type="order.disputed")
+    [call] = calls_of(console.see(EVENTS, type="key.created"))
+    assert len(data(console.api.get(call.path))["items"]) == len(found)
+    assert "Nothing has happened of that kind" in console.see(EVENTS, type="order.disputed")
+
+
+# -- replays --------------------------------------------------------------------------------------
+
+
+def since(moment: datetime) -> dict[str, str]:
+    return {"day": moment.date().isoformat(), "time": f"{moment:%H:%M}"}
+
+
+def an_hour_ago() -> dict[str, str]:
+    return since(datetime.now(UTC) - timedelta(hours=1))
+
+
+def test_events_since_a_moment_are_counted_and_sent_again_under_their_ids(
+    console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
+) -> None:
+    endpoint = new_endpoint(console.api, receiver.url)
+    path = f"{HOOKS}/{endpoint['id']}"
+    happen(stack, console.owner, count=3)
+    happen(stack, console.owner, LEFT)
+    eventually(lambda: len(receiver.hooks) >= 4, what="the events")
+    assert f'href="{stack.api_url}{path}/replay"' in console.see(path)
+
+    text = console.see(f"{path}/replay", **an_hour_ago())
+    assert heading(text) == "Send events again"
+    assert "Send 4 events again?" in text
+    [call] = calls_of(text)
+    assert call.path == f"/webhook-endpoints/{endpoint['id']}/replay"
+    asked = datetime.fromisoformat(call.body["since"])
+    assert since(asked) == since(asked.replace(second=0, microsecond=0))
+    assert asked < datetime.now(UTC)
+
+    receiver.hooks.clear()
+    [(action, form), _] = forms_of(console.visitor.get(f"{path}/replay", **an_hour_ago()))
+    assert receiver.hooks == []
+    reply = console.visitor.client.post(action, data=form)
+    assert reply.status_code == 303, reply.text
+    text = shown(console.visitor.client.get(reply.headers["location"]))
+    assert "The events are sent again, the oldest first." in text
+    everything = event_ids(stack, console.owner)
+    eventually(lambda: len(receiver.hooks) >= 4, what="all events again")
+    assert receiver.ids == everything
+
+
+def test_only_events_that_the_webhook_gets_are_counted(
+    console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
+) -> None:
+    list_id, other_id = new_list(console.api)["id"], new_list(console.api)["id"]
+    endpoint = new_endpoint(console.api, receiver.url, CREATED, list_id=list_id)
+    path = f"{HOOKS}/{endpoint['id']}/replay"
+    happen(stack, console.owner, LEFT, list_id=list_id)
+    happen(stack, console.owner, list_id=other_id)
+    assert "Nothing of what it gets has happened since then." in console.see(path, **an_hour_ago())
+    happen(stack, console.owner, list_id=list_id)
+    assert "Send 1 event again?" in console.see(path, **an_hour_ago())
+    later = since(datetime.now(UTC) + timedelta(hours=1))
+    assert "Nothing of what it gets has happened since then." in console.see(path, **later)
+
+
+def test_a_number_that_takes_long_to_tell_is_told_as_more_than_the_bound(
+    console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
+) -> None:
+    endpoint = new_endpoint(console.api, receiver.url, LEFT)
+    data(console.api.patch(f"/webhook-endpoints/{endpoint['id']}", json={"state": "paused"}))
+    path = f"{HOOKS}/{endpoint['id']}/replay"
+    stack.query(
+        "INSERT INTO feed_events (user_id, type) SELECT %s, %s FROM generate_series(1, %s)",
+        console.owner.user_id,
+        LEFT.value,
+        MAX_COUNTED,
+    )
+    assert "Send 1,000 events again?" in console.see(path, **an_hour_ago())
+    happen(stack, console.owner, LEFT)
+    text = console.see(path, **an_hour_ago())
+    assert "Send more than 1,000 events again?" in text
+    # Nothing can be sent to what is paused.
+    assert "The webhook is not active" in text
+    assert len(forms_of(console.visitor.get(path, **an_hour_ago()))) == 1
+
+
+def test_what_is_no_moment_is_told_beside_its_field(
+    console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
+) -> None:
+    endpoint = new_endpoint(console.api, receiver.url)
+    path = f"{HOOKS}/{endpoint['id']}/replay"
+    happen(stack, console.owner)
+    eventually(lambda: receiver.hooks, what="the event")
+    form = forms_of(console.visitor.get(path, **an_hour_ago()))[0][1]
+    for field, typed in (
+        ("day", {"day": ""}),
+        ("day", {"day": "yesterday"}),
+        ("day", {"day": "2026-02-30"}),
+        ("time", {"time": "25:00"}),
+        ("time", {"time": "noon"}),
+        ("time", {"time": "14:00+02:00"}),
+    ):
+        asked = console.visitor.get(path, **{**an_hour_ago(), **typed})
+        assert wrong_beside(shown(asked, 422), field)
+        reply = console.visitor.client.post(path, data={**form, **typed})
+        assert wrong_beside(shown(reply, 422), field)
+    # Since the beginning of the last day that there is, nothing has happened.
+    reply = console.visitor.client.post(path, data={**form, "day": "9999-12-31"})
+    assert "has happened since then" in wrong_beside(shown(reply, 422), "day")
+    assert len(receiver.hooks) == 1

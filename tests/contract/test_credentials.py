@@ -1,12 +1,12 @@
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
 
-from core.scopes import Scope
 from core.secret_form import API_KEY
 from tests.contract.conftest import KEY_HEADER
-from tests.contract.replies import data, problem, send
+from tests.contract.replies import data, problem
 from tests.stack import Owner, Stack, eventually
 
 ME = "/users/me"
@@ -54,12 +54,6 @@ def test_no_credentials_are_401_everywhere(stranger: httpx.Client) -> None:
         ("GET", "/jobs/1/events"),
     ):
         problem(stranger.request(method, path), 401, "auth.credentials_missing")
-
-
-def test_upload_without_credentials_is_refused_before_its_body_is_judged(
-    stranger: httpx.Client,
-) -> None:
-    problem(send(stranger, b"junk", "x.exe"), 401, "auth.credentials_missing")
 
 
 def test_credentials_that_disagree_are_refused_even_when_one_is_good(
@@ -142,20 +136,6 @@ def test_key_without_scopes_has_all_of_its_users(client: httpx.Client, stack: St
             data(other.get("/apikeys"))
 
 
-def test_key_of_another_scope_is_403_on_attachments(stack: Stack, owner: Owner) -> None:
-    others = [scope for scope in Scope if scope is not Scope.ATTACHMENT]
-    with stack.client(stack.new_key(owner.user_id, *others)) as client:
-        for method, path in (
-            ("GET", "/attachments"),
-            ("POST", "/attachments"),
-            ("GET", "/attachments/abc"),
-            ("DELETE", "/attachments/abc"),
-        ):
-            body = problem(client.request(method, path), 403, "auth.insufficient_scope")
-            assert "attachment" in body["message"]
-        assert data(client.get(ME))["id"] == owner.user_id
-
-
 def test_restricted_key_works_within_its_scopes_and_makes_no_keys(
     stack: Stack, client: httpx.Client, owner: Owner
 ) -> None:
@@ -218,3 +198,62 @@ def test_last_use_of_a_key_is_noted(stack: Stack, owner: Owner) -> None:
         stack.query(f"{age} WHERE user_id = %s", owner.user_id)
         data(client.get(ME))
         assert eventually(lambda: last_use() > first)
+
+
+# -- expiry ---------------------------------------------------------------------------------------
+
+
+def opens(stack: Stack, key: str) -> bool:
+    with stack.client(key) as client:
+        return client.get("/users/me").status_code == 200
+
+
+def in_days(days: float) -> str:
+    return (datetime.now(UTC) + timedelta(days=days)).isoformat()
+
+
+def expire(stack: Stack, key_id: int) -> None:
+    stack.query(
+        "UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = %s", key_id
+    )
+
+
+def test_a_key_works_until_it_expires(stack: Stack, client: httpx.Client) -> None:
+    made = data(client.post("/apikeys", json={"name": "short", "expires_at": in_days(1)}))
+    assert opens(stack, made["key"])
+    expire(stack, made["id"])
+    with stack.client(made["key"]) as late:
+        problem(late.get("/users/me"), 401, "auth.invalid_credentials")
+    [listed] = [each for each in data(client.get("/apikeys")) if each["id"] == made["id"]]
+    assert listed["revoked_at"] is None
+    assert listed["expires_at"] < in_days(0)
+
+
+def test_a_key_without_an_expiry_lasts(client: httpx.Client) -> None:
+    for body in ({"name": "a"}, {"name": "b", "expires_at": None}):
+        assert data(client.post("/apikeys", json=body))["expires_at"] is None
+
+
+def test_an_expiry_is_a_moment_to_come(client: httpx.Client) -> None:
+    reply = client.post("/apikeys", json={"name": "past", "expires_at": in_days(-1)})
+    assert problem(reply, 422, "api_key.expiry")["errors"][0]["field"] == "expires_at"
+    for wrong in ("tomorrow", 1_900_000_000, "2030-01-01T00:00:00"):
+        reply = client.post("/apikeys", json={"name": "wrong", "expires_at": wrong})
+        problem(reply, 422, "body.invalid")
+
+
+def test_a_key_that_a_key_made_expires_and_ends_with_it(stack: Stack, client: httpx.Client) -> None:
+    first = data(client.post("/apikeys", json={"name": "first", "expires_at": in_days(1)}))
+    with stack.client(first["key"]) as by_first:
+        for wanted in (None, in_days(2)):
+            made = data(by_first.post("/apikeys", json={"name": "n", "expires_at": wanted}))
+            assert made["expires_at"] == first["expires_at"]
+        second = data(by_first.post("/apikeys", json={"name": "s", "expires_at": in_days(0.5)}))
+        assert second["expires_at"] < first["expires_at"]
+    with stack.client(second["key"]) as by_second:
+        third = data(by_second.post("/apikeys", json={"name": "third"}))
+    assert data(client.delete(f"/apikeys/{first['id']}")) == 1
+    for each in (first, second, made, third):
+        assert not opens(stack, each["key"])
+    assert data(client.delete(f"/apikeys/{third['id']}")) == 0
+    data(client.get("/users/me"))

@@ -6,14 +6,13 @@ import httpx
 import pytest
 from PIL import Image
 
-from core.scopes import Scope
 from tests.commands import printed
 from tests.contract.bulk import addresses, export, imported, of_addresses, unpacked
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
 from tests.hooks import new_endpoint
 from tests.pictures import photo
-from tests.stack import Owner, Stack
+from tests.stack import Stack
 
 
 @pytest.fixture
@@ -109,12 +108,6 @@ def test_no_link_for_a_file_that_is_open_or_somebody_elses(
     with stack.client(stack.new_owner().key) as other:
         reply = other.post(f"/attachments/{record['hash_id']}/links", json={"expires_in": 60})
     assert (reply.status_code, reply.json()["code"]) == (404, "attachment.not_found")
-
-
-def test_a_link_needs_the_scope(stack: Stack, owner: Owner, record: dict[str, object]) -> None:
-    with stack.client(stack.new_key(owner.user_id, Scope.COMPOSER)) as restricted:
-        reply = restricted.post(f"/attachments/{record['hash_id']}/links", json={"expires_in": 60})
-    assert reply.status_code == 403
 
 
 def test_a_range_of_an_encrypted_file_is_that_of_its_plain_bytes(

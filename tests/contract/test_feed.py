@@ -177,12 +177,12 @@ def test_an_owner_sets_below_which_balance_it_is_low(
     assert len(events(client, type="credits.low")) == 1
 
 
-@pytest.mark.parametrize("below", ["-1", "0.00001", "1e12", "1e400", '"1"', "true", "null"])
-def test_a_threshold_that_is_no_amount_is_422(client: httpx.Client, below: str) -> None:
-    headers = {"Content-Type": "application/json"}
-    reply = client.put(LOW, content=f'{{"below_credit": {below}}}', headers=headers)
-    problem(reply, 422, reply.json()["code"])
-    assert data(client.get(LOW)) == {"below_credit": 100}
+def test_a_threshold_that_is_no_amount_is_422(client: httpx.Client) -> None:
+    for below in ["-1", "0.00001", "1e12", "1e400", '"1"', "true", "null"]:
+        headers = {"Content-Type": "application/json"}
+        reply = client.put(LOW, content=f'{{"below_credit": {below}}}', headers=headers)
+        problem(reply, 422, reply.json()["code"])
+        assert data(client.get(LOW)) == {"below_credit": 100}
 
 
 def test_a_charge_that_is_refused_tells_nothing(
@@ -229,20 +229,33 @@ def test_an_owner_to_whom_nothing_happened_has_a_cursor_that_works(stack: Stack)
         assert found["type"] == "subscription.created"
 
 
-@pytest.mark.parametrize(
-    "cursor",
-    ["", "x", "1", "1-", "-1", "-1-2", "1-2-3", "1.5-2", "²-1", "9" * 17 + "-1", f"{2**53}-1"],
-)
-def test_a_cursor_that_is_none_is_400(client: httpx.Client, cursor: str) -> None:
-    reply = client.get("/events", params={"cursor": cursor})
-    problem(reply, 400, "cursor.invalid")
+def test_a_cursor_that_is_none_is_400(client: httpx.Client) -> None:
+    for cursor in [
+        "",
+        "x",
+        "1",
+        "1-",
+        "-1",
+        "-1-2",
+        "1-2-3",
+        "1.5-2",
+        "²-1",
+        "9" * 17 + "-1",
+        f"{2**53}-1",
+    ]:
+        reply = client.get("/events", params={"cursor": cursor})
+        problem(reply, 400, "cursor.invalid")
 
 
-@pytest.mark.parametrize(
-    "query", [{"type": "subscription.sold"}, {"type": ""}, {"limit": 0}, {"limit": 1001}]
-)
-def test_what_is_no_type_and_no_limit_is_400(client: httpx.Client, query: dict[str, Any]) -> None:
-    problem(client.get("/events", params=query), 400, "request.invalid")
+def test_what_is_no_type_and_no_limit_is_400(client: httpx.Client) -> None:
+    cases: list[dict[str, Any]] = [
+        {"type": "subscription.sold"},
+        {"type": ""},
+        {"limit": 0},
+        {"limit": 1001},
+    ]
+    for query in cases:
+        problem(client.get("/events", params=query), 400, "request.invalid")
 
 
 def test_another_owners_list_is_404_as_one_that_is_none(

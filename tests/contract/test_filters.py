@@ -139,15 +139,6 @@ def test_what_another_owner_has_is_as_if_it_were_not_there(
     assert names(search(neighbour, theirs, {"field": "import_id", "is": import_id})) == []
 
 
-def test_a_key_that_reads_lists_is_enough(
-    client: httpx.Client, read_only: httpx.Client, unrelated: httpx.Client, list_id: int
-) -> None:
-    sent = {"filter": {"field": "name", "is": "Ada"}}
-    assert data(read_only.post(f"/lists/{list_id}/members/search", json=sent))["items"] == []
-    refused = unrelated.post(f"/lists/{list_id}/members/search", json=sent)
-    problem(refused, 403, "auth.insufficient_scope")
-
-
 def test_a_retired_field_and_a_deleted_tag_are_unheard_of(
     client: httpx.Client, list_id: int, people: dict[str, int]
 ) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from core.scopes import Scope
 from tests.commands import pressroom, printed, refused
 from tests.contract.replies import data, problem
 from tests.erasing import erase
@@ -71,20 +70,6 @@ def test_a_session_may_list_grants_and_take_them_back_with_its_token(
     problem(person.browser.delete(f"/grants/{grant['id']}"), 403, "auth.csrf")
     token = {"X-CSRF-Token": person.csrf_token("/account")}
     assert data(person.browser.delete(f"/grants/{grant['id']}", headers=token)) == 1
-
-
-def test_grants_are_their_owners_alone(
-    stack: Stack, program: Program, person: Person, client: httpx.Client
-) -> None:
-    given = program.tokens(person)
-    [grant] = data(client.get("/grants"))
-    with stack.client(stack.new_owner().key) as neighbour:
-        assert data(neighbour.get("/grants")) == []
-        problem(neighbour.delete(f"/grants/{grant['id']}"), 404, "grant.not_found")
-        problem(neighbour.delete("/grants/0"), 404, "grant.not_found")
-    with stack.client(stack.new_key(person.owner.user_id, Scope.CREDIT_FULL)) as restricted:
-        problem(restricted.get("/grants"), 403, "auth.restricted_credential")
-    assert opens(stack, given["access_token"])
 
 
 # -- by the operator ---------------------------------------------------------------------------

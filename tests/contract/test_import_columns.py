@@ -6,18 +6,27 @@ from typing import Any
 import httpx
 import pytest
 
+from services.subscriptions.imports import apply as applying
+from services.subscriptions.imports import records, split
+from storage.unit_of_work import UnitOfWork
 from tests.contract.bulk import (
     addresses,
-    errors,
+    counts,
     everybody,
     finished,
     imported,
+    objects,
     of_addresses,
     sheet,
     upload,
 )
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import new_address
+from tests.contract.subscribers import (
+    known_member,
+    new_address,
+    new_list,
+)
+from tests.importing import Importing
 from tests.stack import Owner, Stack, eventually
 
 HEADER = ["Email", "Name", "Company", "Tags", "created_at", "Notes"]
@@ -92,52 +101,6 @@ def test_a_dry_run_shows_the_first_rows_as_they_would_be(
     assert everybody(client, list_id) == {}
 
 
-def test_unknown_columns_become_fields_on_request(client: httpx.Client, list_id: int) -> None:
-    ada = new_address()
-    file = sheet(["Email", "Shoe size", "Paid"], [ada, "42", ""])
-    imported(client, list_id, file, create_fields="true", mapping='{"Paid": "fields.paid_once"}')
-    made = {each["key"]: each["type"] for each in data(client.get("/fields"))}
-    assert made == {"shoe_size": "number", "paid_once": "text"}
-    assert everybody(client, list_id)[ada]["fields"] == {"shoe_size": 42}
-
-
-@pytest.mark.usefixtures("company")
-def test_a_mapping_assigns_any_column(client: httpx.Client, list_id: int) -> None:
-    ada = new_address()
-    mapping = {"A": "fields.company", "B": "tags", "C": "consent.at", "D": "joined_at"}
-    file = sheet(["Email", *mapping], [ada, "Acme", "vip", "2020-01-02", "2019-05-06 07:08:09"])
-    imported(client, list_id, file, mapping=json.dumps(mapping))
-    found = everybody(client, list_id)[ada]
-    assert (found["fields"], found["tags"]) == ({"company": "Acme"}, ["vip"])
-    assert found["joined_at"] == JOINED
-    shown = data(client.get(f"/lists/{list_id}/members/{found['user_id']}/consent"))["items"]
-    [claim] = [each for each in shown if each["claimed_by"] == "file"]
-    assert claim["at"] == "2020-01-02T00:00:00.000000Z"
-
-
-@pytest.mark.parametrize("role", ["fields.unknown", "fields.Not a key", "fields."])
-def test_a_mapping_to_a_field_that_is_not_there_fails_the_import(
-    client: httpx.Client, list_id: int, role: str
-) -> None:
-    file = of_addresses(new_address())
-    reply = upload(client, list_id, file, mapping=json.dumps({"Email": role}))
-    problem(reply, 422, "import.mapping_field")
-
-
-@pytest.mark.usefixtures("company")
-def test_a_value_that_does_not_fit_is_explained_and_the_row_added(
-    client: httpx.Client, list_id: int
-) -> None:
-    body = {"key": "age", "label": "Age", "type": "number"}
-    data(client.post("/fields", json=body))
-    ada = new_address()
-    result = imported(client, list_id, sheet(["Email", "Age"], [ada, "old"]))
-    assert (result["added"], result["left_out"]) == (1, 1)
-    [line] = errors(result["errors_url"])
-    assert (line["Email"], line["code"]) == (ada, "row.left_out")
-    assert "Age: must be a number" in line["reason"]
-
-
 def test_the_owner_is_mailed_the_counts_unless_they_want_no_mails(
     client: httpx.Client, list_id: int, stack: Stack, owner: Owner
 ) -> None:
@@ -160,3 +123,98 @@ def test_the_owner_is_mailed_the_counts_unless_they_want_no_mails(
         owner.user_id,
     )
     assert asked == [(1,)]
+
+
+# -- options --------------------------------------------------------------------------------------
+
+
+def test_a_mapping_names_columns_by_name_or_place(client: httpx.Client, list_id: int) -> None:
+    ada, ben = addresses(2)
+    file = sheet(["Contact", "Handle", "Email"], [ada, "Ada", "old@"], [ben, "Ben", "old@"])
+    mapping = json.dumps({"Contact": "email", "1": "name", "Email": "ignore"})
+    assert counts(imported(client, list_id, file, mapping=mapping)) == {"received": 2, "added": 2}
+    assert known_member(client, list_id, ada)["name"] == "Ada"
+
+
+def test_a_mapping_that_is_none_is_400(client: httpx.Client, list_id: int) -> None:
+    for mapping in ["", "{", "[]", '"email"', '{"a": 1}', '{"a\\u0000": "email"}']:
+        reply = upload(client, list_id, of_addresses(new_address()), mapping=mapping)
+        problem(reply, 400, "import.mapping")
+
+
+@pytest.mark.parametrize(
+    ("mapping", "code"),
+    [
+        ({"Email": "address"}, "import.mapping_role"),
+        ({"Post": "email"}, "import.mapping_column"),
+        ({"Email": "fields.unknown"}, "import.mapping_field"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_fails_the_import(
+    client: httpx.Client, list_id: int, mapping: dict[str, str], code: str
+) -> None:
+    file = of_addresses(new_address())
+    problem(upload(client, list_id, file, mapping=json.dumps(mapping)), 422, code)
+    [record] = data(client.get("/imports"))["items"]
+    assert (record["status"], record["error"]["code"]) == ("failed", code)
+
+
+@pytest.mark.parametrize("query", [{"dry_run": "maybe"}, {"on_existing": "replace"}])
+def test_an_option_of_another_kind_is_400(
+    client: httpx.Client, list_id: int, query: dict[str, str]
+) -> None:
+    reply = upload(client, list_id, of_addresses(new_address()), **query)
+    assert reply.status_code == 400
+    assert data(client.get("/imports"))["items"] == []
+
+
+# -- cancelling ----------------------------------------------------------------------------------
+
+
+def test_a_waiting_import_is_cancelled_at_once_and_leaves_no_object(
+    quiet: Stack, quiet_client: httpx.Client
+) -> None:
+    list_id = new_list(quiet_client)["id"]
+    before = objects(quiet)
+    job = data(upload(quiet_client, list_id, of_addresses(*addresses(3)), prefer=None), 202)
+    assert len(objects(quiet) - before) == 1
+    assert data(quiet_client.delete(f"/jobs/{job['id']}")) == 1
+    [record] = data(quiet_client.get("/imports"))["items"]
+    assert (record["status"], record["error"]["code"]) == ("cancelled", "job.cancelled")
+    assert objects(quiet) == before
+    problem(quiet_client.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
+
+
+def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
+    quiet: Stack, quiet_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_id = new_list(quiet_client)["id"]
+    before, emails = objects(quiet), addresses(35)
+    job = data(upload(quiet_client, list_id, of_addresses(*emails), prefer=None), 202)
+    importing = Importing(quiet)
+    apply, shown = applying.apply, dict[str, Any]()
+
+    def apply_and_cancel(uow: UnitOfWork, *given: Any) -> applying.AppliedChunk:
+        """Before the second chunk: it is applied in vain."""
+        if importing.of_job(job["id"]).applied == 1:
+            shown.update(data(quiet_client.get(f"/jobs/{job['id']}")))
+            quiet_client.delete(f"/jobs/{job['id']}").raise_for_status()
+        return apply(uow, *given)
+
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 10)
+    monkeypatch.setattr(applying, "apply", apply_and_cancel)
+    assert importing.work(job["id"]).status == "cancelled"
+    assert importing.helpers(job["id"]) == []
+    assert (shown["status"], shown["progress"]["done"]) == ("running", 10)
+    assert (shown["progress"]["total"], shown["result"]) == (35, None)
+    record = data(quiet_client.get("/imports"))["items"][0]
+    assert (record["status"], record["received"], record["added"]) == ("cancelled", 35, 10)
+    assert set(everybody(quiet_client, list_id)) == set(emails[:10])
+    assert objects(quiet) == before
+
+
+def test_a_name_is_kept_without_folders_and_within_bounds() -> None:
+    assert records.display_filename("C:\\lists\\mine.csv") == "mine.csv"
+    assert records.display_filename("../a\0\nb.csv") == "ab.csv"
+    assert records.display_filename("x" * 300 + ".csv") == ("x" * 251) + ".csv"
+    assert records.display_filename("") is records.display_filename(None) is None

@@ -2,14 +2,12 @@
 
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from core import clock
-from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS
-from services.mailing import bulk_files
+from services.subscriptions import bulk_files
 from tests.contract.bulk import (
     OURS,
     addresses,
@@ -99,39 +97,6 @@ def test_errors_are_a_csv_that_no_page_can_run(mixed: dict[str, Any]) -> None:
     head = httpx.head(mixed["errors_url"])
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"] == reply.headers["content-type"]
-
-
-def test_a_link_opens_its_own_file_alone_and_not_for_long(
-    stack: Stack, client: httpx.Client, list_id: int, mixed: dict[str, Any]
-) -> None:
-    other = imported(client, list_id, of_addresses("nobody"))["errors_url"]
-    mine = httpx.URL(mixed["errors_url"])
-    assert mine.host == urlsplit(stack.api_url).hostname
-    refused = [
-        mine.copy_with(query=b""),
-        mine.copy_with(path=urlsplit(other).path),
-        mine.copy_set_param("expires", str(int(mine.params["expires"]) + 1)),
-        mine.copy_set_param("expires", "x"),
-        mine.copy_set_param("signature", "x"),
-        mine.copy_set_param("signature", "ä"),
-        httpx.URL(link_of(stack, mine.path, age=FILE_URL_LIFETIME)),
-    ]
-    for url in refused:
-        problem(httpx.get(url), 403, "link.invalid")
-    almost = link_of(stack, mine.path, age=FILE_URL_LIFETIME - timedelta(seconds=30))
-    assert httpx.get(almost).status_code == 200
-    # A credential is none for a file, and does no harm.
-    problem(client.get(str(mine.copy_with(query=b""))), 403, "link.invalid")
-    assert client.get(str(mine)).status_code == 200
-
-
-def link_of(stack: Stack, path: str, *, age: timedelta) -> str:
-    """A link made so long ago."""
-    keyring = stack.resources.keyring
-    base = stack.settings().public_base
-    made = clock.now() - age
-    url, _ = FILE_URLS.create(keyring, path, base=base, lifetime=FILE_URL_LIFETIME, now=made)
-    return url
 
 
 def test_each_look_at_a_job_or_an_import_renews_the_link(

@@ -18,7 +18,7 @@ from api.middleware.body_limits import (
     BodyRefused,
     BoundedBody,
 )
-from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
+from api.middleware.layers import DeadlineMiddleware, extend_deadline
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter
@@ -74,10 +74,8 @@ def zipped(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("name", "pack"),
     [
-        ("m.csv.gz", gzip.compress),
         ("m.zip", zipped),
         ("m.csv", lambda content: content.decode().replace(",", ";").encode("utf-16")),
-        ("m.csv", lambda content: b"\xef\xbb\xbf" + content),
     ],
 )
 def test_files_come_packed_and_in_other_encodings(
@@ -88,25 +86,10 @@ def test_files_come_packed_and_in_other_encodings(
     assert known_member(client, list_id, email)["name"] == "Zoë"
 
 
-def test_json_lines_are_read(client: httpx.Client, list_id: int) -> None:
-    ada, ben = addresses(2)
-    lines = f'{{"email": "{ada}", "name": "Ada"}}\n{{"email": "{ben}", "status": "bounced"}}\n'
-    result = imported(client, list_id, lines.encode(), "members.jsonl")
-    assert counts(result) == {"received": 2, "added": 1, "opted_out": 1}
-
-
-def test_a_products_export_is_read_as_it_is(client: httpx.Client, list_id: int) -> None:
-    ada, ben = addresses(2)
-    header = ["Email Address", "First Name", "Last Name", "MEMBER_RATING", "UNSUB_TIME"]
-    rows = ([ada, "Ada", "Lovelace", "2", ""], [ben, "Ben", "B", "2", "2024-01-01 10:00:00"])
-    result = imported(client, list_id, sheet(header, *rows), "audience.csv")
-    assert counts(result) == {"received": 2, "added": 1, "opted_out": 1}
-    assert known_member(client, list_id, ada)["name"] == "Ada Lovelace"
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "code"),
-    [
+def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    for body, headers, code in [
         (b"", {}, "import.empty"),
         (multipart(PART, b""), FORM, "import.empty"),
         (multipart(b'name="other"; filename="a"', b"x"), FORM, "import.file_missing"),
@@ -116,28 +99,17 @@ def test_a_products_export_is_read_as_it_is(client: httpx.Client, list_id: int) 
         (b"no part at all", FORM, "body.malformed"),
         (multipart(PART, b"x"), {"Content-Type": "multipart/form-data"}, "body.malformed"),
         (b"--" + b"x" * 100_000, FORM, "body.malformed"),
-    ],
-)
-def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
-    *,
-    stack: Stack,
-    client: httpx.Client,
-    list_id: int,
-    body: bytes,
-    headers: dict[str, str],
-    code: str,
-) -> None:
-    before = objects(stack)
-    problem(post(client, list_id, body, **headers), 400, code)
-    assert objects(stack) <= before
-    assert data(client.get("/imports"))["items"] == []
+    ]:
+        before = objects(stack)
+        problem(post(client, list_id, body, **headers), 400, code)
+        assert objects(stack) <= before
+        assert data(client.get("/imports"))["items"] == []
 
 
 @pytest.mark.parametrize(
     ("content", "code"),
     [
         (b"Email,Name\r\n", "import.empty"),
-        (b"   \n", "import.empty"),
         (b"Colour,Shape\nred,round\nblue,flat\n", "import.no_email_column"),
         (gzip.compress(of_addresses("a@example.com"))[:-9], "import.truncated"),
     ],
@@ -157,12 +129,10 @@ def test_a_file_that_cannot_be_read_changes_nothing(
     ("content", "code", "said"),
     [
         (encoded("JPEG"), "import.unknown_format", "This is a picture (JPEG). "),
-        (encoded("PNG"), "import.unknown_format", "This is a picture (PNG). "),
-        (encoded("ICO"), "import.unknown_format", "This is a binary file, not a table. "),
         (b"Colour\0\x01,Shape\nred,round\n", "import.unknown_format", "This is a binary file"),
         (b'{"email": \n', "import.no_readable_row", "Line 1: Not JSON: "),
     ],
-    ids=["jpeg", "png", "ico", "bytes", "json"],
+    ids=["jpeg", "bytes", "json"],
 )
 def test_a_file_that_is_no_table_is_refused_as_such(
     client: httpx.Client, list_id: int, content: bytes, code: str, said: str
@@ -170,20 +140,6 @@ def test_a_file_that_is_no_table_is_refused_as_such(
     told = problem(upload(client, list_id, content), 422, code)
     assert said in told["message"]
     assert "olumns are" not in told["message"]
-
-
-def test_a_name_that_no_file_can_have_is_tidied(client: httpx.Client, list_id: int) -> None:
-    reply = client.post(
-        f"/lists/{list_id}/imports",
-        params={"filename": "../my\0list.csv"},
-        content=of_addresses(new_address()),
-        headers={"Prefer": "wait=30"},
-    )
-    import_id = data(reply)["result"]["import_id"]
-    assert data(client.get(f"/imports/{import_id}"))["filename"] == "mylist.csv"
-    long = {"filename": "x" * 256}
-    reply = client.post(f"/lists/{list_id}/imports", params=long, content=b"x")
-    assert reply.status_code == 400
 
 
 def test_a_file_of_several_parts_is_put_together_again(

@@ -146,11 +146,11 @@ def test_two_trace_ids_that_differ_are_400(
     assert [each.stands(list_id) for each in people] == [("active", True)] * 2
 
 
-@pytest.mark.parametrize("value", [5, True, ["a"], {"a": 1}])
-def test_a_trace_id_is_a_string(stranger: httpx.Client, list_id: int, value: object) -> None:
-    reply = stranger.request("DELETE", f"/subscriptions/{list_id}", json={"trace_id": value})
-    body = problem(reply, 422, "body.invalid")
-    assert [each["field"] for each in body["errors"]] == ["body.trace_id"]
+def test_a_trace_id_is_a_string(stranger: httpx.Client, list_id: int) -> None:
+    for value in [5, True, ["a"], {"a": 1}]:
+        reply = stranger.request("DELETE", f"/subscriptions/{list_id}", json={"trace_id": value})
+        body = problem(reply, 422, "body.invalid")
+        assert [each["field"] for each in body["errors"]] == ["body.trace_id"]
 
 
 def test_bodies_that_cannot_be_read_are_refused(stranger: httpx.Client, list_id: int) -> None:
@@ -166,13 +166,6 @@ def test_bodies_that_cannot_be_read_are_refused(stranger: httpx.Client, list_id:
     ):
         reply = stranger.request("DELETE", path, content=body, headers={"Content-Type": kind})
         problem(reply, status, code)
-
-
-def test_a_content_type_without_a_body_is_no_body(reader: Reader, list_id: int) -> None:
-    reader.joins(list_id)
-    headers = {"Content-Type": "application/json"}
-    assert data(reader.client.delete(f"/subscriptions/{list_id}", headers=headers)) == 1
-    assert reader.stands(list_id)[0] == "unsubscribed"
 
 
 def test_unknown_lists_are_404_and_impossible_names_400(

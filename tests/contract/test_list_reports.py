@@ -1,15 +1,19 @@
-"""A person reports a list that they did not ask for, by the link in its mail."""
+"""A person reports a list that they did not ask for, by its mail, or a stranger by its page."""
 
 import html
 import re
+import secrets
 
 import httpx
 import pytest
 
+from services.subscriptions import lists
 from tests.commands import printed
+from tests.contract.replies import data
 from tests.contract.test_pages import TITLE, follow, heading, look
+from tests.contract.test_sign_up_forms import BROWSER
 from tests.erasing import erase
-from tests.stack import Stack, eventually
+from tests.stack import Owner, Stack, eventually
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 from tests.upkeep import run_upkeep
 
@@ -114,6 +118,67 @@ def test_the_operator_sees_which_lists_are_reported(
     erase(stack.resources, readers[1].email)
     assert row()["reports"] == 3
     assert (None,) in reports(stack, list_id)
+
+
+def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
+    stack: Stack, owner: Owner, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    list_id = new_list(client, TITLE)
+    slug = data(client.get(f"/lists/{list_id}"))["slug"]
+    local, domain = owner.email.split("@")
+    for page in (
+        stranger.get(f"/s/{slug}"),
+        # A form on the owner's own site leads here with what is to be corrected.
+        stranger.post(f"/subscriptions/{list_id}", data={"email": "nobody"}, headers=BROWSER),
+    ):
+        assert f"{local[0]}…@{domain}" in page.text
+        assert owner.email not in page.text
+        assert f"/s/{slug}/report" in page.text
+    path = f"/s/{slug}/report"
+    asks = stranger.get(path)
+    assert heading(asks) == "Report this page"
+    [token] = re.findall(r'name="csrf_token" value="([^"]+)"', asks.text)
+    # No other site's page can have its visitors report a list.
+    assert stranger.post(path, data={"csrf_token": token[:-1] + "!"}).status_code == 403
+    assert reports(stack, list_id) == []
+    for _ in range(2):
+        done = stranger.post(path, data={"csrf_token": token})
+        assert heading(follow(stranger, done)) == THANKS
+    # A network reports a list once.
+    assert reports(stack, list_id) == [(None,)]
+    [row] = [
+        each
+        for each in printed(stack, "lists", "reports", "--limit", "1000")
+        if each["list_id"] == list_id
+    ]
+    assert (row["reports"], row["by_strangers"]) == (1, 1)
+
+
+def test_reports_of_strangers_are_bounded_by_network_and_by_list(
+    stack: Stack, client: httpx.Client
+) -> None:
+    list_id, network = new_list(client), secrets.token_bytes(32)
+
+    def report(digest: bytes) -> int:
+        with stack.resources.unit_of_work() as uow:
+            lists.report_page(uow, lists.get(uow, list_id), digest)
+        return len(reports(stack, list_id))
+
+    others = [new_list(client) for _ in range(lists.MAX_PAGE_REPORTS_OF_NETWORK_A_DAY)]
+    stack.query(
+        "INSERT INTO list_reports (list_id, network_digest) SELECT id, %s FROM unnest(%s) AS id",
+        network,
+        others,
+    )
+    assert report(network) == 0
+    stack.query(
+        "INSERT INTO list_reports (list_id, network_digest)"
+        " SELECT %s, sha256(n::text::bytea) FROM generate_series(1, %s) AS n",
+        list_id,
+        lists.MAX_PAGE_REPORTS_OF_LIST - 1,
+    )
+    for _ in range(2):
+        assert report(secrets.token_bytes(32)) == lists.MAX_PAGE_REPORTS_OF_LIST
 
 
 def test_a_report_is_kept_for_a_year(

@@ -10,8 +10,10 @@ from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
     LIST_FIELDS,
     TIMESTAMP,
+    Reader,
     new_list,
     new_slug,
+    trace_for,
 )
 from tests.stack import Owner, Stack
 
@@ -32,7 +34,7 @@ def test_new_list_is_a_channel_with_every_field(client: httpx.Client, owner: Own
         assert made[name] is None
     assert (made["challenge_provider"], made["challenge_site_key"]) == (None, None)
     flags = ("email_channel_enabled", "challenge_enabled", "confirm_required")
-    assert [made[name] for name in flags] == [True, False, False]
+    assert [made[name] for name in flags] == [True, False, True]
     assert made["subscriber_count"] == 0
     assert re.fullmatch(TIMESTAMP, made["created_at"])
     assert re.fullmatch(TIMESTAMP, made["updated_at"])
@@ -47,7 +49,7 @@ def test_every_field_of_a_new_list_is_kept(client: httpx.Client) -> None:
         "email_channel_enabled": False,
         "challenge_enabled": True,
         "challenge_provider": "hcaptcha",
-        "confirm_required": True,
+        "confirm_required": False,
     }
     made = new_list(client, **wanted)
     assert {name: made[name] for name in wanted} == wanted
@@ -80,34 +82,28 @@ def test_slug_names_the_list_on_every_route_below(
     problem(client.get(f"{path}/subscriptions"), 404, "list.not_found")
 
 
-@pytest.mark.parametrize("name", [0, 1, 2**53, UINT64_MAX, "no-such-list"])
-def test_unknown_lists_are_404(client: httpx.Client, name: str | int) -> None:
-    problem(client.get(f"/lists/{name}"), 404, "list.not_found")
-    if isinstance(name, int):
-        problem(client.patch(f"/lists/{name}", json={}), 404, "list.not_found")
-        problem(client.delete(f"/lists/{name}"), 404, "list.not_found")
+def test_unknown_lists_are_404(client: httpx.Client) -> None:
+    for name in [0, 1, 2**53, UINT64_MAX, "no-such-list"]:
+        problem(client.get(f"/lists/{name}"), 404, "list.not_found")
+        if isinstance(name, int):
+            problem(client.patch(f"/lists/{name}", json={}), 404, "list.not_found")
+            problem(client.delete(f"/lists/{name}"), 404, "list.not_found")
 
 
-@pytest.mark.parametrize(
-    "name", [UINT64_MAX + 1, "-1", "1.5", "No_Slug", "a" * 81, "1" * 40, "%00"]
-)
-def test_names_that_can_be_no_list_are_400(client: httpx.Client, name: str | int) -> None:
-    problem(client.get(f"/lists/{name}"), 400, "list.name_invalid")
-    problem(client.delete(f"/lists/{name}"), 400, "request.invalid")
+def test_names_that_can_be_no_list_are_400(client: httpx.Client) -> None:
+    for name in [UINT64_MAX + 1, "-1", "1.5", "No_Slug", "a" * 81, "1" * 40, "%00"]:
+        problem(client.get(f"/lists/{name}"), 400, "list.name_invalid")
+        problem(client.delete(f"/lists/{name}"), 400, "request.invalid")
 
 
-@pytest.mark.parametrize(
-    "slug", ["", "A", "ä", "a b", "a_b", "-a", "a" * 81, "1", "2026", "a\n", "a/b", "٣"]
-)
-def test_bad_slugs_are_422_and_name_the_field(
-    client: httpx.Client, letter: dict[str, Any], slug: str
-) -> None:
-    for reply in (
-        client.post("/lists", json={"title": "T", "slug": slug}),
-        client.patch(f"/lists/{letter['id']}", json={"slug": slug}),
-    ):
-        assert fields_at_fault(problem(reply, 422, "list.slug")) == ["body.slug"]
-    assert data(client.get(f"/lists/{letter['id']}")) == letter
+def test_bad_slugs_are_422_and_name_the_field(client: httpx.Client, letter: dict[str, Any]) -> None:
+    for slug in ["", "A", "ä", "a b", "a_b", "-a", "a" * 81, "1", "2026", "a\n", "a/b", "٣"]:
+        for reply in (
+            client.post("/lists", json={"title": "T", "slug": slug}),
+            client.patch(f"/lists/{letter['id']}", json={"slug": slug}),
+        ):
+            assert fields_at_fault(problem(reply, 422, "list.slug")) == ["body.slug"]
+        assert data(client.get(f"/lists/{letter['id']}")) == letter
 
 
 def test_slugs_of_every_length_are_taken(client: httpx.Client) -> None:
@@ -128,13 +124,13 @@ def test_taken_slug_is_409_whoever_has_it(
     assert data(neighbour.get(f"/lists/{other['id']}"))["slug"] == other["slug"]
 
 
-@pytest.mark.parametrize("title", ["", " ", "t" * 201, "a\nb", "a\u2028b", "a\x1bb"])
-def test_bad_titles_are_422(client: httpx.Client, list_id: int, title: str) -> None:
-    for reply in (
-        client.post("/lists", json={"title": title, "slug": new_slug()}),
-        client.patch(f"/lists/{list_id}", json={"title": title}),
-    ):
-        assert fields_at_fault(problem(reply, 422, "list.title")) == ["body.title"]
+def test_bad_titles_are_422(client: httpx.Client, list_id: int) -> None:
+    for title in ["", " ", "t" * 201, "a\nb", "a\u2028b", "a\x1bb"]:
+        for reply in (
+            client.post("/lists", json={"title": title, "slug": new_slug()}),
+            client.patch(f"/lists/{list_id}", json={"title": title}),
+        ):
+            assert fields_at_fault(problem(reply, 422, "list.title")) == ["body.title"]
 
 
 @pytest.mark.parametrize("name", ["avatar_image_url", "favicon_image_url"])
@@ -162,9 +158,9 @@ def test_bad_image_addresses_are_422(
     assert fields_at_fault(problem(reply, 422, "list.image_url")) == [f"body.{name}"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_types_are_strict(client: httpx.Client, list_id: int) -> None:
+    value: object
+    for name, value in [
         ("title", 5),
         ("title", None),
         ("slug", None),
@@ -180,15 +176,13 @@ def test_bad_image_addresses_are_422(
         ("confirm_required", "false"),
         ("challenge_enabled", 0),
         ("challenge_provider", "other"),
-    ],
-)
-def test_types_are_strict(client: httpx.Client, list_id: int, name: str, value: object) -> None:
-    whole = {"title": "T", "slug": new_slug(), name: value}
-    for reply in (
-        client.post("/lists", json=whole),
-        client.patch(f"/lists/{list_id}", json={name: value}),
-    ):
-        assert fields_at_fault(problem(reply, 422, "body.invalid")) == [f"body.{name}"]
+    ]:
+        whole: dict[str, object] = {"title": "T", "slug": new_slug(), name: value}
+        for reply in (
+            client.post("/lists", json=whole),
+            client.patch(f"/lists/{list_id}", json={name: value}),
+        ):
+            assert fields_at_fault(problem(reply, 422, "body.invalid")) == [f"body.{name}"]
 
 
 def test_title_and_slug_are_required(client: httpx.Client) -> None:
@@ -221,36 +215,55 @@ def test_slug_can_change_and_the_old_one_is_free(client: httpx.Client) -> None:
     assert new_list(client, slug=made["slug"])["id"] != made["id"]
 
 
-def test_lists_need_the_scope_and_changes_the_full_one(
-    stack: Stack, owner: Owner, read_only: httpx.Client, unrelated: httpx.Client, list_id: int
-) -> None:
-    path, body = f"/lists/{list_id}", {"title": "T", "slug": new_slug()}
-    assert data(read_only.get("/lists"))["items"][0]["id"] == list_id
-    assert data(read_only.get(path))["id"] == list_id
-    for caller in (read_only, unrelated):
-        for reply in (
-            caller.post("/lists", json=body),
-            caller.patch(path, json=body),
-            caller.delete(path),
-        ):
-            problem(reply, 403, "auth.insufficient_scope")
-    for reply in (unrelated.get("/lists"), unrelated.get(path)):
-        problem(reply, 403, "auth.insufficient_scope")
+# -- archived -------------------------------------------------------------------------------------
 
 
-def test_lists_need_credentials_and_changes_their_owner(
-    stranger: httpx.Client, neighbour: httpx.Client, client: httpx.Client, letter: dict[str, Any]
+def test_archived_list_is_gone_for_its_owner(
+    client: httpx.Client, reader: Reader, letter: dict[str, Any]
 ) -> None:
-    path, body = f"/lists/{letter['id']}", {"title": "Mine now", "slug": new_slug()}
+    list_id = letter["id"]
+    reader.joins(list_id)
+    assert data(client.delete(f"/lists/{list_id}")) == 1
     for reply in (
-        stranger.get("/lists"),
-        stranger.get(path),
-        stranger.post("/lists", json=body),
-        stranger.patch(path, json=body),
-        stranger.delete(path),
+        client.delete(f"/lists/{list_id}"),
+        client.get(f"/lists/{list_id}"),
+        client.get(f"/lists/{letter['slug']}"),
+        client.patch(f"/lists/{list_id}", json={"title": "T"}),
+        client.get(f"/lists/{list_id}/subscriptions"),
+        client.get(f"/subscriptions/{list_id}/members/{reader.user_id}/subs"),
+        client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"),
     ):
-        problem(reply, 401, "auth.credentials_missing")
-    problem(neighbour.patch(path, json=body), 403, "list.not_owner")
-    problem(neighbour.delete(path), 403, "list.not_owner")
-    assert data(neighbour.get("/lists"))["items"] == []
-    assert data(client.get(path)) == letter
+        problem(reply, 404, "list.not_found")
+    assert data(client.get("/lists"))["items"] == []
+    slug_is_kept = client.post("/lists", json={"title": "T", "slug": letter["slug"]})
+    problem(slug_is_kept, 409, "list.slug_taken")
+
+
+def test_nobody_joins_an_archived_list(
+    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    assert data(client.delete(f"/lists/{list_id}")) == 1
+    problem(reader.client.post(f"/subscriptions/{list_id}/no-challenge"), 404, "list.not_found")
+    reply = stranger.post(f"/subscriptions/{list_id}", json={"email": "a@example.com"})
+    problem(reply, 404, "list.not_found")
+
+
+def test_archived_list_can_be_left(
+    stack: Stack,
+    client: httpx.Client,
+    stranger: httpx.Client,
+    reader: Reader,
+    letter: dict[str, Any],
+) -> None:
+    list_id = letter["id"]
+    reader.joins(list_id)
+    trace_id = trace_for(stack, list_id, reader.user_id)
+    assert data(client.delete(f"/lists/{list_id}")) == 1
+    assert data(stranger.get("/subscriptions/opponent", params={"trace_id": trace_id}))
+    off = stranger.post(f"/subscriptions/{list_id}/delete", params={"trace_id": trace_id})
+    assert data(off) == 1
+    assert reader.stands(list_id) == ("active", False)
+    reply = stranger.delete(f"/subscriptions/{letter['slug']}", params={"trace_id": trace_id})
+    assert data(reply) == 1
+    assert reader.stands(list_id) == ("unsubscribed", False)
+    assert data(reader.client.get("/subscriptions")) == []

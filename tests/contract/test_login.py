@@ -1,8 +1,7 @@
 """Logging in and out, as a person with a browser does."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -10,26 +9,15 @@ from argon2 import PasswordHasher
 
 from core.errors import DomainError
 from services.access import sessions
-from services.people import logins, passwords
+from services.accounts import logins, passwords
 from tests.contract.replies import data, problem
 from tests.stack import Stack
 from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, new_account, new_address
 
 
 @pytest.fixture
-def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
-    with ExitStack() as opened:
-        yield lambda: opened.enter_context(a_visitor(stack))
-
-
-@pytest.fixture
 def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
     return make_visitor()
-
-
-@pytest.fixture
-def email(stack: Stack) -> str:
-    return new_account(stack)
 
 
 def set_cookies(reply: httpx.Response) -> dict[str, str]:

@@ -132,13 +132,19 @@ def test_head_has_the_headers_of_get_and_ignores_range(url: str) -> None:
     assert httpx.head(url, headers={"If-None-Match": get.headers["etag"]}).status_code == 304
 
 
-@pytest.mark.parametrize(
-    "name", ["zzzzzzzzzzzz.webp", "x", "%2e%2e", "..%2foriginals", "a b", "%ff", "%F0%9F%8E%89"]
-)
-def test_unknown_media_is_404(stranger: httpx.Client, name: str) -> None:
-    reply = stranger.get(f"/media/{name}")
-    assert reply.status_code == 404
-    assert reply.json()["code"] in ("media.not_found", "route.not_found")
+def test_unknown_media_is_404(stranger: httpx.Client) -> None:
+    for name in [
+        "zzzzzzzzzzzz.webp",
+        "x",
+        "%2e%2e",
+        "..%2foriginals",
+        "a b",
+        "%ff",
+        "%F0%9F%8E%89",
+    ]:
+        reply = stranger.get(f"/media/{name}")
+        assert reply.status_code == 404
+        assert reply.json()["code"] in ("media.not_found", "route.not_found")
 
 
 def test_media_is_not_there_before_it_is_ready(quiet_client: httpx.Client) -> None:

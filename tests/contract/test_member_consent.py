@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
-import pytest
 
-from services.mailing.consent.wordings import MAX_WORDINGS
+from services.subscriptions.consent import MAX_WORDINGS
+from tests.commands import printed
 from tests.contract.bulk import add, imported, of_addresses
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
@@ -25,13 +25,16 @@ from tests.subscribers import Subscriber
 
 FIELDS = {
     *("at", "how", "ip", "url", "browser", "wording", "wording_version", "claimed_by", "list_id"),
-    "import_id",
+    *("import_id", "confirmed", "others_of_network"),
 }
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 PAGE = "https://www.example.com/tea/join"
 BROWSER = {"Referer": f"{PAGE}?campaign=secret-word#form", "User-Agent": FIREFOX}
 ORIGIN = {"ip": "127.0.0.1", "url": PAGE, "browser": "Firefox on Linux"}
-NOWHERE: dict[str, object] = dict.fromkeys(("ip", "url", "browser", "wording", "wording_version"))
+NOWHERE: dict[str, object] = {
+    **dict.fromkeys(("ip", "url", "browser", "wording", "wording_version", "others_of_network")),
+    "confirmed": False,
+}
 WORDING = "I want Tea by e-mail.\nI can leave at any time."
 
 
@@ -73,6 +76,8 @@ def test_a_form_leaves_an_entry_with_its_page_and_the_wording(
         "wording": WORDING,
         "wording_version": 1,
         "claimed_by": None,
+        "confirmed": False,
+        "others_of_network": 0,
         "list_id": list_id,
         "import_id": None,
     }
@@ -114,7 +119,8 @@ def test_a_request_and_its_confirmation_leave_one_entry_each(
         subscribe(stranger, list_id, email)
     user_id = user_of(client, list_id, email)
     waiting = Subscriber(stack, list_id, user_id, email)
-    assert [each["how"] for each in consent(client, list_id, user_id)] == ["form"]
+    [asked_for] = consent(client, list_id, user_id)
+    assert shown(asked_for, "how", "confirmed") == {"how": "form", "confirmed": False}
     token = waiting.mailed_token()
     asked = stranger.get("/confirm", params={"token": token})
     assert "I want Tea by e-mail." in asked.text
@@ -123,6 +129,7 @@ def test_a_request_and_its_confirmation_leave_one_entry_each(
         assert pressed.status_code == 303
     found = consent(client, list_id, user_id)
     assert [each["how"] for each in found] == ["confirmation", "form"]
+    assert [each["confirmed"] for each in found] == [True, True]
     assert shown(found[0], *ORIGIN, "wording") == {**ORIGIN, "wording": WORDING}
     assert token not in str(found)
 
@@ -134,9 +141,10 @@ def test_a_login_leaves_an_entry_each_time_it_brings_the_person_back(
     assert data(reader.client.post(join, headers=BROWSER)) == 1
     assert data(reader.client.post(join, headers=BROWSER)) == 0
     [entry] = consent(client, list_id, reader.user_id)
-    assert shown(entry, "how", "claimed_by", *ORIGIN) == {
+    assert shown(entry, "how", "claimed_by", "confirmed", *ORIGIN) == {
         **ORIGIN,
         "how": "login",
+        "confirmed": True,
         "claimed_by": None,
     }
     reader.leaves(list_id)
@@ -155,6 +163,32 @@ def test_a_person_who_undoes_their_leaving_leaves_an_entry(
         pressed = stranger.post("/unsubscribe", params=trace, data={"action": action})
         assert pressed.status_code == 303
     assert [each["how"] for each in consent(client, list_id, reader.user_id)] == ["link", "login"]
+
+
+def test_an_owner_who_makes_consent_up_shows_it_by_the_network(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    lists = [new_list(client)["id"] for _ in range(2)]
+    emails = [new_address() for _ in range(3)]
+    for email in emails:
+        subscribe(stranger, lists[0], email)
+    subscribe(stranger, lists[1], emails[0])
+    # From elsewhere, from beside the others long ago, and as the owner says.
+    for ip, email in (("192.0.2.7", new_address()), ("127.0.0.0/24", new_address())):
+        subscribe(stranger, lists[0], email)
+        stack.query(
+            "UPDATE consent_entries SET ip = %s WHERE user_id = %s",
+            *(ip, user_of(client, lists[0], email)),
+        )
+    add(client, lists[0], new_address())
+    [entry] = consent(client, lists[0], user_of(client, lists[0], emails[0]))
+    assert shown(entry, "confirmed", "others_of_network") == {
+        "confirmed": False,
+        "others_of_network": 3,
+    }
+    [entry] = consent(client, lists[1], user_of(client, lists[1], emails[0]))
+    assert entry["others_of_network"] == 0
+    assert printed(stack, "lists", "show", str(lists[0]))["most_of_network"] == 4
 
 
 def test_members_of_an_import_have_its_one_row_and_it_is_the_owners_claim(
@@ -285,33 +319,30 @@ REFERRERS = [
 ]
 
 
-@pytest.mark.parametrize("referrer", REFERRERS)
 def test_what_is_no_plain_page_is_not_kept(
-    client: httpx.Client, stranger: httpx.Client, list_id: int, referrer: str
+    client: httpx.Client, stranger: httpx.Client, list_id: int
 ) -> None:
-    email = new_address()
-    subscribe(stranger, list_id, email, Referer=referrer)
-    [entry] = consent(client, list_id, user_of(client, list_id, email))
-    assert entry["url"] is None
+    for referrer in REFERRERS:
+        email = new_address()
+        subscribe(stranger, list_id, email, Referer=referrer)
+        [entry] = consent(client, list_id, user_of(client, list_id, email))
+        assert entry["url"] is None
 
 
-@pytest.mark.parametrize(
-    ("user_agent", "browser"),
-    [
+def test_of_the_browser_a_name_of_ours_is_kept(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    for user_agent, browser in [
         (FIREFOX, "Firefox on Linux"),
         ("curl/8.0", None),
         ("", None),
         ("Firefox/" + "9" * 8_000 + "<script>", "Firefox"),
         ("=cmd|' /C calc'!A0", None),
-    ],
-)
-def test_of_the_browser_a_name_of_ours_is_kept(
-    client: httpx.Client, stranger: httpx.Client, list_id: int, user_agent: str, browser: str | None
-) -> None:
-    email = new_address()
-    subscribe(stranger, list_id, email, **{"User-Agent": user_agent})
-    [entry] = consent(client, list_id, user_of(client, list_id, email))
-    assert entry["browser"] == browser
+    ]:
+        email = new_address()
+        subscribe(stranger, list_id, email, **{"User-Agent": user_agent})
+        [entry] = consent(client, list_id, user_of(client, list_id, email))
+        assert entry["browser"] == browser
 
 
 def test_others_learn_nothing(
@@ -340,9 +371,6 @@ def test_no_call_changes_an_entry(client: httpx.Client, reader: Reader, list_id:
     data(client.patch(f"/lists/{list_id}/members/{reader.user_id}", json={"name": "Changed"}))
     data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
     assert consent(client, list_id, reader.user_id) == before
-
-
-# -- pages ---------------------------------------------------------------------------------------
 
 
 # -- wordings ------------------------------------------------------------------------------------

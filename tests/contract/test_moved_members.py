@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.bulk import add, counts, imported, of_addresses, sheet
-from tests.contract.moving import MOVED, ask, brought, join, leave, roster
+from tests.contract.bulk import add, counts, errors, imported, of_addresses, sheet
+from tests.contract.moving import MOVED, ask, join, leave, roster
 from tests.contract.replies import data
 from tests.contract.subscribers import count, known_member, members, new_list, trace_for
 from tests.erasing import erase
@@ -38,53 +38,123 @@ def next_holder(stack: Stack, email: str) -> Iterator[Visitor]:
 
 
 def test_a_complaint_about_the_address_that_the_list_knows_is_theirs(
-    person: Visitor, present: str, client: httpx.Client, sender: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client, list_id: int
 ) -> None:
     join(person, list_id)
     new = moved(person)
     assert roster(sender, list_id) == [new]
-    told = imported(client, list_id, of_addresses(present), kind="complaints")
+    told = imported(client, list_id, of_addresses(email), kind="complaints")
     assert counts(told) == {"received": 1, "opted_out": 1}
     assert roster(sender, list_id) == []
     assert count(client, list_id) == 0
-    for each in (present, new):
+    for each in (email, new):
         data(add(client, list_id, each))
     assert roster(sender, list_id) == []
 
 
 def test_no_file_makes_a_second_member_of_them(
     person: Visitor,
-    present: str,
+    email: str,
     client: httpx.Client,
     sender: httpx.Client,
     list_id: int,
 ) -> None:
     join(person, list_id)
     new = moved(person)
-    file = sheet(["Email", "Name"], [present, "Ada"])
-    told = imported(client, list_id, file, on_existing="update")
-    assert counts(told) == {"received": 1, "already": 1, "updated": 1}
+    agreed = ["2020-02-02 10:00:00", "2020-02-03 10:00:00"]
+    for each in agreed:
+        file = sheet(["Email", "Name", "OPTIN_TIME"], [email, "Ada", each])
+        told = imported(client, list_id, file, on_existing="update")
+        is_updated = {"updated": 1} if each == agreed[0] else {}
+        assert counts(told) == {"received": 1, "already": 1, **is_updated}
     [shown] = members(client, list_id)
     user_id = user_id_of(person.stack, new)
-    assert (shown["user_id"], shown["email"], shown["name"]) == (user_id, present, "Ada")
+    assert (shown["user_id"], shown["email"], shown["name"]) == (user_id, email, "Ada")
+    entries = data(client.get(f"/lists/{list_id}/members/{user_id}/consent"))["items"]
+    assert {"2020-02-02", "2020-02-03"} <= {each["at"][:10] for each in entries}
     assert roster(sender, list_id) == [new]
     leave(person, list_id)
     assert roster(sender, list_id) == []
 
 
+@pytest.mark.parametrize(
+    ("on_existing", "was_removed"), [("skip", False), ("update", False), ("skip", True)]
+)
+def test_two_rows_that_name_them_are_one_row_and_one_duplicate(
+    person: Visitor, email: str, client: httpx.Client, on_existing: str, was_removed: bool
+) -> None:
+    list_id = new_list(client)["id"]
+    join(person, list_id)
+    new, other = moved(person), new_address()
+    user_id = user_id_of(person.stack, new)
+    if was_removed:
+        assert data(client.delete(f"/subscriptions/{list_id}/members/{user_id}")) == 1
+    rows = [email, "Ada"], [new, "Eve"], [other, "Other"]
+    told = imported(client, list_id, sheet(["Email", "Name"], *rows), on_existing=on_existing)
+    is_updated = on_existing == "update" and not was_removed
+    theirs = {"added": 2} if was_removed else {"added": 1, "already": 1}
+    assert counts(told) == {"received": 3, "duplicate": 1, **theirs} | (
+        {"updated": 1} if is_updated else {}
+    )
+    assert {each["email"] for each in members(client, list_id)} == {email, other}
+    # The row that counts is the first one.
+    name = "Ada" if is_updated or was_removed else "Vi"
+    assert known_member(client, list_id, email)["name"] == name
+    [left_out] = [each for each in errors(told["errors_url"]) if each["code"] == "row.duplicate"]
+    assert left_out["Email"] == new
+
+
+def test_a_no_in_one_of_two_rows_that_name_them_holds(
+    person: Visitor, email: str, client: httpx.Client, list_id: int
+) -> None:
+    join(person, list_id)
+    new = moved(person)
+    file = sheet(["Email", "Status"], [email, ""], [new, "unsubscribed"])
+    assert counts(imported(client, list_id, file)) == {
+        "received": 2,
+        "opted_out": 1,
+        "duplicate": 1,
+    }
+    assert members(client, list_id) == []
+
+
+def test_a_file_brings_them_by_the_address_that_they_had(
+    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client, list_id: int
+) -> None:
+    new = moved(person)
+    told = imported(client, list_id, of_addresses(email, new))
+    assert counts(told) == {"received": 2, "added": 1, "duplicate": 1}
+    [shown] = members(client, list_id)
+    assert (shown["user_id"], shown["email"]) == (user_id_of(person.stack, new), email)
+    assert roster(sender, list_id) == [new]
+
+
+def test_a_no_before_two_moves_holds_for_the_address_between(
+    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client, list_id: int
+) -> None:
+    join(person, list_id)
+    leave(person, list_id)
+    between = moved(person)
+    last = moved(person)
+    for each in (email, between, last):
+        assert data(add(client, list_id, each)) == 0
+    assert client.put(f"/lists/{list_id}/members/{between}", json={}).status_code == 409
+    assert roster(sender, list_id) == []
+
+
 def test_who_has_the_address_now_is_named_by_it(
-    person: Visitor, present: str, client: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx.Client, list_id: int
 ) -> None:
     join(person, list_id)
     moved(person)
-    with next_holder(person.stack, present) as other:
+    with next_holder(person.stack, email) as other:
         join(other, list_id)
-    other_id = user_id_of(person.stack, present)
-    told = imported(client, list_id, sheet(["Email", "Name"], [present, "B"]), on_existing="update")
+    other_id = user_id_of(person.stack, email)
+    told = imported(client, list_id, sheet(["Email", "Name"], [email, "B"]), on_existing="update")
     assert counts(told) == {"received": 1, "already": 1, "updated": 1}
-    named = data(client.get(f"/lists/{list_id}/members/{present}"))
+    named = data(client.get(f"/lists/{list_id}/members/{email}"))
     assert (named["user_id"], named["name"]) == (other_id, "B")
-    told = imported(client, list_id, of_addresses(present), kind="complaints")
+    told = imported(client, list_id, of_addresses(email), kind="complaints")
     assert counts(told) == {"received": 1, "opted_out": 1}
     [left] = members(client, list_id)
     assert left["user_id"] != other_id
@@ -94,12 +164,12 @@ def test_who_has_the_address_now_is_named_by_it(
 
 
 def test_their_no_holds_for_both_addresses(
-    person: Visitor, present: str, client: httpx.Client, sender: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client, list_id: int
 ) -> None:
     join(person, list_id)
     new = moved(person)
     leave(person, list_id)
-    for each in (present, new):
+    for each in (email, new):
         told = imported(client, list_id, of_addresses(each))
         assert counts(told) == {"received": 1, "opted_out": 1}
     assert roster(sender, list_id) == []
@@ -113,7 +183,7 @@ def test_their_no_holds_for_both_addresses(
 @pytest.mark.parametrize("leaves_first", [False, True])
 def test_it_outlives_their_erasure_by_both(
     person: Visitor,
-    present: str,
+    email: str,
     client: httpx.Client,
     list_id: int,
     leaves_first: bool,
@@ -125,13 +195,13 @@ def test_it_outlives_their_erasure_by_both(
     if not leaves_first:
         leave(person, list_id)
     erase(person.stack.resources, new)
-    for each in (present, new):
+    for each in (email, new):
         data(add(client, list_id, each))
     assert count(client, list_id) == 0
 
 
 def test_what_an_earlier_release_kept_of_them_outlives_their_erasure(
-    person: Visitor, present: str, client: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx.Client, list_id: int
 ) -> None:
     """It stored the new address alone."""
     join(person, list_id)
@@ -139,14 +209,14 @@ def test_what_an_earlier_release_kept_of_them_outlives_their_erasure(
     leave(person, list_id)
     person.stack.query("DELETE FROM opt_outs WHERE list_id = %s AND user_id IS NULL", list_id)
     erase(person.stack.resources, new)
-    for each in (present, new):
+    for each in (email, new):
         data(add(client, list_id, each))
     assert count(client, list_id) == 0
 
 
 def test_nobody_lifts_the_no_of_who_had_the_address_before(
     person: Visitor,
-    present: str,
+    email: str,
     client: httpx.Client,
     sender: httpx.Client,
     list_id: int,
@@ -154,62 +224,38 @@ def test_nobody_lifts_the_no_of_who_had_the_address_before(
     join(person, list_id)
     leave(person, list_id)
     new = moved(person)
-    with next_holder(person.stack, present) as other:
+    with next_holder(person.stack, email) as other:
         join(other, list_id)
         data(add(client, list_id, new))
-        assert roster(sender, list_id) == [present]
+        assert roster(sender, list_id) == [email]
         # Each has their own no from now on.
         leave(other, list_id)
     theirs = "SELECT count(DISTINCT user_id) FROM opt_outs WHERE list_id = %s"
     assert person.stack.query(theirs, list_id) == [(2,)]
     join(person, list_id)
-    data(add(client, list_id, present))
+    data(add(client, list_id, email))
     assert roster(sender, list_id) == [new]
 
 
 # -- the address that they take back ---------------------------------------------------------------
 
 
-def taken_back(person: Visitor, present: str, client: httpx.Client, list_id: int) -> int:
-    """A list makes a record of the free address, which its account then takes back."""
-    moved(person)
-    undo = person.mailed_path(present, MOVED)
-    other_id = brought(client, list_id, present)
-    assert person.fill_in(undo).status_code == 303
-    return other_id
-
-
-def merged_into_their_account(stack: Stack, other_id: int) -> None:
-    ended = "SELECT 1 FROM account_merges WHERE merged_id = %s AND status = 'merged'"
-    eventually(lambda: stack.query(ended, other_id), within=60, what="the merge")
-
-
-def test_what_a_list_made_of_it_meanwhile_becomes_theirs(
-    person: Visitor,
-    present: str,
-    client: httpx.Client,
-    sender: httpx.Client,
-    list_id: int,
-) -> None:
-    merged_into_their_account(person.stack, taken_back(person, present, client, list_id))
-    user_id = user_id_of(person.stack, present)
-    assert known_member(client, list_id, present)["user_id"] == user_id
-    assert roster(sender, list_id) == [present]
-    erase(person.stack.resources, present)
-    assert roster(sender, list_id) == []
-    assert person.stack.query("SELECT 1 FROM subscriptions WHERE email = %s", present) == []
-
-
-def test_a_no_to_it_holds_before_the_records_are_one(
-    person: Visitor, present: str, client: httpx.Client, sender: httpx.Client
+def test_what_a_list_made_of_it_meanwhile_ends_when_they_take_it_back(
+    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client
 ) -> None:
     letters = [new_list(client)["id"] for _ in range(2)]
-    other_id = taken_back(person, present, client, letters[0])
-    # A merge that has not come yet.
-    trace: dict[str, Any] = {"trace_id": trace_for(person.stack, letters[0], other_id)}
+    moved(person)
+    undo = person.mailed_path(email, MOVED)
+    for each in letters:
+        made = data(client.put(f"/lists/{each}/members/{email}", json={}))
+    trace: dict[str, Any] = {"trace_id": trace_for(person.stack, letters[0], made["user_id"])}
     assert data(client.request("DELETE", f"/subscriptions/{letters[0]}", params=trace)) == 1
-    data(add(client, letters[0], present))
-    assert roster(sender, letters[0]) == []
-    merged_into_their_account(person.stack, other_id)
-    data(add(client, letters[0], present))
-    assert roster(sender, letters[0]) == []
+    assert person.fill_in(undo).status_code == 303
+    eventually(lambda: count(client, letters[1]) == 0, what="the end of the membership")
+    assert [roster(sender, each) for each in letters] == [[], []]
+    for each in letters:
+        data(add(client, each, email))
+    # Their no stays, and where they said none they are a member by their account.
+    assert [roster(sender, each) for each in letters] == [[], [email]]
+    [shown] = members(client, letters[1])
+    assert shown["user_id"] == user_id_of(person.stack, email)

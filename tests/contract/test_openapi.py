@@ -10,7 +10,6 @@ from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
 
-from api.access.requirements import requires_scope
 from api.app import create_app
 from api.openapi import access_of, api_routes
 from cli.openapi_document import main
@@ -182,20 +181,6 @@ def _calls(dependant: Dependant) -> Iterator[object]:
         yield from _calls(each)
 
 
-def test_a_route_that_declares_nothing_or_two_things_would_be_found() -> None:
-    app = create_app(Settings.model_construct())
-
-    @app.get("/forgotten")
-    async def forgotten() -> None: ...
-
-    @app.get(
-        "/torn", dependencies=[requires_scope(Scope.COMPOSER), requires_scope(Scope.ATTACHMENT)]
-    )
-    async def torn() -> None: ...
-
-    assert undeclared(app) == ["{'GET'} /forgotten", "{'GET'} /torn"]
-
-
 def test_no_door_is_open_beside_the_declared_ones(app: FastAPI) -> None:
     others = [
         route.path
@@ -261,67 +246,18 @@ def test_a_trace_id_opens_the_operations_of_a_mails_reader_and_no_other(
         assert "401" in operation["responses"]
 
 
-def test_a_topup_needs_no_credentials_and_takes_any(
-    operations: dict[str, dict[str, Any]],
-) -> None:
-    operation = operations["POST /auxilia/credits/topup"]
-    ways = ("bearer", "apiKey", "session", "oauth2")
-    assert operation["security"] == [{}, *({way: []} for way in ways)]
-    refused = operation["responses"]["401"]["content"]["application/problem+json"]["examples"]
-    assert set(refused) == {"auth.invalid_credentials"}
-
-
-@pytest.mark.parametrize("name", [name for name in BY_TRACE if not name.startswith("GET")])
-def test_a_trace_id_may_come_in_a_body_of_three_kinds(
-    operations: dict[str, dict[str, Any]], name: str
-) -> None:
-    content = operations[name]["requestBody"]["content"]
-    assert set(content) == {
-        "application/json",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data",
-    }
-    for each in content.values():
-        assert each["schema"]["properties"]["trace_id"]["type"] == "string"
-
-
-def test_the_challenges_fields_are_spelt_with_hyphens(document: dict[str, Any]) -> None:
-    body = document["components"]["schemas"]["NewSubscription"]
-    assert body["required"] == ["email"]
-    assert set(body["properties"]) == {
-        "email",
-        "name",
-        "fields",
-        "challenge-provider",
-        "challenge-token",
-        "challenge-action",
-    }
-
-
-def test_every_route_with_access_says_so(app: FastAPI, document: dict[str, Any]) -> None:
-    for route in api_routes(app):
-        access = access_of(route)
-        assert access
-        if not route.include_in_schema:
-            assert access.public or route.path in ALIASES
-            continue
-        for method in route.methods or ():
-            operation = document["paths"][route.path_format][method.lower()]
-            assert operation["security"] == [] if access.public else operation["security"]
-
-
 def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
     left_out = {route.path for route in api_routes(app) if not route.include_in_schema}
     # tests/security/console_calls.py has the pages of the console.
     assert {path for path in left_out if path and not path.startswith("/console")} == {
         *("/unsubscribe", "/confirm", "/report", "/subscribed", "/topups/return"),
-        *("/s/{slug}", "/s/{slug}/embed", "/preferences", "/preferences/ask", "/preferences/open"),
+        *("/s/{slug}", "/s/{slug}/report", "/preferences", "/preferences/ask", "/preferences/open"),
         *("/preferences/end", "/preferences/answers", "/preferences/data"),
         *("/preferences/data.json", "/preferences/erase"),
         *("/login", "/logout", "/register", "/register/confirm"),
         *("/password/forgotten", "/password/new"),
         *("/account", "/account/password", "/account/email", "/account/email/confirm"),
-        *("/account/email/undo", "/account/email/merge", "/account/email/lists"),
+        "/account/email/undo",
         *("/account/keys", "/account/keys/new"),
         *("/account/sessions", "/account/events", "/account/grants", "/oauth/authorize"),
         "/account/imports",
@@ -374,27 +310,11 @@ def test_refusals_are_problems_with_examples(document: dict[str, Any]) -> None:
                     assert sample["status"] == int(status)
 
 
-def test_document_names_the_headers_of_an_upload(document: dict[str, Any]) -> None:
-    parameters = parameters_of(document, document["paths"]["/attachments"]["post"])
-    named = {(each["in"], each["name"]) for each in parameters}
-    headers = {"Prefer", "Idempotency-Key", "Pressroom-Version"}
-    options = {("query", "encrypted"), ("query", "renditions")}
-    assert named == {*options, *(("header", each) for each in headers)}
-
-
 def test_no_operation_announces_the_frameworks_errors(document: dict[str, Any]) -> None:
     assert "HTTPValidationError" not in json.dumps(document)
     without_body = document["paths"]["/jobs"]["get"]["responses"]
     assert "422" not in without_body
     assert "400" in without_body
-
-
-def parameters_of(document: dict[str, Any], operation: dict[str, Any]) -> list[dict[str, Any]]:
-    known = document["components"]["parameters"]
-    return [
-        known[each["$ref"].rpartition("/")[2]] if "$ref" in each else each
-        for each in operation["parameters"]
-    ]
 
 
 def shown(document: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,12 @@ import httpx
 import pytest
 from sqlalchemy import make_url
 
+from api.waiting.waiters import MAX_LANE_SECONDS_OF_WAITERS
+from core.lanes import Lane
 from integrations.llm.port import Usage
-from services.composer import model_usage
+from services.composer import call_charges
+from storage.broker import queue_name
+from storage.redis.canaries import Canaries
 from tests.contract.replies import data, problem, send
 from tests.stack import Stack, eventually
 from tests.subscribers import make_trace
@@ -123,7 +127,7 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
     stranger.headers["Authorization"] = f"Bearer {metrics_token}"
     model = "of/metrics:7b"
     for used in (Usage(model, "answered", 100, 20, 1.5), Usage(model, "failed", 7, 0, 0.5)):
-        model_usage.note(stack.resources.redis, used)
+        call_charges.note_usage(stack.resources.redis, used)
     assert shown(stranger, f'pressroom_llm_calls_total{{model="{model}",outcome="answered"}}') == 1
     assert shown(stranger, f'pressroom_llm_calls_total{{model="{model}",outcome="failed"}}') == 1
     assert shown(stranger, f'pressroom_llm_tokens_total{{direction="in",model="{model}"}}') == 107
@@ -132,6 +136,7 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
 
 
 # The role is that of other stacks too, which may need some more meanwhile.
+@pytest.mark.full("processes")
 @pytest.mark.parametrize(
     ("limited", "column", "room"), [("DATABASE", "datname", 3), ("ROLE", "usename", 60)]
 )
@@ -193,3 +198,62 @@ def test_two_collectors_cost_the_database_one_read(
 
     eventually(shows_what_was, what="one answer for two collectors")
     eventually(lambda: shown(stranger, label) == 0, what="the next read")
+
+
+# -- canaries -------------------------------------------------------------------------------------
+
+
+def test_metrics_say_how_long_each_lane_takes(stack: Stack) -> None:
+    token = stack.settings().metrics_token
+    assert token is not None
+
+    def is_shown() -> bool:
+        with stack.client(token.get_secret_value()) as client:
+            shown = client.get("/metrics").raise_for_status().text
+        return 'pressroom_canary_seconds{lane="media"}' in shown
+
+    eventually(is_shown, what="the canary of a lane")
+    assert stack.resources.redis.llen(queue_name(Lane.MEDIA)) <= 1
+
+
+def test_a_canary_that_does_not_arrive_shows_that_the_lane_stands_still(stack: Stack) -> None:
+    canaries, lane = Canaries(stack.resources.redis), "still"
+    sent = canaries.due(lane)
+    assert sent is not None
+    # At most one is under way.
+    assert canaries.due(lane) is None
+    first = canaries.seconds()[lane]
+    eventually(lambda: canaries.seconds()[lane] > first, what="a growing time")
+    canaries.arrived(lane, sent)
+    took = canaries.seconds()[lane]
+    assert took > first
+    assert canaries.seconds()[lane] == took
+
+
+def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: Stack) -> None:
+    redis, lane = stack.resources.redis, "lost"
+    canaries = Canaries(redis)
+    assert canaries.due(lane) is not None
+    now, _ = redis.time()
+    moment = str(now - MAX_LANE_SECONDS_OF_WAITERS / 2 - 1)
+    redis.hset("pressroom:canaries", mapping={f"{lane}:sent": moment, f"{lane}:waiting": moment})
+    sent = canaries.due(lane)
+    assert sent is not None
+    canaries.arrived(lane, sent)
+    assert canaries.seconds()[lane] < MAX_LANE_SECONDS_OF_WAITERS / 2
+
+
+def test_a_lane_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack: Stack) -> None:
+    """Its only worker hangs, and sends none that could be late."""
+    redis, lane = stack.resources.redis, "silent"
+    canaries = Canaries(redis)
+    sent = canaries.due(lane)
+    assert sent is not None
+    canaries.arrived(lane, sent)
+    now, _ = redis.time()
+    for silent, is_shown in ((20, False), (40, True), (100_000, False)):
+        redis.hset("pressroom:canaries", f"{lane}:sent", str(now - silent))
+        assert (canaries.seconds_or_silence()[lane] >= silent) == is_shown
+        # Callers are refused for what canaries found alone.
+        assert canaries.seconds()[lane] < silent
+    redis.hdel("pressroom:canaries", f"{lane}:sent", f"{lane}:took")

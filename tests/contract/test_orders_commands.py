@@ -9,8 +9,8 @@ import pytest
 
 from integrations.payments.port import Evidence
 from models import OrderVia
-from services.money.credits import ledger, verify
-from services.money.topups.settlement import settle
+from services.credits import ledger, verify
+from services.credits.settlement import settle
 from tests.commands import pressroom, printed, refused
 from tests.faults import till
 from tests.faults.till import Terms
@@ -28,8 +28,8 @@ def holder(books: Stack) -> Iterator[Owner]:
     yield books.new_owner()
     falsify(
         books,
-        "TRUNCATE credit_entries, credit_accounts, payment_orders, payment_order_changes,"
-        " payment_events, payment_order_checkpoints, credit_checkpoints",
+        "TRUNCATE open_charges, credit_entries, credit_accounts, payment_orders,"
+        " payment_order_changes, payment_events, payment_order_checkpoints, credit_checkpoints",
     )
 
 

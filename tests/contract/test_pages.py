@@ -7,9 +7,9 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from api.routers import subscription_pages as pages
+from api.pages.unsubscribe import routes as pages
 from models import MailedLink
-from services.mailing.subscriptions.mail_urls import confirm_url, one_click_url, unsubscribe_url
+from services.subscriptions.members.mails import one_click_url
 from tests.erasing import erase
 from tests.stack import Stack, eventually
 from tests.subscribers import Subscriber, make_trace, new_list, subscribe, subscribe_pending
@@ -541,28 +541,6 @@ def test_scripts_of_other_origins_see_the_api_and_no_page(
             stranger.options(path, headers=preflight),
         ):
             assert not [name for name in reply.headers if name.startswith("access-control")]
-
-
-def test_links_are_in_no_log(stack: Stack, stranger: httpx.Client, waiting: Subscriber) -> None:
-    token = waiting.mailed_token()
-    press(stranger, waiting, "leave")
-    press(stranger, waiting, "undo")
-    stranger.get("/confirm", params={"token": token})
-    stranger.post("/confirm", params={"token": token})
-    [log] = [each.log for each in stack.processes if each.name == "api"][:1]
-    assert "/confirm" in log.read_text()
-    assert token not in log.read_text()
-    assert waiting.trace_id not in log.read_text()
-
-
-def test_addresses_lead_to_the_pages(
-    stack: Stack, stranger: httpx.Client, waiting: Subscriber
-) -> None:
-    settings = stack.settings()
-    page = stranger.get(unsubscribe_url(settings, waiting.trace_id))
-    assert heading(page) == "Not confirmed yet"
-    page = stranger.get(confirm_url(settings, waiting.mailed_token()))
-    assert heading(page) == "Confirm your subscription"
 
 
 def test_every_page_of_mail_is_tested_here() -> None:

@@ -1,14 +1,18 @@
 """Lists are read page by page: by cursor each item once, whatever comes meanwhile."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from tests.contract import credits, topups
-from tests.contract.bulk import imported, of_addresses
+from tests.contract.bulk import add, imported, of_addresses
 from tests.contract.replies import data, problem, send
-from tests.contract.subscribers import known_member, new_list
+from tests.contract.segments import filter_of_bytes, new_field
+from tests.contract.subscribers import known_member, new_address, new_list
 from tests.oauth import log_in, register
 from tests.openapi import openapi_document
 from tests.stack import Owner, Stack
@@ -147,7 +151,7 @@ def test_walk_by_offset_shows_the_same(many: Many, path: str) -> None:
     whole = data(client.get(address, params={"limit": 1000}))["items"]
     items: list[Any] = []
     while True:
-        found = data(client.get(address, params={"limit": FEW, "offset": len(items)}))
+        found = data(client.get(address, params={"limit": FEW, "offset": str(len(items))}))
         items += found["items"]
         assert found["pagination"]["next_offset"] == len(items)
         if len(found["items"]) < FEW:
@@ -216,3 +220,52 @@ def test_cursor_is_no_key_to_other_owners(many: Many, stack: Stack, owner: Owner
     cursor = data(client.get("/lists", params={"limit": 1}))["pagination"]["next_cursor"]
     with stack.client(owner.key) as other:
         assert data(other.get("/lists", params={"cursor": cursor}))["items"] == []
+
+
+MAX_ANSWER_BYTES = 4_000_000
+
+
+@pytest.fixture(scope="module")
+def large(stack: Stack) -> Iterator[tuple[httpx.Client, int]]:
+    """An owner with 9 MB of members and segments, and the list that has them."""
+    with stack.client(stack.new_owner().key) as client:
+        list_id = new_list(client)["id"]
+        fields = [new_field(client, f"field_{number}")["id"] for number in range(50)]
+        values = {str(each): "ö" * 1000 for each in fields}
+        data(add(client, list_id, *(new_address() for _ in range(90))))
+        stack.query(
+            "UPDATE subscriptions SET fields = %s WHERE list_id = %s", json.dumps(values), list_id
+        )
+        stack.query(
+            "INSERT INTO segments (list_id, name, folded, filter)"
+            " SELECT %s, n::text, n::text, %s FROM generate_series(1, 500) AS n",
+            *(list_id, json.dumps(filter_of_bytes(MAX_FILTER_BYTES))),
+        )
+        yield client, list_id
+
+
+@pytest.mark.parametrize("query", [{}, {"filter": '{"field": "email", "exists": true}'}])
+@pytest.mark.parametrize("rest", ["subscriptions", "segments"])
+def test_a_page_ends_at_4_mb_and_leads_on(
+    large: tuple[httpx.Client, int], rest: str, query: dict[str, str]
+) -> None:
+    client, list_id = large
+    path = f"/lists/{list_id}/{rest}"
+    asked = {"limit": "1000", **query}
+    first = client.get(path, params=asked)
+    assert MAX_ANSWER_BYTES / 2 < len(first.content) < MAX_ANSWER_BYTES
+    [items, pagination] = [data(first)[name] for name in ("items", "pagination")]
+    assert pagination["next_offset"] == len(items)
+    by_cursor = [*items]
+    while cursor := pagination["next_cursor"]:
+        reply = client.get(path, params={**asked, "cursor": cursor})
+        assert len(reply.content) < MAX_ANSWER_BYTES
+        by_cursor += data(reply)["items"]
+        pagination = data(reply)["pagination"]
+    ids = [each["id"] for each in by_cursor]
+    assert ids == sorted(set(ids), reverse=True)
+    assert len(ids) == {"subscriptions": 90, "segments": 500}[rest]
+    if not query:
+        by_offset = data(client.get(path, params={**asked, "offset": len(items)}))
+        assert [each["id"] for each in by_offset["items"]][:1] == ids[len(items) :][:1]
+        assert by_offset["pagination"]["next_offset"] == len(items) + len(by_offset["items"])

@@ -9,13 +9,16 @@ from typing import Any
 import httpx
 import pytest
 
-from services.people.account_mails import MAX_MAILS_PER_ADDRESS
-from tests.contract.attributes import new_field, put
+from services.accounts.account_mails import MAX_MAILS_PER_ADDRESS
+from tests.contract.moving import ask as move
+from tests.contract.moving import join
 from tests.contract.replies import data
+from tests.contract.segments import new_field, put
 from tests.contract.subscribers import known_member
 from tests.contract.test_pages import follow, heading, require_headers
 from tests.stack import Stack, eventually
 from tests.subscribers import Subscriber, new_list, subscribe
+from tests.visiting import Visitor, new_address, user_id_of
 
 TITLE = "The Morning Letter"
 LINK = re.compile(r"/preferences/open\?token=([\w-]+)")
@@ -60,11 +63,19 @@ def mailed_link(client: httpx.Client, reader: Subscriber) -> str:
     return str(found[0])
 
 
+def open_link(
+    browser: httpx.Client, token: str, fields: dict[str, str], **headers: str
+) -> httpx.Response:
+    """Send a form to the page of the link; with the right ``Origin`` it counts as our page's."""
+    params = {"token": token}
+    return browser.post("/preferences/open", params=params, data=fields, headers=headers)
+
+
 def visit(browser: httpx.Client, reader: Subscriber) -> httpx.Response:
     """The page of the reader's preferences, by a link that is mailed now."""
     token = mailed_link(browser, reader)
-    assert heading(browser.get("/preferences/open", params={"token": token}))
-    opened = browser.post("/preferences/open", params={"token": token})
+    shown = browser.get("/preferences/open", params={"token": token})
+    opened = open_link(browser, token, {"csrf_token": csrf(shown)})
     assert opened.status_code == 303
     page = follow(browser, opened)
     assert heading(page) == "Your subscriptions"
@@ -193,7 +204,7 @@ def test_a_trace_id_opens_nothing_but_its_own_list(
         params = {**by_trace, "list": str(other)}
         reply = stranger.post(f"/preferences{path}", params=params, data=fields)
         assert heading(reply, 403) == "Please ask for a new link"
-    opened = stranger.post("/preferences/open", params={"token": reader.trace_id})
+    opened = open_link(stranger, reader.trace_id, {}, Origin=stack.api_url)
     assert heading(opened, 403) == "This link doesn’t work"
     page = stranger.get("/unsubscribe", params=by_trace)
     assert "Another letter" not in page.text
@@ -205,22 +216,39 @@ def test_opening_the_link_changes_nothing_and_it_works_once(
 ) -> None:
     token = mailed_link(stranger, reader)
     for _ in range(2):
-        assert heading(stranger.get("/preferences/open", params={"token": token}))
-    assert "set-cookie" not in stranger.get("/preferences/open", params={"token": token}).headers
-    opened = browser.post("/preferences/open", params={"token": token})
+        shown = stranger.get("/preferences/open", params={"token": token})
+        assert "Open my subscriptions" in shown.text
+        # What ties the button to the browser, and no visit.
+        assert re.findall(r"(\w+)=", shown.headers["set-cookie"])[0].endswith("_form")
+    opened = open_link(browser, token, {}, Origin=stack.api_url)
     assert opened.status_code == 303
     cookie = opened.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=lax" in cookie
     for reply in (
         stranger.get("/preferences/open", params={"token": token}),
-        stranger.post("/preferences/open", params={"token": token}),
+        open_link(stranger, token, {}, Origin=stack.api_url),
     ):
         assert heading(reply, 403) == "This link has been used"
     # Who has the mail can't make the cookie of it.
     name = opened.headers["set-cookie"].partition("=")[0]
     stolen = stranger.get("/preferences", headers={"Cookie": f"{name}={token}"})
     assert heading(stolen, 403) == "Please ask for a new link"
+
+
+def test_a_form_of_another_site_begins_no_visit(
+    browser: httpx.Client, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    # Whoever makes the site has a link of their own, and a form token for their own browser.
+    token = mailed_link(stranger, reader)
+    theirs = csrf(stranger.get("/preferences/open", params={"token": token}))
+    assert browser.get("/preferences/open", params={"token": token}).status_code == 200
+    for fields in ({}, {"csrf_token": theirs}):
+        reply = open_link(browser, token, fields, Origin="https://www.example.com")
+        assert heading(reply, 403) == "That didn’t go through"
+        assert "set-cookie" not in reply.headers
+    shown = browser.get("/preferences/open", params={"token": token})
+    assert open_link(browser, token, {"csrf_token": csrf(shown)}).status_code == 303
 
 
 def test_links_and_visits_end_after_an_hour(
@@ -233,10 +261,32 @@ def test_links_and_visits_end_after_an_hour(
         reader.user_id,
     )
     assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
-    reply = browser.post("/preferences/open", params={"token": token})
+    reply = open_link(browser, token, {}, Origin=stack.api_url)
     assert heading(reply, 403) == "This link doesn’t work"
     late = "SELECT 1 FROM mailed_links WHERE user_id = %s AND expires_at > created_at + '1 hour'"
     assert stack.query(late, reader.user_id) == []
+
+
+def test_links_and_visits_end_when_the_account_moves_to_another_address(
+    stack: Stack, person: Visitor, email: str, browser: httpx.Client, client: httpx.Client
+) -> None:
+    list_id, new = new_list(client), new_address()
+    join(person, list_id)
+    user_id = user_id_of(stack, email)
+    before = Subscriber(stack, list_id, user_id, email)
+    visit(browser, before)
+    token = mailed_link(browser, before)
+    move(person, new)
+    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    for reply in (
+        browser.get("/preferences/open", params={"token": token}),
+        open_link(browser, token, {}, Origin=stack.api_url),
+    ):
+        assert heading(reply, 403) == "This link doesn’t work"
+    # Only the new mailbox gets another one, and the page names the address that the list has.
+    page = visit(browser, Subscriber(stack, list_id, user_id, new))
+    assert f"knows you by {email}." in page.text
+    assert new not in page.text
 
 
 def test_a_visit_ends_when_the_reader_says_so(browser: httpx.Client, reader: Subscriber) -> None:

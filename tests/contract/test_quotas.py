@@ -1,5 +1,6 @@
 """What a plan lets its owners have: shown, refused beyond, and never in the way of a reader."""
 
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +10,13 @@ import pytest
 
 from core.scopes import Scope
 from models import Plan
+from services.access.quotas import row_bytes
 from tests.contract.bulk import OURS, add, errors, everybody, export, of_addresses, sheet, upload
 from tests.contract.composing import METADATA, ask, fresh
 from tests.contract.replies import data, problem, send
+from tests.contract.segments import VIP, act, acted, filter_of_bytes, new_segment
 from tests.contract.subscribers import a_reader, known_member, new_address, new_list
+from tests.hooks import hooked, new_endpoint
 from tests.pictures import noise, photo
 from tests.quotas import (
     MB,
@@ -25,8 +29,10 @@ from tests.quotas import (
 )
 from tests.stack import Owner, Stack, eventually
 from tests.upkeep import run_upkeep
-from tests.visiting import a_visitor, new_account, user_id_of
 
+# A stored filter with a tag has its id, of any length.
+GOLD = {"field": "type", "is": "gold"}
+ROW_BYTES = row_bytes()
 FREE = {
     "members": 1000,
     "lists": 5,
@@ -130,20 +136,6 @@ def test_a_key_more_than_the_plan_allows_is_refused(stack: Stack, free: httpx.Cl
     exceeded(free.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
 
 
-def test_the_page_of_keys_says_that_the_plan_has_no_room(stack: Stack) -> None:
-    email = new_account(stack)
-    for _ in range(10):
-        # The operator's command is not bounded, and its keys count.
-        stack.new_key(user_id_of(stack, email))
-    with a_visitor(stack) as visitor:
-        visitor.log_in(email)
-        form = {"name": "n", "reach": "all", "lifetime": "90"}
-        page = visitor.fill_in("/console/programs/keys/new", **form)
-        assert page.status_code == 403
-        assert "of keys, 10 of 10 are used" in page.text
-        assert refusals_told(visitor.client) == 1
-
-
 # -- storage -------------------------------------------------------------------------------------
 
 
@@ -204,14 +196,19 @@ def test_a_picture_that_grows_beyond_the_plan_is_refused(
     assert stored_bytes(stack, frugal.user_id) == 500 * MB - len(coarse)
 
 
+def export_size(stack: Stack, owner: Owner) -> int:
+    [(size,)] = stack.query("SELECT size FROM exports WHERE user_id = %s", owner.user_id)
+    return int(str(size))
+
+
 def test_an_export_counts_while_its_file_is_kept(
     stack: Stack, owner: Owner, client: httpx.Client
 ) -> None:
     list_id = new_list(client)["id"]
     data(add(client, list_id, *(new_address() for _ in range(3))))
     data(export(client, list_id, "members"))
-    [(size,)] = stack.query("SELECT size FROM exports WHERE user_id = %s", owner.user_id)
-    assert stored_bytes(stack, owner.user_id) == size
+    size = export_size(stack, owner)
+    assert stored_bytes(stack, owner.user_id) == size + ROW_BYTES
     set_plan(stack, owner, Plan.FREE)
     store(stack, owner.user_id, 500 * MB)
     exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
@@ -219,6 +216,81 @@ def test_an_export_counts_while_its_file_is_kept(
     store(stack, owner.user_id, 500 * MB - 1)
     exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
     assert stored_bytes(stack, owner.user_id) == 500 * MB - 1
+
+
+def test_rows_count_by_their_bytes_until_they_are_deleted(
+    stack: Stack, owner: Owner, client: httpx.Client, list_id: int
+) -> None:
+    def stored() -> int:
+        return stored_bytes(stack, owner.user_id)
+
+    with hooked() as receiver:
+        segment = new_segment(client, list_id, filter_of_bytes(9_000))
+        assert stored() >= ROW_BYTES + 9_000
+        path = f"/lists/{list_id}/segments/{segment['id']}"
+        data(client.patch(path, json={"filter": GOLD}))
+        length = len(json.dumps(GOLD))
+        assert stored() == ROW_BYTES + length
+        assert data(client.delete(path)) == 1
+        assert stored() == 0
+        acted(client, list_id, "email_off", filter=GOLD)
+        assert stored() == ROW_BYTES + length
+        data(export(client, list_id, "members"))
+        endpoint = new_endpoint(client, receiver.url)
+        data(client.post(f"/webhook-endpoints/{endpoint['id']}/test"))
+        size = export_size(stack, owner)
+        rows = 3 * ROW_BYTES + length + len(receiver.body)
+        eventually(lambda: stored() == size + rows, what="the answer counted")
+        assert quotas(client)["storage_mb"]["used"] == 1
+    # What their owner can't delete goes with its time.
+    assert data(client.delete(f"/webhook-endpoints/{endpoint['id']}")) == 1
+    long_ago = "now() - interval '2 years'"
+    for change in (
+        f"bulk_acts SET created_at = {long_ago}, finished_at = {long_ago}",
+        f"exports SET created_at = {long_ago}, files_removed_at = now()",
+        # With the deliveries, however old these are.
+        f"webhook_endpoints SET deleted_at = {long_ago}",
+    ):
+        stack.query(f"UPDATE {change} WHERE user_id = %s", owner.user_id)
+    run_upkeep(stack, "maintenance.purge")
+    assert stored() == 0
+
+
+def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
+    stack: Stack, owner: Owner, client: httpx.Client, list_id: int
+) -> None:
+    with hooked() as receiver:
+        segment = new_segment(client, list_id, filter_of_bytes(9_000))
+        endpoint = new_endpoint(client, receiver.url)
+        with a_reader(stack) as reader:
+            reader.joins(list_id)
+        eventually(lambda: len(receiver.hooks) == 1, what="the first event")
+        set_plan(stack, owner, Plan.FREE)
+        store(stack, owner.user_id, 500 * MB)
+        segments, hook = f"/lists/{list_id}/segments", f"/webhook-endpoints/{endpoint['id']}"
+        path = f"{segments}/{segment['id']}"
+        for reply in (
+            client.post(segments, json={"name": "Another", "filter": VIP}),
+            client.patch(path, json={"filter": filter_of_bytes(9_001)}),
+            act(client, list_id, "email_off", filter=VIP),
+            export(client, list_id, "members"),
+            client.post(f"{hook}/test"),
+            client.post(f"{hook}/replay", json={"since": "2026-01-01T00:00:00Z"}),
+        ):
+            exceeded(reply, "storage_mb", used=500, limit=500)
+        assert stored_bytes(stack, owner.user_id) == 500 * MB
+        with a_reader(stack) as reader:
+            reader.joins(list_id)
+            assert reader.stands(list_id) == ("active", True)
+        eventually(lambda: len(receiver.hooks) == 2, what="the reader's event")
+        delivered = f"SELECT 1 FROM webhook_deliveries WHERE endpoint_id = {endpoint['id']}"
+        delivered += " AND status = 'delivered' AND answer IS NOT NULL"
+        eventually(lambda: len(stack.query(delivered)) == 2, what="the answers kept")
+        # A delivery of theirs takes none of the owner's room.
+        assert stored_bytes(stack, owner.user_id) == 500 * MB
+        # Less is always possible.
+        data(client.patch(path, json={"filter": VIP}))
+        data(client.post(segments, json={"name": "Another", "filter": VIP}))
 
 
 # -- imports and exports -------------------------------------------------------------------------

@@ -2,20 +2,21 @@
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import new_list
+from api.auth.page_sessions import MAX_MEMBERS_OF_SESSION, MAX_PAGES_AN_HOUR
+from tests.consoles import at_console, forms_of, shown
+from tests.contract.replies import data, problem, send
+from tests.contract.subscribers import fill, new_list
+from tests.contract.subscribers import new_address as new_reader
 from tests.oauth import Person, fields_of, register
+from tests.pictures import photo
 from tests.stack import Owner, Stack
 from tests.visiting import PASSWORD, Visitor, a_visitor, hidden, new_account, user_id_of
 
+EVERYBODY = {"field": "email", "exists": True}
 OTHER_PASSWORD = "an altogether other one"
-
-
-@pytest.fixture
-def email(stack: Stack) -> str:
-    return new_account(stack)
 
 
 @pytest.fixture
@@ -58,6 +59,85 @@ def test_a_session_makes_keys_and_exports_within_a_quarter_of_an_hour(
     assert ("late",) not in names
 
 
+def test_a_session_with_an_old_login_removes_nobody_and_gives_nothing_away(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    origin = {"Origin": stack.api_url}
+    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
+        list_id = new_list(program)["id"]
+        hash_id = data(send(program, photo(), "a.jpg", encrypted="1"))["hash_id"]
+        bulk = f"/lists/{list_id}/members/bulk"
+        removal = {"filter": EVERYBODY}
+        acts = (
+            ("POST", bulk, removal | {"action": "remove"}),
+            ("POST", f"/attachments/{hash_id}/links", {"expires_in": 3600}),
+            ("DELETE", f"/lists/{list_id}/traces", None),
+        )
+        age(stack, email, 15)
+        for method, path, body in acts:
+            reply = member.client.request(method, path, json=body, headers=origin)
+            problem(reply, 403, "auth.login_again")
+        # What removes nobody is not asked for it, and a key never.
+        dry_run = member.client.post(
+            bulk, json=removal | {"action": "remove"}, params={"dry_run": 1}, headers=origin
+        )
+        data(dry_run)
+        data(member.client.post(bulk, json=removal | {"action": "email_off"}, headers=origin), 202)
+        for method, path, body in acts:
+            data(program.request(method, path, json=body), 200, 202)
+        age(stack, email, 14)
+        for method, path, body in acts:
+            data(member.client.request(method, path, json=body, headers=origin), 200, 202)
+
+
+def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack: Stack) -> None:
+    with at_console(stack) as owner:
+        list_id = new_list(owner.api)["id"]
+        age(stack, owner.owner.email, 15)
+        path = f"/console/lists/{list_id}/acts/new"
+        refused = owner.send(path, action="remove")
+        assert "This needs a login of the last 15 minutes" in shown(refused, 403)
+        assert forms_of(refused)[0][1]["action"] == "remove"
+        assert "The act has begun." in owner.do(path, action="email_off")
+
+
+def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
+        list_id = new_list(program)["id"]
+        fill(stack, list_id, [new_reader() for _ in range(MAX_MEMBERS_OF_SESSION + 1)])
+        path, search = f"/lists/{list_id}/subscriptions", f"/lists/{list_id}/members/search"
+        body = {"filter": EVERYBODY, "limit": 1000}
+        origin = {"Origin": stack.api_url}
+
+        def listed(by: httpx.Client, **more: str) -> httpx.Response:
+            return by.get(path, params={"limit": "1000", **more})
+
+        def searched(by: httpx.Client, **more: str) -> httpx.Response:
+            return by.post(search, json={**body, **more}, headers=origin)
+
+        for read in (listed, searched):
+            assert len(data(read(program))["items"]) == MAX_MEMBERS_OF_SESSION + 1
+            first = data(read(member.client))
+            assert len(first["items"]) == first["pagination"]["limit"] == MAX_MEMBERS_OF_SESSION
+            cursor = first["pagination"]["next_cursor"]
+            assert len(data(read(member.client, cursor=cursor))["items"]) == 1
+
+        def noted() -> list[dict[str, object]]:
+            found = data(program.get("/users/me/security-events"))["items"]
+            return [each["detail"] for each in found if each["type"] == "members.read"]
+
+        # Whichever windows of an hour the pages fall into: a program's don't count.
+        for _ in range(MAX_PAGES_AN_HOUR - 4):
+            data(program.get(path, params={"limit": 1}))
+            data(member.get(path, limit="1"))
+        assert noted() == []
+        for _ in range(2):
+            assert member.get(f"/console/lists/{list_id}/members").status_code == 200
+        assert noted() == [{"pages": MAX_PAGES_AN_HOUR}]
+
+
 def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
     stack: Stack, member: Visitor, email: str
 ) -> None:
@@ -84,7 +164,6 @@ def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
         "/account/email",
         "/console/programs/keys/new",
         "/account/email/confirm?token=x",
-        "/account/email/merge?token=x",
     ],
 )
 def test_pages_ask_once_more_and_go_on_where_the_person_was(

@@ -83,12 +83,10 @@ def test_broken_multipart_is_400(stack: Stack, client: httpx.Client) -> None:
             assert reply.json()["code"] in ("body.malformed", "attachment.file_missing")
 
 
-@pytest.mark.parametrize(
-    "name", ["a.svg", "a.bmp", "a.tiff", "a.png.exe", "a", ".png", "png", "a.png."]
-)
-def test_other_extensions_are_415(stack: Stack, client: httpx.Client, name: str) -> None:
-    with leaves_nothing(stack, client):
-        problem(send(client, name=name), 415, "attachment.unsupported_type")
+def test_other_extensions_are_415(stack: Stack, client: httpx.Client) -> None:
+    for name in ["a.svg", "a.bmp", "a.tiff", "a.png.exe", "a", ".png", "png", "a.png."]:
+        with leaves_nothing(stack, client):
+            problem(send(client, name=name), 415, "attachment.unsupported_type")
 
 
 @pytest.mark.parametrize(
@@ -199,11 +197,11 @@ def test_failure_after_a_202_ends_as_status_3_without_the_original(
     assert data(client.delete(path)) == 1
 
 
-@pytest.mark.parametrize("flag", ["", "yes", "no", "2", "01", "on", "t", "null", " true", "true,"])
-def test_other_values_of_encrypted_are_400(stack: Stack, client: httpx.Client, flag: str) -> None:
-    with leaves_nothing(stack, client):
-        body = problem(send(client, encrypted=flag), 400, "request.invalid")
-        assert [each["field"] for each in body["errors"]] == ["query.encrypted"]
+def test_other_values_of_encrypted_are_400(stack: Stack, client: httpx.Client) -> None:
+    for flag in ["", "yes", "no", "2", "01", "on", "t", "null", " true", "true,"]:
+        with leaves_nothing(stack, client):
+            body = problem(send(client, encrypted=flag), 400, "request.invalid")
+            assert [each["field"] for each in body["errors"]] == ["query.encrypted"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from services.people.account_mails import MAX_MAILS_PER_ADDRESS
+from services.accounts.account_mails import MAX_MAILS_PER_ADDRESS
 from tests.contract.replies import data
 from tests.erasing import erase
 from tests.stack import Stack, eventually

@@ -8,11 +8,10 @@ from jsonschema import Draft202012Validator, FormatChecker
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from api.contract.samples import PLACEHOLDER
+from api.openapi_samples import PLACEHOLDER
 from services.feed.catalogue import CATALOGUE
 from tests.openapi import openapi_document
 
-PROBLEM = "application/problem+json"
 # What these answer is a file.
 FILES = {"image/webp", "image/png", "image/jpeg", "application/gzip"}
 
@@ -99,18 +98,6 @@ def test_each_type_of_events_is_a_call_that_a_receiver_gets(document: dict[str, 
         assert data.rpartition("/")[2] in document["components"]["schemas"]
 
 
-def test_no_example_is_a_word_that_stands_for_any_text(
-    document: dict[str, Any], contents: list[tuple[str, dict[str, Any]]]
-) -> None:
-    places = [
-        f"{place}: {name}"
-        for place, content in contents
-        for sample in samples_of(document, content)
-        for name in _placeholders(sample, "")
-    ]
-    assert places == [], "Give the field an example: Field(examples=[…])"
-
-
 def _placeholders(value: Any, name: str) -> Iterator[str]:
     if value == PLACEHOLDER:
         yield name
@@ -120,47 +107,3 @@ def _placeholders(value: Any, name: str) -> Iterator[str]:
     elif isinstance(value, list):
         for each in value:
             yield from _placeholders(each, name)
-
-
-def test_a_problem_has_each_member_that_its_schema_requires(document: dict[str, Any]) -> None:
-    required = set(document["components"]["schemas"]["Problem"]["required"])
-    assert required == {
-        *("type", "title", "status", "detail", "code", "message", "ts", "request_id")
-    }
-    for code, example in document["components"]["examples"].items():
-        assert required <= example["value"].keys(), code
-
-
-def test_a_refused_field_is_one_that_the_operation_has(document: dict[str, Any]) -> None:
-    """The example of ``body.invalid`` of each operation, and of ``request.invalid``."""
-    seen = 0
-    for operation in operations(document):
-        for place in _refused_places(document, operation):
-            seen += 1
-            where, _, name = place.partition(".")
-            is_body = where == "body"
-            fields = _body_fields(document, operation) if is_body else set()
-            names = fields or _parameters(operation, where)
-            assert name.partition("[")[0] in names, (operation["operationId"], place)
-    assert seen > 40
-
-
-def _refused_places(document: dict[str, Any], operation: dict[str, Any]) -> Iterator[str]:
-    for _, response in responses(operation):
-        for sample in samples_of(document, response.get("content", {}).get(PROBLEM, {})):
-            if sample["code"] in {"body.invalid", "request.invalid"}:
-                yield from (each["field"] for each in sample["errors"])
-
-
-def _body_fields(document: dict[str, Any], operation: dict[str, Any]) -> set[str]:
-    if "requestBody" not in operation:
-        # A trace id may come in a body that the document of a GET can't have.
-        return {"trace_id"}
-    schema = operation["requestBody"]["content"]["application/json"]["schema"]
-    if "$ref" in schema:
-        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-    return set(schema["properties"])
-
-
-def _parameters(operation: dict[str, Any], where: str) -> set[str]:
-    return {each["name"] for each in operation["parameters"] if each.get("in") == where}

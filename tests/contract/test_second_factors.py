@@ -2,8 +2,7 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from core.errors import DomainError
 from core.keyring import Key, Keyring
 from services.access import sessions
-from services.people.factors import totp
+from services.accounts.factors import totp
 from storage.encryption import KeyWrapper
 from tests.authenticator import (
     APP,
@@ -33,21 +32,10 @@ from tests.contract.replies import data, problem
 from tests.contract.test_recent_login import age
 from tests.stack import Stack
 from tests.upkeep import run_upkeep
-from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_account, user_id_of
+from tests.visiting import PASSWORD, SESSION, Visitor, hidden, new_account, user_id_of
 
 OTHER_PASSWORD = "an altogether other one"
 CHANGED = "Your second factors were changed"
-
-
-@pytest.fixture
-def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
-    with ExitStack() as opened:
-        yield lambda: opened.enter_context(a_visitor(stack))
-
-
-@pytest.fixture
-def email(stack: Stack) -> str:
-    return new_account(stack)
 
 
 @pytest.fixture

@@ -5,18 +5,23 @@ from typing import Any
 import httpx
 import pytest
 
-from services.mailing.segments.saved import MAX_SEGMENTS_A_LIST
+from core.scopes import Scope
+from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
+from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
 from tests.contract.replies import data, problem
 from tests.contract.segments import (
     VIP,
     act,
+    filter_of_bytes,
     new_field,
     new_segment,
     set_member,
     some_members,
+    tag_id,
+    tagged,
 )
 from tests.contract.subscribers import new_list
-from tests.stack import Stack
+from tests.stack import Owner, Stack
 
 
 def test_a_segment_is_kept_shown_counted_changed_and_deleted(
@@ -58,17 +63,6 @@ def test_a_count_is_of_active_members_unless_the_filter_names_others(
     assert data(client.get(f"{path}/{left['id']}"))["count"] == 1
 
 
-def test_segments_come_in_pages_the_newest_first(client: httpx.Client, list_id: int) -> None:
-    for number in range(3):
-        new_segment(client, list_id, name=f"Segment {number}")
-    path = f"/lists/{list_id}/segments"
-    first = data(client.get(path, params={"limit": 2}))
-    assert [each["name"] for each in first["items"]] == ["Segment 2", "Segment 1"]
-    cursor = first["pagination"]["next_cursor"]
-    rest = data(client.get(path, params={"limit": 2, "cursor": cursor}))
-    assert [each["name"] for each in rest["items"]] == ["Segment 0"]
-
-
 def test_a_list_has_each_name_once_whatever_its_case(client: httpx.Client, list_id: int) -> None:
     new_segment(client, list_id, name="Straße")
     path = f"/lists/{list_id}/segments"
@@ -81,11 +75,11 @@ def test_a_list_has_each_name_once_whatever_its_case(client: httpx.Client, list_
     new_segment(client, new_list(client)["id"], name="Straße")
 
 
-@pytest.mark.parametrize("name", ["", "   ", "x" * 101, "two\nlines"])
-def test_a_name_that_is_none_is_422(client: httpx.Client, list_id: int, name: str) -> None:
-    reply = client.post(f"/lists/{list_id}/segments", json={"name": name, "filter": VIP})
-    body = problem(reply, 422, "segment.name")
-    assert [each["field"] for each in body["errors"]] == ["body.name"]
+def test_a_name_that_is_none_is_422(client: httpx.Client, list_id: int) -> None:
+    for name in ["", "   ", "x" * 101, "two\nlines"]:
+        reply = client.post(f"/lists/{list_id}/segments", json={"name": name, "filter": VIP})
+        body = problem(reply, 422, "segment.name")
+        assert [each["field"] for each in body["errors"]] == ["body.name"]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +104,28 @@ def test_a_filter_that_is_none_is_400_and_names_the_place(
         assert [each["field"] for each in body["errors"]] == [place]
 
 
+def test_a_filter_that_is_kept_has_so_many_bytes_at_most(
+    stack: Stack, owner: Owner, client: httpx.Client, list_id: int
+) -> None:
+    path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)
+    largest, larger = (filter_of_bytes(size) for size in (MAX_FILTER_BYTES, MAX_FILTER_BYTES + 1))
+    exports = f"/lists/{list_id}/exports"
+    with stack.client(stack.new_key(owner.user_id, Scope.DELIVERY)) as sender:
+        for reply in (
+            client.post(path, json={"name": "Another", "filter": larger}),
+            client.patch(f"{path}/{made['id']}", json={"filter": larger}),
+            act(client, list_id, "remove", filter=larger),
+            client.post(exports, json={"kind": "members", "filter": larger}),
+            sender.post(exports, json={"kind": "delivery", "filter": larger}),
+        ):
+            body = problem(reply, 413, "filter.too_large")
+            assert "at most 16,384 bytes as compact JSON; this one has 16,385." in body["message"]
+            assert [each["field"] for each in body["errors"]] == ["body.filter"]
+    data(client.patch(f"{path}/{made['id']}", json={"filter": largest}))
+    [shown] = segments(client, list_id)
+    assert shown["filter"] == largest
+
+
 def test_a_field_with_another_key_is_the_same_field(client: httpx.Client, list_id: int) -> None:
     [ada, ben] = some_members(client, list_id, 2)
     field = new_field(client, "town")
@@ -124,6 +140,40 @@ def test_a_field_with_another_key_is_the_same_field(client: httpx.Client, list_i
     shown = data(client.get(f"/lists/{list_id}/segments/{made['id']}"))
     in_city = {"any": [{"not": {"not": {"field": "fields.city", "is": "rome"}}}]}
     assert (shown["filter"], shown["count"]) == (in_city, 1)
+
+
+def test_a_tag_with_another_name_is_the_same_tag(client: httpx.Client, list_id: int) -> None:
+    [_, _, *others] = some_members(client, list_id, 5, vips=2)
+    segments_of = {
+        new_segment(client, list_id, {"field": "tag", "is": " VIP "}, "VIPs")["id"]: 2,
+        new_segment(client, list_id, {"not": {"any": [VIP]}}, "Others")["id"]: 3,
+        new_segment(client, list_id, {"field": "tag", "in": ["x", "vip"]}, "Some")["id"]: 2,
+    }
+    path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'vip')}"
+    data(client.patch(path, json={"name": "Patrons"}))
+    # Another tag that has the old name now is none of them.
+    tagged(client, list_id, "vip", *others)
+    for segment_id, members in segments_of.items():
+        found = data(client.get(f"/lists/{list_id}/segments/{segment_id}"))
+        assert (found["count"], found["count_is_exact"]) == (members, True)
+    assert [each["filter"] for each in segments(client, list_id)] == [
+        {"field": "tag", "in": ["x", "Patrons"]},
+        {"not": {"any": [{"field": "tag", "is": "Patrons"}]}},
+        {"field": "tag", "is": "Patrons"},
+    ]
+
+
+def test_a_tag_that_a_segment_names_is_in_use(client: httpx.Client, list_id: int) -> None:
+    made = new_segment(client, list_id, {"not": {"any": [VIP, {"field": "type", "is": "gold"}]}})
+    path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'vip')}"
+    refused = problem(client.delete(path), 409, "tag.in_use")
+    assert refused["used_by"] == [{"kind": "segment", "id": made["id"], "name": "VIPs"}]
+    assert "the segment 'VIPs'" in refused["message"]
+    # A number that is as the tag's id is none of it.
+    number = {"field": "import_id", "is": int(path.rpartition("/")[2])}
+    several = {"all": [number, {"field": "tag", "exists": True}]}
+    data(client.patch(f"/lists/{list_id}/segments/{made['id']}", json={"filter": several}))
+    assert data(client.delete(path)) == 1
 
 
 def test_a_field_that_was_retired_is_refused_by_name_where_the_segment_is_used(

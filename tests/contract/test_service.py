@@ -1,12 +1,16 @@
-"""The address alone says what this is."""
+"""What a stranger finds at the address itself, and at those that are the same on any host."""
 
 import re
+from datetime import datetime, timedelta
 
 import httpx
 import pytest
 
-from api.middleware.versions import VERSIONS
-from tests.contract.replies import data
+from api.middleware.headers import VERSIONS
+from core import clock
+from tests.contract.conftest import CONTACTS, POLICY
+from tests.contract.replies import data, problem
+from tests.integrations.challenges.setting import settings
 from tests.stack import Stack
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -43,3 +47,52 @@ def test_the_other_usual_address_leads_to_the_documentation(stranger: httpx.Clie
     assert shown.status_code == 200
     loaded = re.findall(r'(?:src|href)="([^"]+)"', shown.text)
     assert {each for each in loaded if not each.startswith("/docs/")} == {"data:,"}
+
+
+# -- well-known addresses -------------------------------------------------------------------------
+
+
+PLACE = "/.well-known/security.txt"
+
+
+def test_security_txt_says_whom_to_tell_of_a_hole(quiet: Stack) -> None:
+    reply = httpx.get(quiet.api_url + PLACE)
+    assert reply.status_code == 200
+    assert reply.headers["content-type"] == "text/plain; charset=utf-8"
+    fields = [line.split(": ", 1) for line in reply.text.splitlines()]
+    (expires,) = [value for name, value in fields if name == "Expires"]
+    assert fields == [
+        *(["Contact", each] for each in CONTACTS),
+        ["Expires", expires],
+        ["Preferred-Languages", "en"],
+        ["Canonical", quiet.api_url + PLACE],
+        ["Policy", POLICY],
+    ]
+    ahead = datetime.fromisoformat(expires) - clock.now()
+    # RFC 9116, 2.5.5: less than a year.
+    assert timedelta(days=170) < ahead < timedelta(days=365)
+
+
+def test_there_is_no_security_txt_without_a_contact(stranger: httpx.Client) -> None:
+    problem(stranger.get(PLACE), 404, "route.not_found")
+
+
+@pytest.mark.parametrize(
+    "contact", ["security@news.example", "http://news.example", "mailto:a b", "tel:1\nContact: x"]
+)
+def test_what_is_no_uri_of_a_contact_is_refused_at_the_start(contact: str) -> None:
+    with pytest.raises(ValueError, match="mailto:, https:// or tel:"):
+        settings(security_contacts=contact)
+
+
+def test_a_password_manager_finds_the_page_that_changes_a_password(
+    stack: Stack, stranger: httpx.Client
+) -> None:
+    reply = stranger.get("/.well-known/change-password")
+    assert (reply.status_code, reply.headers["location"]) == (
+        303,
+        f"{stack.api_url}/account/password",
+    )
+    # By which a program knows that this host doesn't answer 200 to everything.
+    probe = "resource-that-should-not-exist-whose-status-code-should-not-be-200"
+    assert stranger.get(f"/.well-known/{probe}").status_code == 404

@@ -10,10 +10,9 @@ import httpx
 import pytest
 from PIL import Image
 
-from core.scopes import Scope
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from tests.contract.replies import data, problem, send
-from tests.stack import Owner, Stack
+from tests.stack import Stack
 
 SEARCH = "/composer/stockphoto/photos/search"
 DOWNLOAD = "/composer/stockphoto/photos/download_url"
@@ -269,12 +268,3 @@ def test_the_configured_provider_has_two_names_and_two_paths(
 def test_a_provider_that_nobody_knows_is_400(client: httpx.Client) -> None:
     reply = client.get("/composer/flickr/photos/search", params={"query": "x"})
     assert "unsplash" in problem(reply, 400, "request.invalid")["detail"]
-
-
-@pytest.mark.parametrize("path", [SEARCH, DOWNLOAD])
-def test_stock_photos_need_the_scope_composer(stack: Stack, owner: Owner, path: str) -> None:
-    params = {"query": "x", "endpoint": "x"}
-    with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as other:
-        problem(other.get(path, params=params), 403, "auth.insufficient_scope")
-    with stack.client() as stranger:
-        problem(stranger.get(path, params=params), 401, "auth.credentials_missing")

@@ -6,12 +6,12 @@ from typing import Any
 import httpx
 import pytest
 
-from services.mailing.subscriptions import subscribe as joining
-from services.mailing.subscriptions.changes import Actor, ActorKind, Via
-from services.people import mailed_tokens
-from services.people.mailed_tokens import Purpose
-from tests.contract.attributes import new_field, put
+from services.accounts import mailed_tokens
+from services.accounts.mailed_tokens import Purpose
+from services.subscriptions import sign_up as joining
+from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract.replies import data, problem
+from tests.contract.segments import new_field, put
 from tests.contract.subscribers import (
     Reader,
     known_member,
@@ -55,7 +55,7 @@ def confirm(stack: Stack, email: str, count: int = 1) -> None:
 def use(stack: Stack, token: str) -> None:
     settings = stack.settings()
     with stack.resources.unit_of_work() as uow:
-        joining.confirm(uow, settings.keyring, token, READER, settings=settings)
+        joining.confirm(uow, settings.keyring, token, READER)
 
 
 def test_a_new_member_has_what_they_said(

@@ -9,11 +9,11 @@ import pytest
 
 from core.errors import DomainError
 from core.ids import random_hash_id
-from services.mailing.subscriptions import subscribe as joining
-from services.mailing.subscriptions import trace_ids
-from services.mailing.subscriptions.changes import Actor, ActorKind, Via
-from services.people import mailed_tokens
-from services.people.mailed_tokens import Purpose
+from services.accounts import mailed_tokens
+from services.accounts.mailed_tokens import Purpose
+from services.subscriptions import sign_up as joining
+from services.subscriptions.members import mails
+from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract.replies import data
 from tests.stack import Stack, eventually
 
@@ -53,7 +53,7 @@ class Joining:
     def confirm(self, token: str) -> None:
         with self.stack.resources.unit_of_work() as uow:
             settings = self.stack.settings()
-            joining.confirm(uow, settings.keyring, token, READER, settings=settings)
+            joining.confirm(uow, settings.keyring, token, READER)
 
     def refusal_of(self, token: str) -> str:
         with pytest.raises(DomainError) as refused:
@@ -85,10 +85,13 @@ def test_confirmation_is_mailed_in_both_forms_and_makes_the_subscription_active(
     reader.subscribe()
     assert reader.status() == "pending"
     [mail] = reader.mails()
-    assert mail["subject"] == "Confirm your subscription"
+    assert mail["subject"] == "Confirm: “Tea & <Toast>”"
     assert "“Tea & <Toast>”" in mail["text"]
     token = reader.token()
     assert f"token={token}" in mail["html"]
+    # The button comes before all that explains it.
+    for written, cautious in ((mail["html"], "Somebody asked"), (mail["text"], "Somebody asked")):
+        assert written.index(f"token={token}") < written.index(cautious)
     assert "Tea &amp; &lt;Toast&gt;" in mail["html"]
     assert "<Toast>" not in mail["html"]
     assert not [name for name in mail["headers"] if name.lower().startswith("list-")]
@@ -105,7 +108,7 @@ def test_who_confirmed_is_told_how_to_leave_by_one_click(reader: Joining) -> Non
     [url] = re.findall(r"^<(\S+)>$", headers["list-unsubscribe"])
     assert url in welcome["text"].split()
     trace_id = httpx.URL(url).params["trace_id"]
-    trace = trace_ids.read(reader.stack.resources.keyring, trace_id)
+    trace = mails.read(reader.stack.resources.keyring, trace_id)
     assert trace.list_id == reader.list_id
     path = f"/subscriptions/{reader.list_id}/delete"
     form = {"List-Unsubscribe": "One-Click"}

@@ -190,30 +190,6 @@ def test_a_lost_dispute_is_a_refund(
     assert topups.read(client, order_id)["refunded_amount"] == 5
 
 
-def test_of_two_disputes_one_is_won_and_the_other_is_lost(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
-) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
-    topups.await_status(stack, order_id, "paid")
-    sandbox.dispute(order_id, 150)
-    eventually(lambda: balance(client) == 350, what="the first dispute")
-    sandbox.dispute(order_id, 350)
-    eventually(lambda: balance(client) == 0, what="the second dispute")
-    sandbox.win(order_id, 150)
-    eventually(lambda: balance(client) == 150, what="the end of the first dispute")
-    assert topups.status_of(stack, order_id) == "disputed"
-    sandbox.lose(order_id, 350)
-    topups.await_status(stack, order_id, "paid")
-    assert balance(client) == 150
-    assert topups.read(client, order_id)["refunded_amount"] == 3.5
-    # The same money once more: no more goes back than was paid.
-    sandbox.refund(order_id)
-    topups.await_status(stack, order_id, "refunded")
-    assert balance(client) == 0
-    assert topups.read(client, order_id)["refunded_amount"] == 5
-
-
 def test_an_order_of_another_amount_or_currency_waits_for_an_operator(
     stack: Stack, client: httpx.Client, sandbox: SandboxPayments
 ) -> None:

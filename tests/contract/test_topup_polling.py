@@ -9,8 +9,8 @@ import pytest
 from pydantic import AnyHttpUrl, SecretStr
 
 from integrations.payments.registry import PaymentChannels
-from integrations.payments.stripe_http import StripeHttpClient
-from services.money.topups import polling
+from integrations.payments.stripe import StripeHttpClient
+from services.credits import polling
 from tests.contract import topups
 from tests.contract.credits import balance
 from tests.payments import SandboxPayments
@@ -219,6 +219,27 @@ def test_a_provider_that_is_away_is_asked_again_later(
     topups.make_due(stack, order_id)
     poll(stack)
     assert topups.status_of(stack, order_id) == "paid"
+
+
+def test_an_order_that_cannot_be_settled_waits_an_hour_and_keeps_no_other_waiting(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    broken, *others = (topups.ordered(client)["order_id"] for _ in range(3))
+    for order_id in (broken, *others):
+        sandbox.pay(order_id)
+        topups.make_due(stack, order_id)
+    rule = "ALTER TABLE payment_orders ADD CONSTRAINT broken CHECK (id <> %s OR paid_at IS NULL)"
+    stack.query(rule, broken)
+    try:
+        poll(stack)
+    finally:
+        stack.query("ALTER TABLE payment_orders DROP CONSTRAINT broken")
+    assert [topups.status_of(stack, each) for each in others] == ["paid", "paid"]
+    assert topups.status_of(stack, broken) == "pending"
+    assert next_check(stack, broken) == pytest.approx(3600, abs=60)
+    topups.make_due(stack, broken)
+    poll(stack)
+    assert topups.status_of(stack, broken) == "paid"
 
 
 def test_pollers_at_once_share_the_work(

@@ -3,17 +3,20 @@
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from secrets import token_hex
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
 
+from core.keyring import Keyring, Signer
 from core.scopes import Scope
-from tests.contract import topups
+from tests.contract import credits, topups
+from tests.contract.credits import balance
 from tests.contract.replies import data, problem
 from tests.contract.test_replies import TIMESTAMP
 from tests.contract.topups import ORDERS, SHOP, topup
 from tests.payments import SandboxPayments
-from tests.stack import Owner, Stack
+from tests.stack import RETIRED, Owner, Stack
 
 
 def test_new_order_says_where_it_is_paid(client: httpx.Client, sandbox: SandboxPayments) -> None:
@@ -68,9 +71,10 @@ def test_money_is_rounded_up_and_credits_down(
     assert sandbox.session(order["order_id"])["amount"] == minor
 
 
-@pytest.mark.parametrize(
-    ("numbers", "code", "field"),
-    [
+def test_what_is_wrong_is_422_and_names_its_field(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    for numbers, code, field in [
         ('"currency": "USD"', "topup.amount_missing", "body.amount"),
         ('"amount": -1', "topup.amount", "body.amount"),
         ('"amount": 1.005', "topup.amount", "body.amount"),
@@ -86,14 +90,10 @@ def test_money_is_rounded_up_and_credits_down(
         ('"amount": true', "body.invalid", "body.amount"),
         ('"amount": 5, "currency": 7', "body.invalid", "body.currency"),
         ('"amount": 5, "channel": {}', "body.invalid", "body.channel"),
-    ],
-)
-def test_what_is_wrong_is_422_and_names_its_field(
-    client: httpx.Client, stranger: httpx.Client, numbers: str, code: str, field: str
-) -> None:
-    for caller in (client, stranger):
-        refusal = problem(topup(caller, numbers), 422, code)
-        assert [each["field"] for each in refusal["errors"]] == [field]
+    ]:
+        for caller in (client, stranger):
+            refusal = problem(topup(caller, numbers), 422, code)
+            assert [each["field"] for each in refusal["errors"]] == [field]
 
 
 def test_redirect_url_is_required_and_of_an_allowed_origin(client: httpx.Client) -> None:
@@ -124,16 +124,6 @@ def test_any_credential_may_order_and_reading_needs_credit_read(stack: Stack, ow
         problem(other.get(f"{ORDERS}/{order['order_id']}"), 403, "auth.insufficient_scope")
     with stack.client(stack.new_key(owner.user_id, Scope.CREDIT_READ)) as reader:
         topups.read(reader, order["order_id"])
-
-
-def test_an_order_is_its_owners_alone(
-    client: httpx.Client, neighbour: httpx.Client, stranger: httpx.Client
-) -> None:
-    path = f"{ORDERS}/{topups.ordered(client)['order_id']}"
-    problem(neighbour.get(path), 404, "order.not_found")
-    problem(stranger.get(path), 401, "auth.credentials_missing")
-    problem(client.get(f"{ORDERS}/{2**64 - 1}"), 404, "order.not_found")
-    problem(client.get(f"{ORDERS}/{2**64}"), 400, "request.invalid")
 
 
 # -- slow and broken providers -------------------------------------------------------------------
@@ -202,3 +192,178 @@ def test_without_credentials_a_key_is_ignored(stranger: httpx.Client) -> None:
     key = token_hex(16)
     orders = {data(topup(stranger, '"amount": 5', key=key))["order_id"] for _ in range(2)}
     assert len(orders) == 2
+
+
+# -- orders and prices ----------------------------------------------------------------------------
+
+
+PRICES = "/auxilia/credits/prices"
+
+
+def test_orders_are_listed_as_they_are_read(client: httpx.Client) -> None:
+    made = [topups.ordered(client)["order_id"] for _ in range(3)][::-1]
+    reply = client.get(ORDERS)
+    data(reply)
+    items = credits.exactly(reply.text)["data"]["items"]
+    assert [each["order_id"] for each in items] == made
+    assert items == [topups.read(client, each) for each in made]
+
+
+def test_orders_of_one_status_are_listed_alone(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    paid, waiting = (topups.ordered(client)["order_id"] for _ in range(2))
+    sandbox.pay(paid)
+    topups.await_status(stack, paid, "paid")
+    for status, order_id in (("paid", paid), ("pending", waiting)):
+        items = data(client.get(ORDERS, params={"status": status}))["items"]
+        assert [each["order_id"] for each in items] == [order_id]
+    assert data(client.get(ORDERS, params={"status": "review"}))["items"] == []
+    problem(client.get(ORDERS, params={"status": "unknown"}), 400, "request.invalid")
+
+
+def test_claimed_order_is_listed_and_another_owners_is_not(
+    client: httpx.Client, stranger: httpx.Client, stack: Stack
+) -> None:
+    unclaimed = topups.ordered(stranger)
+    assert data(client.get(ORDERS))["items"] == []
+    data(topups.claim(client, unclaimed["claim_token"]))
+    assert [each["order_id"] for each in data(client.get(ORDERS))["items"]] == [
+        unclaimed["order_id"]
+    ]
+    with stack.client(stack.new_owner().key) as other:
+        assert data(other.get(ORDERS))["items"] == []
+
+
+def test_strangers_read_prices_and_caches_keep_them(stranger: httpx.Client) -> None:
+    reply = stranger.get(PRICES)
+    data(reply)
+    assert reply.headers["cache-control"] == "public, max-age=300"
+    prices = credits.exactly(reply.text)["data"]
+    assert prices["channels"] == ["sandbox"]
+    assert prices["currencies"][:2] == [
+        {
+            "currency": "USD",
+            "decimals": 2,
+            "minimum": Decimal("0.50"),
+            "maximum": Decimal("999999.99"),
+            "credits_per_unit": 100,
+        },
+        {
+            "currency": "EUR",
+            "decimals": 2,
+            "minimum": Decimal("0.50"),
+            "maximum": Decimal("999999.99"),
+            "credits_per_unit": Decimal("108.6956"),
+        },
+    ]
+
+
+@pytest.mark.parametrize("key", [None, "k" * 16])
+def test_refused_charge_says_what_is_there_and_what_is_needed(
+    stack: Stack, owner: Owner, client: httpx.Client, key: str | None
+) -> None:
+    refused = problem(credits.consume(client, "2.5", key=key), 402, "credits.insufficient")
+    assert (refused["balance_credit"], refused["needed"]) == (0, 2.5)
+    credits.grant(stack, owner.user_id, "1.0001")
+    reply = credits.consume(client, "99999999999.9999", key=key)
+    problem(reply, 402, "credits.insufficient")
+    exact = credits.exactly(reply.text)
+    assert exact["balance_credit"] == Decimal("1.0001")
+    assert exact["needed"] == Decimal("99999999999.9999")
+
+
+# -- the way back ---------------------------------------------------------------------------------
+
+
+def led_to(address: str, **more: str) -> httpx.Response:
+    return httpx.get(address, timeout=60.0, **more)  # type: ignore[arg-type]
+
+
+def test_payer_is_led_back_with_what_became_of_the_order(
+    client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    # No webhook comes: the page itself asks the provider.
+    sandbox.hold()
+    back = sandbox.pay(order_id)
+    for _ in range(2):
+        reply = led_to(back)
+        assert reply.status_code == 303
+        assert reply.headers["location"] == f"{SHOP}&order_id={order_id}&status=paid"
+        assert reply.headers["cache-control"] == "no-store"
+    assert topups.read(client, order_id)["status"] == "paid"
+    assert balance(client) == 500
+    sandbox.release(times=2, shuffle=True)
+    assert topups.moves(client) == [("topup", 500, 500)]
+
+
+def test_who_cancels_is_led_back_too(client: httpx.Client, sandbox: SandboxPayments) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    location = led_to(sandbox.cancel(order_id)).headers["location"]
+    assert parse_qsl(urlsplit(location).query) == [
+        ("from", "test"),
+        ("order_id", str(order_id)),
+        ("status", "pending"),
+    ]
+
+
+def test_a_provider_that_is_away_leaves_it_pending(
+    client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    sandbox.hold()
+    back = sandbox.pay(order_id)
+    # As many as whoever else asks meanwhile for orders of other tests.
+    sandbox.trouble(count=100, status=500)
+    assert led_to(back).headers["location"].endswith("&status=pending")
+    sandbox.no_trouble()
+    assert led_to(back).headers["location"].endswith("&status=paid")
+
+
+def test_head_asks_nobody_and_changes_nothing(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    sandbox.hold()
+    reply = httpx.head(sandbox.pay(order_id))
+    assert (reply.status_code, topups.status_of(stack, order_id)) == (303, "pending")
+    sandbox.release()
+
+
+def test_an_address_that_we_did_not_make_leads_nowhere(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    good = httpx.URL(sandbox.cancel(order_id))
+    signature = good.params["signature"]
+    forged = Signer(Keyring([RETIRED]), "some-other-purpose").sign(str(order_id).encode())
+    for params in (
+        {},
+        {"order": str(order_id)},
+        {"order": str(order_id), "signature": "x"},
+        {"order": str(order_id), "signature": forged},
+        {"order": str(order_id + 1), "signature": signature},
+        {"order": f"0{order_id}", "signature": signature},
+        {"order": "x", "signature": signature},
+        {"signature": signature},
+    ):
+        reply = httpx.get(good.copy_with(query=None), params=params)
+        assert reply.status_code == 403, params
+        assert "location" not in reply.headers
+        assert reply.headers["content-type"].startswith("text/html")
+        assert "order" in reply.text
+    # Where it leads is what was ordered with, whatever the address says beside it.
+    more = good.copy_merge_params({"redirect_url": "https://evil.example/", "status": "paid"})
+    location = led_to(str(more)).headers["location"]
+    assert location == f"{SHOP}&order_id={order_id}&status=pending"
+
+
+def test_an_address_signed_before_a_rotation_still_leads_back(
+    stack: Stack, client: httpx.Client
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    signature = Signer(Keyring([RETIRED]), "topup-return").sign(str(order_id).encode())
+    params = {"order": str(order_id), "signature": signature}
+    reply = httpx.get(f"{stack.api_url}/topups/return", params=params)
+    assert reply.status_code == 303

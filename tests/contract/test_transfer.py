@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from services.mailing.subscriptions import subscribe as joining
-from services.mailing.subscriptions.changes import Actor, ActorKind, Via
-from services.people import mailed_tokens
-from services.people.mailed_tokens import Purpose
+from services.accounts import mailed_tokens
+from services.accounts.mailed_tokens import Purpose
+from services.subscriptions import sign_up as joining
+from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
     Reader,
@@ -211,7 +211,7 @@ def confirm(stack: Stack, secret: str) -> None:
     actor = Actor(ActorKind.USER, Via.CONFIRMATION)
     settings = stack.settings()
     with stack.resources.unit_of_work() as uow:
-        joining.confirm(uow, settings.keyring, secret, actor, settings=settings)
+        joining.confirm(uow, settings.keyring, secret, actor)
 
 
 def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(

@@ -1,18 +1,16 @@
 """Taking an import back."""
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import httpx
 import pytest
 
-from services.mailing.imports.undo import UNDO_IMPORT
-from services.retention import partitions
+from services.privacy import partitions
+from services.subscriptions.imports.undo import UNDO_IMPORT
 from tests.contract.bulk import (
     add,
     addresses,
     everybody,
-    finished,
     imported,
     newest_job,
     of_addresses,
@@ -24,7 +22,6 @@ from tests.contract.subscribers import (
     Reader,
     count,
     known_member,
-    member,
     members,
     new_address,
     new_list,
@@ -70,25 +67,6 @@ def test_members_that_were_there_are_as_they_were(client: httpx.Client, list_id:
     assert actions == ["import_undone", "imported", "removed", "imported"]
 
 
-def test_whom_somebody_touched_since_stays_and_is_counted_as_kept(
-    client: httpx.Client, make_reader: Any, list_id: int
-) -> None:
-    wants, leaves = make_reader(), make_reader()
-    renamed, untouched = addresses(2)
-    file = of_addresses(wants.email, leaves.email, renamed, untouched)
-    import_id = imported(client, list_id, file)["import_id"]
-    wants.wants_mail(list_id, False)
-    leaves.leaves(list_id)
-    user_id = known_member(client, list_id, renamed)["user_id"]
-    data(client.patch(f"/lists/{list_id}/members/{user_id}", json={"name": "Mine"}))
-    assert data(undo(client, import_id)) == 1
-    assert newest_job(client)["result"]["kept"] == 3
-    assert member(client, list_id, untouched) is None
-    assert wants.stands(list_id) == ("active", False)
-    assert leaves.stands(list_id)[0] == "unsubscribed"
-    assert known_member(client, list_id, renamed)["name"] == "Mine"
-
-
 def test_who_asked_for_it_themselves_since_stays_with_their_consent(
     client: httpx.Client, list_id: int, reader: Reader
 ) -> None:
@@ -100,29 +78,6 @@ def test_who_asked_for_it_themselves_since_stays_with_their_consent(
     assert set(everybody(client, list_id)) == {reader.email}
     told = data(client.get(f"/lists/{list_id}/members/{reader.user_id}/consent"))["items"]
     assert [each["how"] for each in told] == ["login", "import"]
-
-
-def test_names_and_tiers_that_are_still_the_imports_go_back(
-    client: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    reader.joins(list_id)
-    path = f"/lists/{list_id}/members/{reader.user_id}"
-    data(client.patch(path, json={"name": "First", "type": "silver"}))
-    file = sheet(["Email", "Name", "Tier"], [reader.email, "Second", "gold"])
-    import_id = imported(client, list_id, file, on_existing="update")["import_id"]
-    data(client.patch(path, json={"name": "Third"}))
-    assert data(undo(client, import_id)) == 0
-    found = known_member(client, list_id, reader.email)
-    assert (found["name"], found["type"], found["status"]) == ("Third", "silver", "active")
-
-
-def test_opt_outs_stay(client: httpx.Client, list_id: int) -> None:
-    marked, left = addresses(2)
-    imported(client, list_id, of_addresses(left))
-    file = sheet(["Email", "Status"], [marked, "unsubscribed"], [left, "bounced"])
-    import_id = imported(client, list_id, file)["import_id"]
-    assert data(undo(client, import_id)) == 0
-    assert imported(client, list_id, of_addresses(marked, left))["opted_out"] == 2
 
 
 def test_members_of_one_call_can_be_taken_back_too(client: httpx.Client, list_id: int) -> None:
@@ -140,26 +95,12 @@ def test_undone_again_is_0(client: httpx.Client, list_id: int) -> None:
     assert data(client.get(f"/imports/{import_id}"))["undone"] == 2
 
 
-def test_members_can_come_back_after_an_undo(client: httpx.Client, list_id: int) -> None:
-    emails = addresses(3)
-    assert data(undo(client, imported(client, list_id, of_addresses(*emails))["import_id"])) == 3
-    assert imported(client, list_id, of_addresses(*emails))["added"] == 3
-
-
 def test_a_dry_run_has_nothing_to_take_back(client: httpx.Client, list_id: int) -> None:
     file = of_addresses(*addresses(2))
     import_id = imported(client, list_id, file, dry_run="1")["import_id"]
     imported(client, list_id, file)
     assert data(undo(client, import_id)) == 0
     assert count(client, list_id) == 2
-
-
-def test_who_does_not_wait_gets_the_jobs_id(client: httpx.Client, list_id: int) -> None:
-    import_id = imported(client, list_id, of_addresses(*addresses(2)))["import_id"]
-    reply = undo(client, import_id, Prefer="respond-async")
-    job_id = data(reply, 202)
-    assert reply.headers["location"] == f"/jobs/{job_id}"
-    assert finished(client, job_id)["result"]["undone"] == 2
 
 
 def test_an_undo_that_was_cancelled_can_be_asked_for_again(
@@ -190,22 +131,6 @@ def test_the_record_says_until_when_and_afterwards_it_is_refused(
     problem(undo(client, import_id), 409, "import.undo_over")
     assert count(client, list_id) == 2
     assert data(client.get("/imports"))["items"][0]["undo_until"] < shown["created_at"]
-
-
-def test_only_the_importer_undoes(
-    *,
-    client: httpx.Client,
-    neighbour: httpx.Client,
-    stranger: httpx.Client,
-    read_only: httpx.Client,
-    list_id: int,
-) -> None:
-    import_id = imported(client, list_id, of_addresses(new_address()))["import_id"]
-    problem(undo(neighbour, import_id), 404, "import.not_found")
-    problem(undo(stranger, import_id), 401, "auth.credentials_missing")
-    problem(undo(read_only, import_id), 403, "auth.insufficient_scope")
-    problem(undo(client, 999_999_999), 404, "import.not_found")
-    assert count(client, list_id) == 1
 
 
 # -- and who is erased ---------------------------------------------------------------------------

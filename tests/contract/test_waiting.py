@@ -1,12 +1,15 @@
 """Slow work: how long a call waits, and what it answers when the wait runs out."""
 
+import threading
 import time
 
 import httpx
 import pytest
 
+from storage.redis.notifications import job_topic
 from tests.contract.replies import data, problem, send
-from tests.stack import eventually
+from tests.pictures import photo
+from tests.stack import Stack, eventually
 
 
 def test_upload_is_one_ordinary_call_without_prefer(client: httpx.Client) -> None:
@@ -71,3 +74,25 @@ def test_work_whose_caller_hangs_up_goes_on(client: httpx.Client) -> None:
 def test_list_prefers_nothing(client: httpx.Client) -> None:
     data(client.get("/attachments", headers={"Prefer": "respond-async"}))
     problem(client.get("/jobs/1", headers={"Prefer": "wait=0"}), 404, "job.not_found")
+
+
+def test_word_of_another_deployments_job_does_not_end_a_wait(
+    stack: Stack, client: httpx.Client
+) -> None:
+    # Redis' channels know no databases: whoever shares the server is heard.
+    ended = threading.Event()
+
+    def lie() -> None:
+        while not ended.is_set():
+            (newest,) = stack.query("SELECT coalesce(max(id), 0) FROM jobs")[0]
+            stack.resources.notifier.tell(job_topic(int(str(newest))), "succeeded")
+            time.sleep(0.01)
+
+    liar = threading.Thread(target=lie)
+    liar.start()
+    try:
+        reply = client.post("/attachments", files={"file": ("p.jpg", photo(3000, 2000))})
+    finally:
+        ended.set()
+        liar.join()
+    assert reply.status_code == 200, reply.text

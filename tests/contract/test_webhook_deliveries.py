@@ -1,6 +1,5 @@
 """What a receiver gets: signed events in order, tried again, resent and replayed."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,12 +27,6 @@ from tests.stack import Owner, Stack, eventually
 
 PATH = "/webhook-endpoints"
 PENDING = "SELECT id FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'pending'"
-
-
-@pytest.fixture
-def receiver() -> Iterator[HookReceiver]:
-    with hooked() as found:
-        yield found
 
 
 def deliveries(client: httpx.Client, endpoint: dict[str, Any]) -> list[dict[str, Any]]:
@@ -116,6 +109,7 @@ def test_types_and_list_are_kept_to(
     assert receiver.ids == event_ids(stack, owner, CREATED)[before + 1 :]
 
 
+@pytest.mark.full("processes")
 def test_failed_try_is_made_again_with_the_same_id_and_the_next_event_waits(
     stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
 ) -> None:
@@ -132,6 +126,7 @@ def test_failed_try_is_made_again_with_the_same_id_and_the_next_event_waits(
     assert deliveries(client, endpoint)[1]["attempts"] == 2
 
 
+@pytest.mark.full("faults")
 def test_failure_amid_many_events_keeps_their_order_and_counts_no_other_try(
     stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
 ) -> None:
@@ -273,22 +268,6 @@ def test_event_that_is_refused_for_three_days_is_given_up_and_the_others_arrive(
         what="the last event",
     )
     assert shown(client, endpoint)["state"] == "active"
-
-
-def test_delivery_that_fails_for_three_days_is_given_up(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
-) -> None:
-    receiver.answer = lambda _: (500, {})
-    endpoint = new_endpoint(client, receiver.url)
-    happen(stack, owner)
-    eventually(lambda: deliveries(client, endpoint), what="the delivery")
-    stack.query(
-        "UPDATE webhook_deliveries SET queued_at = now() - interval '3 days'"
-        " WHERE endpoint_id = %s",
-        endpoint["id"],
-    )
-    let_pauses_pass(stack, endpoint["id"])
-    eventually(lambda: deliveries(client, endpoint)[0]["status"] == "failed", what="the end")
 
 
 def test_both_secrets_sign_after_a_rotation(

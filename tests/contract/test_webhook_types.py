@@ -1,7 +1,6 @@
 """An endpoint's types change: one that is added begins then, and no event of the others is lost."""
 
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,17 +9,11 @@ import pytest
 
 from services.feed.catalogue import FeedEventType
 from tests.contract.replies import data
-from tests.hooks import CREATED, LEFT, HookReceiver, event_ids, happen, hooked, new_endpoint
+from tests.hooks import CREATED, LEFT, HookReceiver, event_ids, happen, new_endpoint
 from tests.stack import Owner, Stack, eventually
 
 PATH = "/webhook-endpoints"
 CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
-
-
-@pytest.fixture
-def receiver() -> Iterator[HookReceiver]:
-    with hooked() as found:
-        yield found
 
 
 def change(client: httpx.Client, endpoint: dict[str, Any], **to: object) -> None:

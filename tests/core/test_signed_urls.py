@@ -4,7 +4,7 @@ import pytest
 
 from core.keyring import Key, Keyring
 from core.signed_urls import FILE_URLS, SignedUrls
-from services.media.attachments.signed_links import MEDIA_URLS
+from services.attachments.records import MEDIA_URLS
 
 KEYRING = Keyring([Key("k1", b"k" * 32)])
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)

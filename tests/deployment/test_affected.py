@@ -11,13 +11,13 @@ from tests.docs.markdown import ROOT
 @pytest.mark.parametrize(
     ("changed", "parts"),
     [
-        (["README.md", "services/money/credits/ledger.py", "api/routers/lists.py"], []),
+        (["README.md", "services/credits/ledger.py", "api/routes/lists.py"], []),
         (["services/jobs/lease.py", "workers/main.py"], ["faults"]),
         (["storage/broker.py", "requirements.txt"], ["faults", "processes", "containers"]),
-        (["api/pages/pages.css", "api/console/pages/lists.py"], ["browser"]),
+        (["api/html/pages.css", "api/console/pages/lists.py"], ["browser"]),
         (["clients/typescript/static/client.js"], ["browser", "clients"]),
         (["devstack/__main__.py", "storage/migrations/env.py"], ["processes", "machines"]),
-        (["services/mailing/imports/accept.py"], ["properties"]),
+        (["services/subscriptions/imports/records.py"], ["properties"]),
     ],
 )
 def test_a_changed_file_names_the_parts_that_can_break_by_it(

@@ -1,3 +1,4 @@
+import hashlib
 import os
 import re
 import socket
@@ -12,11 +13,11 @@ from typing import Any
 import pytest
 import redis
 
-from devstack.supervisor.embedded.packages import binary
+from cli.doctor.store_checks import QUIET_LOG
 from devstack.supervisor.embedded.valkey import PERMISSIONS
+from devstack.supervisor.environment import binary
 from tests.command_line import option
 from tests.deployment import files
-from tests.deployment.files import made_secrets
 from tests.stack import eventually
 
 pytestmark = pytest.mark.check
@@ -35,19 +36,6 @@ def test_compose_file_is_valid_by_the_specification() -> None:
         text=True,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
-
-
-def test_each_url_names_a_service_and_the_port_that_it_listens_on(tmp_path: Path) -> None:
-    made = made_secrets(tmp_path)
-    urls = {
-        "postgres:5432": (made / "database_url").read_text(),
-        "redis:6379": (made / "redis_url").read_text(),
-        "minio:9000": files.ours()["api"]["environment"]["PRESSROOM_S3_ENDPOINT"],
-    }
-    for place, url in urls.items():
-        assert place.partition(":")[0] in STORES
-        assert place in url
-    assert not any("--port" in each.get("command", []) for each in _theirs().values())
 
 
 def test_strangers_reach_the_proxy_alone_and_this_machine_the_ports_that_are_listened_on() -> None:
@@ -140,9 +128,41 @@ def test_every_container_is_pinned_and_has_no_rights_and_bounds() -> None:
             assert re.match(r"RELEASE\.\d{4}-\d\d-\d\dT|v?\d+\.\d+", tag), f"{name}: {tag}"
 
 
+def test_the_script_pins_each_image_of_others_by_what_its_registry_says(tmp_path: Path) -> None:
+    digests = tmp_path / "deploy/compose/digests.sh"
+    digests.parent.mkdir(parents=True)
+    digests.write_text((files.COMPOSE_FILE.parent / "deploy/compose/digests.sh").read_text())
+    for file in (files.COMPOSE_FILE, files.DOCKERFILE):
+        (tmp_path / file.name).write_text(file.read_text())
+    registry = tmp_path / "docker"
+
+    def pinned(answer: str) -> tuple[int, str]:
+        """The script's exit code, and the lines that name images, where registries say this."""
+        registry.write_text(f"#!/bin/sh\n{answer}\n")
+        registry.chmod(0o755)
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        done = subprocess.run(["sh", str(digests)], env={"PATH": path}, check=False)
+        texts = [(tmp_path / name).read_text() for name in ("docker-compose.yml", "Dockerfile")]
+        return done.returncode, "\n".join(texts)
+
+    digest = """printf 'sha256:%s' "$(printf %s "$6-{}" | sha256sum | cut --bytes 1-64)\""""
+    theirs = [each["image"] for each in (_theirs() | files.observers()).values()]
+    for answer in ("exit 1", "echo nothing"):
+        code, before = pinned(answer)
+        assert code != 0
+        assert "@sha256" not in before
+    for release in ("first", "second"):
+        code, text = pinned(digest.format(release))
+        assert code == 0
+        for image in (*theirs, "python:3.13-slim-bookworm"):
+            expected = hashlib.sha256(f"{image}-{release}".encode()).hexdigest()
+            assert re.search(rf"[ =]{re.escape(image)}@sha256:{expected}$", text, re.MULTILINE)
+        assert re.sub(r"@sha256:[0-9a-f]{64}", "", text) == before
+
+
 def test_stores_have_no_way_out_and_what_strangers_reach_none_to_stores_and_operators() -> None:
     assert files.compose()["networks"]["data"] == {"internal": True}
-    inside = {*STORES, *ONCE, "worker-computing"}
+    inside = {*STORES, *ONCE, "worker-media", "worker-computing"}
     apart = set(files.services()["flower"]["networks"]) - {"data"}
     assert apart
     for name, each in files.services().items():
@@ -168,16 +188,6 @@ def test_the_api_trusts_the_proxy_whose_address_no_other_container_gets() -> Non
     assert network["gateway"] in comments
 
 
-def test_data_is_kept_in_named_volumes() -> None:
-    mounted = {
-        volume.partition(":")[0]
-        for each in (files.services() | files.observers()).values()
-        for volume in each.get("volumes", [])
-        if not volume.endswith(":ro")
-    }
-    assert mounted == set(files.compose()["volumes"])
-
-
 @pytest.fixture
 def compose_redis(tmp_path: Path) -> Iterator[int]:
     """The port of a server that was started by Redis' command in the Compose file."""
@@ -193,6 +203,13 @@ def compose_redis(tmp_path: Path) -> Iterator[int]:
     with subprocess.Popen([shell, flag, script], env=environment) as server:
         yield port
         server.terminate()
+
+
+def test_postgres_logs_no_values_of_statements() -> None:
+    command = files.services()["postgres"]["command"]
+    # Postgres' own defaults do for the others.
+    for name in ("log_min_error_statement", "log_error_verbosity"):
+        assert f"--{name}={QUIET_LOG[name]}" in command
 
 
 def test_redis_keeps_its_queues_and_has_one_user_with_few_rights(compose_redis: int) -> None:

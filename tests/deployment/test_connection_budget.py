@@ -24,7 +24,7 @@ from tests.pictures import photo
 from tests.stack import Running, Stack, eventually
 from tests.subscribers import new_list
 from workers.context import connections
-from workers.queues.serving import Serving, serving
+from workers.serving import Serving, serving
 
 WAITING = [Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.WEBHOOKS, Lane.UPKEEP]
 COMPUTING = [Lane.MEDIA, Lane.EXPORT, Lane.BULK]
@@ -44,7 +44,8 @@ def stated(process: str) -> list[int]:
 API = "an API process"
 WAITS = "a worker of `request`, `photos`, `money`, `mail`, `webhooks` and `upkeep`"
 ALONE = "a worker of `request` or `photos` alone"
-COMPUTES = "a worker of `media`, `export` and `bulk`"
+CONVERTS = "a worker of `media`"
+COMPUTES = "a worker of `export` and `bulk`"
 
 
 def most_of_computing(serves: Serving) -> int:
@@ -57,8 +58,9 @@ def test_what_is_stated_is_what_processes_are_given() -> None:
     assert stated(WAITS) == [connections(serving(WAITING)) + 1]
     for lane in (Lane.REQUEST, Lane.PHOTOS):
         assert stated(ALONE) == [connections(serving([lane])) + 1]
-    two_cores = Serving(serving(COMPUTING).pool, {Lane.MEDIA: 2, Lane.EXPORT: 1, Lane.BULK: 1})
-    assert stated(COMPUTES) == [1, connections(two_cores), most_of_computing(two_cores)]
+    two_cores = Serving(serving(COMPUTING).pool, {Lane.MEDIA: 2})
+    assert stated(CONVERTS) == [1, connections(two_cores), most_of_computing(two_cores)]
+    assert stated(COMPUTES) == [most_of_computing(serving([Lane.EXPORT, Lane.BULK]))]
 
 
 @dataclass

@@ -12,7 +12,7 @@ from core.settings.process_settings import settings_of
 from tests.command_line import options, require_accepted
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
-from workers.queues.serving import serving
+from workers.serving import serving
 
 pytestmark = pytest.mark.check
 
@@ -119,10 +119,16 @@ def test_every_setting_is_one_that_some_process_needs() -> None:
 
 def test_a_process_that_decodes_files_holds_no_key_to_money_mail_or_figures() -> None:
     secrets = {name for name, field in Settings.model_fields.items() if is_secret(field)}
-    held = secrets & settings_of("worker", [Lane.MEDIA, Lane.EXPORT, Lane.BULK])
-    stores = {"database_url", "read_database_url", "s3_secret_key"}
-    stores |= {"redis_url", "broker_url", "cache_url"}
-    assert held == stores | {"secret_keys", "encryption_keys"}
+    stores = {"database_url", "s3_secret_key", "redis_url", "broker_url", "cache_url"}
+    assert secrets & settings_of("worker", [Lane.MEDIA]) == stores | {"encryption_keys"}
+    more = {"read_database_url", "secret_keys", "encryption_keys"}
+    assert secrets & settings_of("worker", [Lane.EXPORT, Lane.BULK]) == stores | more
+
+
+@each_deployment
+def test_what_decodes_images_holds_no_key_that_signs(processes_of: Deployed) -> None:
+    [media] = [each for each in processes_of() if Lane.MEDIA in options(each.words, "--lane")]
+    assert "PRESSROOM_SECRET_KEYS" not in media.settings
 
 
 def test_a_token_of_the_collector_is_handed_to_no_container_of_compose() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from core.settings import Settings
 from devstack import LOOPBACK
-from services.money.credits import ledger
+from services.credits import ledger
 from tests import haproxy
 from tests.haproxy import SERVERS, Front, configured, in_front
 from tests.load import Caller, Load
@@ -92,6 +92,12 @@ def test_events_of_a_job_pass_while_the_stream_goes_on(
         data = next(line for line in lines if line.startswith("data:"))
         assert json.loads(data.removeprefix("data:"))["id"] == job_id
     stack.query("DELETE FROM jobs WHERE id = %s", job_id)
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/readyz/", "/%72eadyz", "/metrics", "/metrics/"])
+def test_what_is_for_operators_is_not_found_by_callers(through: httpx.Client, path: str) -> None:
+    assert through.get(path).status_code == 404
+    assert through.get("/healthz").status_code == 200
 
 
 def test_body_that_no_call_may_have_is_refused_by_the_proxy(front: Front) -> None:

@@ -12,7 +12,9 @@ from sqlalchemy import make_url
 
 from devstack.supervisor.embedded.valkey import DATABASES
 from storage.objects import ObjectStore
+from tests.contract.replies import data
 from tests.embedded import Services
+from tests.pictures import photo
 from tests.probe.silent_names import SILENT
 from tests.stack import Owner, Running, Stack, eventually, open_stack, plain_client
 
@@ -25,14 +27,13 @@ def port() -> int:
     return chosen
 
 
-@pytest.mark.full("processes")
 def test_api_ends_in_order_when_asked(stack: Stack, port: int) -> None:
     api = _start(stack, "api", "serve", "--host", "0.0.0.0", "--port", str(port), path="/readyz")
     assert api.stop() == 0
 
 
 @pytest.mark.full("processes")
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.fast), 2])
+@pytest.mark.parametrize("processes", [1, 2])
 def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
     stack: Stack, owner: Owner, port: int, processes: int
 ) -> None:
@@ -103,6 +104,27 @@ def test_flower_does_not_start_without_a_password(stack: Stack, port: int) -> No
     )
     assert flower.process.wait(30) == 2
     assert "PRESSROOM_FLOWER_PASSWORD" in flower.log.read_text()
+
+
+@pytest.mark.full("processes")
+def test_uploads_are_converted_by_a_worker_without_a_key_that_signs(
+    make_stack: Callable[[str], Stack],
+) -> None:
+    stack = make_stack("unsigned")
+    with stack.starting_together():
+        stack.start_api()
+        stack.start_worker("media", PRESSROOM_SECRET_KEYS="")
+    waits = {"Prefer": "wait=30"}
+    with stack.client(stack.new_owner().key) as client:
+        for encrypted in ("false", "true"):
+            file = {"file": ("p.jpg", photo(64, 48))}
+            query = {"encrypted": encrypted}
+            reply = client.post("/attachments", params=query, files=file, headers=waits)
+            assert data(reply)["mime_type"] == "image/webp"
+    words = ("worker", "--lane", "media", "--lane", "bulk")
+    refused = stack.start("signing", *words, environment={"PRESSROOM_SECRET_KEYS": ""})
+    assert refused.process.wait(60) == 2
+    assert "PRESSROOM_SECRET_KEYS" in refused.log.read_text()
 
 
 def test_worker_ends_in_order_when_asked(stack: Stack) -> None:

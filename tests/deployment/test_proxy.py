@@ -6,7 +6,7 @@ import pytest
 
 from api.client_connections import KEEP_ALIVE_SECONDS, MAX_HEAD_BYTES, MAX_HEAD_SECONDS
 from api.middleware.body_limits import LIMITS, body_limit_of
-from api.middleware.deadlines import DEADLINE_SECONDS
+from api.middleware.layers import DEADLINE_SECONDS
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from tests.command_line import option
 from tests.deployment import files
@@ -54,6 +54,13 @@ def test_it_calls_the_api_and_waits_for_as_long_as_the_api_may_take() -> None:
     assert _seconds("keepalive") < KEEP_ALIVE_SECONDS
 
 
+def test_what_is_for_operators_is_not_found_by_callers() -> None:
+    """Caddy answers before it passes a call on, whatever the order in its file."""
+    [paths] = _values("@operators path")
+    assert paths.split() == ["/readyz", "/readyz/", "/metrics", "/metrics/"]
+    assert _values("respond @operators") == ["404"]
+
+
 def test_a_slow_or_large_head_ends_as_at_the_api() -> None:
     assert _seconds("read_header") == MAX_HEAD_SECONDS
     [size] = _values("max_header_size")
@@ -63,8 +70,8 @@ def test_a_slow_or_large_head_ends_as_at_the_api() -> None:
 def test_nothing_changes_it_while_it_runs_and_it_has_time_to_end() -> None:
     proxy, text = files.services()["proxy"], files.CADDYFILE.read_text()
     assert _seconds("grace_period") < int(proxy["stop_grace_period"].removesuffix("s"))
-    assert re.search(r"^\{\$PRESSROOM_PUBLIC_URL\} \{$", text, re.MULTILINE)
-    assert "PRESSROOM_PUBLIC_URL" in proxy["environment"]
+    assert "\n{$PRESSROOM_PUBLIC_URL} {$PRESSROOM_PAGES_URL} {\n" in text
+    assert {"PRESSROOM_PUBLIC_URL", "PRESSROOM_PAGES_URL"} <= proxy["environment"].keys()
     assert _values("admin") == ["off"]
     # The page of its health check is for itself alone.
     page = proxy["healthcheck"]["test"][-1]

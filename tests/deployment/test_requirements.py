@@ -2,16 +2,55 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.deployment import files
 
 # What it shows changes with the pins alone.
 pytestmark = [pytest.mark.full("processes"), pytest.mark.slow]
+
+
+def made(place: Path) -> bytes:
+    """The file, as `make sbom` makes it."""
+    recipe = re.search(
+        r"^\t\$\(BIN\)/(cyclonedx-py (?:.*\\\n)*.*)",
+        (files.ROOT / "Makefile").read_text(),
+        re.MULTILINE,
+    )
+    assert recipe
+    words = shlex.split(recipe[1].replace("\\\n", " ").replace("build/sbom.cdx.json", str(place)))
+    program = Path(sys.executable).parent / words[0]
+    subprocess.run([program, *words[1:]], check=True, cwd=files.ROOT, capture_output=True)
+    return place.read_bytes()
+
+
+def test_it_names_each_pinned_dependency_by_the_format_and_is_the_same_each_time(
+    tmp_path: Path,
+) -> None:
+    content = made(tmp_path / "first.json")
+    assert content == made(tmp_path / "second.json")
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(content.decode()) is None
+    bom: dict[str, Any] = json.loads(content)
+    assert bom["metadata"]["component"]["name"] == "pressroom"
+    pinned = re.findall(
+        r"^([A-Za-z0-9._-]+)(?:\[.*\])?==([^ ]+)",
+        (files.ROOT / "requirements.txt").read_text(),
+        re.MULTILINE,
+    )
+    assert {(each["name"], each["version"]) for each in bom["components"]} == set(pinned)
+    for each in bom["components"]:
+        [reference] = each["externalReferences"]
+        assert reference["hashes"], each["name"]
+
 
 # What each process loads by name as it starts, beside what its own modules import.
 PRODUCTION = (
@@ -19,20 +58,20 @@ PRODUCTION = (
         "api.app",
         "workers.app",
         "workers.main",
-        "workers.monitor.flower_server",
+        "workers.flower_server",
         "cli.main",
         "cli.processes",
     ),
     *(
         "cli.accounts",
-        "cli.jobs",
+        "cli.maintenance",
         "cli.lists",
         "storage.migrations.run",
-        "services.media.isolation.child",
+        "services.attachments.isolation.child",
     ),
     *("kombu.transport.redis", "celery.bin.worker", "celery.bin.celery"),
     *("celery.concurrency.prefork", "celery.concurrency.thread", "flower.command", "uvloop"),
-    "integrations.payments.stripe_checkout",
+    "integrations.payments.stripe",
     *("psycopg2", "httptools", "uvicorn.protocols.http.httptools_impl", "rich.table"),
 )
 DEVELOPMENT = (

@@ -84,7 +84,7 @@ def test_examples_work_as_they_are_written(
     if language == "sh":
         assert '"data":' in done.stdout
     if name == "docs/api.md" and language != "sh":
-        assert "reader@example.com active" in done.stdout
+        assert "reader@example.com pending" in done.stdout
         assert f"{stack.api_url}/media/" in done.stdout
     if name == "docs/api.md" and language == "js":
         assert "succeeded" in done.stdout

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import httpx
 
-from services.money.credits import ledger, verify
+from services.credits import ledger, verify
 from tests.stack import Owner, Stack
 
 CONSUME = "/auxilia/credits/consume"

@@ -7,7 +7,7 @@ import psycopg2
 
 from tests.stack import Stack, eventually
 
-_WAITS = (
+WAITS = (
     "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
     " AND wait_event_type = 'Lock' AND query LIKE %s"
 )
@@ -31,4 +31,4 @@ def held(stack: Stack, table: str, row_id: object) -> Iterator[None]:
 def await_waiter(stack: Stack, words: str) -> None:
     """Until a statement with these words waits for a lock."""
     found = f"%{words}%"
-    eventually(lambda: stack.query(_WAITS, found), within=60, what=f"the lock of {words}")
+    eventually(lambda: stack.query(WAITS, found), within=60, what=f"the lock of {words}")

@@ -1,4 +1,4 @@
-"""A process that dies between the model's answer and the charge for it."""
+"""Processes that die between the charge for a call of the composer and its answer."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -6,39 +6,70 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from services.credits import own_charges, verify
 from tests.contract import credits
 from tests.contract.composing import METADATA
 from tests.contract.replies import data
-from tests.faults.held_rows import await_waiter, held
 from tests.modelling import SOURCE, Modelled, post
-from tests.stack import Stack
+from tests.stack import Owner, Stack, eventually
 
 
 @pytest.fixture(scope="module")
 def priced(make_stack: Callable[[str], Stack]) -> Modelled:
-    modelled = Modelled(make_stack, "priced-faults", PRESSROOM_COMPOSER_PRICE="2")
-    modelled.work()
-    modelled.steer(None)
-    return modelled
+    return Modelled(make_stack, "priced-faults", PRESSROOM_COMPOSER_PRICE="2")
 
 
-def test_who_got_no_answer_is_not_charged_and_pays_once_for_the_next(priced: Modelled) -> None:
+@pytest.fixture
+def owner(priced: Modelled) -> Owner:
+    made = priced.stack.new_owner()
+    credits.grant(priced.stack, made.user_id, "2")
+    return made
+
+
+def open_charges(model: Modelled, *, taken: bool) -> list[tuple[object, ...]]:
+    query = "SELECT entry_id FROM open_charges WHERE (taken_by IS NOT NULL) = %s"
+    return model.stack.query(query, taken)
+
+
+def test_who_got_no_answer_gets_the_credits_back_and_pays_once_for_the_next(
+    priced: Modelled, owner: Owner
+) -> None:
     stack, body = priced.stack, post()
-    owner = stack.new_owner()
-    credits.grant(stack, owner.user_id, "2")
     [api] = [each for each in stack.processes if each.name == "api"]
-    [(account,)] = stack.query("SELECT id FROM credit_accounts WHERE user_id = %s", owner.user_id)
     with stack.client(owner.key) as client, ThreadPoolExecutor() as pool:
-        with held(stack, "credit_accounts", account):
-            asked = pool.submit(client.post, METADATA, json=body)
-            await_waiter(stack, "credit_accounts")
-            api.kill()
+        asked = pool.submit(client.post, METADATA, json=body)
+        eventually(lambda: open_charges(priced, taken=False), what="the charge")
+        api.kill()
         with pytest.raises(httpx.TransportError):
             asked.result()
     stack.start_api()
     with stack.client(owner.key) as client:
+        assert credits.balance(client) == 0
+        stack.query("UPDATE open_charges SET deadline = now()")
+        own_charges.reverse_overdue(stack.resources)
         assert credits.balance(client) == 2
+        priced.work()
+        priced.steer(None)
         reply = client.post(METADATA, json=body)
         data(reply)
         assert reply.headers["pressroom-source"] == SOURCE
         assert credits.balance(client) == 0
+
+
+def test_the_worker_after_one_that_was_killed_takes_the_same_charge(
+    priced: Modelled, owner: Owner
+) -> None:
+    stack = priced.stack
+    lost = priced.work()
+    priced.steer("moment")
+    with stack.client(owner.key) as client, ThreadPoolExecutor() as pool:
+        asked = pool.submit(client.post, METADATA, json=post())
+        eventually(lambda: open_charges(priced, taken=True), what="the model's question")
+        lost.kill()
+        stack.start_worker("request", concurrency=4)
+        reply = asked.result()
+        data(reply)
+        assert reply.headers["pressroom-source"] == SOURCE
+        assert [each["action"] for each in credits.entries(client)] == ["consume", "grant"]
+    assert open_charges(priced, taken=True) == []
+    assert verify.verify(stack.resources, full=True).faults == []

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from core.errors import DomainError
-from services.money.credits import ledger
+from services.credits import ledger
 from tests.faults.charging import Bank, charge
 from tests.sizes import sized
 from tests.stack import Owner, Stack

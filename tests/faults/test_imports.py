@@ -8,10 +8,13 @@ from contextlib import suppress
 
 from core.ids import random_hash_id
 from models import FINISHED
+from services.accounts import accounts
 from services.jobs.outbox import send
+from services.subscriptions.imports.endings import ROWS_PER_CHUNK
 from tests.embedded import Services
 from tests.faults.bulk import prepare, require_exact, succeeded, worker
 from tests.faults.conftest import kill_all, pause, resume
+from tests.faults.held_rows import WAITS, await_waiter, held
 from tests.importing import Importing, counts_of, csv_of
 from tests.sizes import sized
 from tests.stack import Owner, Running, eventually
@@ -101,6 +104,33 @@ def test_import_goes_on_through_a_flush_of_redis_a_killed_api_and_a_restart_of_p
     task = succeeded(importing, job_id)
     require_exact(importing, list_id, task, sent)
     assert [each.process.poll() for each in running] == [None, None]
+
+
+def test_a_chunk_that_kills_its_processes_is_tried_three_times_while_others_get_on(
+    importing: Importing, importer: Owner
+) -> None:
+    tag = random_hash_id()
+    people = [f"{n}.{tag}@example.com" for n in range(4 * ROWS_PER_CHUNK)]
+    with importing.resources.unit_of_work() as uow:
+        person = accounts.find_or_create_person(uow, people[0])
+    list_id = importing.new_list(importer)
+    job_id = importing.begin(importer, list_id, csv_of([[each, ""] for each in people]))
+    with held(importing.stack, "users", person.id):
+        running = worker(importing)
+        for _ in range(3):
+            # What the first chunk does is deadly.
+            await_waiter(importing.stack, "FOR KEY SHARE OFFSET 0")
+            kill_child(running)
+            eventually(
+                lambda: not importing.stack.query(WAITS, "%FOR KEY SHARE OFFSET 0%"),
+                what="the end of its statement",
+            )
+        job = importing.ended(job_id)
+    assert (job.status, job.error and job.error["code"]) == ("failed", "job.rows_failed")
+    assert job.error is not None
+    assert f"from line 2 to line {ROWS_PER_CHUNK + 1} " in job.error["message"]
+    assert importing.active(list_id) == set(people[ROWS_PER_CHUNK:])
+    assert _left_behind(importing, importing.of_job(job_id).id) == []
 
 
 def test_second_delivery_of_an_import_and_of_its_undo_does_nothing(

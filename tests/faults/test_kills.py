@@ -20,8 +20,8 @@ from core.ids import random_hash_id
 from core.lanes import Lane
 from devstack.supervisor.programs import answers
 from models import BulkAction, Job
-from services.erasure import marking
-from services.people import accounts
+from services.accounts import accounts
+from services.privacy import erasure
 from tests.contract.subscribers import fill
 from tests.embedded import Services, embedded_services
 from tests.faults.bulk import prepare, require_exact
@@ -33,8 +33,8 @@ from tests.importing import Importing
 from tests.ports import free_port
 from tests.probe.bench import Bench, make_bench
 from tests.probe.kind import PROBES
-from tests.services.erasure import lives
-from tests.services.mailing.bulk_acts.acts import Acts
+from tests.services.privacy import lives
+from tests.services.subscriptions.bulk_actions.acts import Acts
 from tests.sizes import sized
 from tests.stack import Owner, Stack, eventually, open_stack
 
@@ -263,7 +263,7 @@ def an_erasure(importing: Importing) -> Work:
         _in_the_middle(stack, "attachments", "user_id", user_id),
         _in_the_middle(stack, "subscription_events", "actor_id", user_id),
     ]
-    return Work(marking.begin(importing.resources, address), Lane.UPKEEP, rows, check)
+    return Work(erasure.begin(importing.resources, address), Lane.UPKEEP, rows, check)
 
 
 def _in_the_middle(

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from devstack import LOOPBACK
-from services.people import account_mails
-from services.people.account_mails import MailKind
+from services.accounts import account_mails
+from services.accounts.account_mails import MailKind
 from tests.contract.composing import METADATA
 from tests.modelling import post
 from tests.sizes import sized

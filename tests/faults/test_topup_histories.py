@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from models import Resolution
-from services.money.credits import ledger
-from services.money.topups import settlement
+from services.credits import ledger, settlement
 from tests.faults import till
 from tests.faults.till import Json, Poster, Terms
 from tests.sizes import sized

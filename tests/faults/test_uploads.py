@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from api.limits.bulkheads import SINGLE_STATEMENTS, TRANSACTION_THREADS
-from services.money.credits import ledger
+from services.credits import ledger
 from tests.contract.replies import data
 from tests.faults.charging import charge
 from tests.faults.conftest import Fleet, pause, resume

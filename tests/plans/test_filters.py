@@ -8,9 +8,9 @@ from sqlalchemy import event
 
 from benchmarks.scale.filling import fill
 from benchmarks.scale.volume import Volume
-from services.mailing import lists
-from services.mailing.filters import member_filter, searching
 from services.paging import PageRequest
+from services.subscriptions import lists
+from services.subscriptions.filters import member_filter, searching
 from tests.plans.plan_log import pretend_growth, whole_scans
 from tests.stack import Stack
 

@@ -9,42 +9,41 @@ import sys
 import time
 from typing import Annotated, Any
 
-os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
-
 import uvicorn
 from fastapi import APIRouter, Request
 
-from api.access.requirements import requires_scope
 from api.app import create_app
-from api.bodies.json_route import JsonRoute
+from api.auth.requirements import requires_scope
+from api.bodies.json_bodies import JsonRoute
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
-from api.waiting.disconnects import while_connected
+from api.waiting.waiters import while_connected
 from core.errors import DomainError, Kind, TransientError
 from core.lanes import Lane, RequestKind
 from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import load_settings
 from services.access.caller import Caller
+from services.jobs import kinds
 from storage.redis import request_calls
 from storage.redis.request_work import RequestLease
-from workers.context import WorkerContext
-from workers.declaration import TaskTable
+from storage.resources import Resources
 from workers.main import run
-from workers.queues.serving import serving
+from workers.serving import serving
 
-ASKING = RequestKind("probe.answer", Lane.REQUEST)
+os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+
 TAKEN = "probe:taken"
 STEPS = "probe:steps"
 router = APIRouter(route_class=JsonRoute)
 
 
-def answer(worker: WorkerContext, asked: RequestLease) -> dict[str, Any]:
+def answer(resources: Resources, asked: RequestLease) -> dict[str, Any]:
     question = asked.payload
-    worker.resources.redis.incr(TAKEN)
+    resources.redis.incr(TAKEN)
     for _ in range(question["steps"]):
         asked.seconds_left()
-        worker.resources.redis.incr(STEPS)
+        resources.redis.incr(STEPS)
         time.sleep(question["sleep"])
     match question["end"]:
         case "refuse":
@@ -56,7 +55,7 @@ def answer(worker: WorkerContext, asked: RequestLease) -> dict[str, Any]:
     return {"echo": question["text"]}
 
 
-TASKS = TaskTable(requests={ASKING: answer})
+ASKING = kinds.register_request(RequestKind("probe.answer", Lane.REQUEST), answer)
 
 
 @router.post("/ask")
@@ -84,7 +83,7 @@ request_calls.MAX_LINE_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", 
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
-        run(serving([Lane.REQUEST], 2), TASKS)
+        run(serving([Lane.REQUEST], 2))
     configure_logging(load_settings())
     app = create_app(load_settings())
     app.include_router(router)

@@ -8,7 +8,7 @@ from api import client_connections
 from api.app import create_app
 from api.limits import body_budgets
 from api.middleware import body_limits
-from api.routers import jobs
+from api.routes import jobs
 from core.logging import configure_logging
 from core.settings import load_settings
 

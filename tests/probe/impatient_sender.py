@@ -5,14 +5,14 @@
 
 from datetime import timedelta
 
-from integrations.receivers import posting
-from services.webhooks import schedule
-from tests.probe import tasks, worker
+from integrations import receivers
+from services.webhooks import claiming
+from tests.probe import worker
 
-posting.MAX_CALL_SECONDS = 0.6
-schedule.SILENCE = timedelta(seconds=0.3)
+receivers.MAX_CALL_SECONDS = 0.6
+claiming.SILENCE = timedelta(seconds=0.3)
 # No test, however slow its machine, sees a rest end by itself.
-schedule.FIRST_REST = schedule.MAX_REST
+claiming.FIRST_REST = claiming.MAX_REST
 
 if __name__ == "__main__":
-    worker.main(tasks.TASKS)
+    worker.main()

@@ -13,6 +13,7 @@ from core.lanes import Lane
 from core.scopes import Scope
 from models import Job
 from services.jobs import kinds, outbox
+from services.jobs.lease import Lease
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -46,10 +47,17 @@ def _note_abandoned(uow: UnitOfWork, job: Job) -> None:
     )
 
 
+def _run(resources: Resources, lease: Lease) -> None:
+    from tests.probe import tasks
+
+    tasks.run(resources, lease)
+
+
 def _probe(name: str, lane: Lane, deadline_seconds: float = 60.0) -> kinds.JobKind:
     return kinds.register(
         kinds.JobKind(
             name=name,
+            run=_run,
             lane=lane,
             scope=Scope.ATTACHMENT,
             retryable=True,

@@ -8,13 +8,11 @@ from sqlalchemy import text
 from core.errors import DomainError, Kind, TransientError
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
-from tests.probe.kind import BRIEF, PROBES
-from workers.context import WorkerContext
-from workers.declaration import TaskTable
 
 
-def run(worker: WorkerContext, lease: Lease) -> None:
+def run(resources: Resources, lease: Lease) -> None:
     """Do what the plan says, in this order.
 
     kill: how many attempts kill their own process. flaky: how many attempts fail for now.
@@ -23,7 +21,7 @@ def run(worker: WorkerContext, lease: Lease) -> None:
     `step_kills` naming those that die after their commit, and `turn` after how many a turn ends.
     Without steps there is one effect.
     """
-    plan = _begin(worker, lease)
+    plan = _begin(resources, lease)
     if lease.attempt <= plan.get("kill", 0):
         os.kill(os.getpid(), signal.SIGKILL)
     if lease.attempt <= plan.get("flaky", 0):
@@ -34,13 +32,13 @@ def run(worker: WorkerContext, lease: Lease) -> None:
         raise DomainError(Kind.INVALID, "probe.refused", plan["refuse"])
     _pause(lease, plan.get("sleep", 0.0))
     if "steps" in plan:
-        _step_by_step(worker, lease, plan)
+        _step_by_step(resources, lease, plan)
     else:
-        _finish(worker, lease)
+        _finish(resources, lease)
 
 
-def _begin(worker: WorkerContext, lease: Lease) -> dict[str, Any]:
-    with worker.resources.unit_of_work() as uow:
+def _begin(resources: Resources, lease: Lease) -> dict[str, Any]:
+    with resources.unit_of_work() as uow:
         _insert(uow, "probe_starts", lease)
         plan: dict[str, Any] = uow.session.scalar(
             text("SELECT plan FROM probe_plans WHERE id = :id"), {"id": lease.subject_id}
@@ -55,19 +53,19 @@ def _pause(lease: Lease, seconds: float) -> None:
         time.sleep(min(left, 0.05))
 
 
-def _finish(worker: WorkerContext, lease: Lease) -> None:
-    with worker.resources.unit_of_work() as uow:
+def _finish(resources: Resources, lease: Lease) -> None:
+    with resources.unit_of_work() as uow:
         # The effect first: it is the fence after it that must take it back.
         _insert(uow, "probe_effects", lease)
         leases.succeed(uow, lease, {"pid": os.getpid()})
 
 
-def _step_by_step(worker: WorkerContext, lease: Lease, plan: dict[str, Any]) -> None:
+def _step_by_step(resources: Resources, lease: Lease, plan: dict[str, Any]) -> None:
     total, turn = plan["steps"], plan.get("turn", plan["steps"])
-    first = _steps_done(worker, lease)
+    first = _steps_done(resources, lease)
     for step in range(first, total):
         _pause(lease, plan.get("step_sleep", 0.0))
-        with worker.resources.unit_of_work() as uow:
+        with resources.unit_of_work() as uow:
             _insert(uow, "probe_effects", lease, step)
             leases.progress(uow, lease, done=step + 1, total=total)
             if step + 1 == first + turn and step + 1 < total:
@@ -75,12 +73,12 @@ def _step_by_step(worker: WorkerContext, lease: Lease, plan: dict[str, Any]) -> 
                 return
         if step + 1 in plan.get("step_kills", []):
             os.kill(os.getpid(), signal.SIGKILL)
-    with worker.resources.unit_of_work() as uow:
+    with resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"steps": total})
 
 
-def _steps_done(worker: WorkerContext, lease: Lease) -> int:
-    with worker.resources.unit_of_work() as uow:
+def _steps_done(resources: Resources, lease: Lease) -> int:
+    with resources.unit_of_work() as uow:
         done = uow.session.scalar(
             text("SELECT progress_done FROM jobs WHERE id = :id"), {"id": lease.job_id}
         )
@@ -95,6 +93,3 @@ def _insert(uow: UnitOfWork, table: str, lease: Lease, step: int | None = None) 
     names = ", ".join(values)
     places = ", ".join(f":{name}" for name in values)
     uow.session.execute(text(f"INSERT INTO {table} ({names}) VALUES ({places})"), values)
-
-
-TASKS = TaskTable(jobs=dict.fromkeys((*PROBES.values(), BRIEF), run))

@@ -11,9 +11,8 @@ from sqlalchemy import text
 
 from core.lanes import Lane
 from services.jobs import upkeep
+from storage.resources import Resources
 from tests.probe import worker
-from workers.context import WorkerContext
-from workers.declaration import TaskTable
 
 TABLES = """
     CREATE TABLE tending (seconds float NOT NULL, fails boolean NOT NULL);
@@ -26,11 +25,9 @@ TABLES = """
     );
 """
 
-TEND = upkeep.register(upkeep.UpkeepKind("probe.tend", every=timedelta(seconds=2), lane=Lane.BULK))
 
-
-def tend(context: WorkerContext, _began_at: datetime) -> int:
-    with context.resources.unit_of_work() as uow:
+def tend(resources: Resources, _began_at: datetime) -> int:
+    with resources.unit_of_work() as uow:
         seconds, fails = uow.session.execute(text("SELECT seconds, fails FROM tending")).one()
         begun = uow.session.scalar(
             text("INSERT INTO tended (pid) VALUES (:pid) RETURNING id"), {"pid": os.getpid()}
@@ -38,11 +35,16 @@ def tend(context: WorkerContext, _began_at: datetime) -> int:
     if fails:
         raise ValueError("told to fail")
     time.sleep(seconds)
-    with context.resources.unit_of_work() as uow:
+    with resources.unit_of_work() as uow:
         ended = text("UPDATE tended SET ended_at = clock_timestamp() WHERE id = :id")
         uow.session.execute(ended, {"id": begun})
     return 1
 
 
+TEND = upkeep.register(
+    upkeep.UpkeepKind("probe.tend", every=timedelta(seconds=2), lane=Lane.BULK, run=tend)
+)
+
+
 if __name__ == "__main__":
-    worker.main(TaskTable(upkeep={TEND: tend}))
+    worker.main()

@@ -3,18 +3,17 @@
 import argparse
 import os
 
+from core.lanes import Lane
+from tests.probe import kind  # noqa: F401 - its kinds
+from workers import held_work
+from workers.main import run
+from workers.serving import serving
+
 # As the command line does, before Celery is imported.
 os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
-from core.lanes import Lane
-from tests.probe import tasks
-from workers.declaration import TaskTable
-from workers.main import run
-from workers.queues.serving import serving
-from workers.running import held_work
 
-
-def main(more: TaskTable) -> None:
+def main() -> None:
     words = argparse.ArgumentParser()
     words.add_argument("command", choices=["worker"])
     words.add_argument("--lane", type=Lane, action="append", required=True)
@@ -22,8 +21,8 @@ def main(more: TaskTable) -> None:
     wanted = words.parse_args()
     # A test waits for a stuck thread no longer than it must.
     held_work.MAX_STUCK_SECONDS = 2.0
-    run(serving(wanted.lane, wanted.concurrency), more)
+    run(serving(wanted.lane, wanted.concurrency))
 
 
 if __name__ == "__main__":
-    main(tasks.TASKS)
+    main()

@@ -16,8 +16,7 @@ from fastapi.responses import (
 )
 from starlette.types import Receive, Scope, Send
 
-from devstack.sandbox.llm.answer_text import instance
-from devstack.sandbox.llm.behaviours import (
+from devstack.sandbox.llm import (
     BEHAVIOURS,
     ORDERED,
     SLOW_SECONDS,
@@ -25,6 +24,7 @@ from devstack.sandbox.llm.behaviours import (
     CompletionBody,
     completion,
     error,
+    instance,
     right,
     status,
 )

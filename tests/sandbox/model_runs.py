@@ -12,9 +12,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from devstack.sandbox.llm import router as llm_router
-from devstack.sandbox.llm.behaviours import Behaviour, right
-from devstack.sandbox.llm.router import JsonBody
+from devstack.sandbox import llm as llm_router
+from devstack.sandbox.llm import Behaviour, JsonBody, right
 from tests.sandbox.model_faults import WITH_FAULTS
 
 _DISCONNECT_CHECK_SECONDS = 0.1

@@ -10,8 +10,8 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 
-from devstack.sandbox import challenges
-from devstack.sandbox.providers import PROVIDERS, STRIPE, SandboxProvider
+from devstack.sandbox import challenges, stock_photos
+from devstack.sandbox.app import PROVIDERS, STRIPE, SandboxProvider
 from devstack.sandbox.sandbox_settings import (
     CHALLENGES_PREFIX,
     LLM_PREFIX,
@@ -19,8 +19,7 @@ from devstack.sandbox.sandbox_settings import (
     STRIPE_PREFIX,
     UNSPLASH_PREFIX,
 )
-from devstack.sandbox.stock_photos import openverse, unsplash
-from devstack.sandbox.stock_photos.faults import FAULTS, Faults
+from devstack.sandbox.stock_photos import FAULTS, Faults
 from tests.sandbox import model_runs
 from tests.sandbox.challenge_faults import FaultyChallenge
 from tests.sandbox.stripe_strictness import strict_router
@@ -57,9 +56,9 @@ def _recorded(router: APIRouter) -> APIRouter:
 _ROUTERS = {
     CHALLENGES_PREFIX: challenges.make_router(lambda provider: FaultyChallenge(provider).verify),
     LLM_PREFIX: model_runs.make_router(),
-    UNSPLASH_PREFIX: _recorded(unsplash.make_router(PHOTO_FAULTS)),
+    UNSPLASH_PREFIX: _recorded(stock_photos.unsplash_router(PHOTO_FAULTS)),
     STRIPE_PREFIX: strict_router(STRIPE),
-    OPENVERSE_PREFIX: openverse.make_router(PHOTO_FAULTS),
+    OPENVERSE_PREFIX: stock_photos.openverse_router(PHOTO_FAULTS),
 }
 
 PROVIDERS_WITH_FAULTS: tuple[SandboxProvider, ...] = tuple(

@@ -11,16 +11,18 @@ from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 
-from devstack.sandbox.stripe import stripe_objects
-from devstack.sandbox.stripe.account import ActionNotPossible
-from devstack.sandbox.stripe.control import as_json, session_named
-from devstack.sandbox.stripe.records import CheckoutSession, Payment
-from devstack.sandbox.stripe.stripe_api import MAX_SESSION_SECONDS, add_operation
-from devstack.sandbox.stripe.stripe_forms import Params
-from devstack.sandbox.stripe.stripe_objects import Object
-from devstack.sandbox.stripe.stripe_problems import StripeProblem, missing
-from devstack.sandbox.stripe.stripe_server import StripeServer
-from devstack.sandbox.stripe.webhook_sender import DeliveryVariant
+from devstack.sandbox.stripe import objects
+from devstack.sandbox.stripe.account import ActionNotPossible, DeliveryVariant
+from devstack.sandbox.stripe.api import MAX_SESSION_SECONDS, add_operation
+from devstack.sandbox.stripe.objects import (
+    CheckoutSession,
+    Object,
+    Params,
+    Payment,
+    StripeProblem,
+    missing,
+)
+from devstack.sandbox.stripe.pages import StripeServer, as_json, session_named
 
 _KNOWN = frozenset(
     {"mode", "line_items", "client_reference_id", "metadata", "payment_intent_data", "expand"}
@@ -104,9 +106,9 @@ class MoreCalls:
 
     def show_charge(self, charge_id: str, given: Params) -> Object:
         payment = self._paid("charge", charge_id)[1]
-        shown = stripe_objects.charge_object(payment)
+        shown = objects.charge_object(payment)
         if "expand" in given:
-            shown["payment_intent"] = stripe_objects.payment_object(payment)
+            shown["payment_intent"] = objects.payment_object(payment)
         return shown
 
     def refund(self, given: Params) -> Object:
@@ -119,11 +121,11 @@ class MoreCalls:
         except ActionNotPossible as refusal:
             code = None if left else "charge_already_refunded"
             raise StripeProblem(str(refusal), code=code, param="amount") from None
-        return stripe_objects.refund_object(payment, payment.refunds[-1])
+        return objects.refund_object(payment, payment.refunds[-1])
 
     def events(self, _: Params) -> Object:
         shown = [each.event for each in reversed(self._sender.events())]
-        return stripe_objects.list_object("/v1/events", shown, {"limit": "100"})
+        return objects.list_object("/v1/events", shown, {"limit": "100"})
 
     def _paid(self, what: str, an_id: str) -> tuple[CheckoutSession, Payment]:
         for session in self._account.newest_first():

@@ -19,8 +19,8 @@ from unittest.mock import patch
 
 import seccompy
 
-from services.media.images.outcome import ConvertedImage, UnreadableImage
-from services.media.isolation import child
+from services.attachments.images.outcome import ConvertedImage, UnreadableImage
+from services.attachments.isolation import child
 
 PARENT = int(sys.argv[1]) if __name__ == "__main__" else 0
 _PR_SET_DUMPABLE = 4

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from models import MailingList, User
-from services.erasure import marking
-from services.mailing import lists
-from services.mailing.subscriptions import members, subscribe, trace_ids, unsubscribe
-from services.mailing.subscriptions.changes import Actor, ActorKind, Via
-from services.mailing.subscriptions.trace_ids import Trace
-from services.people import accounts
+from services.accounts import accounts
+from services.privacy import erasure
+from services.subscriptions import lists, sign_up
+from services.subscriptions.members import mails, members, unsubscribe
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.mails import Trace
 from storage.unit_of_work import UnitOfWork
 from tests.stack import Owner, Stack
 
@@ -30,15 +30,12 @@ class Person:
     def subscribes(self) -> User:
         actor = Actor(ActorKind.USER, Via.LOGIN)
         person = accounts.find_or_create_person(self.uow, self.email)
-        subscribe.join(self.uow, self.keyring, self.list, person, actor, settings=self.settings)
+        sign_up.join(self.uow, self.keyring, self.list, person, actor)
         return person
 
     def asks(self) -> None:
         self.list.confirm_required, before = True, self.list.confirm_required
-        settings = self.settings
-        subscribe.request(
-            self.uow, self.keyring, self.list, self.email, STRANGER, settings=settings
-        )
+        sign_up.request(self.uow, self.keyring, self.list, self.email, STRANGER)
         self.list.confirm_required = before
 
     def opts_out(self) -> None:
@@ -57,7 +54,7 @@ class Person:
     def is_erased(self) -> None:
         self.opts_out()
         self.uow.session.flush()
-        marking.mark(self.uow, self.keyring, self.email)
+        erasure.mark(self.uow, self.keyring, self.email)
 
     def is_known_elsewhere(self) -> None:
         accounts.create_user(self.uow, email=self.email, name="Known", password="secret-word")
@@ -85,7 +82,7 @@ def new_list(stack: Stack, keeper: Owner, **fields: Any) -> int:
             owner_id=keeper.user_id,
             title="Quiet",
             slug=slug,
-            fields=fields,
+            fields={"confirm_required": False, **fields},
             providers=["turnstile"],
         )
         return made.id
@@ -117,7 +114,7 @@ def traced(list_id: int) -> list[Request]:
 
 def forged(stack: Stack, list_id: int, user_id: int) -> str:
     """A trace id as we would make it for that person, but for its signature."""
-    token = trace_ids.make(stack.resources.keyring, Trace(list_id, user_id))
+    token = mails.make(stack.resources.keyring, Trace(list_id, user_id))
     signed, key_id, mac = token.split(".")
     return f"{signed}.{key_id}.{'B' if mac[0] == 'A' else 'A'}{mac[1:]}"
 

@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from api.access.answer_timing import STEP_SECONDS
+from api.pages.sign_up.submission import STEP_SECONDS
 from devstack import LOOPBACK
 from models import User
-from services.people import passwords
+from services.accounts import passwords
 from tests.cheap_passwords import thorough_hashes
 from tests.ports import free_port
 from tests.security.test_enumeration import share_of_later_first

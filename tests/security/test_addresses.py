@@ -82,10 +82,9 @@ def paths(world: World, template: str) -> set[str]:
 
 
 def queries(world: World) -> list[dict[str, str]]:
-    """None, and each parameter that names a list or a person or looks for one."""
+    """Each parameter that names a list or a person or looks for one."""
     email, list_id = world.member.email, str(world.list_id)
     return [
-        {},
         {
             "list_id": list_id,
             "dst_list_id": str(world.others_list_id),

@@ -135,6 +135,7 @@ def test_a_client_that_reads_slowly_gets_all_of_it(connect: Callable[..., socket
         received += piece
 
 
+@pytest.mark.full("timing")
 def test_an_event_stream_lives_on_without_events(
     impatient: tuple[Stack, Running], patience_owner: Owner, connect: Callable[..., socket.socket]
 ) -> None:

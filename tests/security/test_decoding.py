@@ -14,8 +14,8 @@ from unittest.mock import patch
 import pytest
 from structlog.testing import capture_logs
 
-from services.media.images.outcome import UnreadableImage
-from services.media.isolation.converter import ConverterProcess
+from services.attachments.images.outcome import UnreadableImage
+from services.attachments.isolation.converter import ConverterProcess
 from tests.pictures import photo
 from tests.security.hostile_child import CODE
 from tests.stack import Stack
@@ -35,7 +35,7 @@ def hostile(*confinement: str) -> Iterator[ConverterProcess]:
     real = subprocess.Popen
 
     def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
-        assert command[1:3] == ["-m", "services.media.isolation.child"]
+        assert command[1:3] == ["-m", "services.attachments.isolation.child"]
         changed = [*command[:2], "tests.security.hostile_child", *command[3:], *confinement]
         return real(changed, **options)
 
@@ -164,6 +164,7 @@ os.kill(copy, signal.SIGKILL)
 """
 
 
+@pytest.mark.full("processes")
 def test_worker_without_filters_says_so_once_and_converts_and_hides_its_memory(
     make_stack: Callable[[str], Stack],
 ) -> None:

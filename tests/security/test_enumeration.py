@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from api.access.answer_timing import STEP_SECONDS
+from api.pages.sign_up.submission import STEP_SECONDS
 from devstack import LOOPBACK
 from models import Plan
-from services.mailing.subscriptions import trace_ids
-from services.mailing.subscriptions.trace_ids import Trace
+from services.subscriptions.members import mails
+from services.subscriptions.members.mails import Trace
 from tests.security.people import (
     KINDS,
     Request,
@@ -119,7 +119,7 @@ def test_forged_trace_ids_answer_alike_whoever_they_name(
         ]
         if "opponent" not in path:
             # Genuine, but mailed for another list.
-            strayed = [trace_ids.make(keyring, Trace(other_id, each)) for each in people.values()]
+            strayed = [mails.make(keyring, Trace(other_id, each)) for each in people.values()]
             answers += [
                 told(stranger.request(method, path, params={"trace_id": token}, json=body))
                 for token in strayed

@@ -5,8 +5,7 @@ import re
 import psycopg2
 import pytest
 
-from services.events.catalogue import EventType
-from services.events.recording import record
+from services.security_events import EventType, record
 from tests.contract.replies import data
 from tests.erasing import erase
 from tests.stack import Owner, Stack

@@ -24,7 +24,7 @@ OPERATIONS: dict[str, Any] = {
     for found in SCHEMA.get_all_operations()
 }
 # Those that take nothing are called once.
-CALLS_EACH = sized(6, 600)
+CALLS_EACH = sized(3, 600)
 CALLS_IN_ALL = sized(200, 20_000)
 CALLED: Counter[str] = Counter()
 # Its answer waits for a worker, which other calls keep busy.

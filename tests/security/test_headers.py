@@ -12,7 +12,7 @@ import pytest
 from pydantic import AnyUrl
 from starlette.responses import PlainTextResponse
 
-from api.health.drain import Drain
+from api.health import Drain
 from api.middleware.headers import HeadersMiddleware
 from devstack import LOOPBACK
 from tests.contract.replies import data, send

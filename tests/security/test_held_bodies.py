@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from api.access.requirements import Access
 from api.app import create_app
+from api.auth.requirements import Access
 from api.limits.body_budgets import (
     MAX_HELD_LARGE_BODY_BYTES,
     MAX_HELD_SMALL_BODY_BYTES,
@@ -25,7 +25,7 @@ from api.middleware.body_limits import MAX_UNCHECKED_BODY_BYTES
 from api.openapi import access_of, api_routes
 from core.settings import Settings
 from devstack import LOOPBACK
-from services.people import accounts
+from services.accounts import accounts
 from tests.contract.credits import grant
 from tests.pictures import photo
 from tests.ports import free_port

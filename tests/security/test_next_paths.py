@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from api.access.browsers import local_path
+from api.auth.page_sessions import local_path
 from tests.stack import Stack
 from tests.visiting import Visitor, a_visitor, new_account
 

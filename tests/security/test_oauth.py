@@ -12,7 +12,7 @@ import pytest
 from core.errors import DomainError
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
-from services.oauth import clients, redirect_uris
+from services.oauth import clients
 from tests.contract.replies import data, problem
 from tests.oauth import Person, Program, challenge_of, fields_of, is_refused, log_in, register
 from tests.security.redirects import ELSEWHERE, LOOPBACK, REGISTERED, UNREGISTRABLE
@@ -348,14 +348,14 @@ def test_loopback_ports_are_free_and_nothing_else_is(
             assert given.status_code == 200
         finally:
             public_program.redirect_uri = REGISTERED
-    assert redirect_uris.is_registered("http://[::1]:7/cb", ["http://[::1]/cb"])
-    assert not redirect_uris.is_registered("http://localhost:7/cb", ["http://localhost:8/cb"])
+    assert clients.is_registered("http://[::1]:7/cb", ["http://[::1]/cb"])
+    assert not clients.is_registered("http://localhost:7/cb", ["http://localhost:8/cb"])
 
 
 def test_clients_are_registered_with_plain_redirect_uris_only(stack: Stack) -> None:
     for uri in UNREGISTRABLE:
         with pytest.raises(DomainError) as refused:
-            redirect_uris.require_registrable(uri)
+            clients.require_registrable(uri)
         assert refused.value.code == "oauth_client.redirect_uri", uri
     for uri in (
         REGISTERED,
@@ -365,7 +365,7 @@ def test_clients_are_registered_with_plain_redirect_uris_only(stack: Stack) -> N
         "com.example.app:/callback",
         "https://client.example/cb?tenant=1",
     ):
-        redirect_uris.require_registrable(uri)
+        clients.require_registrable(uri)
 
 
 # -- scopes ------------------------------------------------------------------------------------

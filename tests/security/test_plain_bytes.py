@@ -26,6 +26,7 @@ def files_below(directory: Path) -> Iterator[Path]:
         yield from (file for file in files if file.is_file())
 
 
+@pytest.mark.full("processes")
 def test_no_object_temp_file_or_redis_key_has_bytes_of_an_encrypted_upload(
     make_stack: Callable[[str], Stack], tmp_path: Path
 ) -> None:
@@ -47,6 +48,7 @@ def test_no_object_temp_file_or_redis_key_has_bytes_of_an_encrypted_upload(
     _require_nowhere(stack, traces, temporary)
 
 
+@pytest.mark.full("processes")
 def test_no_object_or_temp_file_has_bytes_of_an_import_or_an_export(
     make_stack: Callable[[str], Stack], tmp_path: Path
 ) -> None:

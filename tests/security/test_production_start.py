@@ -1,50 +1,119 @@
-"""One attack of each class on a stack that is started as production is, with the product's bounds.
+"""What an API that is started as production is withstands by its settings: the product's bounds.
 
-The files beside this one try each class in depth. Here the defences have to work together, as an
-operator gets them.
+The files beside this one try the attacks that no setting changes.
 """
 
-import csv
-import gzip
-import io
+import contextlib
 import re
 import secrets
+import socket
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from dataclasses import dataclass
 
-import psycopg2
+import httpx
 import pytest
-from psycopg2.errors import InsufficientPrivilege
 
 from api.limits.body_budgets import MAX_UNFINISHED_BODIES
+from devstack import LOOPBACK
 from models import Plan
-from tests.authenticator import add_app, begin, send_code
-from tests.contract.bulk import add, export, of_addresses, sheet, upload
+from tests.contract.bulk import add, of_addresses, upload
 from tests.contract.credits import CONSUME, grant
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import new_address as new_reader
-from tests.contract.subscribers import new_list, subscribe, trace_for
+from tests.contract.subscribers import new_list
 from tests.contract.test_security_events import PATH
-from tests.oauth import Person, register
-from tests.security import production
 from tests.security.attackers import Attacker, answer_of, attacking, first_answer
-from tests.security.production import CONTACT, HOST, Production, event_types, new_ip
-from tests.security.test_recovery import Intruder, reset
-from tests.security.test_spraying import hold, spray
-from tests.security.test_unasked_mails import CONFIRM, PHISHING
-from tests.stack import Owner, Stack, eventually
-from tests.visiting import PASSWORD, new_account, new_address, user_id_of
+from tests.stack import LIMITS, Stack, eventually
+from tests.visiting import Visitor, new_account, user_id_of
 
 MEGABYTE = 1024 * 1024
-WRONG = "not the password"
-SPRAYED, BEFORE = 60, 46
 # The product's defaults, as an operator reads them.
-MOST_FREE_LISTS, MOST_FREE_KEYS, MOST_MAILS_AN_HOUR = 5, 10, 6
+MOST_FREE_LISTS, MOST_FREE_KEYS = 5, 10
+HOST = "news.example"
+CONTACT = "mailto:security@news.example"
+# What the stacks of other tests set, so that their many calls are not refused.
+_OF_TESTS = (*LIMITS, "PRESSROOM_QUOTA_PAID", "PRESSROOM_REDIRECT_ORIGINS")
+_SETTINGS = {
+    "PRESSROOM_PUBLIC_URL": f"https://{HOST}",
+    "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
+    "PRESSROOM_API_DOCS": "false",
+    "PRESSROOM_SECURITY_CONTACTS": CONTACT,
+}
+
+
+class TlsProxy(httpx.BaseTransport):
+    """Takes what browsers send by https, and passes it on with the address that it came from."""
+
+    def __init__(self, port: int, address: str) -> None:
+        self._port = port
+        self._address = address
+        self._behind = httpx.HTTPTransport(verify=False)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        assert (request.url.scheme, request.url.host) == ("https", HOST)
+        # A request of its own: the browser's cookies belong to the URL that it asked for. The head
+        # keeps the name by which the browser knows the host.
+        passed_on = httpx.Request(
+            request.method,
+            request.url.copy_with(scheme="http", host=LOOPBACK, port=self._port),
+            headers=request.headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+        passed_on.headers["X-Forwarded-For"] = self._address
+        passed_on.headers["X-Forwarded-Proto"] = "https"
+        return self._behind.handle_request(passed_on)
+
+    def close(self) -> None:
+        self._behind.close()
+
+
+@dataclass(frozen=True)
+class Production:
+    stack: Stack
+    # Said the first half of a head when the stack was ready.
+    half_said: socket.socket
+
+    @contextlib.contextmanager
+    def caller(
+        self, key: str | None = None, *, address: str | None = None
+    ) -> Iterator[httpx.Client]:
+        """Calls with this key from this address, else from a network of their own."""
+        with httpx.Client(
+            base_url=f"https://{HOST}",
+            transport=TlsProxy(self.stack.api_port, address or new_ip()),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=60.0,
+        ) as client:
+            yield client
+
+    @contextlib.contextmanager
+    def visitor(self, address: str | None = None) -> Iterator[Visitor]:
+        with self.caller(address=address) as client:
+            yield Visitor(self.stack, client)
+
+
+def new_ip() -> str:
+    """In a network of its own."""
+    return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
+
+
+def event_types(client: httpx.Client) -> set[str]:
+    """The kinds of events that the owner is shown."""
+    return {each["type"] for each in data(client.get(PATH))["items"]}
 
 
 @pytest.fixture(scope="module")
 def live(make_stack: Callable[[str], Stack]) -> Iterator[Production]:
-    yield from production.start(make_stack("production"))
+    stack = make_stack("production")
+    for name in _OF_TESTS:
+        del stack.environment[name]
+    stack.environment |= _SETTINGS
+    stack.start_api()
+    with socket.create_connection((LOOPBACK, stack.api_port), timeout=30) as half_said:
+        half_said.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        yield Production(stack, half_said)
+    stack.stop()
 
 
 @pytest.fixture
@@ -119,158 +188,6 @@ def calls_left(live: Production, key: str) -> int:
     found = re.search(r";r=(\d+);", reply.headers["ratelimit"])
     assert found
     return int(found[1])
-
-
-def test_nothing_of_an_intruder_outlasts_a_reset(live: Production, email: str) -> None:
-    stack = live.stack
-    key = stack.new_key(user_id_of(stack, email))
-    with live.visitor() as session, live.visitor() as person:
-        assert session.log_in(email).status_code == 303
-        program = register(stack)
-        owner = Owner(user_id_of(stack, email), email, key)
-        tokens = program.tokens(Person(stack, owner, session.client))
-        made = session.client.post(
-            "/apikeys", json={"name": "mine now"}, headers={"Origin": f"https://{HOST}"}
-        )
-        with live.caller(data(made)["key"]) as client:
-            second = data(client.post("/apikeys", json={"name": "and this"}))
-        intruder = Intruder(session, program, tokens, data(made), second)
-        assert intruder.ways_in() == {"session", "access token", "key", "second key"}
-        assert reset(person, email).status_code == 303
-        assert intruder.ways_in() == set()
-        assert not intruder.refreshes()
-        assert person.is_in()
-        seen = event_types(person.client)
-    made_and_ended = {
-        f"{what}.{done}" for what in ("key", "grant") for done in ("created", "ended")
-    }
-    assert seen >= made_and_ended | {"login.succeeded", "session.ended", "password.reset"}
-
-
-def test_a_common_password_is_refused(live: Production) -> None:
-    email = new_address()
-    with live.visitor() as person:
-        person.fill_in("/register", email=email)
-        link = person.mailed_path(email, "Finish your registration")
-        refused = person.fill_in(link, name="Vi", password="Password1")
-        assert refused.status_code == 422
-        assert "10,000 most common" in refused.text
-        assert not person.is_in()
-        assert person.fill_in(link, name="Vi", password=PASSWORD).status_code == 303
-        assert person.is_in()
-
-
-def test_spraying_pauses_its_network_and_no_other(live: Production, email: str) -> None:
-    # The first ones without HTTP: each hash of a password takes its time.
-    assert spray(live.stack, lambda number: f"198.51.100.{number}", BEFORE) == BEFORE
-    with live.visitor("198.51.100.77") as one, live.visitor("198.51.100.78") as two:
-        tried = [email, *(new_address() for _ in range(SPRAYED - BEFORE - 1))]
-        seen = [
-            (one, two)[number % 2].log_in(each, WRONG).status_code
-            for number, each in enumerate(tried)
-        ]
-        assert seen[0] == 403
-        assert 429 in seen
-        hold(live.stack)
-        colleague = new_account(live.stack)
-        assert two.log_in(colleague).status_code == 429
-    with live.visitor("198.51.101.7") as person:
-        assert person.log_in(colleague).status_code == 303
-    with live.visitor() as owner:
-        assert owner.log_in(email).status_code == 303
-        seen_by_owner = data(owner.get(PATH))["items"]
-        [failed] = [each for each in seen_by_owner if each["type"] == "login.failed"]
-    assert failed["ip"] == "198.51.100.77"
-
-
-def test_a_password_alone_opens_no_account_with_a_second_factor(
-    live: Production, email: str
-) -> None:
-    with live.visitor() as member, live.visitor() as thief:
-        member.log_in(email)
-        app = add_app(member)
-        page = begin(thief, email)
-        assert not thief.is_in()
-        assert send_code(thief, page, "000000").status_code == 403
-        assert not thief.is_in()
-        assert "factor.added" in event_types(member.client)
-        assert "login.failed" in event_types(member.client)
-        assert send_code(thief, begin(thief, email), app.recovery_codes[0]).status_code == 303
-        assert thief.is_in()
-
-
-# -- readers -------------------------------------------------------------------------------------
-
-
-def test_a_mailbox_is_not_flooded_and_reads_no_stranger_s_subject(live: Production) -> None:
-    name = secrets.token_hex(6)
-    forms = [f"{name}+{number}@gmail.com" for number in range(12)]
-    with live.caller(live.stack.new_owner().key) as client:
-        list_id = new_list(client, confirm_required=True)["id"]
-    # Past the rules of titles.
-    live.stack.query("UPDATE lists SET title = %s WHERE id = %s", PHISHING, list_id)
-    for each in forms:
-        # From everywhere.
-        with live.caller() as stranger:
-            assert data(subscribe(stranger, list_id, each)) == 1
-    waiting = "SELECT 1 FROM jobs WHERE lane = 'mail' AND finished_at IS NULL"
-    eventually(lambda: not live.stack.query(waiting), within=30, what="the last mail")
-    mails = [mail for each in forms for mail in live.stack.mails(each)]
-    assert [mail["subject"] for mail in mails] == [CONFIRM] * MOST_MAILS_AN_HOUR
-    for mail in mails:
-        links = {word for word in mail["text"].split() if "://" in word}
-        assert links
-        assert all(link.startswith(f"https://{HOST}/") for link in links)
-        assert "evil" not in mail["text"] + mail["html"]
-
-
-def test_a_trace_id_shows_no_address(live: Production) -> None:
-    with live.caller(live.stack.new_owner().key) as client, live.caller() as stranger:
-        list_id = new_list(client)["id"]
-        email = new_reader()
-        data(subscribe(stranger, list_id, email))
-        trace = {"trace_id": trace_for(live.stack, list_id, user_id_of(live.stack, email))}
-        shown = stranger.get("/subscriptions/opponent", params=trace)
-        assert data(shown)["sub"]["email"] == f"{email[0]}…@example.com"
-        pages = [shown, stranger.get("/unsubscribe", params=trace)]
-    for page in pages:
-        assert page.status_code == 200
-        assert email.partition("@")[0] not in page.text
-
-
-# -- files and servers ---------------------------------------------------------------------------
-
-
-def test_files_of_members_run_nothing_and_rest_encrypted(live: Production) -> None:
-    formula, email = '=HYPERLINK("https://evil.example","x")', new_reader()
-    with live.caller(live.stack.new_owner().key) as client:
-        list_id = new_list(client)["id"]
-        file = sheet(["Email", "Name"], [email, formula], [f"{email} is none", "x"])
-        assert data(upload(client, list_id, file))["result"]["added"] == 1
-        done = data(export(client, list_id, "members", Prefer="wait=30"))
-        packed = client.get(done["result"]["url"]).content
-        assert "export.created" in event_types(client)
-    [row] = csv.DictReader(io.StringIO(gzip.decompress(packed).decode(), newline=""))
-    assert email in row.values()
-    assert f"'{formula}" in row.values()
-    assert not [cell for cell in row.values() if cell[:1] in tuple("=+-@\t\r")]
-    objects = live.stack.resources.objects
-    resting = {each.key: objects.get(each.key) for each in objects.stored()}
-    assert {key.partition("/")[0] for key in resting} >= {"exports", "imports"}
-    for key, content in resting.items():
-        assert email.encode() not in content, key
-        assert packed[20:44] not in content, key
-
-
-def test_the_applications_role_empties_no_table(live: Production) -> None:
-    url = live.stack.environment["PRESSROOM_DATABASE_URL"]
-    with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM users")
-        connection.commit()
-        for table in ("users", "jobs", "events"):
-            with pytest.raises(InsufficientPrivilege):
-                cursor.execute(f"TRUNCATE {table}")
-            connection.rollback()
 
 
 # -- what everybody gets -------------------------------------------------------------------------

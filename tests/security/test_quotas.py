@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from core.ids import random_hash_id
 from models import Plan
+from services.access.quotas import row_bytes
 from tests.contract.bulk import add, of_addresses, upload
 from tests.contract.composing import METADATA, ask, fresh
 from tests.contract.replies import data, problem, send
+from tests.contract.segments import VIP
 from tests.contract.subscribers import new_address, new_list
 from tests.pictures import encoded
 from tests.quotas import MB, begin_jobs, end_jobs, store, stored_bytes
@@ -51,6 +53,11 @@ def _fill_storage(stack: Stack, _: httpx.Client, owner: Owner, used: int) -> Non
     store(stack, owner.user_id, 500 * MB - room)
 
 
+def _fill_rows(stack: Stack, client: httpx.Client, owner: Owner, used: int) -> None:
+    new_list(client)
+    store(stack, owner.user_id, 500 * MB - (ROADS["segments"].most - used) * row_bytes(VIP))
+
+
 def _fill_jobs(stack: Stack, client: httpx.Client, owner: Owner, used: int) -> None:
     new_list(client)
     begin_jobs(stack, owner.user_id, used)
@@ -84,6 +91,14 @@ ROADS = {
         6,
         _fill_storage,
         lambda client: send(client, PICTURE, prefer="respond-async"),
+    ),
+    "segments": Road(
+        "storage_mb",
+        6,
+        _fill_rows,
+        lambda client: client.post(
+            f"/lists/{_list_id(client)}/segments", json={"name": random_hash_id(), "filter": VIP}
+        ),
     ),
     "dry runs": Road(
         "unfinished_jobs",

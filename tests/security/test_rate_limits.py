@@ -16,7 +16,7 @@ import pytest
 from api.app import create_app
 from api.limits.rate_limits import RateLimitName, rate_key_of_address
 from api.openapi import access_of, api_routes
-from core.settings import Settings, rate_notation
+from core.settings import Settings, notations
 from devstack import LOOPBACK
 from storage.redis.rate_counters import RateCounters, parse_limits
 from tests.contract.replies import problem
@@ -395,7 +395,7 @@ def test_one_process_gives_out_every_number_of_a_high_limit(stack: Stack) -> Non
     ],
 )
 def test_limits_are_written_as_the_library_reads_them(written: str, fits: bool) -> None:
-    assert _accepts(rate_notation.check_rate_limits, written) == fits
+    assert _accepts(notations.check_rate_limits, written) == fits
     assert _accepts(parse_limits, written) == fits
     if fits and written:
         assert len(parse_limits(written)) == len(limits.parse_many(written))

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from services.access import sessions
-from services.access.recent_logins import lock_person
-from services.people import accounts
+from services.access.sessions import lock_person
+from services.accounts import accounts
 from tests.contract.replies import data
 from tests.hooks import new_endpoint
 from tests.oauth import Person, Program, register
@@ -23,14 +23,12 @@ from tests.visiting import (
     Visitor,
     a_visitor,
     hidden,
-    new_account,
     new_address,
     user_id_of,
 )
 
 OTHER_PASSWORD = "an altogether other one"
 FORGOTTEN = "/password/forgotten"
-KNOWN = "pressroom_known"
 
 
 @dataclass
@@ -59,11 +57,6 @@ class Intruder:
             "second key": self.opens(self.second_key["key"]),
         }
         return {name for name, works in tried.items() if works}
-
-
-@pytest.fixture
-def email(stack: Stack) -> str:
-    return new_account(stack)
 
 
 @pytest.fixture

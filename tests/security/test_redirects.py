@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 
-from services.money.topups import return_urls
+from services.credits import orders
 from tests.contract.replies import problem
 from tests.stack import Stack
 
@@ -207,7 +207,7 @@ WELCOME = [
 
 def allows(url: str, allowed: tuple[str, ...]) -> bool:
     try:
-        return_urls.check(url, allowed)
+        orders.check(url, allowed)
     except Exception as refusal:  # noqa: BLE001 - its code is what is looked at
         assert getattr(refusal, "code", None) == "topup.redirect_not_allowed"  # noqa: PT017
         return False
@@ -242,7 +242,7 @@ def test_where_none_is_allowed_none_passes() -> None:
     ],
 )
 def test_the_result_goes_into_the_query(url: str, led_to: str) -> None:
-    assert return_urls.add_result(url, 7, "paid") == led_to
+    assert orders.add_result(url, 7, "paid") == led_to
     assert httpx.URL(led_to).host == "shop.example"
     assert dict(httpx.URL(led_to).params)["order_id"] == "7"
 

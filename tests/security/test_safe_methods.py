@@ -23,6 +23,7 @@ PAGES = {
     "GET /confirm": Call(404, query={"token": "unknown"}),
     "GET /subscribed": Call(200, query={"list": "{list_id}"}),
     "GET /s/{slug}": Call(200),
+    "GET /s/{slug}/report": Call(200),
     "GET /preferences/ask": Call(200, query={"list": "{list_id}"}),
     "GET /preferences/open": Call(403, query={"token": "unknown"}),
     "GET /preferences": Call(403),
@@ -30,7 +31,6 @@ PAGES = {
     "GET /preferences/data": Call(403),
     "GET /preferences/data.json": Call(403),
     "GET /preferences/erase": Call(403),
-    "GET /s/{slug}/embed": Call(200),
     # Who comes back with a signed link of an order that waits has the provider asked at once; that
     # is what the link is for, and what it does would come by itself a little later.
     "GET /topups/return": Call(403, query={"order": "{order_id}"}),
@@ -62,7 +62,6 @@ PAGES = {
     "GET /password/new": Call(403, query={"token": "unknown"}),
     "GET /account/email/undo": Call(403, query={"token": "unknown"}),
     "GET /account/email/confirm": Call(403, query={"token": "unknown"}),
-    "GET /account/email/merge": Call(403, query={"token": "unknown"}),
     "GET /oauth/authorize": Call(
         200,
         query={

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import DomainError
 from devstack import LOOPBACK
-from services.people import logins
+from services.accounts import logins
 from tests.ports import free_port
 from tests.stack import Stack, plain_client
 from tests.visiting import Visitor, new_account, new_address

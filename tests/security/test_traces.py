@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from services.mailing.subscriptions import trace_ids
-from services.mailing.subscriptions.trace_ids import Trace
+from services.subscriptions.members import mails
+from services.subscriptions.members.mails import Trace
 from tests.commands import printed
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, a_reader, new_list, trace_for
@@ -81,8 +81,8 @@ def test_trace_ids_of_later_deliveries_and_other_lists_hold(
     data(client.delete(f"/lists/{list_id}/traces"))
     keyring = stack.resources.keyring
     with stack.resources.unit_of_work() as uow:
-        later = trace_ids.new_delivery(uow)
-    fresh = trace_ids.make(keyring, Trace(list_id, reader.user_id, later))
+        later = mails.new_delivery(uow)
+    fresh = mails.make(keyring, Trace(list_id, reader.user_id, later))
     for trace_id in (fresh, elsewhere):
         assert data(stranger.get(OPPONENT, params={"trace_id": trace_id}))["sub"]
 

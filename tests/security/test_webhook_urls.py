@@ -10,10 +10,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from integrations.receivers import destination, posting
-from integrations.receivers.destination import DestinationRefused
-from integrations.receivers.ip_guard import is_public
-from integrations.receivers.posting import Outcome, ReceiverClient, SignedPost
+from integrations import receivers
+from integrations.receivers import (
+    DestinationRefused,
+    Outcome,
+    ReceiverClient,
+    SignedPost,
+    is_public,
+)
 
 MIN_FORMS = 200
 PRIVATE_V4 = [
@@ -116,7 +120,7 @@ def listener() -> Iterator[Listener]:
         yield found
 
 
-def client_of(*allowed: str, resolve: destination.Resolver | None = None) -> ReceiverClient:
+def client_of(*allowed: str, resolve: receivers.Resolver | None = None) -> ReceiverClient:
     return ReceiverClient([ipaddress.ip_network(each) for each in allowed], resolve)
 
 
@@ -135,7 +139,7 @@ def forms(port: int) -> list[str]:
     ]
 
 
-def answering(*addresses: str) -> destination.Resolver:
+def answering(*addresses: str) -> receivers.Resolver:
     return lambda host, port: addresses
 
 
@@ -227,7 +231,7 @@ def test_long_answer_is_cut() -> None:
 def test_answer_that_trickles_is_waited_for_within_the_limit_of_a_call(
     monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
-    monkeypatch.setattr(posting, "MAX_CALL_SECONDS", 1.0)
+    monkeypatch.setattr(receivers, "MAX_CALL_SECONDS", 1.0)
     ended = threading.Event()
 
     def trickle(server: socket.socket) -> None:

@@ -1,6 +1,7 @@
 """What belongs to one owner, made as that owner makes it, and how all of it is looked at."""
 
-import secrets
+import random
+import string
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -31,7 +32,10 @@ class World:
     owner: Owner
     client: httpx.Client
     # A word that is a part of every name and address of theirs, and of nobody else's.
-    mark: str = field(default_factory=lambda: f"mark{secrets.token_hex(6)}")
+    # It has no digits, since a text with a number to call is refused.
+    mark: str = field(
+        default_factory=lambda: "mark" + "".join(random.choices(string.ascii_lowercase, k=12))
+    )
     values: Values = field(default_factory=dict)
     # What was seen last, and when.
     rows: Rows = field(default_factory=dict)
@@ -86,7 +90,7 @@ def _add_members(world: World) -> None:
 def _add_segment(world: World) -> None:
     """A segment, and an act on its members that finds nothing to change."""
     client, path = world.client, f"/lists/{world.values['list_id']}"
-    body = {"name": world.mark, "filter": {"field": "tag", "is": world.mark}}
+    body = {"name": world.mark, "filter": {"field": "name", "is": world.mark}}
     segment_id = data(client.post(f"{path}/segments", json=body))["id"]
     act = {"action": "untag", "value": "none", "segment_id": segment_id}
     job = data(client.post(f"{path}/members/bulk", json=act), 202)

@@ -6,12 +6,12 @@ import pytest
 
 from core.ids import random_hash_id
 from services.access import sessions
-from services.people import account_mails, mailed_tokens
-from services.people.account_mails import MailKind
-from services.people.mailed_tokens import Purpose
-from services.retention import ip_addresses
+from services.accounts import account_mails, mailed_tokens
+from services.accounts.account_mails import MailKind
+from services.accounts.mailed_tokens import Purpose
+from services.privacy import purging
 from tests.oauth import log_in, register
-from tests.services.mailing.subscriptions.acting import Acting
+from tests.services.subscriptions.members.acting import Acting
 from tests.stack import Owner, Stack
 from tests.upkeep import run_upkeep
 
@@ -187,10 +187,10 @@ def test_ip_addresses_of_consent_are_shortened_after_90_days(
                 *(owner.user_id, number - 100 * age, ip, age),
             )
     # Batch by batch.
-    monkeypatch.setattr(ip_addresses, "_MAX_BATCH_ROWS", 2)
+    monkeypatch.setattr(purging, "_MAX_BATCH_ROWS", 2)
     old_and_young = [(ip,) for ip in (*given.values(), *given)]
     for _ in range(2):
-        ip_addresses.shorten(stack.resources)
+        purging.shorten(stack.resources)
         entries = "SELECT ip FROM consent_entries WHERE user_id = %s ORDER BY id"
         assert stack.query(entries, owner.user_id) == old_and_young
         claims = "SELECT ip FROM consent_claims WHERE import_id = %s ORDER BY subscription_id"

@@ -12,7 +12,7 @@ from sqlalchemy import event
 
 from core import clock
 from core.ids import random_id
-from services.money.topups import abandoned
+from services.credits import orders
 from tests.contract.replies import data
 from tests.contract.subscribers import new_address, new_list, subscribe, trace_for
 from tests.stack import Owner, Stack, eventually
@@ -414,7 +414,7 @@ def test_an_index_finds_the_orders_that_go(stack: Stack) -> None:
     event.listen(engine, "before_cursor_execute", note)
     try:
         with stack.resources.unit_of_work() as uow:
-            abandoned.purge(uow, clock.now(), limit=10)
+            orders.purge(uow, clock.now(), limit=10)
     finally:
         event.remove(engine, "before_cursor_execute", note)
     with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:

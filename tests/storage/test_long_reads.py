@@ -14,11 +14,11 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, text
 
 from devstack import LOOPBACK
+from services.credits import ledger, verify
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
-from services.mailing import exports, lists
-from services.mailing.export_sheets import ExportKind
-from services.money.credits import ledger, verify
+from services.subscriptions import exports, lists
+from services.subscriptions.export_sheets import ExportKind
 from storage.database import open_replica
 from storage.long_reads import FAILURES_OF_REPLICA, LongReads, Replica, ReplicaFailed
 from storage.resources import Resources, open_resources

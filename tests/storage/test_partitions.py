@@ -11,7 +11,7 @@ import pytest
 from psycopg2 import errors
 from sqlalchemy.exc import OperationalError
 
-from services.retention import partitions
+from services.privacy import partitions
 from tests.stack import Stack
 
 JOB = (

@@ -232,5 +232,6 @@ def test_an_entry_names_an_order_that_there_is(cursor: Cursor, stack: Stack) -> 
     user_id = stack.new_owner().user_id
     with pytest.raises(psycopg2.errors.ForeignKeyViolation):
         cursor.execute(
-            "SELECT credit_give(%s, 'topup', 1, 'payment', 987654321, 1, 'USD')", (user_id,)
+            "SELECT credit_give(%s, 'topup', 1, 'payment', '1', NULL, 987654321, 1, 'USD')",
+            (user_id,),
         )

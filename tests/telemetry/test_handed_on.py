@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from devstack.supervisor.home.environment import for_programs
-from devstack.supervisor.home.home_folder import Home
+from devstack.supervisor.environment import for_programs
+from devstack.supervisor.home_folder import Home
 from devstack.supervisor.programs import WORKERS, Ports, plan
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"

@@ -7,7 +7,7 @@ from models import JobStatus
 from tests.faults.proxy import proxied
 from tests.probe.bench import Bench
 from tests.probe.kind import PROBES
-from workers.queues.serving import LanesDontMix, serving
+from workers.serving import LanesDontMix, serving
 
 WAITING = ("money", "mail", "upkeep")
 COMPUTING = ("media", "export", "bulk")

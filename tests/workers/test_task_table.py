@@ -1,27 +1,50 @@
 """What the sweep, the API and the outbox send is what the workers know."""
 
-import importlib
+import json
 import pkgutil
+import subprocess
+import sys
+
+import pytest
+from celery import Celery
 
 import services
+from core.lanes import Lane
 from services.jobs import kinds, upkeep
-from tests.probe.kind import BRIEF, PROBES
-from tests.probe.tending import TEND
-from workers.tasks.table import TASKS
+from tests.stack import Stack
+from workers import task_table
+from workers.context import ProcessContext
+from workers.serving import serving
+
+# All names that modules register, and those of them that the task table's own modules register.
+PRINTED = """
+import importlib, json, sys
+from services.jobs import kinds, upkeep
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+names = [kind.name for kind in kinds.registered()] + [kind.name for kind in upkeep.registered()]
+print(json.dumps(sorted(names + [kind.task for kind in kinds.registered_requests()])))
+"""
 
 
-def test_every_kind_of_job_has_a_task_and_every_task_of_a_job_a_kind() -> None:
+def _registered_by(*modules: str) -> list[str]:
+    argv = [sys.executable, "-c", PRINTED, *modules]
+    return list(json.loads(subprocess.run(argv, check=True, capture_output=True).stdout))
+
+
+@pytest.mark.slow
+def test_the_table_loads_every_module_that_registers_a_kind_and_no_name_is_of_two() -> None:
     # A kind registered in a module that no task needs is found too.
-    for module in pkgutil.walk_packages(services.__path__, "services."):
-        importlib.import_module(module.name)
-    assert set(TASKS.jobs) == kinds.registered() - {*PROBES.values(), BRIEF}
+    every = [module.name for module in pkgutil.walk_packages(services.__path__, "services.")]
+    names = _registered_by("workers.task_table")
+    assert names == _registered_by(*every)
+    assert len(names) == len(set(names)) > 30
 
 
-def test_every_kind_of_upkeep_has_a_task() -> None:
-    assert set(TASKS.upkeep) == upkeep.registered() - {TEND}
-
-
-def test_no_name_is_of_two_tasks() -> None:
-    names = [kind.name for kind in TASKS.jobs] + [kind.name for kind in TASKS.upkeep]
-    names += [kind.task for kind in TASKS.requests]
-    assert len(names) == len(set(names))
+def test_each_registered_kind_has_a_task(stack: Stack) -> None:
+    app = Celery()
+    task_table.bind(app, ProcessContext(stack.resources.settings, serving([Lane.BULK])))
+    names = {kind.name for kind in kinds.registered()}
+    names |= {kind.name for kind in upkeep.registered()}
+    names |= {kind.task for kind in kinds.registered_requests()}
+    assert names <= set(app.tasks)

@@ -4,23 +4,37 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg2
 from psycopg2.extensions import connection
 
 from devstack import LOOPBACK
-from devstack.supervisor.embedded import closed_folders
-from devstack.supervisor.embedded.packages import binary
-from devstack.supervisor.errors import StackError
-from devstack.supervisor.home import environment
-from devstack.supervisor.home.home_folder import Home
-from devstack.supervisor.home.private_files import write_private
-from devstack.supervisor.home.secrets_file import Secrets
-from devstack.supervisor.processes.program import Program
-from devstack.supervisor.processes.spawn import run_to_end
+from devstack.supervisor import environment
+from devstack.supervisor.child import Program, run_to_end
+from devstack.supervisor.environment import binary
+from devstack.supervisor.home_folder import Home, Secrets, StackError, write_private
+
+
+def topmost(path: Path, user_id: int, group_id: int) -> Path | None:
+    """The first folder on the way to `path`, or itself, that this user cannot enter."""
+    resolved = path.resolve()
+    for folder in (*reversed(resolved.parents), resolved):
+        found = folder.stat()
+        if found.st_uid == user_id:
+            needed = stat.S_IXUSR
+        elif found.st_gid == group_id:
+            needed = stat.S_IXGRP
+        else:
+            needed = stat.S_IXOTH
+        if not found.st_mode & needed:
+            return folder
+    return None
+
 
 # Makes the tables and owns them.
 OWNER = "pressroom"
@@ -66,6 +80,10 @@ class Postgres:
             # A socket directory would bring a second lock file that can go stale.
             "unix_socket_directories": "",
             "max_connections": "300",
+            # Errors without their statements and values, which are addresses and hashes.
+            "log_min_error_statement": "panic",
+            "log_error_verbosity": "terse",
+            "log_parameter_max_length_on_error": "0",
         }
         flags = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         server = [str(binary(_PACKAGE, "postgres")), "-D", str(self.home.postgres), *flags]
@@ -86,7 +104,7 @@ class Postgres:
         with suppress(KeyError):  # a user without a name
             name = pwd.getpwuid(user_id).pw_name
         for needed in (self.home.path, binary(_PACKAGE, "postgres").parent):
-            closed = closed_folders.topmost(needed, user_id, group_id)
+            closed = topmost(needed, user_id, group_id)
             if closed is not None:
                 raise StackError(
                     f"Postgres refuses to run as root, so it runs as the user {name}, "
@@ -97,7 +115,7 @@ class Postgres:
                 )
 
     def is_ready(self) -> bool:
-        """Whether one can log in to our database; makes the database where it is missing."""
+        """Return whether one can log in to our database; makes the database where it is missing."""
         try:
             self._connect(DATABASE).close()
         except psycopg2.OperationalError as error:

@@ -8,17 +8,16 @@ from io import BytesIO
 from pathlib import Path
 
 from devstack import LOOPBACK
-from devstack.supervisor.embedded.packages import binary
-from devstack.supervisor.home import environment
-from devstack.supervisor.home.home_folder import Home
-from devstack.supervisor.home.private_files import write_private
-from devstack.supervisor.processes.ports import PortPicker, is_free
-from devstack.supervisor.processes.program import Program
+from devstack.supervisor import environment
+from devstack.supervisor.child import Program
+from devstack.supervisor.environment import binary
+from devstack.supervisor.home_folder import Home, write_private
+from devstack.supervisor.ports import PortPicker, is_free
 
 REGION = "us-east-1"
 
 _PARTS = ("s3", "master", "volume", "filer", "admin")
-# What our programs may do in their bucket.
+# Our programs may do these in their bucket.
 _ACTIONS = ("Read", "Write", "List")
 _GRPC_OFFSET = 10_000
 _SOCKETS = Path("/tmp")  # noqa: S108 - the server puts its sockets there, come what may
@@ -130,7 +129,7 @@ class S3:
         return [f"-{name}={value}" for name, value in named.items()]
 
     def is_ready(self) -> bool:
-        """Whether a real write works; makes the bucket where it is missing.
+        """Return whether a real write works; makes the bucket where it is missing.
 
         As the administrator: our programs may not make buckets.
         """

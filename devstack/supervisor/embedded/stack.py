@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from types import MappingProxyType
 
+from devstack.supervisor.child import Program
 from devstack.supervisor.embedded.postgres import Postgres
 from devstack.supervisor.embedded.s3 import S3, S3Identity, pick_ports
 from devstack.supervisor.embedded.valkey import Valkey
-from devstack.supervisor.errors import StackError
-from devstack.supervisor.home.home_folder import MAX_STOP_SECONDS, Home, Lock
-from devstack.supervisor.home.secrets_file import Secrets
-from devstack.supervisor.processes.ports import PortPicker
-from devstack.supervisor.processes.program import Program
+from devstack.supervisor.home_folder import MAX_STOP_SECONDS, Home, Lock, Secrets, StackError
+from devstack.supervisor.ports import PortPicker
 
 BUCKET = "pressroom"
 SERVICE_STAGE = ("s3", "valkey", "postgres")
@@ -37,7 +35,17 @@ def embed(
     keep_open = (lock.descriptor,)
     # In the order of their start: S3 takes longest, and initdb holds up what comes after it.
     if "PRESSROOM_S3_ENDPOINT" not in own:
-        s3 = _object_storage(home, secrets, picker, own, more_buckets)
+        access_key = own.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
+        secret_key = own.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)
+        s3 = S3(
+            home=home,
+            ports=pick_ports(picker),
+            admin=S3Identity("admin", secrets.s3_admin_access_key, secrets.s3_admin_secret_key),
+            application=S3Identity("pressroom", access_key, secret_key),
+            internal_key=secrets.s3_internal_key,
+            bucket=own.get("PRESSROOM_S3_BUCKET", BUCKET),
+            more_buckets=more_buckets,
+        )
         programs.append(s3.program(keep_open))
         settings |= s3.settings
     if "PRESSROOM_REDIS_URL" not in own:
@@ -49,26 +57,6 @@ def embed(
         programs.append(postgres.program(keep_open))
         settings |= postgres.settings
     return programs, settings
-
-
-def _object_storage(
-    home: Home,
-    secrets: Secrets,
-    picker: PortPicker,
-    own: Mapping[str, str],
-    more_buckets: str | None,
-) -> S3:
-    access_key = own.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
-    secret_key = own.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)
-    return S3(
-        home=home,
-        ports=pick_ports(picker),
-        admin=S3Identity("admin", secrets.s3_admin_access_key, secrets.s3_admin_secret_key),
-        application=S3Identity("pressroom", access_key, secret_key),
-        internal_key=secrets.s3_internal_key,
-        bucket=own.get("PRESSROOM_S3_BUCKET", BUCKET),
-        more_buckets=more_buckets,
-    )
 
 
 def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:

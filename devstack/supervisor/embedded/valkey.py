@@ -4,11 +4,10 @@ import socket
 from dataclasses import dataclass
 
 from devstack import LOOPBACK
-from devstack.supervisor.embedded.packages import binary
-from devstack.supervisor.home import environment
-from devstack.supervisor.home.home_folder import Home
-from devstack.supervisor.home.secrets_file import Secrets
-from devstack.supervisor.processes.program import Program
+from devstack.supervisor import environment
+from devstack.supervisor.child import Program
+from devstack.supervisor.environment import binary
+from devstack.supervisor.home_folder import Home, Secrets
 
 USER = "pressroom"
 # The stack uses the first one. Each stack of a test run has one of its own.
@@ -63,7 +62,7 @@ class Valkey:
         )
 
     def is_ready(self) -> bool:
-        """Whether the server takes the password and answers a ping: it has loaded its data then."""
+        """Return whether the server takes the password and answers a ping, its data loaded."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
                 login = f"AUTH {USER} {self.secrets.valkey_password}"

@@ -1,25 +1,213 @@
-"""The writer that needs no network: it picks the best sentences and words of a post."""
+"""The writer that needs no network: it takes sentences and words from a post."""
 
-from services.composer.offline.document import document_of
+import re
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+from services.composer.offline.document import Document, Sentence, document_of, spell_japanese
 from services.composer.offline.post_tags import tags_of
-from services.composer.offline.ranking import scores_of
-from services.composer.offline.slug import slug_of
-from services.composer.offline.summary import summary_of
-from services.composer.offline.tweets import tweets_of
 from services.composer.post import MetadataField, PlainPost, PostMetadata
+from services.composer.rules import (
+    MAX_SUMMARY_CHARACTERS,
+    MAX_TWEET_WEIGHT,
+    MAX_TWEETS,
+    fit_slug,
+    fit_summary,
+    fit_tweets,
+    weighted_length,
+)
+from services.composer.text.characters import ELLIPSIS
 
 
 def metadata(plain: PlainPost, wanted: frozenset[MetadataField], content_hash: str) -> PostMetadata:
     """Always the same for the same post; `content_hash` is hexadecimal."""
     document = document_of(plain)
-    summary = MetadataField.SUMMARY in wanted
     return PostMetadata(
         slug=slug_of(plain, document, content_hash) if MetadataField.SLUG in wanted else None,
-        summary=summary_of(plain, document, scores_of(document)) if summary else None,
+        summary=summary_of(plain, document) if MetadataField.SUMMARY in wanted else None,
         tags=tags_of(plain, document) if MetadataField.TAGS in wanted else None,
     )
 
 
 def tweets(plain: PlainPost) -> tuple[str, ...]:
-    document = document_of(plain)
-    return tweets_of(plain, document, scores_of(document))
+    return tweets_of(plain, document_of(plain))
+
+
+_MAX_TITLE_CHARACTERS = 400
+# For a post without a title.
+_MAX_KEY_WORDS = 8
+_MAX_KEY_WORDS_CHARACTERS = 60
+# The plain letters with which writers of these languages replace their own.
+_SPELLED = {
+    "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
+    "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
+}
+# Only Japanese has words in kana; a single character may be an ornament.
+_KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
+
+
+def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
+    """The title's words, or those that the post is about; `post-…` where there are none."""
+    nameless = fit_slug("", content_hash)
+    title = _spell(plain.title[:_MAX_TITLE_CHARACTERS], document.language)
+    slug = fit_slug(title, content_hash)
+    if slug != nameless:
+        return slug
+    spelled = (_spell(tag, document.language) for tag in tags_of(plain, document))
+    slugs = [slug for text in spelled if (slug := fit_slug(text, content_hash)) != nameless]
+    return _key_words(slugs) or nameless
+
+
+def _key_words(slugs: list[str]) -> str:
+    """As many words as there is room for, each once; the first is cut if it is too long."""
+    words: list[str] = []
+    for slug in slugs:
+        longer = words + [word for word in slug.split("-") if word not in words]
+        fits = len("-".join(longer)) <= _MAX_KEY_WORDS_CHARACTERS
+        if fits and len(longer) <= _MAX_KEY_WORDS:
+            words = longer
+    if slugs and not words:
+        return slugs[0][:_MAX_KEY_WORDS_CHARACTERS].strip("-")
+    return "-".join(words)
+
+
+def _spell(text: str, language: str) -> str:
+    """In Latin letters as the language has it, as far as more is known than the letters tell."""
+    if language == "ja" or _KANA_WORD.search(text):
+        return spell_japanese(text)
+    if language == "zh":
+        from pypinyin import lazy_pinyin
+        from rjieba import cut
+
+        return "-".join("".join(lazy_pinyin(word)) for word in cut(text))
+    return text.translate(_SPELLED.get(language, {}))
+
+
+# A sentence that begins with a pronoun or a connective (`It …`, `However, …`) needs the sentence
+# before it: a summary has it only behind that one, and a tweet never has it.
+
+
+# Chinese and Japanese put no space after a sentence.
+_UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
+# Greetings and announcements end so.
+_ENDS_OPEN = re.compile(r"[,:，、：！!][\"'”’»]*$")
+_QUESTION = re.compile("[?？؟]")
+_QUOTES = re.compile('["“”«»„‟「」『』]')
+_MAX_PHRASE_WORDS = 3
+_SENTENCES_A_TWEET = 3
+_ALIKE = 0.6
+
+
+@cache
+def _words(file_name: str) -> dict[str, frozenset[str]]:
+    """The words of each line by the code of the language with which it begins."""
+    text = Path(__file__).with_name(file_name).read_text("utf-8")
+    lines = (line.split() for line in text.splitlines())
+    return {code: frozenset(words) for code, *words in lines}
+
+
+def points_back(sentence: Sentence, language: str) -> bool:
+    """Tell whether the sentence begins with a word whose noun is in the sentence before it.
+
+    The longest phrase decides: `this` points back, `this week` does not.
+    """
+    known = _words("points_back.txt").get(language, frozenset())
+    for count in range(_MAX_PHRASE_WORDS, 0, -1):
+        phrase = "_".join(word.plain for word in sentence.words[:count])
+        if phrase in known or f"!{phrase}" in known:
+            return phrase in known
+    return False
+
+
+def _is_personal(sentence: Sentence, language: str) -> bool:
+    """Tell whether the author greets readers, asks them, or speaks of himself."""
+    if _ENDS_OPEN.search(sentence.text[-4:]) or _QUESTION.search(sentence.text):
+        return True
+    # The people in the news speak of themselves too, in quotation marks.
+    author = _words("first_person.txt").get(language, frozenset())
+    return not _QUOTES.search(sentence.text) and not author.isdisjoint(
+        word.plain for word in sentence.words
+    )
+
+
+def summary_of(plain: PlainPost, document: Document) -> str:
+    """Return the first sentences that fit; it is empty only without text."""
+    for chosen in (_first(document, impersonal=True), _first(document, impersonal=False)):
+        if chosen:
+            text = " ".join(sentence.text for sentence in chosen)
+            return fit_summary(_UNSPACED_STOP.sub(r"\1", text))
+    opening = sorted(document.sentences, key=lambda sentence: sentence.listed)[:1]
+    texts = (*(sentence.text for sentence in opening), *plain.headings, plain.title)
+    return next((fit for text in texts if (fit := fit_summary(text))), "")
+
+
+def _first(document: Document, *, impersonal: bool) -> list[Sentence]:
+    """Return as many as fit, up to the first list; captions between them are left out."""
+    chosen: list[Sentence] = []
+    room = MAX_SUMMARY_CHARACTERS
+    has_whole = any(sentence.whole and not sentence.listed for sentence in document.sentences)
+    before: Sentence | None = None
+    for sentence in document.sentences:
+        follows = bool(chosen) and chosen[-1] is before
+        before = sentence
+        if chosen and sentence.listed:
+            break
+        if (
+            sentence.listed
+            or (has_whole and not sentence.whole)
+            or (points_back(sentence, document.language) and not follows)
+            or (impersonal and _is_personal(sentence, document.language))
+        ):
+            continue
+        if len(sentence.text) > room:
+            break
+        chosen.append(sentence)
+        room -= len(sentence.text) + 1
+    return chosen
+
+
+def tweets_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
+    """Return sentences that stand alone, the title before the first unless that repeats it."""
+    wanted = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
+    chosen = _alone(document, wanted)
+    texts = [sentence.text for sentence in chosen]
+    opening = texts[0] if texts else plain.title
+    named = {word.key for word in document.title if word.key}
+    repeats = chosen and _are_similar(named, chosen[0].keys())
+    if plain.title and not repeats and not opening.startswith(plain.title):
+        colon = "：" if document.language in {"zh", "ja"} else ": "
+        between = " " if plain.title[-1] in ".!?…。！？:：" else colon
+        whole = f"{plain.title}{between}{opening}"
+        opening = whole if weighted_length(whole) <= MAX_TWEET_WEIGHT else opening
+    if fitting := fit_tweets(plain, [opening, *texts[1:]]):
+        return fitting
+    any_text = (plain.title, *plain.headings[:10], *plain.paragraphs[:10])
+    return fit_tweets(plain, any_text)[:1] or (ELLIPSIS,)
+
+
+def _alone(document: Document, wanted: int) -> list[Sentence]:
+    """Return unlike sentences in the post's order: the first of paragraphs rather than others."""
+    language = document.language
+    good = [
+        sentence
+        for sentence in document.sentences
+        if sentence.whole
+        and not sentence.listed
+        and not points_back(sentence, language)
+        and not _is_personal(sentence, language)
+        and weighted_length(sentence.text[:600]) <= MAX_TWEET_WEIGHT
+    ]
+    openings = [sentence for sentence in good if sentence.opens]
+    chosen: list[Sentence] = []
+    for sentence in dict.fromkeys(chain(openings, good, document.sentences)):
+        if len(chosen) == wanted or (chosen and sentence not in good):
+            break
+        if not any(_are_similar(sentence.keys(), other.keys()) for other in chosen):
+            chosen.append(sentence)
+    return sorted(chosen, key=document.sentences.index)
+
+
+def _are_similar(one: set[str], other: set[str]) -> bool:
+    """Tell whether most words of the shorter text are in the other."""
+    return len(one & other) > _ALIKE * max(1, min(len(one), len(other)))

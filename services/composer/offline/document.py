@@ -1,15 +1,203 @@
-"""A post as sentences of words, from which summaries, tags and tweets are taken."""
+"""A post as sentences of words in a language, from which summaries, tags and tweets are taken."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
 
-from services.composer.offline.language import language_of
-from services.composer.offline.tokenizers import Word, tokenizer
 from services.composer.post import PlainPost
-from services.composer.text.words import sentences_of
+from services.composer.text.characters import CHINESE, hepburn
+from services.composer.text.words import fold_word, is_content, sentences_of, stop_words, words_of
 
-# Of a long post the beginning is read whole, and the rest at even steps.
+# Japanese words, their kinds and their readings are those of SudachiPy's small dictionary, which
+# its authors keep up to date.
+
+
+NOUN, VERB = "名詞", "動詞"
+# The tokenizer takes 49,149 bytes at most, and refuses what grows beyond 65,535 in the form NFKC;
+# no character grows beyond 33.
+_MAX_PIECE_CHARACTERS = 1_000
+_AUXILIARY, _PARTICLE, _JOINING = "助動詞", "助詞", "接続助詞"
+# How the particles sound that are written as other sounds are.
+_PARTICLES = {"は": "わ", "へ": "え", "を": "お"}
+# Small kana that stand for words in names: the reading tells which.
+_READ_BY_NAME = frozenset("ヶヵ")
+_ONE_TOKENIZER_AT_A_TIME = Lock()
+
+
+class Morpheme(NamedTuple):
+    surface: str
+    # The form that the dictionary lists.
+    lemma: str
+    # The part of speech, and which sort of it.
+    kind: str
+    sort: str
+    # In Katakana; for a word that the dictionary lacks the word itself.
+    reading: str
+
+
+def morphemes_of(text: str) -> list[Morpheme]:
+    pieces = (
+        text[start : start + _MAX_PIECE_CHARACTERS]
+        for start in range(0, len(text), _MAX_PIECE_CHARACTERS)
+    )
+    # Threads can't share a tokenizer at the same time.
+    with _ONE_TOKENIZER_AT_A_TIME:
+        return [_morpheme(found) for piece in pieces for found in _tokenizer().tokenize(piece)]
+
+
+def spell_japanese(text: str) -> str:
+    """The words in Latin letters, set apart; one whose reading isn't known stays as it is."""
+    spelled = ""
+    for word in morphemes_of(text):
+        clings = word.kind == _AUXILIARY or word.sort == _JOINING
+        spelled += ("" if clings else " ") + _spelled(word)
+    return spelled
+
+
+def _spelled(word: Morpheme) -> str:
+    if word.kind == _PARTICLE:
+        return hepburn(_PARTICLES.get(word.surface, word.surface))
+    by_reading = CHINESE.search(word.surface) or word.surface in _READ_BY_NAME
+    return hepburn(word.reading if by_reading else word.surface, verb=word.kind == VERB)
+
+
+def _morpheme(found: Any) -> Morpheme:
+    kind, sort = found.part_of_speech()[:2]
+    return Morpheme(found.surface(), found.dictionary_form(), kind, sort, found.reading_form())
+
+
+@cache
+def _tokenizer() -> Any:
+    from sudachipy import Dictionary, SplitMode
+
+    return Dictionary(dict="small").tokenizer(SplitMode.B)
+
+
+def _pairs(file_name: str) -> dict[str, str]:
+    text = Path(__file__).with_name(file_name).read_text("ascii")
+    return dict(pair.split("=") for pair in text.split())
+
+
+# Languages with a stemmer, by their codes.
+_STEMMERS = _pairs("stemmers.txt")
+# English plurals of which a stemmer doesn't find the singular.
+_SINGULARS = _pairs("english_plurals.txt")
+# Tags of Chinese words that carry content.
+_CHINESE_NOUNS = ("n", "vn", "eng", "an", "j", "l", "i")
+# Kinds of Japanese nouns that name something: no numbers, no auxiliaries.
+_JAPANESE_NOUNS = frozenset({"普通名詞", "固有名詞"})
+
+
+class Word(NamedTuple):
+    surface: str
+    # The form in which words are compared.
+    plain: str
+    # The same for all forms of a word; empty for a word without content.
+    key: str
+    # It can stand as a tag by itself.
+    noun: bool
+
+
+Tokenizer = Callable[[str], list[Word]]
+
+
+def tokenizer(language: str) -> Tokenizer:
+    if language == "zh":
+        return _chinese
+    if language == "ja":
+        return _japanese
+    stop = stop_words(language)
+    from Stemmer import Stemmer, algorithms
+
+    name = _STEMMERS.get(language)
+    # A stemmer for each text: threads can't share one.
+    stem: Callable[[str], str] = Stemmer(name).stemWord if name in algorithms() else str
+
+    @cache
+    def word(surface: str) -> Word:
+        plain = fold_word(surface).replace("’", "'")
+        # The article of `l'eau`, the possessive of `Anna's`.
+        head, _, tail = plain.partition("'")
+        core = tail if len(tail) > len(head) else head
+        about = is_content(core, stop) and plain not in stop
+        shown = surface[-len(core) :] if core == tail else surface[: len(core)]
+        singular = _SINGULARS.get(core, core) if language == "en" else core
+        return Word(shown, plain, stem(singular) if about else "", about)
+
+    return lambda text: list(map(word, words_of(text)))
+
+
+def _chinese(text: str) -> list[Word]:
+    from rjieba import tag
+
+    words = []
+    for surface, kind in tag(text):
+        key = fold_word(surface)
+        about = is_content(key, stop_words("zh"))
+        noun = about and kind.startswith(_CHINESE_NOUNS)
+        words.append(Word(surface, key, key if about else "", noun))
+    return words
+
+
+def _japanese(text: str) -> list[Word]:
+    stop, words = stop_words("ja"), []
+    for found in morphemes_of(text):
+        plain = fold_word(found.surface)
+        about = is_content(plain, stop)
+        noun = about and found.kind == NOUN and found.sort in _JAPANESE_NOUNS
+        words.append(Word(found.surface, plain, fold_word(found.lemma) if about else "", noun))
+    return words
+
+
+# As much as a post of 3,000 words has; more text decides nothing more.
+_MAX_SAMPLE_CHARACTERS = 20_000
+# Statistics of fewer letters are guesses.
+_MIN_LETTERS = 24
+_SCRIPTS = (
+    ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
+    ("ko", re.compile("[\uac00-\ud7af]"), 0.3),
+    ("zh", re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"), 0.2),
+    ("th", re.compile("[\u0e00-\u0e7f]"), 0.3),
+    ("el", re.compile("[\u0370-\u03ff]"), 0.3),
+    ("he", re.compile("[\u0590-\u05ff]"), 0.3),
+    ("hy", re.compile("[\u0530-\u058f]"), 0.3),
+    ("ka", re.compile("[\u10a0-\u10ff]"), 0.3),
+)
+_CYRILLIC = re.compile("[\u0400-\u04ff]")
+_LETTER = re.compile(r"[^\W\d_]")
+_MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
+_ONE_AT_A_TIME = Lock()
+
+
+def language_of(plain: PlainPost) -> str:
+    """Return an ISO 639-1 code: by script where that decides, else by statistics; else `en`."""
+    pieces: list[str] = []
+    room = _MAX_SAMPLE_CHARACTERS
+    for part in (*plain.paragraphs, *plain.headings, plain.title):
+        pieces.append(part[:room])
+        room -= len(part)
+        if room <= 0:
+            break
+    text = "\n".join(pieces)
+    looked_at = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
+    letters = len(_LETTER.findall(looked_at))
+    for language, script, share in _SCRIPTS:
+        if letters and len(script.findall(looked_at)) / letters >= share:
+            return language
+    if letters < _MIN_LETTERS:
+        return "ru" if _CYRILLIC.search(looked_at) else "en"
+    # Its model takes 100 MB, for a worker that writes. Two threads would load it twice.
+    with _ONE_AT_A_TIME:
+        from py3langid import classify
+
+        return str(classify(text)[0])
+
+
+# The beginning of a long post is read whole, and the rest at even steps.
 _MAX_DOCUMENT_CHARACTERS = 120_000
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_SENTENCES = 300
@@ -28,9 +216,9 @@ class Sentence:
     # The number of its paragraph, and whether it begins that.
     paragraph: int
     opens: bool
-    # Whether it ends as a sentence does, and shows no URL.
+    # It ends as a sentence does, and shows no URL.
     whole: bool
-    # Whether it is an item of a list, or announces one: it says little without the others.
+    # It is an item of a list, or announces one: it says little without the others.
     listed: bool
 
     def keys(self) -> set[str]:
@@ -65,7 +253,8 @@ def document_of(plain: PlainPost) -> Document:
             paragraph,
             opens,
             whole=bool(_ENDS_WHOLE.search(text[-4:])) and "://" not in text,
-            listed=paragraph in plain.listed or _is_listed(text),
+            listed=paragraph in plain.listed
+            or bool(_BULLET.match(text) or _ANNOUNCES.search(text)),
         )
         for text, paragraph, opens in _fairly(found, _MAX_SENTENCES, _FIRST_SENTENCES)
     ]
@@ -75,11 +264,6 @@ def document_of(plain: PlainPost) -> Document:
         headings=tuple(tuple(tokenize(text[:500])) for text in plain.headings[:_MAX_SENTENCES]),
         sentences=tuple(kept),
     )
-
-
-def _is_listed(text: str) -> bool:
-    """By its own characters, as in a text without markup."""
-    return bool(_BULLET.match(text) or _ANNOUNCES.search(text))
 
 
 def _fairly(items: list[Item], max_items: int, first: int) -> list[Item]:

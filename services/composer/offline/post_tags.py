@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from math import log1p, sqrt
+from pathlib import Path
 from typing import NamedTuple
 
-from services.composer.offline import cues
-from services.composer.offline.document import Document
-from services.composer.offline.tokenizers import Word, tokenizer
+from services.composer.offline.document import Document, Word, tokenizer
 from services.composer.post import PlainPost
 from services.composer.rules import MAX_TAG_CHARACTERS, MIN_TAGS, fit_tags
 from services.composer.text.words import content_words, words_of
@@ -19,7 +18,7 @@ from services.composer.text.words import content_words, words_of
 _WANTED = 6
 # Some fold to one.
 _MAX_CANDIDATES = 20
-# Of posts of few words.
+# In posts of few words.
 _MAX_FORMS = 100
 _OF_TITLE = 1.5
 _OF_HEADING = 1.2
@@ -31,6 +30,15 @@ _MAX_SCORED_LETTERS = 12
 _MIN_PHRASE_COUNT = 2
 # A phrase is a tag of its own if its words mostly come in it.
 _COHESION = 0.45
+
+
+def _words(file_name: str) -> frozenset[str]:
+    return frozenset(Path(__file__).with_name(file_name).read_text("utf-8").split())
+
+
+_ARTICLES = _words("articles.txt")
+# Quantity and time: frequent words that no post is about.
+_MEASURES = _words("measures.txt")
 
 FoldedPhrase = tuple[str, ...]
 
@@ -80,7 +88,7 @@ def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
 
 
 def _different(words: Iterable[str], language: str) -> Iterable[str]:
-    """One form of each word."""
+    """Return one form of each word."""
     tokenize = tokenizer(language)
     forms: dict[FoldedPhrase, str] = {}
     for word in islice((each for each in words if len(each) <= MAX_TAG_CHARACTERS), _MAX_FORMS):
@@ -121,7 +129,7 @@ def _add(found: dict[FoldedPhrase, _Found], key: FoldedPhrase, surface: str, spo
         # A capital within a sentence, as of `iPhone`; the title's say nothing.
         is_name = surface[0].isupper() or (len(key) == 1 and surface != surface.lower())
         entry.names += spot.number > 0 and is_name
-        entry.articles += spot.before.plain in cues.ARTICLES
+        entry.articles += spot.before.plain in _ARTICLES
     return entry
 
 
@@ -136,7 +144,7 @@ def _scores(found: dict[FoldedPhrase, _Found], document: Document) -> dict[Folde
         if not entry.noun or (len(key) > 1 and is_loose):
             continue
         shown = _shown(key, found)
-        if cues.MEASURES.issuperset(shown.casefold().split()):
+        if _MEASURES.issuperset(shown.casefold().split()):
             continue
         score = entry.count * log1p(entry.texts) * sqrt(min(len(shown), _MAX_SCORED_LETTERS))
         score *= 1.0 + 1.0 / (1.0 + entry.first / 3.0)

@@ -45,7 +45,7 @@ def find_mentions(text: str) -> frozenset[str]:
 def find_links(text: str) -> frozenset[str]:
     """All that might become a link, in the form in which links are compared.
 
-    That is any scheme, and names of hosts without one.
+    A link has any scheme, or is the name of a host.
     """
     return frozenset(link for _, _, link in _link_spans(fold_link(text)))
 

@@ -45,7 +45,7 @@ def content_words(plain: PlainPost, enough: int) -> set[str]:
 
 
 def is_content(word: str, stop_words: frozenset[str]) -> bool:
-    """Whether a folded word begins with a letter, and is neither a syllable nor a stop word."""
+    """Return whether a folded word carries content: no number, syllable or stop word does."""
     if not word[:1].isalpha() or word in stop_words:
         return False
     if len(word) >= _MIN_LETTERS:

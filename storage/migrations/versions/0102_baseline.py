@@ -79,6 +79,7 @@ def upgrade() -> None:
     connection.exec_driver_sql("SET LOCAL check_function_bodies = off")
     texts = functions()
     connection.exec_driver_sql(texts.pop("feed_place"))  # the default of a column
+    connection.exec_driver_sql(texts.pop("network_of_ip"))  # a part of an index
     Model.metadata.create_all(connection, checkfirst=False)
     for text in texts.values():
         connection.exec_driver_sql(text, execution_options={"no_parameters": True})

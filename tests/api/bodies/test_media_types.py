@@ -1,6 +1,6 @@
 import pytest
 
-from api.bodies.media_types import is_json, media_type, without_byte_order_mark
+from api.bodies.json_bodies import is_json, media_type, without_byte_order_mark
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@ import threading
 
 import pytest
 
-from api.limits.bulkheads import Bulkhead
-from api.limits.shares import Shares
+from api.limits.bulkheads import Bulkhead, Shares
 from core.errors import DomainError
 from core.refusals.mailing import LIST_BUSY
 

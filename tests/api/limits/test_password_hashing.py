@@ -3,9 +3,10 @@ import threading
 
 import pytest
 
-from api.limits import password_hashing
-from api.limits.password_hashing import MAX_CONCURRENT_HASHES, MAX_WAITING_HASHES, HashingPool
+from api.limits.bulkheads import PASSWORDS
 from core.errors import DomainError
+
+MAX_CALLERS = 60
 
 
 def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
@@ -18,7 +19,7 @@ def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
         with guard:
             running.append(1)
             most.append(len(running))
-            if len(running) == MAX_CONCURRENT_HASHES:
+            if len(running) == PASSWORDS.threads:
                 all_busy.set()
         go_on.wait(30)
         with guard:
@@ -26,15 +27,14 @@ def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
         return 7
 
     async def rush() -> None:
-        turns = HashingPool()
-        waiting = [asyncio.create_task(turns.run(work)) for _ in range(MAX_WAITING_HASHES)]
+        waiting = [asyncio.create_task(PASSWORDS.run(work)) for _ in range(MAX_CALLERS)]
         assert await asyncio.to_thread(all_busy.wait, 30)
         with pytest.raises(DomainError) as refused:
-            await turns.run(work)
+            await PASSWORDS.run(work)
         assert (refused.value.code, refused.value.retry_after) == ("login.busy", 5)
         go_on.set()
-        assert await asyncio.gather(*waiting) == [7] * MAX_WAITING_HASHES
-        assert await turns.run(lambda: 8) == 8
+        assert await asyncio.gather(*waiting) == [7] * MAX_CALLERS
+        assert await PASSWORDS.run(lambda: 8) == 8
 
     asyncio.run(rush())
-    assert max(most) == password_hashing.MAX_CONCURRENT_HASHES
+    assert max(most) == PASSWORDS.threads == 4

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api.waiting import downloads
-from api.waiting.disconnects import CallerDisconnected
-from api.waiting.downloads import SlowDownloads
+from api.waiting import streams
+from api.waiting.streams import SlowDownloads
+from api.waiting.waiters import CallerDisconnected
 
 ANNA, BERT = "192.0.2.1", "192.0.2.2"
 
@@ -15,8 +15,8 @@ ANNA, BERT = "192.0.2.1", "192.0.2.2"
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> SlowDownloads:
     """Where each reader counts as slow after its first piece."""
-    monkeypatch.setattr(downloads, "MAX_SLOW_DOWNLOADS_OF_A_CALLER", 2)
-    monkeypatch.setattr(downloads, "MAX_QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "MAX_SLOW_DOWNLOADS_OF_A_CALLER", 2)
+    monkeypatch.setattr(streams, "MAX_QUICK_SECONDS", 0.0)
     return SlowDownloads()
 
 
@@ -43,7 +43,7 @@ def test_a_caller_reads_few_files_slowly_at_a_time(slow: SlowDownloads) -> None:
 def test_quick_readers_are_not_counted(
     slow: SlowDownloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(downloads, "MAX_QUICK_SECONDS", 60.0)
+    monkeypatch.setattr(streams, "MAX_QUICK_SECONDS", 60.0)
 
     async def run() -> None:
         held = [slow.watched(ANNA, pieces()) for _ in range(20)]

@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from api.waiting import waiters as waiting
-from api.waiting.disconnects import CallerDisconnected, while_connected
-from api.waiting.waiters import Waiters, background_loops
+from api.waiting.waiters import CallerDisconnected, Waiters, background_loops, while_connected
 from core.errors import DomainError
 
 
@@ -84,8 +83,8 @@ def test_a_wait_that_runs_out_leaves_nothing_behind() -> None:
     async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
         assert await waiters.wait("job:1", 0.05) is None
         outcomes.looks.clear()
-        await asyncio.sleep(2 * waiting.LOOK_EVERY_SECONDS / 3)
-        await asyncio.sleep(2 * waiting.LOOK_EVERY_SECONDS / 3)
+        await asyncio.sleep(2 * waiting.SWEEP_SECONDS / 3)
+        await asyncio.sleep(2 * waiting.SWEEP_SECONDS / 3)
         assert outcomes.looks == []
 
     run(scenario)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, nodes
 
-from cli.message_catalogues import CATALOGUES, MAILS, PAGES, READER_TEMPLATES, ROOT, read, texts
+from cli.message_catalogues import API, CATALOGUES, MAILS, READER_TEMPLATES, ROOT, read, texts
 from core.languages.reader_languages import ENGLISH, languages, translations
 
 pytestmark = pytest.mark.check
@@ -19,13 +19,14 @@ NAMES = {"Pressroom"}
 READ_ALOUD = ("alt", "aria-label", "placeholder", "title")
 # The modules that draw pages and mails for readers.
 MODULES = (
-    *(ROOT / "api" / "readers").glob("*.py"),
     *(
-        ROOT / "api" / "routers" / f"{name}.py"
-        for name in ("preference_links", "preference_pages", "sign_up", "subscription_pages")
+        path
+        for name in ("preferences", "sign_up", "unsubscribe")
+        for path in sorted((API / "pages" / name).glob("*.py"))
+        if path.stem != "__init__"
     ),
-    ROOT / "services" / "mailing" / "subscriptions" / "mails.py",
-    ROOT / "services" / "mailing" / "preferences" / "link_mails.py",
+    ROOT / "services" / "subscriptions" / "members" / "mails.py",
+    ROOT / "services" / "subscriptions" / "preferences.py",
 )
 each_catalogue = pytest.mark.parametrize(
     "path", sorted(CATALOGUES.glob("*.po")), ids=lambda path: path.stem
@@ -123,7 +124,8 @@ def test_every_template_of_readers_is_looked_at() -> None:
     for path in READER_TEMPLATES:
         named |= set(re.findall(r'{% (?:extends|from) "([^"]+)"', path.read_text()))
     assert named <= known
-    assert all((PAGES / name).exists() or (MAILS / name).exists() for name in named)
+    drawn = {path.name for room in (API, MAILS) for path in room.rglob("*.html")}
+    assert named <= drawn
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)

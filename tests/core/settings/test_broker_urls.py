@@ -2,10 +2,9 @@
 
 import pytest
 
-from core.calls.sentinels import Sentinels
 from core.errors import SettingsError
 from core.settings.given_settings import read_settings
-from core.settings.store_settings import BrokerSettings, CacheSettings
+from core.settings.store_settings import BrokerSettings, CacheSettings, Sentinels
 
 ONE, OTHER = "redis://one/0", "rediss://other/1"
 RABBITMQ = "amqp://rabbitmq//"
@@ -29,8 +28,7 @@ def _set(monkeypatch: pytest.MonkeyPatch, **urls: str) -> None:
         ({"redis": ONE}, ONE, ONE),
         ({"redis": ONE, "broker": OTHER}, OTHER, ONE),
         ({"redis": ONE, "cache": OTHER}, ONE, OTHER),
-        ({"redis": ONE, "broker": RABBITMQ}, RABBITMQ, ONE),
-        ({"broker": RABBITMQ, "cache": SENTINELS}, RABBITMQ, SENTINELS),
+        ({"broker": OTHER, "cache": SENTINELS}, OTHER, SENTINELS),
         ({"redis": ONE, "broker": "", "cache": ""}, ONE, ONE),
     ],
 )
@@ -49,6 +47,8 @@ def test_broker_and_cache_are_the_redis_unless_they_have_urls_of_their_own(
         ({"cache": ONE}, {"REDIS"}),
         ({"broker": ONE}, {"CACHE"}),
         ({"redis": RABBITMQ}, {"REDIS"}),
+        ({"redis": ONE, "broker": RABBITMQ}, {"BROKER"}),
+        ({"redis": ONE, "broker": "amqps://u:hunter2@rabbitmq//"}, {"BROKER"}),
         ({"redis": ONE, "cache": RABBITMQ}, {"CACHE"}),
         ({"broker": "hunter2", "cache": ONE}, {"BROKER"}),
         ({"redis": "sentinel://u:hunter2@one/0"}, {"REDIS"}),
@@ -66,8 +66,20 @@ def test_what_is_missing_or_wrong_is_named(
 
 
 def test_process_that_only_needs_a_broker_needs_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    _set(monkeypatch, broker=RABBITMQ)
-    assert read_settings(BrokerSettings).broker == RABBITMQ
+    _set(monkeypatch, broker=ONE)
+    assert read_settings(BrokerSettings).broker == ONE
+
+
+def test_error_of_another_broker_says_which_urls_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _set(monkeypatch, redis=ONE, broker=RABBITMQ)
+    with pytest.raises(SettingsError) as raised:
+        read_settings(BrokerSettings)
+    assert str(raised.value) == (
+        "PRESSROOM_BROKER_URL: must begin with one of "
+        "redis://, rediss://, sentinel://, sentinel+tls://"
+    )
 
 
 def test_sentinels_are_read_from_one_url() -> None:

@@ -25,7 +25,7 @@ def test_every_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path
         "migration_database_url": URL,
         "read_database_url": URL,
         "redis_url": "redis://localhost/0",
-        "broker_url": "amqp://localhost//",
+        "broker_url": "redis://localhost/2",
         "cache_url": "rediss://localhost/1",
         "secret_keys": "k1:" + "A" * 43,
         "encryption_keys": "k1:" + "A" * 43,

@@ -10,6 +10,8 @@ from tests.deployment.kubernetes.kustomization import Resource
 
 pytestmark = pytest.mark.check
 
+WORKERS = {f"pressroom-worker-{kind}" for kind in ("waiting", "media", "computing")}
+
 
 def policies() -> dict[str, dict[str, Any]]:
     return {name: each["spec"] for name, each in pods.of_kind("NetworkPolicy").items()}
@@ -93,14 +95,13 @@ def test_strangers_files_have_no_way_out_and_strangers_reach_the_api_alone() -> 
             reached |= {(workload, port["port"]) for workload in workloads}
     # The bucket of the backups is best at another provider.
     assert out == {"pressroom-api", "pressroom-worker-waiting", "pressroom-verify-backups"}
-    workers = {("pressroom-worker-waiting", "metrics"), ("pressroom-worker-computing", "metrics")}
-    assert reached == {("pressroom-api", "http"), *workers}
+    assert reached == {("pressroom-api", "http"), *((each, "metrics") for each in WORKERS)}
 
 
 def test_the_workers_monitor_finds_them_at_their_port() -> None:
     [monitor] = pods.of_kind("PodMonitor").values()
     found = selected(monitor["spec"]["selector"])
-    assert found == {"pressroom-worker-waiting", "pressroom-worker-computing"}
+    assert found == WORKERS
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
     for name in found:
         [container] = pods.pod_of(pods.workloads()[name])["containers"]

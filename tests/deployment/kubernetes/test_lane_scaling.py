@@ -15,7 +15,7 @@ from storage.broker import queue_name
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
 from tests.stack import Stack
-from workers.queues.serving import serving
+from workers.serving import serving
 
 PASSWORD = "word-of-the-scaler"
 # What a lane has: due and in line, sent, running; not due yet; ended.

@@ -1,26 +1,165 @@
 """Do our processes work with no more rights and settings than their manifests give them?"""
 
+import json
+import os
 import platform
-from collections.abc import Callable, Iterator
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from devstack.supervisor.embedded.valkey import DATABASES
-from tests.deployment.kubernetes import containers, pods
-from tests.deployment.kubernetes.containers import Container
+from tests.deployment import files
+from tests.deployment.kubernetes import pods
 from tests.embedded import Services
 from tests.pictures import photo
 from tests.ports import free_port
 from tests.stack import Stack, eventually, open_stack
 
+# What container runtimes call their default, in the form that Docker and Podman share.
+DEFAULT_PROFILE = Path("/usr/share/containers/seccomp.json")
+_OUTSIDE = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
+
+
+def missing() -> str:
+    """What keeps containers from running here, or nothing."""
+    if os.geteuid() != 0:
+        return "containers are made by root"
+    if shutil.which("runc") is None:
+        return "there is no runc"
+    return "" if DEFAULT_PROFILE.exists() else f"there is no {DEFAULT_PROFILE}"
+
+
+@dataclass
+class Container:
+    """A running container; the files of its bundle and its log are in `folder`."""
+
+    process: pods.Process
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.log = self.folder / "log"
+        self._runc = ("runc", "--root", str(self.folder / "state"))
+        with self.log.open("w") as log:
+            words = [*self._runc, "run", "--bundle", str(self.folder), self.name]
+            self.main = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT)
+
+    @property
+    def name(self) -> str:
+        return str(self.process).replace("/", "-")
+
+    def succeeds(self, words: Sequence[str]) -> bool:
+        """Whether these words of a probe succeed in the container."""
+        asked = [*self._runc, "exec", self.name, *words]
+        return subprocess.run(asked, check=False, capture_output=True).returncode == 0
+
+    def asks(self, probe: str) -> bool:
+        return self.succeeds(self.process.container[probe]["exec"]["command"])
+
+    def ask_to_end(self) -> None:
+        words = [*self._runc, "kill", self.name, "TERM"]
+        subprocess.run(words, check=False, capture_output=True)
+
+
+def start_container(
+    process: pods.Process, folder: Path, settings: dict[str, str], port: int
+) -> Container:
+    """Start a container with those of these settings that its process needs.
+
+    ``port`` takes the place of the manifest's own, which another program of this machine may have.
+    """
+    (folder / "rootfs").mkdir(parents=True)
+    environment = {
+        "PATH": os.defpath,
+        "PYTHONPATH": str(files.ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **process.values(),
+        **{name: value for name, value in settings.items() if name in process.needs()},
+    }
+    pairs = pairwise(process.words)
+    given = [str(port) if before == "--port" else word for before, word in pairs]
+    words = [sys.executable, "-m", "cli.main", *given]
+    (folder / "config.json").write_text(json.dumps(_bundle(process, folder, words, environment)))
+    return Container(process, folder)
+
+
+def _bundle(
+    process: pods.Process, folder: Path, words: list[str], environment: dict[str, str]
+) -> dict[str, Any]:
+    pod = pods.pod_of(pods.workloads()[process.workload])["securityContext"]
+    security = process.container["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    return {
+        "ociVersion": "1.0.2",
+        "process": {
+            "user": {"uid": pod["runAsUser"], "gid": pod["runAsGroup"]},
+            "cwd": "/",
+            "args": words,
+            "env": [f"{name}={value}" for name, value in environment.items()],
+            "capabilities": {},
+            "noNewPrivileges": not security["allowPrivilegeEscalation"],
+        },
+        "root": {"path": "rootfs", "readonly": security["readOnlyRootFilesystem"]},
+        "mounts": [*_mounts(process, folder / "rootfs")],
+        "linux": {
+            "namespaces": [{"type": kind} for kind in ("pid", "ipc", "uts", "mount")],
+            "seccomp": _seccomp(),
+        },
+    }
+
+
+def _mounts(process: pods.Process, root: Path) -> Iterator[dict[str, Any]]:
+    yield {"destination": "/proc", "type": "proc", "source": "proc"}
+    yield {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]}
+    folders = [each["mountPath"] for each in process.container["volumeMounts"]]
+    for folder in ("/dev/shm", *folders):
+        own = {"destination": folder, "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]}
+        yield own
+    for path in (*_OUTSIDE, sys.base_prefix, sys.prefix, str(files.ROOT)):
+        if Path(path).is_symlink():
+            (root / path.lstrip("/")).symlink_to(Path(path).readlink())
+        elif Path(path).exists():
+            bind = {"destination": path, "type": "bind", "source": path}
+            yield {**bind, "options": ["rbind", "ro"]}
+
+
+def _seccomp() -> dict[str, Any]:
+    """The default profile, as it is for a container without capabilities on x86-64."""
+    profile = json.loads(DEFAULT_PROFILE.read_text())
+    rules = [
+        {key: each[key] for key in ("names", "action", "errnoRet") if each.get(key) is not None}
+        | {"args": [_without_comments(arg) for arg in each.get("args") or []]}
+        for each in profile["syscalls"]
+        if _concerns_us(each.get("includes") or {}, each.get("excludes") or {})
+    ]
+    architectures = ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"]
+    default = {key: profile[key] for key in ("defaultAction", "defaultErrnoRet") if key in profile}
+    return {**default, "architectures": architectures, "syscalls": rules}
+
+
+def _concerns_us(includes: dict[str, Any], excludes: dict[str, Any]) -> bool:
+    is_ours = "amd64" in includes.get("arches", ["amd64"])
+    return is_ours and "caps" not in includes and "amd64" not in excludes.get("arches", [])
+
+
+def _without_comments(argument: dict[str, Any]) -> dict[str, Any]:
+    return {key: argument[key] for key in ("index", "value", "valueTwo", "op") if key in argument}
+
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.full("machines"),
-    pytest.mark.skipif(bool(containers.missing()), reason=containers.missing()),
+    pytest.mark.skipif(bool(missing()), reason=missing()),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the profile is read for x86-64"),
 ]
 
@@ -47,7 +186,7 @@ def start(empty: Stack, tmp_path: Path) -> Iterator[Starts]:
 
         def run(name: str) -> Container:
             folder = tmp_path / name.replace("/", "-")
-            made = containers.start(known[name], folder, settings, empty.api_port)
+            made = start_container(known[name], folder, settings, empty.api_port)
             started.callback(made.main.wait, 60)
             started.callback(made.ask_to_end)
             return made
@@ -64,7 +203,7 @@ def test_the_pods_do_an_upload_and_a_composer_call(empty: Stack, start: Starts) 
     assert waits.main.wait(30) == 0
 
     api = start("pressroom-api/api")
-    workers = [start(f"pressroom-worker-{kind}/worker") for kind in ("waiting", "computing")]
+    workers = [start(f"pressroom-worker-{kind}/worker") for kind in ("waiting", "media")]
     path = api.process.container["readinessProbe"]["httpGet"]["path"]
     eventually(lambda: _answers(f"{empty.api_url}{path}"), within=60, what="the API")
     for worker in workers:

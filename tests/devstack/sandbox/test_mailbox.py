@@ -8,11 +8,8 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from fastapi import FastAPI
 
 from devstack.sandbox import mailbox as mailbox_module
-from devstack.sandbox.mailbox import MAX_MAILS, Mailbox
-from devstack.sandbox.mailbox_pages import router
-from devstack.sandbox.smtp_server import SmtpHandler
-from devstack.supervisor import programs
-from devstack.supervisor.home import environment
+from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, SmtpHandler, router
+from devstack.supervisor import environment, programs
 
 
 def written(subject: str = "Hello", text: str = "Text", html: str | None = "<p>Html") -> bytes:

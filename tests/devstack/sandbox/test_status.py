@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from devstack.sandbox.status_figures import FIGURES, Figure, MetricsSource, Reading, StatusFigures
+from devstack.sandbox.status import FIGURES, Figure, MetricsSource, Reading, StatusFigures
 from tests.devstack.sandbox.test_sandbox import fetch
 from tests.observability.alert_rules import series
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from devstack.supervisor.embedded import closed_folders
-from devstack.supervisor.errors import StackError
+from devstack.supervisor.embedded import postgres
+from devstack.supervisor.home_folder import StackError
 from tests.devstack.supervisor.open_checkout import ORDINARY_ID, Checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 from tests.embedded import embedded_services
@@ -31,15 +31,15 @@ def test_the_topmost_folder_closed_to_a_user_is_found(closed: Path) -> None:
     below = closed / "open" / "closed too"
     below.mkdir(parents=True)
     below.chmod(0o700)
-    assert closed_folders.topmost(below, ORDINARY_ID, ORDINARY_ID) == closed
+    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == closed
     closed.chmod(0o711)
-    assert closed_folders.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
+    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
     shutil.chown(below, ORDINARY_ID)
-    assert closed_folders.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
+    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
     shutil.chown(below, 0, ORDINARY_ID)
-    assert closed_folders.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
+    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
     below.chmod(0o710)
-    assert closed_folders.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
+    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
 
 
 def test_root_is_told_which_folder_postgres_cannot_enter_as_nobody(

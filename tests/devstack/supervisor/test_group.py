@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,16 +12,70 @@ from typing import Any
 
 import pytest
 
-from devstack.supervisor.errors import StackError
-from devstack.supervisor.processes import supervised_child
-from devstack.supervisor.processes.group import Group
-from devstack.supervisor.processes.program import Program
-from devstack.supervisor.processes.watcher_client import Watcher
+from devstack.supervisor import child
+from devstack.supervisor.child import Program, Watcher, spawn
+from devstack.supervisor.home_folder import StackError
+from devstack.supervisor.supervision import Group
 from tests.devstack.supervisor.waiting import runs, until
 from tests.embedded import await_ready
 
-# These wait for programs.
+# The watcher waits for seconds.
 pytestmark = pytest.mark.slow
+_LAST_NUMBER = Path("/proc/sys/kernel/ns_last_pid")
+_SLEEP = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[Watcher], subprocess.Popen[bytes]]]:
+    """Starts a program that sleeps."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(watcher: Watcher) -> subprocess.Popen[bytes]:
+        program = Program("sleeper", (sys.executable, "-c", _SLEEP), tmp_path / "log", {})
+        started.append(spawn(program, watcher))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.kill()
+        each.wait()
+
+
+def test_what_is_left_ends_with_the_watcher(
+    start: Callable[[Watcher], subprocess.Popen[bytes]],
+) -> None:
+    watcher = Watcher()
+    left = start(watcher)
+    watcher.close()
+    until(lambda: left.poll() is not None)
+
+
+@pytest.mark.full("processes")
+def test_a_process_that_got_the_number_of_an_ended_one_lives(
+    start: Callable[[Watcher], subprocess.Popen[bytes]],
+) -> None:
+    living = Watcher()
+    for _ in range(500):
+        # Any process may get the number first and keep it, so each try ends another one.
+        ending = Watcher()
+        ended = start(ending)
+        ended.kill()
+        ended.wait()
+        try:
+            _LAST_NUMBER.write_text(str(ended.pid - 1))
+        except OSError:
+            pytest.skip("the system lets nobody choose the number of a process")
+        other = start(living)
+        if other.pid == ended.pid:
+            break
+        other.kill()
+        other.wait()
+        ending.close()
+    assert other.pid == ended.pid
+    ending.close()
+    assert other.poll() is None
+    living.close()
+
 
 SLEEP = "import time; time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
@@ -210,7 +265,7 @@ def test_a_child_without_a_sign_of_life_is_killed_and_not_again_at_once(
     tmp_path: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, seconds in (("_ASK_EVERY_SECONDS", 0.05), ("MAX_SILENCE_SECONDS", 0.5)):
-        monkeypatch.setattr(supervised_child, name, seconds)
+        monkeypatch.setattr(child, name, seconds)
     said: list[str] = []
     lives = [True]
     group = Group([program(tmp_path, "mute", SLEEP, alive=lambda: lives[0])], watcher, said.append)

@@ -4,11 +4,17 @@ from pathlib import Path
 import pytest
 
 from core.keyring import Keyring
-from devstack.supervisor.errors import StackError
-from devstack.supervisor.home import secrets_file
-from devstack.supervisor.home.environment import for_programs, own_settings
-from devstack.supervisor.home.home_folder import Home, Lock, from_environment, supervisor_pid
-from devstack.supervisor.home.private_files import write_private, write_private_json
+from devstack.supervisor import home_folder
+from devstack.supervisor.environment import for_programs, own_settings
+from devstack.supervisor.home_folder import (
+    Home,
+    Lock,
+    StackError,
+    from_environment,
+    supervisor_pid,
+    write_private,
+    write_private_json,
+)
 
 
 @pytest.fixture
@@ -23,17 +29,17 @@ def mode(path: Path) -> int:
 
 
 def test_home_and_secrets_are_their_owners_alone(home: Home) -> None:
-    secrets_file.load_or_create(home)
+    home_folder.load_or_create_secrets(home)
     assert mode(home.path) == 0o700
     assert mode(home.logs) == 0o700
     assert mode(home.secrets_file) == 0o600
 
 
 def test_secrets_stay_the_same_and_a_newer_releases_ones_are_kept(home: Home) -> None:
-    first = secrets_file.load_or_create(home)
-    assert secrets_file.load_or_create(home) == first
+    first = home_folder.load_or_create_secrets(home)
+    assert home_folder.load_or_create_secrets(home) == first
     home.secrets_file.write_text('{"valkey_password": "old", "of_a_newer_release": "x"}')
-    second = secrets_file.load_or_create(home)
+    second = home_folder.load_or_create_secrets(home)
     assert second.valkey_password == "old"
     assert second.postgres_password
     assert "of_a_newer_release" in home.secrets_file.read_text()
@@ -42,12 +48,12 @@ def test_secrets_stay_the_same_and_a_newer_releases_ones_are_kept(home: Home) ->
 def test_damaged_secrets_are_never_replaced_silently(home: Home) -> None:
     home.secrets_file.write_text('{"encryption_keys": "k1:')
     with pytest.raises(StackError, match="damaged"):
-        secrets_file.load_or_create(home)
+        home_folder.load_or_create_secrets(home)
     assert home.secrets_file.read_text() == '{"encryption_keys": "k1:'
 
 
 def test_generated_keys_are_ones_the_settings_take(home: Home) -> None:
-    secrets = secrets_file.load_or_create(home)
+    secrets = home_folder.load_or_create_secrets(home)
     Keyring.parse(secrets.secret_keys)
     Keyring.parse(secrets.encryption_keys)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from devstack.supervisor.errors import StackError
-from devstack.supervisor.processes.ports import PortPicker, is_free, listens, port_from_setting
+from devstack.supervisor.home_folder import StackError
+from devstack.supervisor.ports import PortPicker, is_free, listens, port_from_setting
 
 
 @pytest.fixture

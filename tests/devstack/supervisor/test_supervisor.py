@@ -316,6 +316,7 @@ def test_status_shows_each_process(stack: Stack) -> None:
 
 
 @pytest.mark.full("processes")
+@pytest.mark.full("processes")
 @pytest.mark.parametrize(
     "name",
     ["postgres", "valkey", "s3", "worker-computing", pytest.param("api", marks=pytest.mark.fast)],

@@ -15,7 +15,7 @@ from tests.upkeep import run_upkeep
 
 # The one that does upkeep, too.
 _OTHERS = "request"
-_CONVERTER = "services.media.isolation.child"
+_CONVERTER = "services.attachments.isolation.child"
 _MAX_CRASHES = 3
 
 

@@ -6,7 +6,7 @@ import pytest
 from core.errors import DomainError, Kind
 from core.settings import Settings, SettingsError, load_settings
 from devstack.sandbox.sandbox_settings import challenge_settings
-from devstack.supervisor.home import environment
+from devstack.supervisor import environment
 from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.registry import Challenges
 from tests.integrations.challenges.setting import KEY, asking, of_sandbox, settings

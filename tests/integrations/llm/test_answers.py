@@ -1,5 +1,9 @@
+import logging
 import threading
 import time
+import traceback
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 from pydantic import SecretStr
@@ -7,11 +11,142 @@ from structlog.testing import capture_logs
 
 from core.errors import DomainError, Kind
 from devstack import LOOPBACK
-from integrations.llm import wire
-from integrations.llm.circuit import Circuit
-from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
-from tests.language_model import KEY, Run, answered, ignore_usage, question
+from integrations.http_client import retry_after
+from integrations.llm import openai_protocol
+from integrations.llm.openai_protocol import Circuit, LlmServerState, OpenAIProtocol
+from tests.language_model import KEY, PRIVATE, SCHEMA, Run, answered, ignore_usage, question
 from tests.stack import eventually
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("0", 0.0), ("1", 1.0), (" 2.5 ", 2.5), ("120", 120.0), ("99999", 3600.0)],
+)
+def test_seconds_are_read_up_to_an_hour(header: str, seconds: float) -> None:
+    assert retry_after(header) == seconds
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "soon", "-1", "nan", "inf", "1e999", "0x10", "Fri, 99 Nov 2026 00:00:00"]
+)
+def test_what_is_neither_seconds_nor_a_date_counts_as_nothing(header: str | None) -> None:
+    assert retry_after(header) is None
+
+
+def test_a_date_is_seconds_from_now() -> None:
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    found = retry_after(soon)
+    assert found is not None
+    assert 30.0 < found <= 60.0
+
+
+def test_a_date_that_has_passed_is_now() -> None:
+    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
+
+
+QUICK = ["", "refuses", "cut", "huge", "echo", "400", "401", "429-long", "no-json-mode", "trickle"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("behaviour", QUICK)
+def test_neither_key_nor_post_nor_answer_is_in_errors_or_logs(
+    run: Run, behaviour: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = ""
+    with capture_logs() as ours, caplog.at_level(logging.DEBUG):
+        # The sandbox runs in this process, and isn't what is watched here.
+        try:
+            run.model(behaviour).ask(question(2.0))
+        except DomainError as error:
+            told = "".join(traceback.format_exception(error)) + repr(vars(error))
+    assert ours
+    for text in (told, str(ours), caplog.text):
+        for secret in (KEY, PRIVATE, "Bees live"):
+            assert secret not in text
+
+
+def test_the_log_says_how_many_tokens_it_took(run: Run) -> None:
+    with capture_logs() as ours:
+        reply = run.model().ask(question())
+    [line] = [each for each in ours if each["event"] == "language model answered"]
+    assert (line["tokens_in"], line["tokens_out"]) == (reply.tokens_in, reply.tokens_out)
+
+
+def test_the_log_says_why_it_failed(run: Run) -> None:
+    with capture_logs() as ours, pytest.raises(DomainError):
+        run.model("401").ask(question())
+    assert [each["reason"] for each in ours] == ["status 401"]
+
+
+SCHEMA_FORM, OBJECT_FORM, PROMPT_FORM = "json_schema", "json_object", "prompt"
+
+
+def ask(run: Run, behaviour: str = "") -> str:
+    return answered(run.model(behaviour).ask(question()).text)
+
+
+def test_a_schema_is_asked_for_first_and_strictly(run: Run) -> None:
+    ask(run)
+    given = run.requests[0]["response_format"]
+    assert given["type"] == SCHEMA_FORM
+    assert given["json_schema"] == {"name": "summary", "strict": True, "schema": SCHEMA}
+
+
+def test_json_mode_is_next_with_the_schema_in_the_prompt(run: Run) -> None:
+    assert "Bees live" in ask(run, "no-schema")
+    assert run.forms == [SCHEMA_FORM, OBJECT_FORM]
+    assert '"additionalProperties":false' in run.requests[1]["messages"][0]["content"]
+
+
+def test_a_prompt_is_last(run: Run) -> None:
+    assert "Bees live" in ask(run, "no-json-mode")
+    assert run.forms == [SCHEMA_FORM, OBJECT_FORM, PROMPT_FORM]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "form"), [("no-schema", OBJECT_FORM), ("no-json-mode", PROMPT_FORM)]
+)
+def test_the_form_that_a_server_took_is_remembered(run: Run, behaviour: str, form: str) -> None:
+    ask(run, behaviour)
+    before = run.calls
+    ask(run, behaviour)
+    assert run.calls == before + 1
+    assert run.forms[-1] == form
+
+
+def test_the_newer_name_of_the_limit_is_found_and_remembered(run: Run) -> None:
+    ask(run, "new-limit")
+    ask(run, "new-limit")
+    limits = ["max_tokens" in each for each in run.requests]
+    assert limits == [True, False, False]
+    assert run.requests[2]["max_completion_tokens"] > run.requests[0]["max_tokens"]
+    assert run.forms == [SCHEMA_FORM] * 3
+
+
+def test_a_server_that_takes_no_form_is_not_remembered_for_the_last(run: Run) -> None:
+    run.steer("400")
+    with pytest.raises(DomainError):
+        ask(run)
+    run.steer(None)
+    ask(run)
+    assert run.forms[-1] == SCHEMA_FORM
+
+
+def test_a_question_that_is_too_long_is_not_asked_in_other_forms(run: Run) -> None:
+    with pytest.raises(DomainError) as raised:
+        ask(run, "too-much")
+    assert raised.value.code == "llm.failed"
+    assert run.calls == 1
+
+
+def test_the_post_is_in_no_message_but_the_users(run: Run) -> None:
+    for behaviour in ("", "no-json-mode"):
+        ask(run, behaviour)
+    for request in run.requests:
+        roles = [each["role"] for each in request["messages"]]
+        assert roles == ["system", "user"]
+        assert "Bees" not in request["messages"][0]["content"]
+
 
 # Whatever the machine does meanwhile: the stand-in is slow for a minute.
 HANGING = 50.0
@@ -89,7 +224,7 @@ def test_a_call_ends_in_its_time_and_hangs_up(run: Run, behaviour: str) -> None:
 
 
 def test_a_server_that_is_away_is_unavailable() -> None:
-    target = wire.Target(f"http://{LOOPBACK}:1/v1", SecretStr(KEY))
+    target = openai_protocol.Target(f"http://{LOOPBACK}:1/v1", SecretStr(KEY))
     model = OpenAIProtocol(
         target, LlmServerState(), model="any", context_tokens=32_000, report=ignore_usage
     )

@@ -3,8 +3,7 @@ import threading
 import pytest
 
 from core.errors import DomainError, Kind
-from integrations.llm.circuit import Circuit, CircuitOpen, Health
-from integrations.llm.openai_protocol import LlmServerState
+from integrations.llm.openai_protocol import Circuit, CircuitOpen, Health, LlmServerState
 from tests.language_model import Run, question
 
 

@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from core.settings import Settings, SettingsError
 from devstack.sandbox.sandbox_settings import LLM_API_KEY, llm_settings
-from devstack.supervisor.home.environment import for_programs
+from devstack.supervisor.environment import for_programs
 from integrations.llm.registry import language_model
 from tests.integrations.challenges.setting import settings
 from tests.language_model import KEY, Run, ignore_usage, question

@@ -2,19 +2,45 @@
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import socketserver
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.settings.mail_server import MailSender, MailServer
 from devstack import LOOPBACK
-from devstack.sandbox.mailbox import Mailbox
-from devstack.sandbox.smtp_server import smtp_server
+from devstack.sandbox.mailbox import Mailbox, smtp_server
+from integrations.mail.port import Mail
+from integrations.mail.smtp import SmtpMailer
+
+SENDER = MailSender.parse("Press & Röom <news@pressroom.example>")
+_numbers = itertools.count()
+
+
+def address(local_part: str = "reader") -> str:
+    """An address that no other test writes to."""
+    return f"{local_part}@reader{next(_numbers)}.example.com"
+
+
+def letter(
+    to: str | None = None,
+    *,
+    subject: str = "Please confirm",
+    text: str = "Hello",
+    html: str = "<p>Hello",
+    headers: Mapping[str, str] | None = None,
+) -> Mail:
+    return Mail(to or address(), subject, text, html, headers or {})
+
+
+def mailer(url: str, *, timeout: float = 10.0) -> SmtpMailer:
+    return SmtpMailer(MailServer.parse(url), SENDER, timeout)
 
 
 @dataclass

@@ -1,15 +1,100 @@
 """Mail that arrives: through a real socket into the sandbox's mailbox."""
 
+import re
+import ssl
+from email import message_from_bytes
 from email.utils import parseaddr, parsedate_to_datetime
+from pathlib import Path
 
 import pytest
 
 from core import clock
 from core.errors import DomainError, Kind, TransientError
+from core.settings.mail_server import MailSender
 from devstack.sandbox.mailbox import StoredMail, parse
 from integrations.mail.port import Mail
-from tests.integrations.mail.letters import address, letter, mailer
-from tests.integrations.mail.server import Sandbox
+from integrations.mail.smtp import compose
+from tests.certificates import self_signed
+from tests.integrations.mail.server import Sandbox, Talker, address, letter, mailer, running_talker
+
+SENDER = MailSender.parse("Pressroom <news@example.com>")
+
+
+def message_id(mail: Mail) -> str:
+    return str(message_from_bytes(compose(mail, SENDER, mail.to))["Message-ID"])
+
+
+def test_a_mail_that_is_sent_twice_can_be_told_by_its_id() -> None:
+    mail = Mail("a@example.org", "Hello", "text", "<p>html</p>", key="job-7")
+    assert message_id(mail) == message_id(mail) == "<job-7@example.com>"
+
+
+def test_a_mail_without_a_key_has_an_id_of_its_own() -> None:
+    mail = Mail("a@example.org", "Hello", "text", "<p>html</p>")
+    assert message_id(mail) != message_id(mail)
+    assert re.fullmatch(r"<\S+@example\.com>", message_id(mail))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return self_signed(tmp_path_factory.mktemp("tls") / "localhost.pem")
+
+
+@pytest.fixture(scope="module")
+def context(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+@pytest.fixture
+def vouched_for(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate's maker is one of the system's authorities."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+
+@pytest.mark.usefixtures("vouched_for")
+def test_mail_goes_over_tls_from_the_first_byte(context: ssl.SSLContext) -> None:
+    with running_talker(Talker(), context) as talker:
+        mailer(f"smtps://localhost:{talker.port}").send(letter())
+        assert len(talker.messages) == 1
+
+
+@pytest.mark.usefixtures("vouched_for")
+def test_mail_and_login_go_after_starttls_alone(context: ssl.SSLContext) -> None:
+    talker = Talker(extensions=("STARTTLS", "AUTH PLAIN"), context=context)
+    talker.answers["AUTH"] = "235 welcome"
+    with running_talker(talker):
+        mailer(f"smtp+starttls://u:p@localhost:{talker.port}").send(letter())
+    verbs = [heard.split()[0] for heard in talker.heard]
+    assert verbs[:4] == ["EHLO", "STARTTLS", "EHLO", "AUTH"]
+    assert len(talker.messages) == 1
+
+
+@pytest.mark.parametrize("scheme", ["smtps", "smtp+starttls"])
+def test_a_certificate_that_nobody_vouches_for_gets_neither_login_nor_mail(
+    context: ssl.SSLContext, scheme: str
+) -> None:
+    talker = Talker(extensions=("STARTTLS", "AUTH PLAIN"), context=context)
+    with running_talker(talker, context if scheme == "smtps" else None):
+        with pytest.raises(TransientError):
+            mailer(f"{scheme}://u:p@localhost:{talker.port}").send(letter())
+        assert not any(heard.startswith(("AUTH", "MAIL")) for heard in talker.heard)
+
+
+@pytest.mark.usefixtures("vouched_for")
+def test_a_certificate_for_another_host_is_refused(context: ssl.SSLContext) -> None:
+    with running_talker(Talker(), context) as talker:
+        with pytest.raises(TransientError):
+            mailer(f"smtps://127.0.0.1:{talker.port}").send(letter())
+        assert talker.heard == []
+
+
+def test_a_server_that_offers_no_starttls_gets_neither_login_nor_mail() -> None:
+    talker = Talker(extensions=("AUTH PLAIN",))
+    with running_talker(talker), pytest.raises(TransientError, match="STARTTLS"):
+        mailer(f"smtp+starttls://u:p@localhost:{talker.port}").send(letter())
+    assert [heard.split()[0] for heard in talker.heard] == ["EHLO"]
 
 
 def deliver(sandbox: Sandbox, mail: Mail) -> StoredMail:

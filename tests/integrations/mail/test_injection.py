@@ -7,11 +7,9 @@ from hypothesis import strategies as st
 from core.errors import DomainError
 from core.settings.mail_server import MailSender, MailServer
 from devstack.sandbox.mailbox import parse
-from integrations.mail.message import compose
 from integrations.mail.port import Mail
-from integrations.mail.smtp import SmtpMailer
-from tests.integrations.mail.letters import SENDER, letter, mailer
-from tests.integrations.mail.server import Talker
+from integrations.mail.smtp import SmtpMailer, compose
+from tests.integrations.mail.server import SENDER, Talker, letter, mailer
 
 HEADERS = ["From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type"]
 TO = "reader@example.com"

@@ -9,8 +9,7 @@ from core.errors import DomainError, TransientError
 from devstack import LOOPBACK
 from integrations.mail.registry import mailer as mailer_of
 from tests.integrations.challenges.setting import settings
-from tests.integrations.mail.letters import address, letter, mailer
-from tests.integrations.mail.server import Talker
+from tests.integrations.mail.server import Talker, address, letter, mailer
 
 PRIVATE = "private-person@example.com"
 PASSWORD = "open-sesame"

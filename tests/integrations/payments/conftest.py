@@ -2,9 +2,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.sandbox.stripe.keys import StripeKeys
+from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import OpenedCheckout
-from integrations.payments.stripe_checkout import StripeCheckout
+from integrations.payments.stripe import StripeCheckout
 from tests.integrations.payments.reading import Reader
 from tests.payments import SandboxPayments, account_at, an_order, serving
 from tests.webhooks import Receiver, receiving

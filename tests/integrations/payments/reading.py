@@ -5,9 +5,9 @@ import hmac
 import json
 import time
 
-from devstack.sandbox.stripe.keys import StripeKeys
+from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import Event, Evidence, OpenedCheckout
-from integrations.payments.stripe_checkout import StripeCheckout
+from integrations.payments.stripe import StripeCheckout
 from tests.payments import Json, SandboxPayments
 from tests.webhooks import Receiver
 

@@ -7,10 +7,10 @@ import pytest
 
 from core import clock
 from core.errors import DomainError, Kind
-from devstack.sandbox.stripe.keys import StripeKeys
-from integrations.payments import stripe_checkout
+from devstack.sandbox.stripe.objects import StripeKeys
+from integrations.payments import stripe
 from integrations.payments.port import Evidence, OpenedCheckout
-from integrations.payments.stripe_checkout import StripeCheckout
+from integrations.payments.stripe import StripeCheckout
 from tests.payments import RETURN_URL, SandboxPayments, account_at, an_order
 
 # More than Stripe tells in one answer.
@@ -114,7 +114,7 @@ def test_refunds_are_all_counted_however_many(
     found = account.refunds(payment_id)
     assert (found.refunded_minor, found.refunds_failed_minor) == (2 * MANY, 2)
     # A list without an end is given up.
-    monkeypatch.setattr(stripe_checkout, "_MAX_LISTED", MANY - 1)
+    monkeypatch.setattr(stripe, "_MAX_LISTED", MANY - 1)
     with pytest.raises(DomainError, match="more than 100"):
         account.refunds(payment_id)
 
@@ -167,7 +167,7 @@ def test_disputes_are_all_counted_however_many(
     sandbox.lose(opened.session_id)
     payment_id = sandbox.session(opened.session_id)["payment"]
     assert disputes_in(account.disputes(payment_id)) == (2 * MANY, 2, 2)
-    monkeypatch.setattr(stripe_checkout, "_MAX_LISTED", MANY - 1)
+    monkeypatch.setattr(stripe, "_MAX_LISTED", MANY - 1)
     with pytest.raises(DomainError, match="more than 100"):
         account.disputes(payment_id)
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from core.errors import DomainError, TransientError
-from devstack.sandbox.stripe.keys import StripeKeys
+from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import OpenedCheckout
-from integrations.payments.stripe_checkout import StripeCheckout
+from integrations.payments.stripe import StripeCheckout
 from tests.payments import SandboxPayments, account_at, an_order
 
 # These wait for what never comes.

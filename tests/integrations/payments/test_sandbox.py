@@ -9,9 +9,8 @@ import pytest
 import stripe
 
 from devstack.sandbox.stripe.account import MAX_SESSIONS, Account
-from devstack.sandbox.stripe.keys import StripeKeys
-from devstack.sandbox.stripe.records import CheckoutSession
-from integrations.payments.stripe_checkout import StripeCheckout
+from devstack.sandbox.stripe.objects import CheckoutSession, StripeKeys
+from integrations.payments.stripe import StripeCheckout
 from tests.payments import SandboxPayments, an_order
 from tests.stack import eventually, plain_client
 from tests.webhooks import Receiver

@@ -14,12 +14,12 @@ from pydantic import SecretStr
 
 from core.errors import DomainError
 from core.refusals.jobs import UPKEEP_RUNNING
-from devstack.supervisor.home.environment import path_of_programs
+from devstack.supervisor.environment import path_of_programs
 from services.backup import creating
 from services.backup.manifests import Manifest
 from services.jobs import upkeep
 from services.jobs.upkeep import UpkeepWork
-from storage.backup_files.sealed_place import SealedPlace, open_sealed_place
+from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
 from tests.embedded import Services, embedded_services
 from tests.ports import free_port

@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 from core.errors import DomainError
-from services.backup import creating, manifests, restoring, verifying
+from services.backup import creating, manifests, restoring
 from services.jobs import upkeep
 from services.jobs.lease import LeaseLost
 from storage.backup_files.places import FolderPlace
@@ -78,7 +78,7 @@ def test_a_flipped_byte_is_found(backups: Saved, part: str) -> None:
     with_an_object(backups)
     made = backups.create()
     backups.place.put(f"journal/{manifests.stamp(made.finished_at)}-test", b"[]")
-    verifying.verify(backups.resources, backups.place, made)
+    restoring.verify(backups.resources, backups.place, made)
     victim = next(each for each in sorted(backups.folder.glob(f"{part}/**/*")) if each.is_file())
     held = bytearray(victim.read_bytes())
     held[len(held) // 2] ^= 1
@@ -86,7 +86,7 @@ def test_a_flipped_byte_is_found(backups: Saved, part: str) -> None:
 
     def verify() -> None:
         found = manifests.find(backups.place, made.id)
-        verifying.verify(backups.resources, backups.place, found)
+        restoring.verify(backups.resources, backups.place, found)
 
     assert str(victim.relative_to(backups.folder)) in refused("backup.damaged", verify)
 
@@ -97,7 +97,7 @@ def test_a_missing_and_an_exchanged_file_are_found(backups: Saved) -> None:
     first, second = (backups.folder / "objects" / key for key in keys)
 
     def verify() -> None:
-        verifying.verify(backups.resources, backups.place, made)
+        restoring.verify(backups.resources, backups.place, made)
 
     kept = first.read_bytes()
     first.write_bytes(second.read_bytes())
@@ -174,7 +174,7 @@ def test_a_backup_from_whose_revision_no_migration_leads_on_is_refused(
 ) -> None:
     made = dataclasses.replace(backups.create(), revision="0050", release="0.9.0")
     target = saved(empty, backups.folder)
-    for act in (restoring.restore, verifying.verify):
+    for act in (restoring.restore, restoring.verify):
         said = refused("backup.too_old", partial(act, target.resources, target.place, made))
         assert "restore it with that release" in said
     assert empty.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []

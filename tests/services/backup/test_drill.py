@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 from core import clock
-from services.media.attachments import strays
-from services.media.attachments.strays import StrayKind
-from services.money.credits import ledger, verify
-from services.people import accounts
+from services.accounts import accounts
+from services.attachments import strays
+from services.attachments.strays import StrayKind
+from services.credits import ledger, verify
 from tests.commands import ended_process
 from tests.erasing import erase
 from tests.importing import Importing, csv_of

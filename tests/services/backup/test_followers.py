@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from core.ids import random_id
-from services.feed.positions import FeedPosition
+from services.feed.reading import FeedPosition
 from tests.services.backup.conftest import Saved, saved
 from tests.services.backup.test_drill import command
 from tests.services.feed.following import read, tell

@@ -9,12 +9,12 @@ from pydantic import SecretStr
 from core import clock
 from core.errors import TransientError
 from models import OptOutKind
+from services.accounts import accounts
 from services.backup import creating, journal, manifests
 from services.backup.journal import Replayed
-from services.mailing import lists
-from services.mailing.subscriptions import unsubscribe
-from services.mailing.subscriptions.changes import Actor, ActorKind, Via
-from services.people import accounts
+from services.subscriptions import lists
+from services.subscriptions.members import unsubscribe
+from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.erasing import erase
 from tests.importing import Importing
 from tests.ports import free_port

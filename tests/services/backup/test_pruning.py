@@ -10,7 +10,7 @@ import pytest
 from core import clock
 from core.errors import DomainError
 from services import removals
-from services.backup import creating, kept_objects, manifests, pruning, verifying
+from services.backup import creating, manifests, restoring
 from services.backup.manifests import Manifest
 from tests.services.backup.conftest import Saved, saved
 from tests.services.backup.test_damage import with_an_object
@@ -44,8 +44,8 @@ def test_an_object_is_copied_once(backups: Saved) -> None:
     key = with_an_object(backups)
     third = backups.create()
     assert third.copied == 1
-    assert key in set(kept_objects.keys_of(backups.place, third))
-    assert key not in set(kept_objects.keys_of(backups.place, first))
+    assert key in set(creating.keys_of(backups.place, third))
+    assert key not in set(creating.keys_of(backups.place, first))
 
 
 def test_old_backups_go_with_what_they_alone_need(backups: Saved) -> None:
@@ -62,21 +62,21 @@ def test_old_backups_go_with_what_they_alone_need(backups: Saved) -> None:
         backups.place.put(name, b"[]")
     # Of a create that was killed.
     backups.place.put("backups/20200101T000000.000000Z-dead/database/000000", b"x")
-    backups.run(lambda began_at: pruning.prune(backups.place, began_at - 3 * DAY).backups)
+    backups.run(lambda began_at: creating.prune(backups.place, began_at - 3 * DAY).backups)
     assert manifests.whole_ids(backups.place) == [new.id]
     left = backups.files()
     assert not [name for name in left if old.id in name or "-dead" in name]
     assert f"objects/{stays}" in left
     assert f"objects/{gone}" not in left
     assert backups.files("journal") == journal_files[1:]
-    assert verifying.verify(backups.resources, backups.place, new).faults == []
+    assert restoring.verify(backups.resources, backups.place, new).faults == []
 
 
 def test_the_newest_backup_stays_however_old(backups: Saved) -> None:
     with_an_object(backups)
     only = backups.create()
     before = backups.files()
-    pruned = pruning.prune(backups.place, clock.now() + DAY)
+    pruned = creating.prune(backups.place, clock.now() + DAY)
     assert (pruned.backups, pruned.files) == (0, 0)
     assert backups.files() == before
     assert manifests.find(backups.place, "newest") == only
@@ -91,7 +91,7 @@ def test_nothing_goes_while_a_backup_that_is_kept_can_not_be_read(backups: Saved
     listed.write_bytes(b"")
     copies = backups.files("objects")
     with pytest.raises(DomainError, match="can't be used"):
-        pruning.prune(backups.place, clock.now() - DAY)
+        creating.prune(backups.place, clock.now() - DAY)
     assert backups.files("objects") == copies
 
 

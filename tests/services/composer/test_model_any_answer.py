@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from core.errors import DomainError
 from integrations.llm.port import CompletionReply, CompletionRequest
-from services.composer import rules
-from services.composer.model import model_writer
+from services.composer import model_writer, rules
 from services.composer.post import MetadataField, Post
 from services.composer.text import hyperlinks, markup
 from tests.services.composer.injections import ORDERS

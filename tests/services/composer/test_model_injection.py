@@ -3,10 +3,9 @@ import re
 import pytest
 
 from core.errors import DomainError
-from devstack.sandbox.llm.behaviours import HANDLE, LINK
+from devstack.sandbox.llm import HANDLE, LINK
 from integrations.llm.port import LanguageModel
-from services.composer import rules
-from services.composer.model import model_writer
+from services.composer import model_writer, rules
 from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text import hyperlinks, markup
 from tests.language_model import Run

@@ -5,8 +5,7 @@ import pytest
 
 from core.errors import DomainError, Kind
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
-from services.composer import rules
-from services.composer.model import model_writer, token_estimates
+from services.composer import model_writer, rules
 from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text import markup
 from tests.language_model import Run
@@ -180,7 +179,7 @@ def test_a_long_post_is_read_in_few_parts_that_fit(
     names = [each["response_format"]["json_schema"]["name"] for each in run.requests]
     assert names == ["part"] * (run.calls - 1) + ["tweets"]
     for request in run.requests:
-        asked = sum(token_estimates.estimate(each["content"]) for each in request["messages"])
+        asked = sum(model_writer.estimate_tokens(each["content"]) for each in request["messages"])
         assert asked + request["max_tokens"] <= 4000
 
 

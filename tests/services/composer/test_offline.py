@@ -7,11 +7,13 @@ import pytest
 
 from benchmarks.corpus import Sample, samples
 from services.composer import offline, rules
-from services.composer.offline.language import language_of
+from services.composer.offline.document import language_of
 from services.composer.post import MetadataField, Post, PostMetadata
 from services.composer.text.markup import read
 from services.composer.text.words import sentences_of
 
+# The dictionaries of some languages take seconds to load.
+pytestmark = pytest.mark.slow
 EVERY_PART = frozenset(MetadataField)
 HASH = "89abcdef" * 8
 
@@ -102,6 +104,10 @@ import json, sys
 import services.composer.offline, services.composer.text.markup, services.composer.rules
 print(json.dumps(sorted(sys.modules)))
 """
+_LOAD_API = "import json, sys, api.app; print(json.dumps(sorted(sys.modules)))"
+_DICTIONARIES = frozenset(
+    "numpy py3langid rjieba pypinyin sentencex Stemmer stopwordsiso sudachipy".split()
+)
 
 
 def _run(code: str, hash_seed: str) -> str:
@@ -118,6 +124,8 @@ def test_every_process_writes_the_same() -> None:
 
 def test_a_worker_that_never_writes_loads_no_models() -> None:
     loaded = set(json.loads(_run(_LOAD, "0")))
-    assert loaded.isdisjoint(
-        {"numpy", "py3langid", "rjieba", "pypinyin", "stopwordsiso", "sudachipy"}
-    )
+    assert loaded & _DICTIONARIES == {"sentencex"}
+
+
+def test_the_api_needs_no_dictionary_of_a_language() -> None:
+    assert _DICTIONARIES.isdisjoint(json.loads(_run(_LOAD_API, "0")))

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from services.composer import offline
-from services.composer.offline.japanese import morphemes_of, spell_japanese
+from services.composer.offline.document import morphemes_of, spell_japanese
 from services.composer.post import MetadataField, Post
 from services.composer.rules import fit_slug
-from services.composer.text.kana import hepburn
+from services.composer.text.characters import hepburn
 from services.composer.text.markup import read
 
 HASH = "89abcdef" * 8

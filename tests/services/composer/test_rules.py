@@ -4,8 +4,8 @@ import pytest
 
 from services.composer import rules
 from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
+from services.composer.rules import weighted_length
 from services.composer.text.markup import clean, read
-from services.composer.text.tweet_length import weighted_length
 
 HASH = "0123456789abcdef"
 POST = read(

@@ -1,6 +1,6 @@
 import pytest
 
-from services.composer.text.tweet_length import weighted_length
+from services.composer.rules import weighted_length
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from collections.abc import Collection, Iterator
 
 from models import FeedEvent
 from services.feed import reading
-from services.feed.announcing import announce
-from services.feed.catalogue import FeedEventType
-from services.feed.positions import START, FeedPosition
+from services.feed.catalogue import FeedEventType, announce
+from services.feed.reading import START, FeedPosition
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 from tests.stack import Stack

@@ -9,9 +9,9 @@ import psycopg2
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from services.feed import positions
+from services.feed import reading
 from services.feed.catalogue import FeedEventType
-from services.feed.positions import START, FeedPosition
+from services.feed.reading import START, FeedPosition
 from tests.services.feed.following import KIND, follow, ids_in_order, read, tell, write
 from tests.stack import Stack, eventually
 
@@ -116,7 +116,7 @@ def test_the_newest_position_is_after_what_is_there_and_before_what_comes(
     with resources.unit_of_work() as slow:
         write(slow, user_id)
         with resources.unit_of_work() as uow:
-            newest = positions.newest_position(uow.session)
+            newest = reading.newest_position(uow.session)
         assert read(resources, user_id, newest) == []
     tell(resources, user_id)
     eventually(lambda: len(read(resources, user_id, newest)) == 2, what="the two that came later")
@@ -140,7 +140,7 @@ def test_after_a_restore_earlier_cursors_go_on_and_ids_are_new(quiet: Stack, use
     lost = FeedPosition(far + 1000, old + 1000)
     assert read(resources, user_id) == []
     with resources.unit_of_work() as uow:
-        positions.raise_places(uow)
+        reading.raise_places(uow)
     tell(resources, user_id)
     eventually(lambda: len(read(resources, user_id, lost)) == 1, what="the event after the restore")
     [new] = read(resources, user_id, lost)
@@ -148,7 +148,7 @@ def test_after_a_restore_earlier_cursors_go_on_and_ids_are_new(quiet: Stack, use
     assert [event.id for event in read(resources, user_id)] == [old, new.id]
     # A second restore of the same day is as good, and places stay exact in JavaScript.
     with resources.unit_of_work() as uow:
-        positions.raise_places(uow)
+        reading.raise_places(uow)
     tell(resources, user_id)
     position = FeedPosition.of_event(new)
     eventually(lambda: len(read(resources, user_id, position)) == 1, what="the next event")

@@ -12,8 +12,7 @@ from sqlalchemy import func, select
 
 from models import FeedEvent
 from services.feed.catalogue import FeedEventType
-from services.feed.positions import START, FeedPosition, place_near
-from services.feed.reading import reading_statement
+from services.feed.reading import START, FeedPosition, place_near, reading_statement
 from services.webhooks.deliveries import first_since
 from storage.database import Statement
 from tests.stack import Stack

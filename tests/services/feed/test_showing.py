@@ -5,11 +5,11 @@ from sqlalchemy import event
 
 from core.ids import random_hash_id, random_id
 from models import FeedEvent, Subscription, SubscriptionStatus
-from services.feed import showing
+from services.accounts import accounts
+from services.feed import reading
 from services.feed.catalogue import FeedEventType
-from services.mailing.subscriptions import changes
-from services.mailing.subscriptions.changes import Actor, ActorKind, Via
-from services.people import accounts
+from services.subscriptions.members import changes
+from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.services.feed.following import read
 from tests.stack import Stack, eventually
 
@@ -70,7 +70,7 @@ def test_many_events_are_shown_by_one_query(
     event.listen(engine, "before_cursor_execute", note)
     try:
         with quiet.resources.unit_of_work() as uow:
-            shown = showing.show(uow.session, events)
+            shown = reading.show(uow.session, events)
     finally:
         event.remove(engine, "before_cursor_execute", note)
     assert [each["data"]["user_id"] for each in shown] == members
@@ -84,6 +84,6 @@ def test_a_person_has_no_name_from_the_moment_of_their_erasures_mark(
     """The list's own record is blanked later, by a job."""
     quiet.query("UPDATE users SET erased_at = now() WHERE id = %s", members[0])
     with quiet.resources.unit_of_work() as uow:
-        first, second, *_ = showing.show(uow.session, _events(quiet, owner_id))
+        first, second, *_ = reading.show(uow.session, _events(quiet, owner_id))
     assert (first["data"]["email"], first["data"]["name"]) == (None, None)
     assert second["data"]["email"]

@@ -7,7 +7,7 @@ from sqlalchemy import update
 from models import Job
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
-from services.jobs.pace import STEADY_AFTER
+from services.jobs.sweep import STEADY_AFTER
 from storage.broker import queue_name
 from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench

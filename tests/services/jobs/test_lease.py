@@ -13,8 +13,8 @@ from models import IdempotencyRecord, Job, JobStatus
 from services.jobs import lease as leases
 from services.jobs import sweep
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
-from services.jobs.pace import STEADY_AFTER, Reach
 from services.jobs.records import error_shown
+from services.jobs.sweep import STEADY_AFTER, Reach
 from storage.redis.notifications import CHANNEL, job_topic, message
 from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork

@@ -8,7 +8,7 @@ import pytest
 
 from services.jobs import lease as leases
 from services.jobs import sweep
-from services.jobs.pace import Pace, Paces, Reach
+from services.jobs.sweep import Pace, Paces, Reach
 from storage.resources import Resources, open_resources
 from tests.probe.bench import Bench
 from tests.probe.ended_rush import end_rush, open_snapshot

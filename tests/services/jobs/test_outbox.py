@@ -3,7 +3,7 @@ import pytest
 from core.lanes import Lane
 from models import Job, JobStatus
 from services.jobs import sweep
-from services.jobs.pace import Reach
+from services.jobs.sweep import Reach
 from storage.broker import queue_name
 from storage.resources import Resources
 from tests.probe.bench import Bench

@@ -1,6 +1,7 @@
 """Upkeep: one process at a time does what is due, whatever becomes of messages and processes."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from threading import Event, Thread
 
@@ -11,7 +12,6 @@ from core.lanes import Lane
 from models import Upkeep
 from services.jobs import upkeep
 from services.jobs.lease import LeaseLost
-from services.jobs.upkeep import UpkeepKind
 from storage.broker import queue_name
 from storage.resources import Resources
 from tests.probe.tending import TEND
@@ -148,7 +148,7 @@ def test_a_lost_run_is_sent_again_as_soon_as_its_lease_is_over(
 
 
 def test_a_run_that_takes_too_long_loses_its_lease(resources: Resources) -> None:
-    hasty = UpkeepKind(TEND.name, TEND.every, TEND.lane, max_run=timedelta(0))
+    hasty = replace(TEND, max_run=timedelta(0))
 
     def hang(_: datetime) -> None:
         # The heartbeat renews each second; it must not.
@@ -168,7 +168,7 @@ def test_a_failure_stands_in_the_row_and_is_tried_again_soon(
     count_runs(resources)
     for every, pause in (("2 s", TEND.every), ("1 hour", timedelta(minutes=1))):
         change(quiet, "due_at = now()")
-        kind = UpkeepKind(TEND.name, timedelta(hours=1) if "h" in every else TEND.every, TEND.lane)
+        kind = replace(TEND, every=timedelta(hours=1) if "h" in every else TEND.every)
         with pytest.raises(ValueError, match="no such thing"):
             upkeep.run_due(resources, kind, fail)
         failed = row(resources)

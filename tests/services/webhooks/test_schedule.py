@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from services.webhooks.schedule import (
+from services.webhooks.claiming import (
     IN_ORDER_FOR,
     LATER_PAUSE,
     MAX_REST,

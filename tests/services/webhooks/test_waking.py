@@ -10,8 +10,8 @@ import psycopg2
 import pytest
 
 from services import deployment_figures
-from services.webhooks import waking
-from services.webhooks.waking import EndpointWaker
+from services.webhooks import sending
+from services.webhooks.sending import EndpointWaker
 from tests.hooks import CREATED, LEFT, happen
 from tests.stack import Owner, Stack, eventually
 
@@ -129,7 +129,7 @@ def test_look_of_each_second_asks_only_for_owners_with_new_events(bare: Stack) -
 
 
 def _looks_into_the_feed(stack: Stack, **values: object) -> int:
-    statement = waking.DUE
+    statement = sending.DUE
     with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
         whole = {**statement.values, **values, "most": 200}
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", whole)

@@ -14,8 +14,7 @@ from core.errors import DomainError, TransientError
 from core.keyring import Keyring
 from core.settings import Settings, SettingsError
 from core.settings.given_settings import read_settings
-from storage.backup_files.places import BackupPlace, FolderPlace, open_place
-from storage.backup_files.sealed_place import SealedPlace, patiently
+from storage.backup_files.places import BackupPlace, FolderPlace, SealedPlace, open_place, patiently
 from storage.objects import ObjectMissing
 from tests.commands import pressroom
 from tests.ports import free_port

@@ -14,7 +14,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import make_url
 
-from devstack.supervisor.home.environment import path_of_programs
+from devstack.supervisor.environment import path_of_programs
 from storage.backup_files import postgres_tools
 from storage.backup_files.postgres_tools import PostgresToolFailed
 from tests.ports import free_port

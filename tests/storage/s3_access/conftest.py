@@ -11,10 +11,10 @@ from pydantic import AnyHttpUrl, SecretStr
 
 from core.settings import Settings
 from devstack import LOOPBACK
+from devstack.supervisor.child import Watcher
 from devstack.supervisor.embedded.s3 import S3, S3Identity, pick_ports
-from devstack.supervisor.home.home_folder import Home
-from devstack.supervisor.processes.group import Group
-from devstack.supervisor.processes.watcher_client import Watcher
+from devstack.supervisor.home_folder import Home
+from devstack.supervisor.supervision import Group
 from tests.embedded import await_ready
 from tests.ports import PICKER
 from tests.stack import Stack

@@ -1,4 +1,4 @@
-"""One call: what is sent, when it is tried again, and what is made of the answer."""
+"""A call: what is sent, when it is tried again, and what is made of the answer."""
 
 import json
 import secrets
@@ -98,7 +98,7 @@ class Calls:
         self._credentials = credentials
         self._retries = retries or Retries()
         self._timeout = timeout
-        # One that was given is its giver's to close.
+        # The caller closes a client that it gave.
         self._own_http = None if http else httpx.Client()
         self._http: httpx.Client = http or self._own_http  # type: ignore[assignment]
 

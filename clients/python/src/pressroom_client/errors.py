@@ -1,4 +1,4 @@
-"""What goes wrong, by what a caller can do about it.
+"""The errors, by what a caller can do about them.
 
 PressroomError
 ├── Refused          the API said no: look at `code`
@@ -46,7 +46,7 @@ class Refused(PressroomError):
 
 
 class NotReached(PressroomError):
-    """The API did not answer. Whether it did what it was asked to is not known."""
+    """The API did not answer. It may have done what it was asked to."""
 
 
 class JobFailed(PressroomError):

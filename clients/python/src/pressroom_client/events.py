@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """One event of a stream. ``id`` is that of the last event that had one."""
+    """An event of a stream. ``id`` is that of the last event that had one."""
 
     id: str
     event: str
@@ -14,7 +14,7 @@ class ServerEvent:
 
 
 def server_events(lines: Iterable[str]) -> Iterator[ServerEvent]:
-    """The events of a stream. One that the stream's end cuts off is left out."""
+    """The events of a stream. An event that the stream's end cuts off is left out."""
     last_id, event = "", ""
     data: list[str] = []
     for line in lines:

@@ -30,7 +30,7 @@ class BegunLogin:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Of one person. ``expires_at`` is when ``access_token`` ends, in Unix seconds."""
+    """The tokens of one person. ``expires_at`` is when ``access_token`` ends, in Unix seconds."""
 
     access_token: str
     refresh_token: str | None
@@ -55,7 +55,7 @@ class OAuth:
         self._client_id = client_id
         self._redirect_uri = redirect_uri
         self._client_secret = client_secret
-        # What the API calls itself, where that is not `base_url`.
+        # The name of the API for itself, where that is not `base_url`.
         self._issuer = issuer or self._base_url
         self._api = Operations(base_url, http=http)
 

@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """One page of a list. To iterate over it goes on through the pages after it.
+    """A page of a list. To iterate over it goes on through the pages after it.
 
     ``items`` are those of this page alone; ``pagination`` is as the API answered it.
     """
@@ -36,7 +36,7 @@ class Page(Generic[Item]):
             if cursor is None:
                 return None
             page = self._turn({"cursor": cursor, "offset": None})
-            # A page of a search may be empty and lead on. That of the feed leads to itself.
+            # A page of a search may be empty and lead on. The last of the feed leads to itself.
             is_last = not page.items and page.pagination.get("next_cursor") == cursor
             return None if is_last else page
         if not self.items or len(self.items) < self.pagination["limit"]:

@@ -53,7 +53,7 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def is_worth_another_try(response: httpx.Response, *, is_repeatable: bool, has_key: bool) -> bool:
-    """Whether the same call may succeed later.
+    """Return whether the same call may succeed later.
 
     A refusal that says when to come back changed nothing, so that any call may be sent again.
     """

@@ -25,7 +25,7 @@ Upload = str | os.PathLike[str] | bytes | IO[bytes] | Iterable[bytes] | File
 
 
 class Body:
-    """What one call sends, anew for each time that it is tried."""
+    """The body of a call, made anew for each time that it is tried."""
 
     def __init__(self, kind: str | None, content: Any) -> None:
         self._kind = kind
@@ -72,7 +72,7 @@ def _name_of(upload: Any) -> str | None:
 
 
 def _is_stream(content: Any) -> bool:
-    """Whether sending the content uses it up: an open file, or what gives bytes one by one."""
+    """Return whether sending uses the content up: an open file, or what gives bytes one by one."""
     return hasattr(content, "read") or hasattr(content, "__next__")
 
 

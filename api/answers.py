@@ -1,0 +1,178 @@
+"""Answers that several routes give: of jobs, of lists, and links to files."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+
+from api.schemas.envelope import envelope
+from api.schemas.jobs import JobRecord
+from api.schemas.lists import Channel
+from api.state import State, state_of
+from api.waiting.waiters import while_connected
+from core import clock
+from core.refusals import mailing as refusals
+from core.refusals.media import SIGNED_LINK_INVALID
+from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
+from integrations.challenges.port import ChallengeProviderName
+from models import Job, JobStatus, MailingList
+from services.jobs.records import refusal_of
+from services.subscriptions import consent, exports, figures
+from services.subscriptions.imports import shown_cells
+from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
+from storage.redis.notifications import job_topic
+from storage.unit_of_work import UnitOfWork
+
+GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
+
+
+async def wait_for_job(
+    request: Request, state: State, job_id: int, seconds: float, *, owner_id: int = 0
+) -> Job:
+    """Return the job once it has ended or the wait is over; raises the error of one that failed."""
+    ended = state.jobs.wait(job_topic(job_id), seconds, owner_id=owner_id)
+    await while_connected(request.receive, ended)
+    job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
+    if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+        raise refusal_of(job)
+    return job
+
+
+def job_response(state: State, job: Job) -> JSONResponse:
+    """Answer the job's record: 200 when it has succeeded, 202 and its ``Location`` before that.
+
+    For an import it reads samples of the file: call it in a thread.
+    """
+    result = result_with_samples(state, job, result_with_links(state, job))
+    record = JobRecord.of(job, result)
+    status, headers = HTTPStatus.OK, {}
+    if job.status != JobStatus.SUCCEEDED:
+        status, headers = HTTPStatus.ACCEPTED, {"Location": f"/jobs/{job.id}"}
+    return JSONResponse(envelope(record).model_dump(mode="json"), status, headers)
+
+
+def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResponse:
+    """Answer a number from the job's result; while the job goes on, 202 with its id."""
+    headers = {"Idempotent-Replayed": "true"} if replayed else {}
+    if job.status == JobStatus.SUCCEEDED:
+        assert job.result is not None
+        return JSONResponse(envelope(job.result[number]).model_dump(), headers=headers)
+    headers["Location"] = f"/jobs/{job.id}"
+    return JSONResponse(envelope(job.id).model_dump(), HTTPStatus.ACCEPTED, headers)
+
+
+# How what an owner sets of a list may be refused.
+LIST_RULES = (
+    refusals.LIST_SLUG_TAKEN,
+    refusals.LIST_TITLE,
+    refusals.LIST_SLUG,
+    refusals.LIST_IMAGE_URL,
+    refusals.LIST_CHALLENGE_PROVIDER,
+    refusals.LIST_REDIRECT_ORIGINS,
+    refusals.LIST_CONSENT_WORDINGS,
+    refusals.LIST_COLOUR,
+    refusals.LIST_LOGO,
+    refusals.LIST_SENDER_NAME,
+    refusals.LIST_WORDS,
+    refusals.TEXT_LEADS_AWAY,
+    refusals.TEXT_MISLEADING,
+)
+
+
+def list_responses(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) -> list[Channel]:
+    """Return the records of lists, with their numbers, site keys and wordings."""
+    subscribers = figures.count_subscribers(uow, {each.id for each in lists})
+    texts = consent.of_lists(uow, lists)
+    keys = {
+        name: state.challenges.challenge_for(ChallengeProviderName(name)).site_key
+        for name in {each.challenge_provider for each in lists}
+        if name is not None and name in state.challenges.configured
+    }
+    return [
+        Channel.of(
+            each,
+            subscribers[each.id],
+            keys.get(each.challenge_provider or ""),
+            texts.get(each.id),
+        )
+        for each in lists
+    ]
+
+
+def list_response(uow: UnitOfWork, state: State, mailing_list: MailingList) -> Channel:
+    return list_responses(uow, state, [mailing_list])[0]
+
+
+def import_errors_url(state: State, import_id: int) -> str:
+    """Return the signed URL of the rows of an import that were not added; it expires."""
+    return _signed_url(state, f"/imports/{import_id}/errors.csv")
+
+
+def export_url(state: State, export_id: int, form: str) -> str:
+    """Return the signed URL of an export's file, for a caller with a recent login; it expires."""
+    return _signed_url(state, f"/exports/{export_id}/file.{form}.gz")
+
+
+def result_with_links(
+    state: State, job: Job, *, has_recent_login: bool = True
+) -> dict[str, Any] | None:
+    """A job's result, with fresh signed URLs of the files that the job made.
+
+    ``None`` stands for the URL of a file that needs a recent login, for a caller without one.
+    """
+    result = job.result
+    if result is None:
+        return None
+    if job.kind in {ADD_MEMBERS.name, IMPORT_FILE.name, IMPORT_SUPPRESSIONS.name}:
+        return {**result, "errors_url": import_errors_url(state, result["import_id"])}
+    if job.kind in {kind.name for kind in exports.EXPORT_JOBS.values()}:
+        url = export_url(state, result["export_id"], result["format"])
+        return {**result, "url": url if has_recent_login else None}
+    return result
+
+
+def result_with_samples(
+    state: State, job: Job, result: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Add what an import's owner is shown of the file; it reads, so call it in a thread."""
+    if result is None or job.kind != IMPORT_FILE.name:
+        return result
+    return shown_cells.shown(state.resources, result)
+
+
+def require_signed_url(request: Request) -> None:
+    """Raises ``link.invalid`` unless the request's path is signed and not yet expired."""
+    if not is_signed(request, FILE_URLS, request.scope["path"]):
+        raise SIGNED_LINK_INVALID()
+
+
+def is_signed(request: Request, urls: SignedUrls, name: str) -> bool:
+    """Return whether the request's query opens the file of this name."""
+    return urls.opens(
+        state_of(request).resources.keyring,
+        name,
+        expires=request.query_params.get("expires", ""),
+        signature=request.query_params.get("signature", ""),
+        now=clock.now(),
+    )
+
+
+def download_headers(filename: str) -> dict[str, str]:
+    return {
+        "Content-Disposition": f'attachment; filename="{filename}"',
+        "Cache-Control": "private, no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def _signed_url(state: State, path: str) -> str:
+    url, _expires_at = FILE_URLS.create(
+        state.resources.keyring,
+        path,
+        base=state.resources.settings.public_base,
+        lifetime=FILE_URL_LIFETIME,
+        now=clock.now(),
+    )
+    return url

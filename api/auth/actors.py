@@ -1,0 +1,103 @@
+"""The principal of a request: the person whose trace id it carries, otherwise its caller."""
+
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from api.auth.page_sessions import CSRF_FIELD
+from api.auth.requirements import count_anonymous, count_trace, identify_and_count
+from api.bodies.forms import FormOrJsonBody
+from api.browsers import browser_name, client_address, referring_page
+from api.limits.rate_limits import RateLimitName
+from api.request_ids import current_request_id
+from api.state import State
+from core.refusals.access import AUTH_CREDENTIALS_OR_TRACE_MISSING
+from core.refusals.mailing import TRACE_INVALID
+from core.scopes import Scope
+from models import MailingList, User
+from services.access.caller import Caller, require_scope
+from services.accounts import accounts
+from services.subscriptions.members import mails
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.mails import Trace
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class Principal:
+    user_id: int
+    via: Via
+    # The trace id that the request carries; ``None`` for a caller, who may act on any list.
+    trace: Trace | None
+
+    def person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
+        """Raises ``trace.invalid`` for a trace id of another list, or one that was revoked."""
+        self._require_own_list(mailing_list)
+        if self.trace and mails.is_revoked(mailing_list, self.trace.delivery):
+            raise TRACE_INVALID()
+        return accounts.get(uow, self.user_id)
+
+    def leaver(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
+        """The person who leaves: no revoked trace id keeps them. ``None`` when they are purged.
+
+        Raises ``trace.invalid`` for a trace id of another list.
+        """
+        self._require_own_list(mailing_list)
+        return accounts.find(uow, self.user_id)
+
+    def _require_own_list(self, mailing_list: MailingList) -> None:
+        if self.trace and self.trace.list_id != mailing_list.id:
+            raise TRACE_INVALID()
+
+
+def identify_principal(
+    request: Request, state: State, submission: FormOrJsonBody, scope: Scope
+) -> Principal:
+    """The person of the trace id, if one was sent: credentials are ignored then.
+
+    Otherwise the caller, whose credential must have the scope. Raises ``trace.invalid``, or the
+    refusals of a missing or bad credential.
+    """
+    if submission.trace_id is not None:
+        if not count_trace(request, submission.trace_id):
+            count_anonymous(request, RateLimitName.ANONYMOUS)
+        trace = read_trace(state, submission.trace_id)
+        via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
+        return Principal(trace.user_id, via, trace)
+    caller = identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))
+    if caller is None:
+        raise AUTH_CREDENTIALS_OR_TRACE_MISSING()
+    require_scope(caller, scope)
+    return Principal(caller.user_id, Via.LOGIN, None)
+
+
+def read_trace(state: State, token: str) -> Trace:
+    return mails.read(state.resources.keyring, token)
+
+
+def actor_of_principal(request: Request, principal: Principal) -> Actor:
+    return _actor(request, ActorKind.USER, principal.via, principal.user_id)
+
+
+def owner_actor(request: Request, caller: Caller) -> Actor:
+    return _actor(request, ActorKind.OWNER, Via.LOGIN, caller.user_id)
+
+
+def user_actor(request: Request, caller: Caller) -> Actor:
+    return _actor(request, ActorKind.USER, Via.LOGIN, caller.user_id)
+
+
+def stranger_actor(request: Request, via: Via) -> Actor:
+    return _actor(request, ActorKind.STRANGER, via, None)
+
+
+def _actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:
+    return Actor(
+        kind,
+        via,
+        user_id,
+        ip=client_address(request),
+        request_id=current_request_id(),
+        page_url=referring_page(request),
+        browser=browser_name(request.headers.get("user-agent")),
+    )

@@ -1,0 +1,276 @@
+"""Reads JSON bodies: every route that takes JSON gets it from this module.
+
+JSON is read strictly by RFC 8259: no NaN, only UTF-8, bounded depth. The fractions of money are
+read exactly, from the text that was sent. ``Prefer: handling=strict`` (RFC 7240, 4.4) refuses names
+that the OpenAPI document does not have. They are ignored otherwise: a caller may send what a later
+release knows.
+"""
+
+import json
+import re
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from json import JSONDecodeError
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+import orjson
+from fastapi import Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+
+from api.limits.bulkheads import STORAGE
+from core.errors import DomainError, FieldProblem
+from core.refusals.requests import (
+    BODY_NO_JSON_TYPE,
+    BODY_NOT_JSON,
+    OPTION_IN_BODY,
+    REQUEST_UNKNOWN,
+    invalid_field,
+)
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DIGITS_OF_64_BITS = 20
+
+# A refusal names no more than these.
+MAX_NAMED = 20
+_HANDLING = re.compile(r"\s*handling\s*=\s*\"?(\w+)\"?\s*\Z", re.IGNORECASE)
+# The operation of the OpenAPI document by which a request is checked.
+_OPERATION = "pressroom.operation"
+
+Schema = dict[str, Any]
+
+
+def media_type(content_type: str) -> str:
+    """Return ``application/json`` for ``Application/JSON; charset=utf-8``."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def is_json(content_type: str) -> bool:
+    """Accept ``application/json`` and ``application/…+json`` (RFC 6839), with any parameters."""
+    kind = media_type(content_type)
+    return kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
+
+
+def require_json_type(request: Request) -> None:
+    """Raise ``body.unsupported_type`` for a body of another media type."""
+    if not is_json(request.headers.get("content-type", "")):
+        raise BODY_NO_JSON_TYPE()
+
+
+def without_byte_order_mark(body: bytes) -> bytes:
+    """Remove the mark that some editors write; RFC 8259 allows a reader to ignore it."""
+    return body.removeprefix(_BYTE_ORDER_MARK)
+
+
+def read_json(request: Request, body: bytes, *, exact: bool = False) -> Any:
+    """Return what the request's body holds; with ``exact``, its fractions as ``Decimal``.
+
+    It takes a core for as long as the body is: call it in a thread for bodies of megabytes. Raises
+    ``body.unsupported_type``, ``body.not_json``, and what ``_check_names`` raises.
+    """
+    require_json_type(request)
+    try:
+        parsed = _parsed(body, exact=exact)
+    except (ValueError, RecursionError):
+        raise BODY_NOT_JSON() from None
+    _check_names(request, parsed)
+    return parsed
+
+
+def read_object(request: Request, body: bytes) -> dict[str, Any]:
+    """Return the object in a body whose numbers are money; raises ``body.invalid`` too."""
+    parsed = read_json(request, body, exact=True)
+    if not isinstance(parsed, dict):
+        raise invalid_field("body", "must be an object")
+    return parsed
+
+
+def _parsed(body: bytes, *, exact: bool = False) -> Any:
+    """Raises ``ValueError``, and ``RecursionError`` when it is ``exact``."""
+    body = without_byte_order_mark(body)
+    if not exact:
+        return orjson.loads(body)
+    return json.loads(
+        body.decode(),
+        parse_float=_exact_number,
+        # Python refuses to read thousands of digits as an integer: they are JSON all the same.
+        parse_int=lambda text: int(text) if len(text) <= _DIGITS_OF_64_BITS else Decimal(text),
+        parse_constant=_refuse_constant,
+    )
+
+
+def _exact_number(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        # JSON, but with an exponent that no number here has.
+        return Decimal("Infinity")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    # NaN and Infinity: Python's own, and in no standard.
+    raise ValueError(name)
+
+
+class JsonRequest(Request):
+    async def json(self) -> Any:
+        """Return the body, read once; raises ``JSONDecodeError`` and what ``_check_names`` raises.
+
+        FastAPI makes its answer of a ``JSONDecodeError``.
+        """
+        if not hasattr(self, "_json"):
+            parsed = _parsed(await self.body())
+            if _OPERATION in self.scope:
+                await STORAGE.run(_check_names, self, parsed)
+            self._json = parsed
+        return self._json
+
+
+@runtime_checkable
+class BeforeBody(Protocol):
+    """A dependency that must pass before any of the body is read."""
+
+    async def pass_before_body(self, request: Request) -> None: ...
+
+
+class JsonRoute(APIRoute):
+    """A route that refuses a body of another media type than JSON.
+
+    FastAPI reads a body that the handler declares before the dependencies run. This route lets
+    those pass first that check the caller: strangers must not fill the memory for bodies.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        calls: list[Any] = [each.call for each in self.dependant.dependencies]
+        first = [call for call in calls if isinstance(call, BeforeBody)]
+
+        async def handle_json(request: Request) -> Response:
+            if "prefer" in request.headers and is_strict(request):
+                await _begin_strict(request, self.path_format)
+            read = JsonRequest(request.scope, request.receive)
+            if self.body_field is not None:
+                for dependency in first:
+                    await dependency.pass_before_body(read)
+                if await read.body():
+                    require_json_type(read)
+                    if _OPERATION in read.scope:
+                        # Here, since FastAPI would hide why the body was refused.
+                        with suppress(JSONDecodeError):
+                            await read.json()
+            return await handle(read)
+
+        return handle_json
+
+
+def is_strict(request: Request) -> bool:
+    """Return whether the first ``handling`` of the request's preferences is ``strict``."""
+    for part in ",".join(request.headers.getlist("prefer")).split(","):
+        if match := _HANDLING.match(part.partition(";")[0]):
+            return match[1].lower() == "strict"
+    return False
+
+
+async def _begin_strict(request: Request, path: str) -> None:
+    """Refuse unknown names in the query now, and have those in a body refused when it is read.
+
+    Where the document has no such operation, nothing is checked, and the answer does not say that
+    the preference was applied. Raises ``request.unknown``.
+    """
+    document = request.app.openapi_schema or await STORAGE.run(request.app.openapi)
+    method = "get" if request.method == "HEAD" else request.method.lower()
+    operation = document["paths"].get(path, {}).get(method)
+    if operation is None:
+        return
+    known = _options(operation)
+    if others := dict.fromkeys(name for name in request.query_params if name not in known):
+        raise unknown(f"query.{name}" for name in others)
+    request.scope["pressroom.headers"].append((b"preference-applied", b"handling=strict"))
+    request.scope[_OPERATION] = operation
+
+
+def _options(operation: dict[str, Any]) -> set[str]:
+    """Return the parameters of the query; those that operations share are headers."""
+    parameters = operation.get("parameters", ())
+    return {each["name"] for each in parameters if each.get("in") == "query"}
+
+
+def _check_names(request: Request, parsed: object) -> None:
+    """Refuse the names in a body that its schema does not have, if the caller asked for that.
+
+    Raises ``request.option_in_body``, ``request.unknown``.
+    """
+    operation = request.scope.get(_OPERATION, {})
+    content = operation.get("requestBody", {}).get("content", {})
+    schema = content.get("application/json", {}).get("schema")
+    if schema is None:
+        return
+    schemas = request.app.openapi_schema["components"]["schemas"]
+    try:
+        others = list(islice(unknown_names(schema, parsed, "body", schemas), MAX_NAMED))
+    except RecursionError:
+        # A filter in a filter, deeper than any that is right: the route itself says so.
+        return
+    options = _options(operation)
+    for place in others:
+        if (name := place.removeprefix("body.")) in options:
+            raise OPTION_IN_BODY(name=name)
+    if others:
+        raise unknown(others)
+
+
+def unknown_names(
+    schema: Schema, value: object, place: str, schemas: dict[str, Schema]
+) -> Iterator[str]:
+    """Yield the places, such as ``body.members[3].tags``, of which a value's schema has no name."""
+    if "$ref" in schema:
+        schema = schemas[schema["$ref"].rpartition("/")[2]]
+    if isinstance(value, dict) and "properties" in schema:
+        for name, each in value.items():
+            if name in schema["properties"]:
+                part = schema["properties"][name]
+                yield from unknown_names(part, each, f"{place}.{name}", schemas)
+            elif not schema.get("additionalProperties"):
+                yield f"{place}.{name}"
+    elif isinstance(value, list) and "items" in schema:
+        for number, each in enumerate(value):
+            yield from unknown_names(schema["items"], each, f"{place}[{number}]", schemas)
+    elif isinstance(value, dict | list) and "anyOf" in schema:
+        tried = [list(unknown_names(each, value, place, schemas)) for each in schema["anyOf"]]
+        # The shape that is most like the value: of two, the one in which the fault lies deeper.
+        yield from min(tried, key=lambda found: (len(found), -max(map(len, found), default=0)))
+
+
+def unknown(places: Iterable[str]) -> DomainError:
+    """Return the ``request.unknown`` that names these places."""
+    problems = tuple(FieldProblem(place, "unknown", "is not known here") for place in places)
+    names = ", ".join(problem.field for problem in problems)
+    return REQUEST_UNKNOWN(names=names, problems=problems)
+
+
+def refuse_options(request: Request, names: Iterable[str]) -> None:
+    """Refuse the names of a body of which the route has a parameter of its query.
+
+    Passed over, it would make a dry run an act, and a picture that was to be encrypted public.
+    Raises ``request.option_in_body``.
+    """
+    route: APIRoute = request.scope["route"]
+    options = {each.alias for each in route.dependant.query_params}
+    for name in names:
+        if name in options:
+            raise OPTION_IN_BODY(name=name)
+
+
+def refuse_parts(request: Request, names: Iterable[str]) -> None:
+    """Refuse what a form has beside its part ``file``: options, and in strict handling all others.
+
+    Raises ``request.option_in_body``, ``request.unknown``.
+    """
+    others = [name for name in names if name != "file"]
+    refuse_options(request, others)
+    if others and is_strict(request):
+        raise unknown(f"body.{name}" for name in others[:MAX_NAMED])

@@ -1,0 +1,268 @@
+"""Pages of keys, of programs with access, and of events: all that acts for an owner."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.auth.requirements import PUBLIC
+from api.console.assets import CONSOLE_PATH
+from api.console.developers.views import WORDS
+from api.console.typed_forms import TypedForm, wrong_field
+from api.console.visits import ConsoleVisit, FormVisit, RecentFormVisit, RecentVisit, Visit
+from api.limits.bulkheads import RECORDS
+from api.parameters import PathId
+from api.request_ids import current_request_id
+from core import clock
+from core.errors import DomainError
+from core.refusals.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
+from core.scopes import KEY_EXPLANATIONS, Scope
+from models import ApiKey, EndpointState
+from services.access import api_keys
+from services.accounts import own_keys
+from services.accounts.mailed_tokens import GRANTS_PATH, KEYS_PATH
+from services.feed import reading
+from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, visible_types
+from services.feed.reading import show
+from services.oauth import grants
+from services.oauth.grants import GrantSummary
+from services.webhooks import endpoints_of_keys, webhook_endpoints
+from services.webhooks.endpoints_of_keys import revoke_key
+
+PATH = f"{CONSOLE_PATH}/programs"
+router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
+
+
+@router.get("")
+@RECORDS.threaded
+def show_programs(visit: Visit) -> Response:
+    with visit.unit_of_work() as uow:
+        endpoints = webhook_endpoints.list_of(uow, visit.caller)
+        troubled = sum(
+            each.failing_since is not None or each.state != EndpointState.ACTIVE
+            for each in endpoints
+        )
+        return visit.page(
+            "programs.html",
+            keys=len(api_keys.live_of(uow, visit.user_id)),
+            grants=len(grants.list_of(uow, visit.user_id).rows),
+            endpoints=len(endpoints),
+            troubled=troubled,
+        )
+
+
+# -- programs with access -------------------------------------------------------------------------
+
+
+def _scope_words(scopes: Sequence[str]) -> Sequence[str]:
+    # The scope without an explanation is given by the operator alone.
+    of_operator = "Get the rosters of lists that are sent by mail"
+    return [KEY_EXPLANATIONS.get(Scope(scope), of_operator) for scope in scopes]
+
+
+@router.get("/access")
+@RECORDS.threaded
+def show_access(visit: Visit) -> Response:
+    with visit.unit_of_work() as uow:
+        given = grants.list_of(uow, visit.user_id).rows
+    shown = [(each, _scope_words(each.scopes)) for each in given]
+    return visit.page("access.html", grants=shown)
+
+
+@router.get("/access/{grant_id}/end")
+@RECORDS.threaded
+def show_access_end(visit: Visit, grant_id: PathId) -> Response:
+    return visit.page("end_access.html", grant=_own_grant(visit, grant_id))
+
+
+@router.post("/access/{grant_id}/end")
+@RECORDS.threaded
+def end_access(visit: FormVisit, grant_id: PathId) -> Response:
+    grant = _own_grant(visit, grant_id)
+    with visit.unit_of_work() as uow:
+        grants.revoke(uow, grant_id=grant.id, user_id=visit.user_id)
+    return visit.done(GRANTS_PATH, f"“{grant.client_name}” has no access any more.")
+
+
+def _own_grant(visit: ConsoleVisit, grant_id: int) -> GrantSummary:
+    """Return a grant in force; raises ``grant.not_found``."""
+    with visit.unit_of_work() as uow:
+        for each in grants.list_of(uow, visit.user_id).rows:
+            if each.id == grant_id:
+                return each
+    raise GRANT_NOT_FOUND()
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+KEEP_ENDPOINTS = "keep_endpoints"
+_LIFETIMES = {
+    "30": ("30 days", timedelta(days=30)),
+    "90": ("90 days", timedelta(days=90)),
+    "365": ("A year", timedelta(days=365)),
+    "": ("Until I end it", None),
+}
+_BOX = "scope."
+
+
+@dataclass(frozen=True)
+class ShownKey:
+    key: ApiKey
+
+    @property
+    def label(self) -> str:
+        """The name and the last characters, which tell the key apart from others."""
+        return f"{self.key.name} (…{self.key.last_four})"
+
+    @property
+    def words(self) -> Sequence[str] | None:
+        """The rights of the key; ``None``: all that its owner has."""
+        scopes = self.key.scopes
+        return None if scopes is None else _scope_words(scopes)
+
+
+@router.get("/keys")
+@RECORDS.threaded
+def show_keys(visit: Visit) -> Response:
+    return visit.page("keys.html", keys=_live(visit))
+
+
+@router.get("/keys/new")
+@RECORDS.threaded
+def show_new_key(visit: RecentVisit) -> Response:
+    return _new_page(visit, TypedForm({"lifetime": "90", "reach": "chosen"}))
+
+
+@router.post("/keys/new")
+@RECORDS.threaded
+def make_key(visit: RecentFormVisit) -> Response:
+    """Create the key and show it, once: the answer is no redirect, since no URL may hold it."""
+    form = visit.form
+    ticked = [scope for scope in KEY_EXPLANATIONS if _BOX + scope in form]
+    reach, lifetime = form.get("reach"), form.get("lifetime", "")
+    try:
+        if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked):
+            raise wrong_field("reach", "tick what the key may do")
+        if lifetime not in _LIFETIMES:
+            raise wrong_field("lifetime", "must be one of those that the page offers")
+        _, lasts = _LIFETIMES[lifetime]
+        with visit.unit_of_work() as uow:
+            key, secret = own_keys.make(
+                uow,
+                visit.state.resources.settings,
+                visit.caller,
+                name=form.get("name", ""),
+                scopes=None if reach == "all" else ticked,
+                expires_at=None if lasts is None else clock.now() + lasts,
+                request_id=current_request_id(),
+            )
+    except DomainError as error:
+        return _new_page(visit, visit.refused(error, {API_KEY_NAME.code: "name"}))
+    return visit.page("key_made.html", each=ShownKey(key), secret=secret)
+
+
+def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
+    return visit.form_page(
+        "new_key.html",
+        form,
+        scopes=[(_BOX + scope, words, str(scope)) for scope, words in KEY_EXPLANATIONS.items()],
+        lifetimes=[(value, label, "") for value, (label, _) in _LIFETIMES.items()],
+    )
+
+
+@router.get("/keys/{key_id}/end")
+@RECORDS.threaded
+def show_key_end(visit: Visit, key_id: PathId) -> Response:
+    each = _own_key(visit, key_id)
+    with visit.unit_of_work() as uow:
+        endpoints = endpoints_of_keys.live_of_key(uow, key_id)
+    return visit.form_page("end_key.html", TypedForm(), each=each, endpoints=endpoints)
+
+
+@router.post("/keys/{key_id}/end")
+@RECORDS.threaded
+def end_key(visit: FormVisit, key_id: PathId) -> Response:
+    """Revoke one key, and with it the keys that it made, and their endpoints unless they stay."""
+    label, kept = _own_key(visit, key_id).label, KEEP_ENDPOINTS in visit.form
+    with visit.unit_of_work() as uow:
+        revoke_key(uow, key_id=key_id, user_id=visit.user_id, keep_endpoints=kept)
+    return visit.done(KEYS_PATH, f"The key “{label}” is ended.")
+
+
+def _live(visit: ConsoleVisit) -> list[ShownKey]:
+    with visit.unit_of_work() as uow:
+        return [ShownKey(key) for key in api_keys.live_of(uow, visit.user_id)]
+
+
+def _own_key(visit: ConsoleVisit, key_id: int) -> ShownKey:
+    """Return a key in force; raises ``api_key.not_found``."""
+    for each in _live(visit):
+        if each.key.id == key_id:
+            return each
+    raise API_KEY_NOT_FOUND()
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+EVENTS_ON_PAGE = 40
+_TYPE = "type"
+_FOLDERS = {
+    SubjectKind.IMPORT: "imports",
+    SubjectKind.EXPORT: "exports",
+    SubjectKind.ORDER: "credits/orders",
+}
+
+
+@dataclass(frozen=True)
+class ShownEvent:
+    """An event of the feed.
+
+    Attributes:
+        about: its subject, as far as that is still known.
+        path: the page of its subject.
+    """
+
+    type: str
+    at: datetime
+    words: str
+    about: str
+    path: str | None
+
+
+def _shown_event(event: Mapping[str, Any]) -> ShownEvent:
+    kind, data, subject = FeedEventType(event["type"]), event["data"], event["subject"]
+    about, path = "", None
+    match CATALOGUE[kind].subject:
+        case SubjectKind.SUBSCRIPTION:
+            about = data["email"] or ""
+            path = f"lists/{event['list_id']}/members/{data['user_id']}" if about else None
+        case SubjectKind.ATTACHMENT:
+            about = data["hash_id"]
+            path = None if kind is FeedEventType.ATTACHMENT_DELETED else f"images/{about}"
+        case other if subject is not None:
+            about = f"{other} {subject['id']}"
+            path = f"{_FOLDERS[other]}/{subject['id']}" if other in _FOLDERS else None
+    at = datetime.fromisoformat(event["occurred_at"])
+    return ShownEvent(kind, at, WORDS[kind], about, path and f"{CONSOLE_PATH}/{path}")
+
+
+@router.get("/feed")
+@RECORDS.threaded
+def show_events(visit: Visit) -> Response:
+    sent = visit.request.query_params.get(_TYPE, "")
+    only = [kind for kind in FeedEventType if kind == sent]
+    caller = visit.caller
+    with visit.unit_of_work() as uow:
+        types = visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
+        found = reading.newest(uow.session, visit.user_id, types=types, limit=EVENTS_ON_PAGE)
+        events = [_shown_event(each) for each in show(uow.session, found)]
+    return visit.form_page(
+        "events.html",
+        TypedForm({_TYPE: only[0].value} if only else {}),
+        events=events,
+        types=[("", "All kinds"), *((str(each), words) for each, words in WORDS.items())],
+        most=EVENTS_ON_PAGE,
+    )

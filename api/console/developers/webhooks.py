@@ -1,0 +1,378 @@
+"""An owner's webhook endpoints: all of them, a new one, and one with its deliveries."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.auth.requirements import PUBLIC
+from api.console.assets import CONSOLE_PATH
+from api.console.developers.views import type_groups, type_words
+from api.console.typed_forms import TypedForm, body_of_form, text_or_none, wrong_field
+from api.console.visits import ConsoleVisit, FormVisit, RecentFormVisit, RecentVisit, Visit
+from api.limits.bulkheads import RECORDS
+from api.parameters import Cursor, PathId
+from api.request_ids import current_request_id
+from api.schemas.webhooks import NewWebhookEndpoint, WebhookEndpointChange
+from core import clock
+from core.errors import DomainError
+from core.refusals.webhooks import WEBHOOK_URL_NOT_ALLOWED
+from models import DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
+from services.feed.catalogue import FeedEventType
+from services.paging import PageRequest
+from services.subscriptions import lists
+from services.webhooks import deliveries, webhook_endpoints
+from services.webhooks.webhook_endpoints import EndpointChange
+from storage.unit_of_work import UnitOfWork
+
+PATH = f"{CONSOLE_PATH}/programs/webhooks"
+router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
+
+DELIVERIES_ON_PAGE = 20
+MAX_ANSWER_CHARACTERS = 200
+_SOON = timedelta(minutes=1)
+_STATES = {
+    EndpointState.ACTIVE: "active",
+    EndpointState.PAUSED: "paused",
+    EndpointState.ENDED: "ended",
+}
+# The form fields at which errors without a field of their own are shown.
+PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
+BOX = "type."
+_CHOICES = (
+    (EndpointState.ACTIVE.value, "Send events", "One that was paused gets what it missed."),
+    (EndpointState.PAUSED.value, "Pause it", "Nothing is sent until you say so."),
+)
+
+
+@dataclass(frozen=True)
+class ShownEndpoint:
+    """An endpoint in words.
+
+    Attributes:
+        list_title: the title of the list whose events it gets; ``None``: it gets those of all.
+    """
+
+    endpoint: WebhookEndpoint
+    list_title: str | None = None
+
+    @property
+    def id(self) -> int:
+        return self.endpoint.id
+
+    @property
+    def url(self) -> str:
+        return self.endpoint.url
+
+    @property
+    def state(self) -> str:
+        if self.is_active and self.endpoint.failing_since is not None:
+            return "not reached"
+        return _STATES[EndpointState(self.endpoint.state)]
+
+    @property
+    def is_active(self) -> bool:
+        return self.endpoint.state == EndpointState.ACTIVE
+
+    @property
+    def has_ended(self) -> bool:
+        return self.endpoint.state == EndpointState.ENDED
+
+    @property
+    def types(self) -> list[tuple[str, str]]:
+        return [(kind, type_words(kind)) for kind in self.endpoint.types]
+
+
+@dataclass(frozen=True)
+class ShownDelivery:
+    delivery: WebhookDelivery
+
+    @property
+    def id(self) -> int:
+        return self.delivery.id
+
+    @property
+    def words(self) -> str:
+        return type_words(self.delivery.event_type)
+
+    @property
+    def is_pending(self) -> bool:
+        return self.delivery.status == DeliveryStatus.PENDING
+
+    @property
+    def state(self) -> str:
+        if self.is_pending:
+            return "is tried again" if self.delivery.round_attempts else "waits to be sent"
+        return "delivered" if self.delivery.status == DeliveryStatus.DELIVERED else "given up"
+
+    @property
+    def due_at(self) -> datetime | None:
+        return self.delivery.due_at if self.is_pending and self.delivery.round_attempts else None
+
+    @property
+    def is_soon(self) -> bool:
+        """Return whether it may change while a person looks."""
+        return self.is_pending and self.delivery.due_at < clock.now() + _SOON
+
+    @property
+    def answer(self) -> str:
+        """The status of the last answer, or why there was none."""
+        last = self.delivery
+        if last.status_code is None:
+            return last.error or ("–" if last.last_attempt_at is None else "none")
+        return f"{last.status_code}, in {last.milliseconds:,} ms"
+
+    @property
+    def body(self) -> str:
+        written = (self.delivery.answer or b"").decode(errors="replace").strip()
+        is_cut = len(written) > MAX_ANSWER_CHARACTERS
+        return written[:MAX_ANSWER_CHARACTERS] + ("…" if is_cut else "")
+
+
+def _ticked(form: Mapping[str, str]) -> list[str]:
+    return [kind.value for kind in FeedEventType if BOX + kind in form]
+
+
+@router.get("")
+@RECORDS.threaded
+def show_endpoints(visit: Visit) -> Response:
+    with visit.unit_of_work() as uow:
+        shown = _shown(uow, webhook_endpoints.list_of(uow, visit.caller))
+    return visit.page("webhooks.html", endpoints=shown)
+
+
+@router.get("/new")
+@RECORDS.threaded
+def show_new_endpoint(visit: RecentVisit) -> Response:
+    return _new_page(visit, TypedForm())
+
+
+@router.post("/new")
+async def make_endpoint(visit: RecentFormVisit) -> Response:
+    """Create the endpoint and show its secret, once."""
+    chosen = text_or_none(visit.form, "list_id")
+    is_number = chosen is not None and chosen.isascii() and chosen.isdecimal()
+    values = {
+        "url": visit.form.get("url", "").strip(),
+        "types": _ticked(visit.form),
+        "list_id": int(chosen) if chosen is not None and is_number else chosen,
+    }
+    try:
+        body = body_of_form(NewWebhookEndpoint, values)
+        await visit.state.check_receiver(visit.user_id, body.url)
+        return await RECORDS.run(_made, visit, body)
+    except DomainError as error:
+        form = await RECORDS.run(visit.refused, error, PLACES)
+        return await RECORDS.run(_new_page, visit, form)
+
+
+def _made(visit: ConsoleVisit, body: NewWebhookEndpoint) -> Response:
+    with visit.unit_of_work() as uow:
+        endpoint, secret = webhook_endpoints.make(
+            uow,
+            visit.state.resources.key_wrapper,
+            visit.caller,
+            url=body.url,
+            types=body.types,
+            list_id=body.list_id,
+            request_id=current_request_id(),
+        )
+        [shown] = _shown(uow, [endpoint])
+    return visit.page("webhook_secret.html", shown=shown, secret=secret, is_new=True)
+
+
+def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
+    with visit.unit_of_work() as uow:
+        own = lists.choices(uow, visit.user_id)
+    choices = [("", "All of them"), *((str(each.id), each.title) for each in own)]
+    return visit.form_page(
+        "new_webhook.html", form, groups=type_groups(), box_name=BOX, lists=choices
+    )
+
+
+@router.get("/{endpoint_id}")
+@RECORDS.threaded
+def show_endpoint(visit: Visit, endpoint_id: PathId, cursor: Cursor = None) -> Response:
+    with visit.unit_of_work() as uow:
+        [shown] = _shown(uow, [webhook_endpoints.get(uow, visit.caller, endpoint_id)])
+        wanted = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
+        found = deliveries.page(uow, visit.caller, endpoint_id, wanted)
+    sent = [ShownDelivery(each) for each in found.rows]
+    return visit.page(
+        "webhook.html",
+        shown=shown,
+        deliveries=sent,
+        is_live=cursor is None and shown.is_active and any(each.is_soon for each in sent),
+        next_cursor=found.next_cursor,
+        cursor=cursor,
+    )
+
+
+@router.post("/{endpoint_id}/test")
+@RECORDS.threaded
+def send_test_event(visit: FormVisit, endpoint_id: PathId) -> Response:
+    with visit.unit_of_work() as uow:
+        deliveries.send_test(uow, visit.state.resources.settings, visit.caller, endpoint_id)
+    return visit.done(f"{PATH}/{endpoint_id}", "A test event is on its way.")
+
+
+@router.post("/{endpoint_id}/deliveries/{delivery_id}/resend")
+@RECORDS.threaded
+def resend_event(visit: FormVisit, endpoint_id: PathId, delivery_id: PathId) -> Response:
+    """Send one event again, whatever became of it before."""
+    with visit.unit_of_work() as uow:
+        deliveries.resend(uow, visit.caller, endpoint_id, delivery_id)
+    return visit.done(f"{PATH}/{endpoint_id}", "The event is sent again.")
+
+
+@router.get("/{endpoint_id}/change")
+@RECORDS.threaded
+def show_change(visit: RecentVisit, endpoint_id: PathId) -> Response:
+    shown = _own(visit, endpoint_id)
+    boxes = {BOX + kind: "on" for kind in shown.endpoint.types}
+    return _change_page(
+        visit, shown, TypedForm({"url": shown.url, "state": shown.endpoint.state, **boxes})
+    )
+
+
+@router.post("/{endpoint_id}/change")
+async def change_endpoint(visit: RecentFormVisit, endpoint_id: PathId) -> Response:
+    """Change the URL, the types, and whether anything is sent."""
+    shown = await RECORDS.run(_own, visit, endpoint_id)
+    url, state = visit.form.get("url", "").strip(), visit.form.get("state", "")
+
+    def change(to: EndpointChange) -> None:
+        with visit.unit_of_work() as uow:
+            request_id = current_request_id()
+            webhook_endpoints.change(uow, visit.caller, endpoint_id, to, request_id=request_id)
+
+    try:
+        if state not in [value for value, *_ in _CHOICES]:
+            raise wrong_field("state", "must be one of those that the page offers")
+        values = {"url": url, "types": _ticked(visit.form), "state": state}
+        body = body_of_form(WebhookEndpointChange, values)
+        if body.url is not None and body.url != shown.url:
+            await visit.state.check_receiver(visit.user_id, body.url)
+        to = EndpointChange(url=body.url, types=body.types, state=body.state)
+        await RECORDS.run(change, to)
+    except DomainError as error:
+        return await RECORDS.run(_change_page, visit, shown, visit.refused(error, PLACES))
+    return visit.done(f"{PATH}/{endpoint_id}", "The webhook is changed.")
+
+
+def _change_page(visit: ConsoleVisit, shown: ShownEndpoint, form: TypedForm) -> Response:
+    return visit.form_page(
+        "change_webhook.html",
+        form,
+        shown=shown,
+        groups=type_groups(),
+        box_name=BOX,
+        states=_CHOICES,
+    )
+
+
+@router.get("/{endpoint_id}/rotate")
+@RECORDS.threaded
+def show_rotation(visit: RecentVisit, endpoint_id: PathId) -> Response:
+    return visit.page("rotate_webhook.html", shown=_own(visit, endpoint_id))
+
+
+@router.post("/{endpoint_id}/rotate")
+@RECORDS.threaded
+def rotate_secret(visit: RecentFormVisit, endpoint_id: PathId) -> Response:
+    shown, wrapper = _own(visit, endpoint_id), visit.state.resources.key_wrapper
+    with visit.unit_of_work() as uow:
+        secret = webhook_endpoints.rotate(uow, wrapper, visit.caller, endpoint_id)
+    return visit.page("webhook_secret.html", shown=shown, secret=secret, is_new=False)
+
+
+@router.get("/{endpoint_id}/end")
+@RECORDS.threaded
+def show_endpoint_end(visit: Visit, endpoint_id: PathId) -> Response:
+    return visit.page("end_webhook.html", shown=_own(visit, endpoint_id))
+
+
+@router.post("/{endpoint_id}/end")
+@RECORDS.threaded
+def end_endpoint(visit: FormVisit, endpoint_id: PathId) -> Response:
+    with visit.unit_of_work() as uow:
+        webhook_endpoints.delete(uow, visit.caller, endpoint_id)
+    return visit.done(PATH, "The webhook is ended: nothing is sent to it any more.")
+
+
+# The fields of the form, which are in the page's URL too.
+DAY, TIME = "day", "time"
+
+
+@router.get("/{endpoint_id}/replay")
+@RECORDS.threaded
+def ask_to_replay(visit: Visit, endpoint_id: PathId) -> Response:
+    """Show the form, with the number of events once a moment was chosen."""
+    typed = dict(visit.request.query_params)
+    if DAY not in typed:
+        today = clock.now().date().isoformat()
+        return _replay_page(visit, endpoint_id, TypedForm({DAY: today, TIME: "00:00"}))
+    return _replay_page(visit, endpoint_id, TypedForm(typed), counts=True)
+
+
+@router.post("/{endpoint_id}/replay")
+@RECORDS.threaded
+def replay_events(visit: FormVisit, endpoint_id: PathId) -> Response:
+    try:
+        since = _moment(visit.form)
+        with visit.unit_of_work() as uow:
+            settings = visit.state.resources.settings
+            if not deliveries.replay(uow, settings, visit.caller, endpoint_id, since):
+                raise wrong_field(DAY, "nothing of what it gets has happened since then")
+    except DomainError as error:
+        return _replay_page(visit, endpoint_id, visit.refused(error))
+    return visit.done(f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first.")
+
+
+def _replay_page(
+    visit: ConsoleVisit, endpoint_id: int, form: TypedForm, *, counts: bool = False
+) -> Response:
+    shown, found, since = _own(visit, endpoint_id), None, None
+    if counts:
+        try:
+            since = _moment(form.typed)
+            with visit.unit_of_work() as uow:
+                found = deliveries.count_since(uow, visit.caller, endpoint_id, since)
+        except DomainError as error:
+            form = form.refused(error)
+    return visit.form_page(
+        "replay_webhook.html",
+        form,
+        shown=shown,
+        since=since,
+        found=found,
+        example=clock.iso(since or clock.now()),
+    )
+
+
+def _moment(typed: Mapping[str, str]) -> datetime:
+    """Return the first moment to replay; raises ``body.invalid``."""
+    try:
+        day = date.fromisoformat(typed.get(DAY, "").strip())
+    except ValueError:
+        raise wrong_field(DAY, "must be a day, such as 2026-11-22") from None
+    written = text_or_none(typed, TIME)
+    try:
+        of_day = time() if written is None else time.fromisoformat(written)
+    except ValueError:
+        of_day = None
+    if of_day is None or of_day.tzinfo is not None:
+        raise wrong_field(TIME, "must be a time of the day, such as 14:30")
+    return datetime.combine(day, of_day, UTC)
+
+
+def _shown(uow: UnitOfWork, endpoints: Sequence[WebhookEndpoint]) -> list[ShownEndpoint]:
+    titles = lists.titles_of(uow, [each.list_id for each in endpoints if each.list_id])
+    return [ShownEndpoint(each, titles.get(each.list_id or 0)) for each in endpoints]
+
+
+def _own(visit: ConsoleVisit, endpoint_id: int) -> ShownEndpoint:
+    with visit.unit_of_work() as uow:
+        return ShownEndpoint(webhook_endpoints.get(uow, visit.caller, endpoint_id))

@@ -1,0 +1,220 @@
+"""An owner's exports: all of them, and one from its order to its file."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from api.answers import export_url
+from api.auth.requirements import PUBLIC
+from api.console.assets import CONSOLE_PATH
+from api.console.part_streams import LivePart, part_stream
+from api.console.typed_forms import TypedForm, body_of_form
+from api.console.visits import ConsoleVisit, FormVisit, RecentFormVisit, RecentVisit, Visit
+from api.html.frame import redirect
+from api.limits.bulkheads import RECORDS
+from api.parameters import Cursor, ListId, PathId
+from api.request_ids import current_request_id
+from api.schemas.segments import NewExport
+from core import clock
+from core.errors import DomainError
+from core.lanes import Lane
+from core.refusals.mailing import (
+    EXPORT_NOT_FOUND,
+    SEGMENT_FIELD_RETIRED,
+    SEGMENT_NOT_FOUND,
+    SEGMENT_TAG_DELETED,
+)
+from models import FINISHED, Job, MemberExport, SubscriptionStatus
+from services.jobs import records as jobs
+from services.jobs.records import Progress
+from services.paging import WHOLE, PageRequest
+from services.subscriptions import exports, lists, segments
+from services.subscriptions.bulk_files import BULK_FILE_RETENTION
+from services.subscriptions.export_sheets import ExportFormat, ExportKind
+from services.subscriptions.exports import ExportOrder
+
+router = APIRouter(prefix=CONSOLE_PATH, dependencies=[PUBLIC], include_in_schema=False)
+
+PATH = f"{CONSOLE_PATH}/exports"
+EXPORTS_ON_PAGE = 50
+EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
+# The form fields at which errors without a field of their own are shown.
+PLACES = {
+    SEGMENT_NOT_FOUND.code: "segment_id",
+    SEGMENT_FIELD_RETIRED.code: "segment_id",
+    SEGMENT_TAG_DELETED.code: "segment_id",
+}
+FORMATS = (
+    (ExportFormat.CSV.value, "CSV", "For spreadsheets and other products."),
+    (ExportFormat.JSONL.value, "JSON Lines", "One object a line, for programs."),
+)
+_BOX = "status_"
+STATUS_BOXES = (
+    (_BOX + SubscriptionStatus.PENDING, "People who have not confirmed yet"),
+    (_BOX + SubscriptionStatus.ACTIVE, "Active members"),
+    (_BOX + SubscriptionStatus.UNSUBSCRIBED, "People who left"),
+    (_BOX + SubscriptionStatus.REMOVED, "People who were removed"),
+)
+
+
+@dataclass(frozen=True)
+class ShownExport:
+    """An export at any time.
+
+    Attributes:
+        job: the job that works on it, or the last one that did.
+    """
+
+    export: MemberExport
+    list_title: str
+    job: Job | None
+
+    @property
+    def is_running(self) -> bool:
+        if self.export.size is not None:
+            return False
+        is_retried = self.job is not None and self.job.status not in FINISHED
+        return self.export.finished_at is None or is_retried
+
+    @property
+    def lapses_at(self) -> datetime | None:
+        return lapses_at(self.export)
+
+    @property
+    def reason(self) -> str | None:
+        """The reason why there is no file, as long as it is kept."""
+        if self.job is None or self.is_running:
+            return None
+        error = jobs.error_shown(self.job)
+        return None if error is None else str(error["message"])
+
+    @property
+    def progress(self) -> Progress | None:
+        return None if self.job is None else jobs.progress_of(self.job)
+
+
+def lapses_at(export: MemberExport) -> datetime | None:
+    """Return until when the file is kept, ``None`` if there is none (any more)."""
+    has_file = export.size is not None and export.files_removed_at is None
+    if not has_file or export.finished_at is None:
+        return None
+    until = export.finished_at + BULK_FILE_RETENTION
+    return until if until > clock.now() else None
+
+
+@router.get("/exports")
+@RECORDS.threaded
+def show_exports(visit: Visit, cursor: Cursor = None) -> Response:
+    with visit.unit_of_work() as uow:
+        found = exports.list_of(uow, visit.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
+        titles = lists.titles_of(uow, [export.list_id for export in found.rows])
+        own = lists.choices(uow, visit.user_id)
+    return visit.page(
+        "exports.html",
+        exports=[(each, lapses_at(each)) for each in found.rows],
+        titles=titles,
+        lists=own,
+        next_cursor=found.next_cursor,
+        cursor=cursor,
+    )
+
+
+@router.get("/lists/{list_id}/export")
+@RECORDS.threaded
+def show_new_export(visit: RecentVisit, list_id: ListId) -> Response:
+    return _new_page(visit, list_id, TypedForm({"format": FORMATS[0][0]}))
+
+
+@router.post("/lists/{list_id}/export")
+@RECORDS.threaded
+def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
+    form = visit.form
+    statuses = [status.value for status in SubscriptionStatus if _BOX + status in form]
+    segment = form.get("segment_id", "")
+    values = {
+        # A roster is for the program that sends.
+        "kind": ExportKind.MEMBERS.value,
+        "format": form.get("format", ""),
+        "status": statuses or None,
+        "segment_id": int(segment) if segment.isascii() and segment.isdecimal() else None,
+    }
+    try:
+        body = body_of_form(NewExport, values)
+        chosen = None if body.status is None else tuple(body.status)
+        order = ExportOrder(body.kind, body.segment_id, None, chosen, body.format)
+        visit.state.lane_ages.check(Lane.EXPORT, waits=False)
+        request_id = current_request_id()
+        with visit.unit_of_work() as uow:
+            visit.own_list(uow, list_id)
+            job = exports.begin(uow, visit.caller, list_id, order, request_id=request_id)
+    except DomainError as error:
+        return _new_page(visit, list_id, visit.refused(error, PLACES))
+    return visit.done(f"{PATH}/{job.subject_id}", "The export has begun.")
+
+
+def _new_page(visit: ConsoleVisit, list_id: int, form: TypedForm) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        kept = segments.list_of(uow, mailing_list, WHOLE).rows
+    return visit.form_page(
+        "new_export.html",
+        form,
+        list=mailing_list,
+        segments=[("", "All of them"), *((str(each.id), each.name) for each in kept)],
+        formats=FORMATS,
+        statuses=STATUS_BOXES,
+    )
+
+
+@router.get("/exports/{export_id}")
+@RECORDS.threaded
+def show_export(visit: Visit, export_id: PathId) -> Response:
+    return visit.page("export.html", shown=_shown(visit, export_id))
+
+
+@router.get("/exports/{export_id}/events")
+async def stream_export(request: Request, visit: Visit, export_id: PathId) -> Response:
+    """Send the part of the page that changes, until it changes no more."""
+    look = partial(_live_part, visit, export_id)
+    return part_stream(visit, await RECORDS.run(look), look)
+
+
+def _live_part(visit: ConsoleVisit, export_id: int) -> LivePart:
+    shown = _shown(visit, export_id)
+    job_ids = [] if shown.job is None else [shown.job.id]
+    return LivePart(visit.part("export_state.html", shown=shown), not shown.is_running, job_ids)
+
+
+@router.post("/exports/{export_id}/cancel")
+@RECORDS.threaded
+def cancel_export(visit: FormVisit, export_id: PathId) -> Response:
+    shown = _shown(visit, export_id)
+    with visit.unit_of_work() as uow:
+        cancelled = 0 if shown.job is None else jobs.cancel(uow, visit.caller, shown.job.id)
+    notice = "It stops at its next step." if cancelled else "It had ended already."
+    return visit.done(f"{PATH}/{export_id}", notice)
+
+
+@router.get("/exports/{export_id}/file")
+@RECORDS.threaded
+def download_export_file(visit: RecentVisit, export_id: PathId) -> Response:
+    """Redirect to the file, by a link that is made now."""
+    export = _shown(visit, export_id).export
+    if lapses_at(export) is None:
+        raise EXPORT_NOT_FOUND()
+    return redirect(export_url(visit.state, export.id, export.format))
+
+
+def _shown(visit: ConsoleVisit, export_id: int) -> ShownExport:
+    """Return the caller's export; raises ``export.not_found``."""
+    with visit.unit_of_work() as uow:
+        export = exports.get(uow, visit.caller, export_id)
+        title = lists.titles_of(uow, [export.list_id])[export.list_id]
+        job = None
+        if export.size is None:
+            job = jobs.find_unfinished(uow, export.user_id, EXPORT_KINDS, export.id)
+            job = job or jobs.find_late(uow, export.user_id, EXPORT_KINDS, export.id)
+        return ShownExport(export, title, job)

@@ -1,0 +1,128 @@
+"""The frame of the console's pages: templates, and headers that allow our own files alone."""
+
+import shlex
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+
+from fastapi.responses import HTMLResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from api.console import console_display
+from api.console.assets import asset_path
+from api.console.navigation import (
+    NAVIGATION,
+    OF_OPERATORS,
+    OF_PROGRAMS,
+    current_mark,
+    of_list,
+)
+from api.html.problems import ShownProblem
+from core.refusals.access import AUTH_CSRF
+from core.refusals.requests import RATE_LIMITED, REQUEST_INVALID
+from core.settings import Settings
+
+_ALLOWED = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "connect-src": "'self'",
+    # The empty icon is a data: URL, so that browsers don't ask for one.
+    "img-src": "'self' data:",
+    "frame-ancestors": "'none'",
+    "base-uri": "'none'",
+    "form-action": "'self'",
+}
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    # Our own server gets it, so that a form's request has its origin.
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "X-Robots-Tag": "noindex",
+}
+_NOTHING: Mapping[str, str] = {}
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(sorted(Path(__file__).parent.glob("**/templates"))),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.globals |= {
+    "asset": asset_path,
+    "navigation": NAVIGATION,
+    "current_mark": current_mark,
+    "of_list": of_list,
+    "of_programs": OF_PROGRAMS,
+    "of_operators": OF_OPERATORS,
+    "curl_call": console_display.curl_call,
+    "counted": console_display.counted,
+    # Each page gives its own.
+    "notice": None,
+    "path": "",
+    "base": "",
+}
+_TEMPLATES.filters |= {
+    "number": console_display.number,
+    "signed": console_display.signed,
+    "moment": console_display.moment,
+    "day": console_display.day,
+    "amount": console_display.amount,
+    "duration": console_display.duration,
+    "shell": shlex.join,
+}
+
+
+def console_part(template: str, values: Mapping[str, object]) -> str:
+    """Render a part of a page, as markup; each value is escaped."""
+    return _TEMPLATES.get_template(template).render(values)
+
+
+def console_page(
+    template: str,
+    values: Mapping[str, object],
+    *,
+    status: int = 200,
+    foreign: Mapping[str, str] = _NOTHING,
+) -> Response:
+    """Render a page of the console; each value is escaped.
+
+    ``foreign``: the other origins of which the page shows something, by directive.
+    """
+    names = dict.fromkeys((*_ALLOWED, *foreign))
+    policy = "; ".join(
+        f"{name} {_ALLOWED.get(name, '')} {foreign.get(name, '')}".strip() for name in names
+    )
+    headers = {**_HEADERS, "Content-Security-Policy": policy}
+    return HTMLResponse(console_part(template, values), status, headers=headers)
+
+
+_BY_CODE = {
+    AUTH_CSRF.code: (
+        "That didn’t go through",
+        "Your browser didn’t show that this came from a page of ours. Please open that page again.",
+    ),
+    RATE_LIMITED.code: (
+        "Too many requests came from here",
+        "We got too many in a short time. Please wait a while, and try again.",
+    ),
+}
+_NOT_FOUND = ("There is nothing here", "It is gone, or it was never yours.")
+_OUR_FAULT = ("Something went wrong here", "We’re sorry. Please try again in a few minutes.")
+
+
+def console_problem(settings: Settings, problem: ShownProblem) -> Response:
+    status = problem.status
+    # A word where the paths of our pages have an id.
+    is_no_path = problem.code == REQUEST_INVALID.code and problem.message.startswith("path.")
+    if status == HTTPStatus.NOT_FOUND or is_no_path:
+        # All alike, so that the page of another owner's thing tells nothing of it.
+        status, (heading, text) = HTTPStatus.NOT_FOUND, _NOT_FOUND
+    elif status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        heading, text = _OUR_FAULT
+    else:
+        heading, text = _BY_CODE.get(problem.code, ("That didn’t work", problem.message))
+    number = problem.request_id if problem.is_our_fault else None
+    values = {"base": settings.public_base, "heading": heading, "text": text, "number": number}
+    return console_page("console_problem.html", values, status=status)

@@ -1,0 +1,260 @@
+"""An owner's images: all of them as small ones, and one with what is pasted elsewhere."""
+
+import html
+from dataclasses import dataclass, replace
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from api.auth.page_sessions import CSRF_FIELD, require_csrf
+from api.auth.requirements import PUBLIC
+from api.bodies.forms import file_named, read_form
+from api.console.assets import CONSOLE_PATH
+from api.console.console_display import counted
+from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
+from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
+from api.middleware.body_limits import release_body
+from api.parameters import Cursor
+from api.request_ids import current_request_id
+from api.schemas.attachments import AttachmentChanges, AttachmentRecord
+from api.waiting.waiters import while_connected
+from core import clock
+from core.errors import DomainError
+from core.lanes import Lane
+from core.refusals.media import SIGNED_LINK_EXPIRES_IN
+from models import Attachment, AttachmentStatus
+from services.attachments import records, upload
+from services.attachments.upload import Upload, clean_filename
+from services.jobs.idempotency import AcceptedJob
+from services.paging import PageRequest
+from storage.redis.notifications import job_topic
+
+PATH = f"{CONSOLE_PATH}/images"
+router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
+
+IMAGES_ON_PAGE = 24
+WAIT_SECONDS = 15.0
+_SMALL, _MAIL = "320", "mail"
+# How long a signed link may be valid, by the values of the form.
+LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
+
+
+@dataclass(frozen=True)
+class ShownFile:
+    label: str
+    url: str
+    width: int | None
+    height: int | None
+    size: int
+    alt: str
+
+    @property
+    def words(self) -> str:
+        if not self.label:
+            return "The image"
+        return "For mails" if self.label == _MAIL else f"{counted(int(self.label), 'pixel')} wide"
+
+    @property
+    def tag(self) -> str:
+        sides = "" if self.width is None else f' width="{self.width}" height="{self.height}"'
+        return f'<img src="{html.escape(self.url)}" alt="{html.escape(self.alt)}"{sides}>'
+
+    @property
+    def markdown(self) -> str:
+        escaped = self.alt.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+        return f"![{' '.join(escaped.split())}]({self.url})"
+
+
+@dataclass(frozen=True)
+class ShownImage:
+    record: AttachmentRecord
+
+    @property
+    def name(self) -> str:
+        return self.record.title or self.record.original_filename
+
+    @property
+    def is_ready(self) -> bool:
+        return self.record.status == AttachmentStatus.READY
+
+    @property
+    def reason(self) -> str | None:
+        error = self.record.error
+        return None if error is None else str(error["message"])
+
+    @property
+    def alt(self) -> str:
+        """The text in place of the image on our own pages, where it must have a name."""
+        return self.record.alt_text or self.name
+
+    @property
+    def small(self) -> ShownFile:
+        """The smallest file for pages, or the image itself if it has no renditions."""
+        return next((each for each in self.files if each.label == _SMALL), self.files[0])
+
+    @property
+    def files(self) -> list[ShownFile]:
+        record, alt = self.record, self.record.alt_text or ""
+        return [
+            ShownFile("", record.view_url, record.width, record.height, record.size, alt),
+            *(
+                ShownFile(each.name, each.view_url, each.width, each.height, each.size, alt)
+                for each in record.renditions
+            ),
+        ]
+
+
+@router.get("")
+@RECORDS.threaded
+def show_images(visit: Visit, cursor: Cursor = None) -> Response:
+    return _images_page(visit, TypedForm(), cursor)
+
+
+@router.post("")
+async def upload_image(request: Request, visit: Visit) -> Response:
+    state = visit.state
+    typed: dict[str, str] = {}
+    try:
+        state.admit(Lane.MEDIA, visit.user_id, WAIT_SECONDS)
+        accepted = await _accept(request, visit, typed)
+        ended = state.jobs.wait(job_topic(accepted.job_id), WAIT_SECONDS, owner_id=visit.user_id)
+        await while_connected(request.receive, ended)
+        image = await RECORDS.run(_outcome, visit, accepted)
+    except DomainError as error:
+        return await RECORDS.run(_refused_upload, replace(visit, form=typed), error)
+    name = image.original_filename
+    if image.status != AttachmentStatus.READY:
+        return visit.done(PATH, f"“{name}” is here, and will be ready soon.")
+    return visit.done(f"{PATH}/{image.hash_id}", f"“{name}” is ready.")
+
+
+async def _accept(request: Request, visit: ConsoleVisit, typed: dict[str, str]) -> AcceptedJob:
+    """Store the image. A function of its own, so that nothing holds its bytes during the wait."""
+    form = await read_form(request)
+    typed.update({name: value.decode(errors="replace") for name, value in form.fields})
+    require_csrf(request, visit.state, visit.member.cookie, typed.get(CSRF_FIELD))
+    part = file_named(form, "file")
+    accepted = await UPLOADS_BY_CALLER.run(
+        visit.user_id,
+        upload.accept,
+        visit.state.resources,
+        visit.caller,
+        # With renditions, of which pages show the smallest.
+        Upload(clean_filename(part.filename), part.data, "encrypted" in typed, True),
+        key=None,
+        request_id=current_request_id(),
+    )
+    release_body(request.scope)
+    return accepted
+
+
+def _outcome(visit: ConsoleVisit, accepted: AcceptedJob) -> Attachment:
+    """Return the image, or raise why there is none."""
+    with visit.unit_of_work() as uow:
+        found = records.outcome(uow, accepted)
+        if isinstance(found, DomainError):
+            records.forget_failed(uow, accepted)
+    if isinstance(found, DomainError):
+        raise found
+    return found
+
+
+def _refused_upload(visit: ConsoleVisit, error: DomainError) -> Response:
+    is_of_file = error.code.startswith(("attachment.", "image."))
+    return _images_page(visit, visit.refused(error, {error.code: "file"} if is_of_file else {}))
+
+
+def _images_page(visit: ConsoleVisit, form: TypedForm, cursor: str | None = None) -> Response:
+    with visit.unit_of_work() as uow:
+        found = records.list_of(uow, visit.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor))
+    return visit.form_page(
+        "images.html",
+        form,
+        foreign=visit.media_sources(),
+        images=[_shown(visit, each) for each in found.rows],
+        next_cursor=found.next_cursor,
+        cursor=cursor,
+    )
+
+
+@router.get("/{hash_id}")
+@RECORDS.threaded
+def show_image(visit: Visit, hash_id: str, link: str = "") -> Response:
+    """Show one image; with ``link``, a signed URL of an encrypted one for so many seconds."""
+    return _image_page(visit, _own(visit, hash_id), None, link)
+
+
+@router.post("/{hash_id}")
+@RECORDS.threaded
+def change_image(visit: FormVisit, hash_id: str) -> Response:
+    try:
+        body = body_of_form(
+            AttachmentChanges,
+            {
+                "alt_text": text_or_none(visit.form, "alt_text"),
+                "title": text_or_none(visit.form, "title"),
+                "tags": lines_of(visit.form, "tags"),
+            },
+        )
+    except DomainError as error:
+        return _image_page(visit, _own(visit, hash_id), visit.refused(error))
+    with visit.unit_of_work() as uow:
+        records.change(uow, visit.caller, hash_id, body.sent())
+    return visit.done(f"{PATH}/{hash_id}", "The image is changed.")
+
+
+def _image_page(
+    visit: ConsoleVisit, attachment: Attachment, form: TypedForm | None, link: str = ""
+) -> Response:
+    image = _shown(visit, attachment)
+    typed = {
+        "alt_text": image.record.alt_text or "",
+        "title": image.record.title or "",
+        "tags": "\n".join(image.record.tags),
+    }
+    signed = None
+    if link:
+        if link not in LINK_LIFETIMES:
+            raise SIGNED_LINK_EXPIRES_IN(longest=max(map(int, LINK_LIFETIMES)))
+        signed = records.create(
+            visit.state.resources.keyring,
+            attachment,
+            attachment.filename,
+            base=visit.state.resources.settings.public_base,
+            expires_in=int(link),
+            now=clock.now(),
+        )
+    return visit.form_page(
+        "image.html",
+        form or TypedForm(typed),
+        foreign=visit.media_sources(),
+        image=image,
+        link=signed,
+        lifetimes=LINK_LIFETIMES,
+    )
+
+
+@router.get("/{hash_id}/delete")
+@RECORDS.threaded
+def show_deletion(visit: Visit, hash_id: str) -> Response:
+    image = _shown(visit, _own(visit, hash_id))
+    return visit.page("delete_image.html", foreign=visit.media_sources(), image=image)
+
+
+@router.post("/{hash_id}/delete")
+@RECORDS.threaded
+def delete_image(visit: FormVisit, hash_id: str) -> Response:
+    image = _shown(visit, _own(visit, hash_id))
+    with visit.unit_of_work() as uow:
+        records.remove(uow, visit.caller, hash_id)
+    return visit.done(PATH, f"“{image.name}” is deleted.")
+
+
+def _own(visit: ConsoleVisit, hash_id: str) -> Attachment:
+    with visit.unit_of_work() as uow:
+        return records.get(uow, visit.caller, hash_id)
+
+
+def _shown(visit: ConsoleVisit, attachment: Attachment) -> ShownImage:
+    return ShownImage(AttachmentRecord.of(attachment, visit.state.resources.settings))

@@ -1,0 +1,310 @@
+"""An owner's imports: all of them, and one from its dry run to its undo."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from api.answers import import_errors_url
+from api.auth.page_sessions import CSRF_FIELD, redirect_to_path, require_csrf
+from api.auth.requirements import PUBLIC
+from api.bodies.forms import MULTIPART
+from api.bodies.json_bodies import media_type
+from api.bodies.upload_stream import store_upload
+from api.console.assets import CONSOLE_PATH
+from api.console.imports.views import (
+    COLUMNS_ON_PAGE,
+    NEW_FIELD,
+    ShownImport,
+    chosen_by,
+    mapping_of,
+    roles_to_choose,
+    shown_import,
+)
+from api.console.part_streams import LivePart, part_stream
+from api.console.typed_forms import TypedForm, wrong_field
+from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.html.frame import redirect
+from api.limits.bulkheads import RECORDS
+from api.parameters import Cursor, PathId
+from api.request_ids import current_request_id
+from core.errors import DomainError
+from core.lanes import Lane
+from core.refusals import imports as refusals
+from core.refusals.requests import BODY_NOT_MULTIPART
+from models import ImportKind, Plan
+from services.accounts import accounts
+from services.jobs import records as jobs
+from services.paging import PageRequest
+from services.subscriptions import lists
+from services.subscriptions.imports import records
+from services.subscriptions.imports.records import ImportOptions
+from storage.unit_of_work import UnitOfWork
+
+PREFIX = f"{CONSOLE_PATH}/imports"
+router = APIRouter(prefix=PREFIX, dependencies=[PUBLIC], include_in_schema=False)
+
+IMPORTS_ON_PAGE = 50
+FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
+# The form fields at which errors without a field of their own are shown.
+PLACES = {
+    refusals.IMPORT_FILE_MISSING.code: "file",
+    refusals.IMPORT_SEVERAL_FILES.code: "file",
+    refusals.IMPORT_EMPTY_FILE.code: "file",
+    refusals.IMPORT_TOO_LARGE.code: "file",
+}
+KINDS = (
+    (
+        ImportKind.MEMBERS.value,
+        "Members",
+        "An export of another product, or a sheet of yours. Who left there stays away here too.",
+    ),
+    (
+        ImportKind.SUPPRESSIONS.value,
+        "Addresses that get no mail",
+        "What your sending product suppresses, each row with its reason.",
+    ),
+    (ImportKind.BOUNCES.value, "Addresses whose mail bounced", ""),
+    (ImportKind.COMPLAINTS.value, "Addresses that complained", ""),
+)
+UPDATE, START = "update", "start"
+
+
+@router.get("")
+@RECORDS.threaded
+def show_imports(visit: Visit, cursor: Cursor = None) -> Response:
+    with visit.unit_of_work() as uow:
+        wanted = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
+        found = records.list_of(uow, visit.caller, wanted, list_id=None)
+        titles = lists.titles_of(uow, [task.list_id for task in found.rows])
+    return visit.page(
+        "imports.html",
+        imports=found.rows,
+        titles=titles,
+        next_cursor=found.next_cursor,
+        cursor=cursor,
+    )
+
+
+@router.get("/new")
+@RECORDS.threaded
+def show_new_import(visit: Visit, list_id: str = "") -> Response:
+    """Show the form for a file, for the list that the query may name."""
+    typed = {"list_id": list_id, "kind": ImportKind.MEMBERS.value}
+    return _new_page(visit, TypedForm(typed))
+
+
+@router.post("/new")
+async def upload_import(request: Request, visit: Visit) -> Response:
+    state, resources = visit.state, visit.state.resources
+    # The fields of the form, which come before the file.
+    typed: dict[str, str] = {}
+    chosen: list[tuple[int, ImportOptions]] = []
+
+    async def check(fields: Mapping[str, str]) -> None:
+        typed.update(fields)
+        require_csrf(request, state, visit.member.cookie, fields.get(CSRF_FIELD))
+        chosen.append(_upload_choice(fields))
+        state.lane_ages.check(Lane.BULK, waits=False)
+
+        def check_list(uow: UnitOfWork) -> None:
+            list_id, _ = chosen[0]
+            visit.own_list(uow, list_id)
+            records.check_upload(uow, visit.caller, list_id, dry_run=True)
+
+        await state.in_unit_of_work(check_list)
+
+    try:
+        if media_type(request.headers.get("content-type", "")) != MULTIPART:
+            require_csrf(request, state, visit.member.cookie)
+            raise BODY_NOT_MULTIPART()
+        file, forget = records.new_file(resources), partial(records.forget_file, resources)
+        received = await store_upload(
+            request, file.writer, None, forget, caller_id=visit.user_id, check=check
+        )
+        list_id, options = chosen[0]
+        accepted = await RECORDS.run(
+            records.accept_file,
+            resources,
+            visit.user_id,
+            list_id,
+            file=file,
+            filename=received.filename,
+            options=options,
+            request_id=current_request_id(),
+        )
+    except DomainError as error:
+        form = await RECORDS.run(replace(visit, form=typed).refused, error, PLACES)
+        return await RECORDS.run(_new_page, visit, form)
+    return redirect_to_path(state, f"{PREFIX}/{accepted.subject_id}")
+
+
+def _upload_choice(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
+    """Return the list, and how the file is read in its dry run; raises ``body.invalid``."""
+    try:
+        list_id = lists.id_of(form.get("list_id", ""))
+    except DomainError:
+        list_id = None
+    if list_id is None:
+        raise wrong_field("list_id", "Choose the list to which they come.")
+    if form.get("kind") not in set(ImportKind):
+        raise wrong_field("kind", "Choose what the rows of the file are.")
+    kind, creates = ImportKind(form["kind"]), "create_fields" in form
+    return list_id, ImportOptions(True, _on_existing(form), None, kind, creates)
+
+
+def _on_existing(form: Mapping[str, str]) -> str:
+    return UPDATE if UPDATE in form else "skip"
+
+
+def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
+    with visit.unit_of_work() as uow:
+        found = lists.choices(uow, visit.user_id)
+        is_paid = accounts.get(uow, visit.user_id).plan == Plan.PAID
+    own = [(str(each.id), each.title) for each in found]
+    if len(own) > 1:
+        own.insert(0, ("", "Choose a list"))
+    return visit.form_page("new_import.html", form, lists=own, kinds=KINDS, is_paid=is_paid)
+
+
+@router.get("/{import_id}")
+@RECORDS.threaded
+def show_import(visit: Visit, import_id: PathId, columns: FirstColumn = 0) -> Response:
+    shown = shown_import(visit, import_id)
+    return visit.form_page("import.html", **_state_values(shown, reading_form(shown), columns))
+
+
+@router.post("/{import_id}")
+@RECORDS.threaded
+def read_import_again(visit: FormVisit, import_id: PathId, columns: FirstColumn = 0) -> Response:
+    """Read a dry run's file in another way, or import it as it was read.
+
+    A file is imported only as its owner has seen it: another choice makes another dry run.
+    """
+    shown = shown_import(visit, import_id)
+    path = f"{PREFIX}/{import_id}"
+    starts = visit.form.get("act") == START
+    try:
+        options, differs = _reading_choice(shown, visit.form)
+        dry_run = differs or not starts
+        visit.state.lane_ages.check(Lane.BULK, waits=False)
+        with visit.unit_of_work() as uow:
+            records.read_again(
+                uow,
+                visit.caller,
+                import_id,
+                replace(options, dry_run=dry_run),
+                request_id=current_request_id(),
+            )
+    except DomainError as error:
+        if error.code == refusals.IMPORT_RUNNING.code:
+            # Another window was quicker.
+            return redirect_to_path(visit.state, path)
+        form = visit.refused(error)
+        return visit.form_page("import.html", **_state_values(shown, form, columns))
+    if starts and differs:
+        return visit.done(path, "You chose something else: look at it once more, then import it.")
+    if not dry_run:
+        return visit.done(path, "The import has begun.")
+    return redirect_to_path(visit.state, path + (f"?columns={columns}" if columns else ""))
+
+
+def reading_form(shown: ShownImport) -> TypedForm:
+    typed = {each.box: each.chosen for each in shown.choices}
+    if shown.task.on_existing == UPDATE:
+        typed[UPDATE] = "on"
+    return TypedForm(typed)
+
+
+def _reading_choice(shown: ShownImport, form: Mapping[str, str]) -> tuple[ImportOptions, bool]:
+    """Return how the file of a dry run is read now, and whether that differs from the last time.
+
+    Raises ``body.invalid``.
+    """
+    task, choices = shown.task, shown.choices
+    on_existing, mapping, creates = _on_existing(form), task.mapping, task.create_fields
+    chosen = chosen_by(form, choices)
+    differs = on_existing != task.on_existing or chosen != [each.chosen for each in choices]
+    if differs:
+        mapping = mapping_of(choices, chosen, shown.fields) or mapping
+        creates = NEW_FIELD in chosen
+    return ImportOptions(True, on_existing, mapping, ImportKind(task.kind), creates), differs
+
+
+def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, Any]:
+    first = first if first < len(shown.choices) else 0
+    return {
+        "shown": shown,
+        "kept_until": shown.file_kept_until,
+        "form": form,
+        "roles": roles_to_choose(shown.fields),
+        "choices": shown.choices[first : first + COLUMNS_ON_PAGE],
+        "first_column": first,
+        "columns_on_page": COLUMNS_ON_PAGE,
+    }
+
+
+@router.get("/{import_id}/events")
+async def stream_import(request: Request, visit: Visit, import_id: PathId) -> Response:
+    """Send the part of the page that changes, until it changes no more."""
+    look = partial(_live_part, visit, import_id)
+    return part_stream(visit, await RECORDS.run(look), look)
+
+
+def _live_part(visit: ConsoleVisit, import_id: int) -> LivePart:
+    shown = shown_import(visit, import_id)
+    values = _state_values(shown, reading_form(shown), 0)
+    return LivePart(visit.part("import_state.html", **values), not shown.is_live, shown.job_ids)
+
+
+@router.post("/{import_id}/cancel")
+@RECORDS.threaded
+def cancel_import(visit: FormVisit, import_id: PathId) -> Response:
+    """Cancel the import, or its undo; finished work stays."""
+    shown = shown_import(visit, import_id)
+    worker = shown.undo if shown.is_undoing else shown.job
+    with visit.unit_of_work() as uow:
+        cancelled = 0 if worker is None else jobs.cancel(uow, visit.caller, worker.id)
+    notice = "It stops at its next step." if cancelled else "It had ended already."
+    return visit.done(f"{PREFIX}/{import_id}", notice)
+
+
+@router.post("/{import_id}/retry")
+@RECORDS.threaded
+def retry_import(visit: FormVisit, import_id: PathId) -> Response:
+    """Continue an import that broke, with the rows that are not done."""
+    with visit.unit_of_work() as uow:
+        records.retry(uow, visit.caller, import_id)
+    return visit.done(f"{PREFIX}/{import_id}", "The import goes on.")
+
+
+@router.get("/{import_id}/not-added")
+@RECORDS.threaded
+def download_rejects(visit: Visit, import_id: PathId) -> Response:
+    """Redirect to the file of the rows that were not added, by a link that is made now."""
+    with visit.unit_of_work() as uow:
+        task = records.get(uow, visit.caller, import_id)
+    if task.files_removed_at is not None:
+        raise refusals.IMPORT_ERRORS_GONE()
+    return redirect(import_errors_url(visit.state, import_id))
+
+
+@router.get("/{import_id}/undo")
+@RECORDS.threaded
+def show_undo(visit: Visit, import_id: PathId) -> Response:
+    return visit.form_page("undo_import.html", TypedForm(), shown=shown_import(visit, import_id))
+
+
+@router.post("/{import_id}/undo")
+@RECORDS.threaded
+def undo_import(visit: FormVisit, import_id: PathId) -> Response:
+    try:
+        with visit.unit_of_work() as uow:
+            records.undo(uow, visit.caller, import_id, current_request_id())
+    except DomainError as error:
+        form = visit.refused(error)
+        return visit.form_page("undo_import.html", form, shown=shown_import(visit, import_id))
+    return redirect_to_path(visit.state, f"{PREFIX}/{import_id}")

@@ -1,0 +1,258 @@
+"""An owner's lists: all of them, one of them with its growth, its settings and its public pages."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from babel import Locale
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.answers import list_response, list_responses
+from api.auth.page_sessions import FormFields
+from api.auth.requirements import PUBLIC
+from api.console.assets import CONSOLE_PATH
+from api.console.console_display import SOURCES, TIERS
+from api.console.lists.growth import growth_plot
+from api.console.navigation import list_path
+from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
+from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
+from api.pages.sign_up.previews import embedded_form, preview
+from api.pages.sign_up.submission import SignUpPage
+from api.parameters import Cursor, ListId
+from api.schemas.lists import Channel, ListChanges, NewList, PreviewPart
+from core import clock
+from core.errors import DomainError
+from core.languages import reader_languages
+from core.refusals.mailing import LIST_SLUG_TAKEN
+from models import AttachmentStatus
+from services.attachments import records
+from services.paging import PageRequest
+from services.subscriptions import figures, lists
+from services.subscriptions.figures import DayRange, FiguresBy
+
+router = APIRouter(prefix=f"{CONSOLE_PATH}/lists", dependencies=[PUBLIC], include_in_schema=False)
+
+LISTS_ON_PAGE = 50
+_PERIODS = {"30": "30 days", "90": "90 days", "365": "A year", "1095": "Three years"}
+_USUAL_PERIOD = "30"
+# The form fields at which errors without a field of their own are shown.
+PLACES = {LIST_SLUG_TAKEN.code: "slug"}
+PROVIDERS = {"turnstile": "Cloudflare Turnstile", "hcaptcha": "hCaptcha", "recaptcha": "reCAPTCHA"}
+_TEXTS = ("tagline", "description", "avatar_image_url", "favicon_image_url", "consent_wording")
+_CONFIRMED, _ORIGINS = "confirm_required", "redirect_origins"
+_BOXES = ("email_channel_enabled", "challenge_enabled", _CONFIRMED)
+_LOOK = (
+    *("colour", "logo_hash_id", "sender_name"),
+    *("sign_up_text", "thanks_text", "confirmation_text"),
+)
+IMAGES_TO_CHOOSE = 100
+
+
+@router.get("")
+@RECORDS.threaded
+def show_lists(visit: Visit, cursor: Cursor = None) -> Response:
+    with visit.unit_of_work() as uow:
+        found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
+        shown = list_responses(uow, visit.state, found.rows)
+    return visit.page("lists.html", lists=shown, next_cursor=found.next_cursor, cursor=cursor)
+
+
+@router.get("/new")
+@RECORDS.threaded
+def show_new_list(visit: Visit) -> Response:
+    return visit.form_page("new_list.html", TypedForm({_CONFIRMED: "on"}))
+
+
+@router.post("/new")
+@RECORDS.threaded
+def make_list(visit: FormVisit) -> Response:
+    form = visit.form
+    values = {
+        "title": form.get("title", ""),
+        "slug": form.get("slug", "").strip(),
+        "tagline": text_or_none(form, "tagline"),
+        _CONFIRMED: _CONFIRMED in form,
+    }
+    try:
+        body = body_of_form(NewList, values)
+        with visit.unit_of_work() as uow:
+            made = lists.create_own(
+                uow,
+                visit.caller,
+                title=body.title,
+                slug=body.slug,
+                fields=body.sent(),
+                providers=visit.state.challenges.configured,
+            )
+            list_id, title = made.id, made.title
+    except DomainError as error:
+        return visit.form_page("new_list.html", visit.refused(error, PLACES))
+    return visit.done(list_path(list_id), f"The list “{title}” is made.")
+
+
+@router.get("/{list_id}")
+@RECORDS.threaded
+def show_list(visit: Visit, list_id: ListId, days: str = _USUAL_PERIOD) -> Response:
+    period = days if days in _PERIODS else _USUAL_PERIOD
+    last = clock.now().date()
+    wanted = DayRange(last - timedelta(days=int(period) - 1), last)
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        growth = figures.read(uow, mailing_list.id, wanted, FiguresBy.DAY)
+        by_source = figures.members_by(uow, mailing_list.id, FiguresBy.SOURCE)
+        by_tier = figures.members_by(uow, mailing_list.id, FiguresBy.TIER)
+        shown = list_response(uow, visit.state, mailing_list)
+    return visit.page(
+        "list.html",
+        list=shown,
+        by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
+        by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
+        plot=growth_plot(growth),
+        period=period,
+        periods=_PERIODS,
+    )
+
+
+# -- the list as readers meet it ------------------------------------------------------------------
+
+
+@router.get("/{list_id}/public")
+@RECORDS.threaded
+def show_face(visit: Visit, list_id: ListId, language: str = "") -> Response:
+    shown = _shown(visit, list_id)
+    form = TypedForm({name: getattr(shown, name) or "" for name in _LOOK})
+    return _face_page(visit, shown, form, language)
+
+
+@router.post("/{list_id}/public")
+@ACTS_BY_LIST.threaded("list_id")
+def change_face(visit: FormVisit, list_id: ListId) -> Response:
+    def values(form: FormFields) -> dict[str, Any]:
+        return {name: text_or_none(form, name) for name in _LOOK}
+
+    notice = "What readers see is changed."
+    return _change(visit, list_id, values, _face_page, tab="public", notice=notice)
+
+
+def _face_page(visit: ConsoleVisit, shown: Channel, form: TypedForm, asked: str = "") -> Response:
+    state, language = visit.state, reader_languages.chosen(asked)
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, shown.id)
+        page = SignUpPage.read(uow, mailing_list, state.resources.settings)
+        images = records.list_of(uow, visit.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
+        mail = preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
+    logos = {
+        each.hash_id: each.title or each.original_filename
+        for each in images
+        if each.status == AttachmentStatus.READY and not each.encrypted
+    }
+    # A logo that is older than these images, or gone, is shown as long as the list has it.
+    if shown.logo_hash_id is not None:
+        logos.setdefault(shown.logo_hash_id, shown.logo_hash_id)
+    names = {
+        name: Locale.parse(name, sep="-").get_display_name("en") or name
+        for name in reader_languages.languages()
+    }
+    return visit.form_page(
+        "list_face.html",
+        form,
+        foreign=visit.media_sources(),
+        list=shown,
+        language=language,
+        languages=names,
+        embedded=embedded_form(state, page, language=language),
+        fields=[field.label for field in page.public.values()],
+        has_wording=page.wording is not None,
+        logo_url=page.look.logo_url,
+        logos=[("", "None"), *logos.items()],
+        mail=mail,
+    )
+
+
+# -- settings -------------------------------------------------------------------------------------
+
+
+@router.get("/{list_id}/settings")
+@RECORDS.threaded
+def show_settings(visit: Visit, list_id: ListId) -> Response:
+    shown = _shown(visit, list_id)
+    texts = ("title", "slug", "challenge_provider", *_TEXTS)
+    typed = {name: getattr(shown, name) or "" for name in texts}
+    typed[_ORIGINS] = "\n".join(shown.redirect_origins)
+    typed |= dict.fromkeys((name for name in _BOXES if getattr(shown, name)), "on")
+    return _settings_page(visit, shown, TypedForm(typed))
+
+
+@router.post("/{list_id}/settings")
+@ACTS_BY_LIST.threaded("list_id")
+def change_settings(visit: FormVisit, list_id: ListId) -> Response:
+    def values(form: FormFields) -> dict[str, Any]:
+        texts = {name: text_or_none(form, name) for name in (*_TEXTS, "challenge_provider")}
+        names = {name: form.get(name, "").strip() for name in ("title", "slug")}
+        boxes = {name: name in form for name in _BOXES}
+        return {**texts, **boxes, **names, _ORIGINS: lines_of(form, _ORIGINS)}
+
+    notice = "The list is changed."
+    return _change(visit, list_id, values, _settings_page, tab="settings", notice=notice)
+
+
+def _settings_page(visit: ConsoleVisit, shown: Channel, form: TypedForm) -> Response:
+    able = visit.state.challenges.configured
+    # A provider that is not set up any more is shown as long as the list has it.
+    names = [name for name in PROVIDERS if name in able or name == shown.challenge_provider]
+    providers = [("", "None"), *((name, PROVIDERS[name]) for name in names)]
+    return visit.form_page("list_settings.html", form, list=shown, providers=providers)
+
+
+def _change(
+    visit: ConsoleVisit,
+    list_id: int,
+    values: Callable[[FormFields], Mapping[str, Any]],
+    page: Callable[[ConsoleVisit, Channel, TypedForm], Response],
+    *,
+    tab: str,
+    notice: str,
+) -> Response:
+    """Change what the form has other than the list, and show the tab of the list again.
+
+    The rest is not sent: a logo that was deleted, or a provider that is not set up any more, must
+    not keep the owner from changing the title.
+    """
+    shown = _shown(visit, list_id)
+    try:
+        differs = {
+            name: value
+            for name, value in values(visit.form).items()
+            if value != getattr(shown, name)
+        }
+        changes = body_of_form(ListChanges, differs).sent()
+        with visit.unit_of_work() as uow:
+            mailing_list = visit.own_list(uow, list_id)
+            lists.change(uow, mailing_list, changes, visit.state.challenges.configured)
+    except DomainError as error:
+        return page(visit, shown, visit.refused(error, PLACES))
+    path = f"{list_path(shown.id)}/{tab}"
+    return visit.done(path, notice if changes else "Nothing was to be changed.")
+
+
+@router.get("/{list_id}/archive")
+@RECORDS.threaded
+def show_archive(visit: Visit, list_id: ListId) -> Response:
+    return visit.form_page("archive_list.html", TypedForm(), list=_shown(visit, list_id))
+
+
+@router.post("/{list_id}/archive")
+@ACTS_BY_LIST.threaded("list_id")
+def archive_list(visit: FormVisit, list_id: ListId) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        lists.archive(uow, mailing_list)
+        title = mailing_list.title
+    return visit.done(f"{CONSOLE_PATH}/lists", f"The list “{title}” is archived.")
+
+
+def _shown(visit: ConsoleVisit, list_id: int) -> Channel:
+    with visit.unit_of_work() as uow:
+        return list_response(uow, visit.state, visit.own_list(uow, list_id))

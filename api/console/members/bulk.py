@@ -1,0 +1,258 @@
+"""Bulk actions on members: begun with the number of members in view, followed, and undone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.answers import list_response
+from api.auth.requirements import PUBLIC
+from api.console.assets import CONSOLE_PATH
+from api.console.console_display import TIERS
+from api.console.members.forms import (
+    ALL_ACTIVE,
+    NOBODY,
+    SELECTION_PLACES,
+    MemberSelection,
+    SelectionOf,
+    as_json,
+    read_filter,
+    shown_count,
+)
+from api.console.navigation import list_path
+from api.console.typed_forms import TypedForm
+from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
+from api.parameters import Cursor, ListId, PathId
+from api.request_ids import current_request_id
+from core.errors import DomainError
+from core.lanes import Lane
+from core.refusals.mailing import BULK_NOT_FOUND, BULK_VALUE
+from core.refusals.requests import invalid_field
+from models import BulkAct, BulkAction, Job, JobStatus
+from services.jobs import records
+from services.paging import PageRequest
+from services.subscriptions import tags
+from services.subscriptions.bulk_actions import actions
+from services.subscriptions.bulk_actions.actions import BulkOrder
+from services.subscriptions.filters import member_filter
+from storage.unit_of_work import UnitOfWork
+
+router = APIRouter(
+    prefix=f"{CONSOLE_PATH}/lists/{{list_id}}/acts", dependencies=[PUBLIC], include_in_schema=False
+)
+
+ACTS_ON_PAGE = 50
+TAGS_TO_CHOOSE = 200
+# The inputs with the values of actions; the other actions have none.
+_VALUES: Mapping[str, str] = {
+    BulkAction.TAG: "tag_name",
+    BulkAction.UNTAG: "tag_name",
+    BulkAction.SET_TYPE: "tier",
+}
+
+
+# The choices of the form, with their hints.
+ACTIONS: Mapping[str, tuple[str, str]] = {
+    BulkAction.TAG: ("Give them a tag", "The tag is made if the list has none of that name."),
+    BulkAction.UNTAG: ("Take a tag off them", ""),
+    BulkAction.SET_TYPE: ("Move them to a tier", "The end of a tier that has passed goes."),
+    BulkAction.EMAIL_OFF: ("Switch their mail off", "They stay members. An undo switches it on."),
+    BulkAction.REMOVE: ("Remove them from the list", "They get nothing. An undo brings them back."),
+}
+
+
+class ActState(StrEnum):
+    RUNNING = "running"
+    DONE = "done"
+    ENDED_EARLY = "ended_early"
+    BEING_UNDONE = "being_undone"
+    UNDO_FAILED = "undo_failed"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A bulk action as the pages show it.
+
+    Attributes:
+        undo_until: the moment until which it can be undone, if it can.
+    """
+
+    act: BulkAct
+    words: str
+    undo_until: datetime | None
+    state: ActState
+
+
+@router.get("")
+@RECORDS.threaded
+def show_acts(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        wanted = PageRequest(ACTS_ON_PAGE, cursor=cursor)
+        found = actions.list_of(uow, visit.caller, wanted, list_id=mailing_list.id)
+        acts = _shown(uow, found.rows)
+        shown = list_response(uow, visit.state, mailing_list)
+        return visit.page(
+            "acts.html", list=shown, acts=acts, next_cursor=found.next_cursor, cursor=cursor
+        )
+
+
+@router.get("/new")
+async def show_new_act(
+    visit: Visit, list_id: ListId, selection: SelectionOf, count: str = ""
+) -> Response:
+    form = TypedForm({"action": BulkAction.TAG})
+    work = partial(_new_act_page, visit, list_id, selection, form, count)
+    return await SEARCHES_BY_CALLER.run(visit.user_id, work)
+
+
+@router.post("/new")
+async def begin_act(visit: FormVisit, list_id: ListId) -> Response:
+    """Begin the bulk action of the form, and redirect to the page that follows it."""
+    typed = visit.form.get("action", "")
+    try:
+        if typed not in [*BulkAction]:
+            raise invalid_field("body.action", "choose what to do")
+        value = visit.form.get(_VALUES[typed], "") if typed in _VALUES else None
+        order = actions.check(BulkOrder(BulkAction(typed), value))
+        # Work that would wait too long is refused before anything of it is stored.
+        visit.state.lane_ages.check(Lane.BULK, waits=False)
+        bulk_id = await RECORDS.run(_begin, visit, list_id, order)
+    except DomainError as error:
+        places = {BULK_VALUE.code: _VALUES.get(typed, "action")}
+        form = await RECORDS.run(visit.refused, error, places)
+        selection = MemberSelection({"filter": visit.form.get("filter", "")})
+        work = partial(_new_act_page, visit, list_id, selection, form)
+        return await SEARCHES_BY_CALLER.run(visit.user_id, work)
+    return visit.done(f"{list_path(list_id)}/acts/{bulk_id}", "The act has begun.")
+
+
+def _begin(visit: ConsoleVisit, list_id: int, order: BulkOrder) -> int | None:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        written = read_filter(visit.form.get("filter", "")) or ALL_ACTIVE
+        job = actions.begin(
+            uow,
+            mailing_list,
+            member_filter.keep(uow, mailing_list, written),
+            order,
+            caller=visit.caller,
+            request_id=current_request_id(),
+        )
+        return job.subject_id
+
+
+def _new_act_page(
+    visit: ConsoleVisit, list_id: int, selection: MemberSelection, form: TypedForm, asked: str = ""
+) -> Response:
+    counted = NOBODY
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        try:
+            written = selection.written(uow, mailing_list) or ALL_ACTIVE
+            wanted = member_filter.read(uow, mailing_list, written)
+        except DomainError as error:
+            form, written, wanted = form.refused(error, SELECTION_PLACES), ALL_ACTIVE, None
+        values = {
+            "list": list_response(uow, visit.state, mailing_list),
+            "tags": tags.page(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
+        }
+    if wanted is not None:
+        counted = shown_count(visit.state.resources, mailing_list, wanted, asked, selection.typed)
+    return visit.form_page(
+        "new_act.html",
+        form,
+        counted_now=counted,
+        written=written,
+        written_text=as_json(written),
+        actions=[(value, *words) for value, words in ACTIONS.items()],
+        tiers=[*TIERS.items()],
+        **values,
+    )
+
+
+@router.get("/{bulk_id}")
+@RECORDS.threaded
+def show_act(visit: Visit, list_id: ListId, bulk_id: PathId) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        act = _act(uow, visit, mailing_list.id, bulk_id)
+        [written] = member_filter.shown(uow, mailing_list, act.filter)
+        [shown] = _shown(uow, [act])
+        return visit.page(
+            "act.html",
+            list=list_response(uow, visit.state, mailing_list),
+            shown=shown,
+            job=actions.job_of(uow, act),
+            written_text=as_json(written),
+        )
+
+
+@router.post("/{bulk_id}/undo")
+@RECORDS.threaded
+def undo_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
+    """Begin the undo, or continue one that failed."""
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        _act(uow, visit, mailing_list.id, bulk_id)
+        job_id = actions.undo(uow, visit.caller, bulk_id, current_request_id())
+    notice = "It was undone before." if job_id is None else "The undo has begun."
+    return visit.done(f"{list_path(list_id)}/acts/{bulk_id}", notice)
+
+
+@router.post("/{bulk_id}/cancel")
+@RECORDS.threaded
+def cancel_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
+    """Cancel the bulk action: its changes so far stay, and can be undone."""
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        job = actions.job_of(uow, _act(uow, visit, mailing_list.id, bulk_id))
+        ended = 0 if job is None else records.cancel(uow, visit.caller, job.id)
+    notice = "The act ends." if ended else "The act had ended before."
+    return visit.done(f"{list_path(list_id)}/acts/{bulk_id}", notice)
+
+
+def _act(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, bulk_id: int) -> BulkAct:
+    """Return the caller's bulk action on this list; raises ``bulk.not_found``."""
+    act = actions.get(uow, visit.caller, bulk_id)
+    if act.list_id != list_id:
+        raise BULK_NOT_FOUND()
+    return act
+
+
+def _shown(uow: UnitOfWork, acts: list[BulkAct]) -> list[_Shown]:
+    names = tags.names_of(uow, (each.tag_id for each in acts if each.tag_id))
+    shown = []
+    for act in acts:
+        undo_job = uow.session.get(Job, act.undo_job_id) if act.undo_job_id else None
+        if undo_job is not None:
+            # A job and its effects end in one transaction: whoever has seen the job's end, and
+            # reads the record after it, sees all of them.
+            uow.session.refresh(act)
+        tag = names.get(act.tag_id or 0)
+        of_tag = f"the tag “{tag}”" if tag is not None else "a tag that is gone"
+        words = {
+            BulkAction.TAG: f"Give {of_tag}",
+            BulkAction.UNTAG: f"Take off {of_tag}",
+            BulkAction.SET_TYPE: f"Move to {act.type}",
+            BulkAction.EMAIL_OFF: "Switch mail off",
+            BulkAction.REMOVE: "Remove from the list",
+        }[BulkAction(act.action)]
+        shown.append(_Shown(act, words, actions.undo_until(act), _state(act, undo_job)))
+    return shown
+
+
+def _state(act: BulkAct, undo_job: Job | None) -> ActState:
+    if act.undone_at is not None:
+        return ActState.UNDONE
+    if undo_job is not None:
+        return ActState.UNDO_FAILED if undo_job.finished_at is not None else ActState.BEING_UNDONE
+    if act.status == JobStatus.RUNNING:
+        return ActState.RUNNING
+    return ActState.DONE if act.status == JobStatus.SUCCEEDED else ActState.ENDED_EARLY

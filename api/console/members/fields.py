@@ -1,0 +1,111 @@
+"""The fields of an owner: data of members of all their lists, besides name and address."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.auth.page_sessions import FormFields
+from api.auth.requirements import PUBLIC
+from api.console.assets import CONSOLE_PATH
+from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
+from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.limits.bulkheads import RECORDS
+from api.parameters import PathId
+from api.schemas.fields import FieldChanges, NewField
+from core.errors import DomainError
+from core.refusals.mailing import FIELD_KEY_TAKEN
+from models import FieldType
+from services.subscriptions import fields
+
+FIELDS_PATH = f"{CONSOLE_PATH}/fields"
+router = APIRouter(prefix=FIELDS_PATH, dependencies=[PUBLIC], include_in_schema=False)
+
+TYPES = {
+    FieldType.TEXT: "Text",
+    FieldType.NUMBER: "Number",
+    FieldType.DATE: "Date",
+    FieldType.BOOLEAN: "Yes or no",
+    FieldType.CHOICE: "One of some choices",
+}
+_PLACES = {FIELD_KEY_TAKEN.code: "key"}
+
+
+@router.get("")
+@RECORDS.threaded
+def show_fields(visit: Visit) -> Response:
+    with visit.unit_of_work() as uow:
+        found = fields.list_of(uow, visit.user_id)
+    return visit.page("fields.html", fields=found, types=TYPES)
+
+
+@router.get("/new")
+@RECORDS.threaded
+def show_new_field(visit: Visit) -> Response:
+    return _form_page(visit, TypedForm({"type": FieldType.TEXT}))
+
+
+@router.post("/new")
+@RECORDS.threaded
+def make_field(visit: FormVisit) -> Response:
+    try:
+        values = {**_typed(visit.form), "type": visit.form.get("type", "")}
+        body = body_of_form(NewField, values)
+        with visit.unit_of_work() as uow:
+            fields.create(uow, visit.user_id, **_columns(body.sent()))
+    except DomainError as error:
+        return _form_page(visit, visit.refused(error, _PLACES))
+    return visit.done(FIELDS_PATH, f"The field “{body.label}” is made.")
+
+
+@router.get("/{field_id}")
+@RECORDS.threaded
+def show_field(visit: Visit, field_id: PathId) -> Response:
+    with visit.unit_of_work() as uow:
+        found = fields.get(uow, visit.user_id, field_id)
+    typed = {name: getattr(found, name) or "" for name in ("key", "label", "description", "type")}
+    typed["choices"] = "\n".join(found.choices)
+    typed |= {"public": "on"} if found.is_public else {}
+    return _form_page(visit, TypedForm(typed), field_id)
+
+
+@router.post("/{field_id}")
+@RECORDS.threaded
+def change_field(visit: FormVisit, field_id: PathId) -> Response:
+    """Change the field; its type stays, since members have values of it."""
+    try:
+        body = body_of_form(FieldChanges, _typed(visit.form))
+        with visit.unit_of_work() as uow:
+            fields.change(uow, visit.user_id, field_id, _columns(body.sent()))
+    except DomainError as error:
+        return _form_page(visit, visit.refused(error, _PLACES), field_id)
+    return visit.done(FIELDS_PATH, f"The field “{body.label}” is changed.")
+
+
+@router.post("/{field_id}/retire")
+@RECORDS.threaded
+def retire_field(visit: FormVisit, field_id: PathId) -> Response:
+    """Hide the field; members keep their values, unseen."""
+    with visit.unit_of_work() as uow:
+        label = fields.get(uow, visit.user_id, field_id).label
+        fields.retire(uow, visit.user_id, field_id)
+    return visit.done(FIELDS_PATH, f"The field “{label}” is retired.")
+
+
+def _typed(form: FormFields) -> dict[str, Any]:
+    return {
+        "key": form.get("key", "").strip(),
+        "label": form.get("label", ""),
+        "description": text_or_none(form, "description"),
+        "choices": lines_of(form, "choices"),
+        "public": "public" in form,
+    }
+
+
+def _columns(sent: dict[str, Any]) -> dict[str, Any]:
+    return {"is_public" if name == "public" else name: value for name, value in sent.items()}
+
+
+def _form_page(visit: ConsoleVisit, form: TypedForm, field_id: int | None = None) -> Response:
+    types = [(each.value, words, "") for each, words in TYPES.items()]
+    return visit.form_page("field.html", form, field_id=field_id, types_with_hints=types)

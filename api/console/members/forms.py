@@ -1,0 +1,146 @@
+"""A selection of members: all of it is in a page's query, to be bookmarked, sent and linked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import orjson
+from fastapi import Depends, Request
+
+from core.refusals.mailing import (
+    FILTER_INVALID,
+    FILTER_NOT_JSON,
+)
+from models import MailingList, SubscriptionStatus
+from services.subscriptions import segments
+from services.subscriptions.filters import member_filter
+from services.subscriptions.filters.member_filter import MemberFilter
+from services.subscriptions.segments import MemberCount
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+# The inputs of the form, and of links that keep the selection.
+_NAMES = ("q", "status", "type", "tag", "since", "segment", "filter")
+MAX_INPUT_CHARACTERS = 4_000
+_MAX_DIGITS = 16
+# The selection of a bulk action where nothing else was chosen.
+ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
+# The input at which an invalid filter is shown.
+SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
+# The page comes first: a script, or its reader, asks for a count that takes longer.
+AT_ONCE = timedelta(milliseconds=30)
+EXACTLY = "exactly"
+
+
+@dataclass(frozen=True)
+class MemberSelection:
+    """The inputs that are not empty, by the names of ``_NAMES``."""
+
+    typed: Mapping[str, str]
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether nothing but a status was chosen."""
+        return not self.typed.keys() - {"status"}
+
+    @property
+    def query(self) -> str:
+        return f"?{urlencode(self.typed)}"
+
+    @property
+    def segment_id(self) -> int | None:
+        name = self.typed.get("segment", "")
+        return int(name) if name.isascii() and name.isdigit() and len(name) < _MAX_DIGITS else None
+
+    def written(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
+        """Return the filter as JSON; ``None`` where nothing was chosen.
+
+        Raises ``filter.invalid`` for a text that is no JSON, and ``segment.not_found``.
+        """
+        typed = self.typed
+        parts: list[dict[str, Any]] = []
+        if words := typed.get("q"):
+            either = [{"field": name, "contains": words} for name in ("email", "name")]
+            parts.append({"any": either})
+        chosen = ("status", "type", "tag")
+        parts += [{"field": name, "is": typed[name]} for name in chosen if name in typed]
+        if since := typed.get("since"):
+            parts.append({"field": "joined_at", "at_least": since})
+        if "segment" in typed:
+            segment = segments.get(uow, mailing_list.id, self.segment_id or 0)
+            parts += member_filter.shown(uow, mailing_list, segment.filter)
+        if "filter" in typed:
+            parts.append(read_filter(typed["filter"]))
+        if not parts:
+            return None
+        return parts[0] if len(parts) == 1 else {"all": parts}
+
+
+def read_filter(text: str) -> dict[str, Any]:
+    """Read a filter that was typed as JSON; raises ``filter.invalid`` for another text."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise FILTER_NOT_JSON() from None
+    if not isinstance(found, dict):
+        raise FILTER_INVALID(place="filter", rule="must be an object")
+    return found
+
+
+async def _selection(request: Request) -> MemberSelection:
+    query = request.query_params
+    typed = {name: query.get(name, "").strip()[:MAX_INPUT_CHARACTERS] for name in _NAMES}
+    return MemberSelection({name: text for name, text in typed.items() if text})
+
+
+SelectionOf = Annotated[MemberSelection, Depends(_selection)]
+
+
+def as_json(written: object) -> str:
+    return orjson.dumps(written, option=orjson.OPT_INDENT_2).decode()
+
+
+@dataclass(frozen=True)
+class ShownCount:
+    """The number of the members who fit a filter.
+
+    Attributes:
+        recount: the query of the page that counts for longer, if that may give another number.
+    """
+
+    counted: MemberCount
+    recount: str | None
+
+    @property
+    def count(self) -> int:
+        return self.counted.count
+
+    @property
+    def is_exact(self) -> bool:
+        return self.counted.is_exact
+
+
+# The count for a filter that is invalid.
+NOBODY = ShownCount(MemberCount(0, is_exact=True), None)
+
+
+def shown_count(
+    resources: Resources,
+    mailing_list: MailingList,
+    wanted: MemberFilter,
+    asked: str,
+    query: Mapping[str, str],
+) -> ShownCount:
+    """Count the members at once, as far as that goes.
+
+    Args:
+        asked: ``EXACTLY``, where the page was asked to count for longer.
+        query: the inputs that chose the members on this page.
+    """
+    if asked == EXACTLY:
+        return ShownCount(segments.count(resources, mailing_list, wanted), None)
+    counted = segments.count(resources, mailing_list, wanted, within=AT_ONCE)
+    recount = None if counted.is_exact else f"?{urlencode({**query, 'count': EXACTLY})}"
+    return ShownCount(counted, recount)

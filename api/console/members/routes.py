@@ -1,0 +1,483 @@
+"""The members of a list: found, added one by one, and each with history and consent."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.answers import list_response
+from api.auth import actors, page_sessions
+from api.auth.page_sessions import FormFields
+from api.auth.requirements import PUBLIC
+from api.console.assets import CONSOLE_PATH
+from api.console.console_display import SOURCES, TIERS
+from api.console.members.forms import SELECTION_PLACES, MemberSelection, SelectionOf, as_json
+from api.console.navigation import list_path
+from api.console.typed_forms import TypedForm, body_of_form, text_or_none
+from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.limits.bulkheads import ACTS_BY_LIST, RECORDS, SEARCHES_BY_CALLER
+from api.parameters import Cursor, ListId, PathId
+from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
+from core.errors import DomainError, FieldProblem
+from core.refusals.mailing import (
+    FIELD_VALUE,
+    MEMBER_DENIED,
+    SUBSCRIPTION_OPTED_OUT,
+    TAG_TOO_MANY_OF_MEMBER,
+)
+from core.refusals.people import EMAIL_INVALID
+from models import FieldType, MailingList, MemberField, Subscription, SubscriptionEvent
+from models import SubscriptionStatus as Status
+from services.accounts import accounts, email_addresses
+from services.paging import PageOfRows, PageRequest
+from services.subscriptions import consent, fields, lists, member_attributes, segments
+from services.subscriptions.consent import MAX_OTHERS, ConsentShown
+from services.subscriptions.fields import FieldValue, ValueRefused
+from services.subscriptions.filters import member_filter, searching
+from services.subscriptions.members import member_pages, members
+from services.subscriptions.members.changes import Actor
+from services.subscriptions.members.member_pages import MemberFilters
+from storage.unit_of_work import UnitOfWork
+
+router = APIRouter(
+    prefix=f"{CONSOLE_PATH}/lists/{{list_id}}/members",
+    dependencies=[PUBLIC],
+    include_in_schema=False,
+)
+
+STATUSES = {
+    "active": "Active",
+    "pending": "Not confirmed yet",
+    "unsubscribed": "Left the list",
+    "removed": "Removed",
+}
+
+# -- search and adding ----------------------------------------------------------------------------
+
+MEMBERS_ON_PAGE = 40
+SEGMENTS_TO_CHOOSE = 100
+_OF_ADDRESS = {
+    EMAIL_INVALID.code: "email",
+    SUBSCRIPTION_OPTED_OUT.code: "email",
+    MEMBER_DENIED.code: "email",
+}
+
+
+@router.get("")
+async def show_members(
+    visit: Visit, list_id: ListId, selection: SelectionOf, cursor: Cursor = None
+) -> Response:
+    work = partial(_members_page, visit, list_id, selection, cursor)
+    if selection.is_plain:
+        return await RECORDS.run(work)
+    return await SEARCHES_BY_CALLER.run(visit.user_id, work)
+
+
+def _members_page(
+    visit: ConsoleVisit, list_id: int, selection: MemberSelection, cursor: str | None
+) -> Response:
+    form = TypedForm(selection.typed)
+    found: PageOfRows[dict[str, Any]] = PageOfRows([], None)
+    total, written = None, None
+    wanted = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        shown = list_response(uow, visit.state, mailing_list)
+        kept = segments.list_of(uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)).rows
+        chosen = selection.segment_id
+        if chosen is not None and chosen not in {each.id for each in kept}:
+            kept.append(segments.get(uow, mailing_list.id, chosen))
+    try:
+        with visit.unit_of_work() as uow:
+            written = selection.written(uow, mailing_list)
+        found, total = _found(visit, mailing_list, selection, written, wanted)
+        page_sessions.note_members_read(visit.state, visit.caller)
+    except DomainError as error:
+        form = form.refused(error, SELECTION_PLACES)
+    return visit.form_page(
+        "members.html",
+        form,
+        list=shown,
+        segments=[(str(each.id), each.name) for each in kept],
+        members=found.rows,
+        next_cursor=found.next_cursor,
+        total=total,
+        selection=selection,
+        written=None if written is None else as_json(written),
+        limit=MEMBERS_ON_PAGE,
+        search={"filter": written, "limit": MEMBERS_ON_PAGE} if written else None,
+        cursor=cursor,
+        statuses=STATUSES,
+        tiers=TIERS,
+    )
+
+
+def _found(
+    visit: ConsoleVisit,
+    mailing_list: MailingList,
+    selection: MemberSelection,
+    written: dict[str, Any] | None,
+    wanted: PageRequest,
+) -> tuple[PageOfRows[dict[str, Any]], int | None]:
+    """Return the page, and the number of all if that can be told soon.
+
+    Raises ``filter.invalid``, ``filter.too_slow``, ``cursor.invalid``.
+    """
+    status = selection.typed.get("status", Status.ACTIVE)
+    if selection.is_plain and status in [*Status]:
+        filters, database = MemberFilters(Status(status)), visit.state.resources.database
+        listed = member_pages.page(database, visit.caller, mailing_list.id, filters, wanted)
+        return listed.page, listed.total
+    with visit.unit_of_work() as uow:
+        read = member_filter.read(uow, mailing_list, written)
+        found = searching.search(uow, mailing_list.id, read, wanted)
+    return found.page, found.total
+
+
+@router.get("/new")
+@RECORDS.threaded
+def show_new_member(visit: Visit, list_id: ListId) -> Response:
+    return _new_member_page(visit, list_id, TypedForm())
+
+
+@router.post("/new")
+@ACTS_BY_LIST.threaded("list_id")
+def add_member(visit: FormVisit, list_id: ListId) -> Response:
+    """Add one person, or change the member who has this address."""
+    form = visit.form
+    try:
+        email = email_addresses.normalise(form.get("email", "").strip())
+        named = {"name": text_or_none(form, "name"), "type": form.get("type", "")}
+        body = body_of_form(MemberUpsert, {key: value for key, value in named.items() if value})
+        with visit.unit_of_work() as uow:
+            mailing_list = visit.own_list(uow, list_id)
+            member = members.upsert(uow, mailing_list, email, body.edit(), _actor(visit))
+            user_id = member.user_id
+    except DomainError as error:
+        return _new_member_page(visit, list_id, visit.refused(error, _OF_ADDRESS))
+    return visit.done(_path(list_id, user_id), f"{email} is on the list.")
+
+
+def _new_member_page(visit: ConsoleVisit, list_id: int, form: TypedForm) -> Response:
+    with visit.unit_of_work() as uow:
+        shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+    return visit.form_page("new_member.html", form, list=shown, tiers=[*TIERS.items()])
+
+
+def _actor(visit: ConsoleVisit) -> Actor:
+    return actors.owner_actor(visit.request, visit.caller)
+
+
+def _path(list_id: int, user_id: int) -> str:
+    return f"{list_path(list_id)}/members/{user_id}"
+
+
+# -- one member -----------------------------------------------------------------------------------
+
+ENTRIES_ON_PAGE = 20
+LISTS_TO_CHOOSE = 100
+# The form fields at which errors without a field of their own are shown.
+MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
+_OF_FIELD = "fields."
+_INPUTS = {FieldType.NUMBER.value: "number", FieldType.DATE.value: "date"}
+
+
+@dataclass(frozen=True)
+class _Held:
+    mailing_list: MailingList
+    record: Subscription
+    shown: SubscriptionRecord
+
+
+def _hold(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, user_id: int) -> _Held:
+    """Return the member; raises ``list.not_found``, ``member.not_found``."""
+    mailing_list = visit.own_list(uow, list_id)
+    record = members.get(uow, mailing_list, user_id)
+    person = accounts.get(uow, user_id)
+    attributes = member_attributes.read_attributes(uow, mailing_list.user_id, [record.tag_ids])
+    return _Held(mailing_list, record, member_record(record, person, attributes))
+
+
+@router.get("/{user_id}")
+@RECORDS.threaded
+def show_member(visit: Visit, list_id: ListId, user_id: PathId, cursor: Cursor = None) -> Response:
+    return _member_page(visit, list_id, user_id, cursor=cursor)
+
+
+@router.post("/{user_id}")
+@ACTS_BY_LIST.threaded("list_id")
+def change_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
+    """Change what the form has other than the member."""
+    try:
+        with visit.unit_of_work() as uow:
+            held = _hold(uow, visit, list_id, user_id)
+            own = fields.list_of(uow, visit.user_id)
+            changes = member_changes(visit.form, held.shown, own)
+            members.update(uow, held.mailing_list, user_id, changes.edit(), _actor(visit))
+    except DomainError as error:
+        return _member_page(visit, list_id, user_id, visit.refused(error, MEMBER_PLACES))
+    notice = "The member is changed." if changes.sent() else "Nothing was to be changed."
+    return visit.done(_path(list_id, user_id), notice)
+
+
+def member_changes(
+    form: FormFields, shown: SubscriptionRecord, own: Iterable[MemberField]
+) -> MemberChanges:
+    """Return the changes that the form has; raises ``body.invalid``, ``field.value``."""
+    values: dict[str, Any] = {
+        "name": text_or_none(form, "name"),
+        "type": form.get("type", ""),
+        "tags": [each for part in form.get("tags", "").split(",") if (each := part.strip())],
+    }
+    changed = {name: value for name, value in values.items() if value != getattr(shown, name)}
+    # A day stands for its first moment; one that was not touched keeps its time of day.
+    day = form.get("paid_expiry", "").strip()
+    if day != _day_of(shown.paid_expiry):
+        changed["paid_expiry"] = f"{day}T00:00:00Z" if day else None
+    had, given = shown.fields or {}, _typed_fields(form, own)
+    differing = {key: value for key, value in given.items() if value != had.get(key)}
+    return body_of_form(MemberChanges, changed | ({"fields": differing} if differing else {}))
+
+
+def _typed_fields(form: FormFields, own: Iterable[MemberField]) -> dict[str, FieldValue | None]:
+    """Return the values of fields as a program would send them; raises ``field.value``."""
+    found: dict[str, FieldValue | None] = {}
+    problems = []
+    for field in own:
+        name = f"{_OF_FIELD}{field.key}"
+        if name not in form:
+            continue
+        try:
+            found[field.key] = fields.stored_of_text(field, form[name])
+        except ValueRefused as error:
+            problems.append(FieldProblem(f"body.{name}", "field.value", str(error)))
+    if problems:
+        rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
+        raise FIELD_VALUE(rules=rules, problems=tuple(problems))
+    return found
+
+
+def _day_of(moment: datetime | None) -> str:
+    return "" if moment is None else moment.date().isoformat()
+
+
+@router.post("/{user_id}/email")
+@ACTS_BY_LIST.threaded("list_id")
+def switch_mail(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
+    """Switch the member's mail off, or on again where they did not opt out."""
+    enabled = visit.form.get("enabled") == "yes"
+
+    def switch(uow: UnitOfWork, mailing_list: MailingList) -> tuple[int, str]:
+        keyring, actor = visit.state.resources.keyring, _actor(visit)
+        members.set_email(uow, keyring, mailing_list, user_id, actor, enabled=enabled)
+        return list_id, f"Mail is {'on' if enabled else 'off'}."
+
+    return _done_beside_form(visit, list_id, user_id, switch)
+
+
+@router.post("/{user_id}/move")
+@ACTS_BY_LIST.threaded("list_id")
+def move_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
+
+    def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
+        target_id = lists.id_of(visit.form.get("list", ""))
+        target = visit.own_list(uow, target_id or 0)
+        keyring = visit.state.resources.keyring
+        members.transfer(uow, keyring, source, target, user_id, actor=_actor(visit))
+        return target.id, f"The member is on “{target.title}” now."
+
+    return _done_beside_form(visit, list_id, user_id, move)
+
+
+def _done_beside_form(
+    visit: ConsoleVisit,
+    list_id: int,
+    user_id: int,
+    work: Callable[[UnitOfWork, MailingList], tuple[int, str]],
+) -> Response:
+    """Do one of the things beside the form; an error shows the page with its reason.
+
+    ``work`` returns the list on whose page of the member the notice is shown, and the notice.
+    """
+    try:
+        with visit.unit_of_work() as uow:
+            shown_on, notice = work(uow, visit.own_list(uow, list_id))
+    except DomainError as error:
+        refused = visit.refused(error)
+        return _member_page(visit, list_id, user_id, problem=refused.problem, status=refused.status)
+    return visit.done(_path(shown_on, user_id), notice)
+
+
+@router.get("/{user_id}/remove")
+@RECORDS.threaded
+def ask_to_remove(visit: Visit, list_id: ListId, user_id: PathId) -> Response:
+    with visit.unit_of_work() as uow:
+        held = _hold(uow, visit, list_id, user_id)
+        shown = list_response(uow, visit.state, held.mailing_list)
+    return visit.page("remove_member.html", list=shown, member=held.shown)
+
+
+@router.post("/{user_id}/remove")
+@ACTS_BY_LIST.threaded("list_id")
+def remove_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
+    with visit.unit_of_work() as uow:
+        members.remove(uow, visit.own_list(uow, list_id), user_id, _actor(visit))
+    return visit.done(_path(list_id, user_id), "The member is removed from the list.")
+
+
+def _member_page(
+    visit: ConsoleVisit,
+    list_id: int,
+    user_id: int,
+    form: TypedForm | None = None,
+    *,
+    problem: str | None = None,
+    status: int = 200,
+    cursor: str | None = None,
+) -> Response:
+    with visit.unit_of_work() as uow:
+        held = _hold(uow, visit, list_id, user_id)
+        own_fields = fields.list_of(uow, visit.user_id)
+        wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
+        history = members.history(uow, held.mailing_list, user_id, wanted)
+        agreed = consent.page(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
+        of_networks = consent.others_of_networks(uow, held.record, agreed.rows)
+        others = lists.choices(uow, visit.user_id, LISTS_TO_CHOOSE)
+        shown_list = list_response(uow, visit.state, held.mailing_list)
+    shown = held.shown
+    if form is None:
+        typed = {
+            "name": shown.name or "",
+            "type": shown.type,
+            "paid_expiry": _day_of(shown.paid_expiry),
+            "tags": ", ".join(shown.tags or ()),
+        }
+        values = (shown.fields or {}).items()
+        typed |= {f"{_OF_FIELD}{key}": fields.as_text(each) for key, each in values}
+        form = TypedForm(typed, problem=problem, status=status)
+    return visit.form_page(
+        "member.html",
+        form,
+        list=shown_list,
+        member=shown,
+        status_words=STATUSES.get(shown.status, shown.status),
+        source_words=SOURCES.get(shown.source, shown.source),
+        fields=[_field_input(each, form) for each in own_fields],
+        tiers=[*TIERS.items()],
+        targets=[(each.id, each.title) for each in others if each.id != list_id],
+        history=[_history_line(event) for event in history.rows],
+        history_cursor=history.next_cursor,
+        consent=[
+            (consent_words(each), others_words(each, of_networks), each) for each in agreed.rows
+        ],
+        cursor=cursor,
+    )
+
+
+def _field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
+    """Return an owner's field as the template draws it.
+
+    A choice that the field has lost stays one of the choices of a member who has it.
+    """
+    name = f"{_OF_FIELD}{field.key}"
+    value, choices = form.typed.get(name, ""), []
+    if field.type == FieldType.BOOLEAN:
+        choices = [("", ""), ("true", "Yes"), ("false", "No")]
+    elif field.type == FieldType.CHOICE:
+        names = field.choices if value in {"", *field.choices} else [*field.choices, value]
+        choices = [("", ""), *((each, each) for each in names)]
+    return {
+        "name": name,
+        "label": field.label,
+        "hint": field.description or "",
+        "type": _INPUTS.get(field.type, "text"),
+        "choices": choices,
+    }
+
+
+# -- history and consent in words -----------------------------------------------------------------
+
+_ACTIONS = {
+    "requested": "Asked to subscribe",
+    "subscribed": "Subscribed",
+    "added": "Added",
+    "confirmed": "Confirmed by the mailed link",
+    "unsubscribed": "Left the list",
+    "unsubscribing_undone": "Came back",
+    "email_enabled": "Mail switched on",
+    "email_disabled": "Mail switched off",
+    "removed": "Removed",
+    "edited": "Changed",
+    "transferred_in": "Moved here from another list",
+    "transferred_away": "Moved to another list",
+    "imported": "Imported",
+    "import_undone": "An import was undone",
+    "bulk_undone": "An act on many members was undone",
+    "lapsed": "Never confirmed, and lapsed",
+    "erased": "Erased",
+}
+_ACTORS = {
+    "user": "by the person",
+    "owner": "by you",
+    "import": "by an import of yours",
+    "operator": "by the operator",
+    "stranger": "by a sign-up form",
+}
+_VIAS = {
+    "one-click": "with their mail program’s button",
+    "page": "on the page that mails lead to",
+    "trace": "by a program, with the mail’s trace id",
+    "bulk": "in an act on many members",
+}
+_CHANGED = {
+    "name": "name",
+    "email": "address",
+    "type": "tier",
+    "paid_expiry": "end of the tier",
+    "tags": "tags",
+}
+_HOWS = {
+    "form": "Filled in a sign-up form",
+    "confirmation": "Confirmed by the mailed link",
+    "login": "Subscribed while logged in",
+    "link": "Came back by a link in a mail",
+    "owner": "Was added by you",
+    "import": "Came in a file",
+    "transfer": "Was moved from another list of yours",
+}
+# The source of a claim, unless it is the product that the file came from.
+_CLAIMS = {"owner": "as you say", "file": "says the file"}
+
+
+def _history_line(event: SubscriptionEvent) -> dict[str, Any]:
+    changed = [_CHANGED.get(name, name.removeprefix("fields.")) for name in event.changed or ()]
+    text = _ACTIONS.get(event.action, event.action)
+    if changed:
+        text += f": {', '.join(changed)}"
+    # Such as "by you, in an act on many members".
+    origin = (_ACTORS.get(event.actor, event.actor), _VIAS.get(event.via), event.ip)
+    return {
+        "text": text,
+        "origin": ", ".join(filter(None, origin)),
+        "occurred_at": event.created_at,
+    }
+
+
+def consent_words(shown: ConsentShown) -> str:
+    words = _HOWS.get(shown.how, shown.how)
+    if shown.claimed_by is None:
+        return words if shown.confirmed else f"{words}; not confirmed by the person"
+    claim = _CLAIMS.get(shown.claimed_by, f"says {shown.claimed_by}")
+    return f"{words}, {claim}"
+
+
+def others_words(shown: ConsentShown, others: Mapping[str, int]) -> str:
+    count = 0 if shown.claimed_by or shown.ip is None else others.get(shown.ip, 0)
+    if not count:
+        return ""
+    number = f"{count:,} or more" if count == MAX_OTHERS else f"{count:,}"
+    return f" ({number} other {'person' if count == 1 else 'people'} came from its network)"

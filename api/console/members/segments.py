@@ -1,0 +1,214 @@
+"""The segments of a list, which are filters with a name, and its tags."""
+
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.answers import list_response
+from api.auth.requirements import PUBLIC
+from api.console.assets import CONSOLE_PATH
+from api.console.members.forms import (
+    ALL_ACTIVE,
+    SELECTION_PLACES,
+    SelectionOf,
+    ShownCount,
+    as_json,
+    read_filter,
+    shown_count,
+)
+from api.console.navigation import list_path
+from api.console.typed_forms import TypedForm, body_of_form
+from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
+from api.parameters import Cursor, ListId, PathId
+from api.schemas.fields import TagChange
+from core.errors import DomainError
+from core.refusals.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
+from services.paging import PageRequest
+from services.subscriptions import segments, tags
+from services.subscriptions.filters import member_filter
+
+router = APIRouter(
+    prefix=f"{CONSOLE_PATH}/lists/{{list_id}}", dependencies=[PUBLIC], include_in_schema=False
+)
+
+SEGMENTS_ON_PAGE = 50
+_PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
+
+
+@router.get("/segments")
+@RECORDS.threaded
+def show_segments(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        wanted = PageRequest(SEGMENTS_ON_PAGE, cursor=cursor)
+        found = segments.list_of(uow, mailing_list, wanted)
+        shown = list_response(uow, visit.state, mailing_list)
+    return visit.page(
+        "segments.html",
+        list=shown,
+        segments=found.rows,
+        next_cursor=found.next_cursor,
+        cursor=cursor,
+    )
+
+
+@router.get("/segments/new")
+@RECORDS.threaded
+def show_new_segment(visit: Visit, list_id: ListId, selection: SelectionOf) -> Response:
+    """Show the form, with the filter of the members who were looked for just now."""
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        try:
+            written = selection.written(uow, mailing_list)
+            form = TypedForm({"filter": as_json(written or ALL_ACTIVE)})
+        except DomainError as error:
+            form = TypedForm({"filter": selection.typed.get("filter", "")})
+            form = form.refused(error, SELECTION_PLACES)
+    return _form_page(visit, list_id, form)
+
+
+@router.post("/segments/new")
+@RECORDS.threaded
+def make_segment(visit: FormVisit, list_id: ListId) -> Response:
+    try:
+        with visit.unit_of_work() as uow:
+            mailing_list = visit.own_list(uow, list_id)
+            name = visit.form.get("name", "")
+            made = segments.create(uow, mailing_list, name, _written(visit))
+            segment_id, name = made.id, made.name
+    except DomainError as error:
+        return _form_page(visit, list_id, visit.refused(error, _PLACES))
+    path = f"{list_path(list_id)}/members?segment={segment_id}"
+    return visit.done(path, f"The segment “{name}” is made.")
+
+
+@router.get("/segments/{segment_id}")
+async def show_segment(
+    visit: Visit, list_id: ListId, segment_id: PathId, count: str = ""
+) -> Response:
+    work = partial(_segment_page, visit, list_id, segment_id, count)
+    return await SEARCHES_BY_CALLER.run(visit.user_id, work)
+
+
+def _segment_page(visit: ConsoleVisit, list_id: int, segment_id: int, asked: str) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        segment = segments.get(uow, mailing_list.id, segment_id)
+        [written] = member_filter.shown(uow, mailing_list, segment.filter)
+        form = TypedForm({"name": segment.name, "filter": as_json(written)})
+        try:
+            wanted = member_filter.read(uow, mailing_list, written)
+        except DomainError as error:
+            # A field was retired, or has lost a choice: the page says so.
+            stale = replace(form.refused(error, SELECTION_PLACES), status=HTTPStatus.OK)
+            return _form_page(visit, list_id, stale, segment_id)
+    counted = shown_count(visit.state.resources, mailing_list, wanted, asked, {})
+    return _form_page(visit, list_id, form, segment_id, counted)
+
+
+@router.post("/segments/{segment_id}")
+@RECORDS.threaded
+def change_segment(visit: FormVisit, list_id: ListId, segment_id: PathId) -> Response:
+    try:
+        with visit.unit_of_work() as uow:
+            mailing_list = visit.own_list(uow, list_id)
+            segments.get(uow, mailing_list.id, segment_id)
+            values = {"name": visit.form.get("name", ""), "filter": _written(visit)}
+            segments.change(uow, mailing_list, segment_id, values)
+    except DomainError as error:
+        return _form_page(visit, list_id, visit.refused(error, _PLACES), segment_id)
+    return visit.done(f"{list_path(list_id)}/segments/{segment_id}", "The segment is changed.")
+
+
+@router.post("/segments/{segment_id}/delete")
+@RECORDS.threaded
+def delete_segment(visit: FormVisit, list_id: ListId, segment_id: PathId) -> Response:
+    """Delete the segment, and no member."""
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        name = segments.get(uow, mailing_list.id, segment_id).name
+        segments.remove(uow, mailing_list, segment_id)
+    path = f"{list_path(list_id)}/segments"
+    return visit.done(path, f"The segment “{name}” is deleted. Its members stay.")
+
+
+def _written(visit: ConsoleVisit) -> object:
+    return read_filter(visit.form.get("filter", "").strip() or "null")
+
+
+def _form_page(
+    visit: ConsoleVisit,
+    list_id: int,
+    form: TypedForm,
+    segment_id: int | None = None,
+    counted: ShownCount | None = None,
+) -> Response:
+    with visit.unit_of_work() as uow:
+        shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+    values = {"list": shown, "segment_id": segment_id, "counted_now": counted}
+    return visit.form_page("segment.html", form, **values)
+
+
+TAGS_ON_PAGE = 50
+_TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
+
+
+@router.get("/tags")
+@RECORDS.threaded
+def show_tags(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        found = tags.page(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
+        shown = list_response(uow, visit.state, mailing_list)
+    return visit.page(
+        "tags.html", list=shown, tags=found.rows, next_cursor=found.next_cursor, cursor=cursor
+    )
+
+
+@router.get("/tags/{tag_id}")
+@RECORDS.threaded
+def show_tag(visit: Visit, list_id: ListId, tag_id: PathId) -> Response:
+    return _tag_page(visit, list_id, tag_id)
+
+
+@router.post("/tags/{tag_id}")
+@RECORDS.threaded
+def rename_tag(visit: FormVisit, list_id: ListId, tag_id: PathId) -> Response:
+    try:
+        with visit.unit_of_work() as uow:
+            mailing_list = visit.own_list(uow, list_id)
+            tags.get(uow, mailing_list.id, tag_id)
+            body = body_of_form(TagChange, {"name": visit.form.get("name", "")})
+            tags.rename(uow, mailing_list.id, tag_id, body.name)
+    except DomainError as error:
+        return _tag_page(visit, list_id, tag_id, visit.refused(error, _TAG_PLACES))
+    return visit.done(f"{list_path(list_id)}/tags", f"The tag is called “{body.name}” now.")
+
+
+@router.post("/tags/{tag_id}/delete")
+@RECORDS.threaded
+def delete_tag(visit: FormVisit, list_id: ListId, tag_id: PathId) -> Response:
+    try:
+        with visit.unit_of_work() as uow:
+            mailing_list = visit.own_list(uow, list_id)
+            name = tags.get(uow, mailing_list.id, tag_id).name
+            tags.delete(uow, mailing_list.id, tag_id)
+    except DomainError as error:
+        return _tag_page(visit, list_id, tag_id, visit.refused(error, _TAG_PLACES))
+    return visit.done(f"{list_path(list_id)}/tags", f"No member has the tag “{name}” any more.")
+
+
+def _tag_page(
+    visit: ConsoleVisit, list_id: int, tag_id: int, form: TypedForm | None = None
+) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        tag = tags.get(uow, mailing_list.id, tag_id)
+        shown = list_response(uow, visit.state, mailing_list)
+        form = form or TypedForm()
+        form = replace(form, typed={"name": tag.name, **form.typed})
+        return visit.form_page("tag.html", form, list=shown, tag=tag)

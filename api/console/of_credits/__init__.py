@@ -1,1 +1,0 @@
-"""Credits as the console tells them: amounts, the ledger, orders and their receipts."""

@@ -1,1 +1,0 @@
-"""What the console's pages of members, segments and bulk acts have in common."""

@@ -1,0 +1,339 @@
+"""The pages of operators: overdue work, users, orders, jobs and maintenance."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from api.auth.page_sessions import (
+    CSRF_FIELD,
+    FormOf,
+    Member,
+    PageSession,
+    redirect_to_path,
+    require_csrf,
+    require_recent,
+)
+from api.auth.requirements import PUBLIC
+from api.console.console_display import QUOTAS
+from api.console.navigation import OPERATORS
+from api.console.typed_forms import TypedForm, wrong_field
+from api.console.visits import ConsoleVisit
+from api.errors import STATUS_OF
+from api.limits.bulkheads import AUTHENTICATION, MONEY, RECORDS
+from api.parameters import Cursor, PathId, StateOf
+from core.errors import DomainError, Kind
+from core.lanes import Lane
+from core.refusals.people import EMAIL_INVALID
+from core.refusals.requests import ROUTE_NOT_FOUND
+from models import FINISHED, JobStatus, OrderStatus, Plan, Resolution
+from services import deployment_figures, operators, security_events
+from services.access import quotas
+from services.accounts import accounts
+from services.credits import orders
+from services.deployment_figures import MAX_COUNTED
+from services.jobs import records
+from services.paging import PageRequest
+from services.subscriptions import branding
+
+# For everybody else these pages do not exist. The check for an operator comes first: no form of
+# another person is read, and nobody else is redirected to the login page.
+
+
+async def _operator(member: Member) -> PageSession:
+    if not member.is_operator:
+        raise ROUTE_NOT_FOUND()
+    return member
+
+
+Operator = Annotated[PageSession, Depends(_operator)]
+
+
+async def _visit(request: Request, state: StateOf, operator: Operator) -> ConsoleVisit:
+    return ConsoleVisit(request, state, operator)
+
+
+@AUTHENTICATION.threaded
+def _form_visit(request: Request, state: StateOf, operator: Operator, form: FormOf) -> ConsoleVisit:
+    require_csrf(request, state, operator.cookie, form.get(CSRF_FIELD))
+    with state.resources.unit_of_work() as uow:
+        require_recent(uow, operator)
+    return ConsoleVisit(request, state, operator, form)
+
+
+OperatorVisit = Annotated[ConsoleVisit, Depends(_visit)]
+# The forms of operators need a login of the last 15 minutes.
+OperatorFormVisit = Annotated[ConsoleVisit, Depends(_form_visit)]
+
+
+router = APIRouter(prefix=OPERATORS.path, dependencies=[PUBLIC], include_in_schema=False)
+
+_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
+_CHANGED = "Its texts changed meanwhile: please look at them again."
+# Orders that wait for an operator or for a payer.
+_ORDERS = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
+
+
+@router.get("")
+@RECORDS.threaded
+def show_overdue_work(visit: OperatorVisit) -> Response:
+    work = operators.read(visit.state.resources)
+    return visit.page(
+        "operator_overview.html",
+        work=work,
+        late_lanes=[
+            each for each in work.lanes if each.oldest_seconds >= operators.MIN_LATE_SECONDS
+        ],
+        orders=[(status.value, work.figures.orders.get(status, 0)) for status in _ORDERS],
+        most=MAX_COUNTED,
+    )
+
+
+@router.post("/texts")
+@RECORDS.threaded
+def review_texts(visit: OperatorFormVisit) -> Response:
+    """Hide suspicious texts until they change."""
+    kind: branding.Kind = "field" if visit.form.get("kind") == "field" else "list"
+    record_id, version = visit.form.get("id", ""), visit.form.get("version", "")
+    is_reviewed = False
+    if _ID.fullmatch(record_id):
+        with visit.unit_of_work() as uow:
+            is_reviewed = operators.review_texts(uow, visit.caller, kind, int(record_id), version)
+    notice = "It is shown again once its texts change."
+    return visit.done(OPERATORS.path, notice if is_reviewed else _CHANGED)
+
+
+USERS_PATH = f"{OPERATORS.path}/users"
+
+USERS_ON_PAGE = 50
+EVENTS_ON_PAGE = 20
+
+
+@router.get("/users")
+@RECORDS.threaded
+def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = None) -> Response:
+    """Show the owners of lists, or redirect to the page of the user with an address or id."""
+    form = TypedForm()
+    if user is not None and user.strip():
+        try:
+            with visit.unit_of_work() as uow:
+                user_id = operators.named(uow, user.strip()).id
+            return redirect_to_path(visit.state, f"{USERS_PATH}/{user_id}")
+        except DomainError as error:
+            form = TypedForm({"user": user})
+            if error.kind is Kind.NOT_FOUND:
+                form = TypedForm(form.typed, {"user": error.message}, status=STATUS_OF[error.kind])
+            else:
+                form = form.refused(error, {EMAIL_INVALID.code: "user"})
+    with visit.unit_of_work() as uow:
+        found = accounts.owners_of_lists(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
+    return visit.form_page(
+        "operator_users.html",
+        form,
+        owners=found.rows,
+        next_cursor=found.next_cursor,
+        cursor=cursor,
+    )
+
+
+@router.get("/users/{user_id}")
+@RECORDS.threaded
+def show_user(visit: OperatorVisit, user_id: PathId) -> Response:
+    return _user(visit, user_id)
+
+
+@router.post("/users/{user_id}")
+@RECORDS.threaded
+def change_plan(visit: OperatorFormVisit, user_id: PathId) -> Response:
+    typed = visit.form.get("plan")
+    if typed not in tuple(Plan):
+        error = wrong_field("plan", "must be one of those that the page offers")
+        return _user(visit, user_id, visit.refused(error))
+    plan = Plan(typed)
+    with visit.unit_of_work() as uow:
+        is_changed = operators.change_plan(uow, visit.caller, user_id, plan)
+    notice = f"They are on the {plan} plan now." if is_changed else "They were on it already."
+    return visit.done(f"{USERS_PATH}/{user_id}", notice)
+
+
+def _user(visit: ConsoleVisit, user_id: int, form: TypedForm | None = None) -> Response:
+    settings = visit.state.resources.settings
+    with visit.unit_of_work() as uow:
+        user = accounts.get(uow, user_id)
+        account = operators.account_of(uow, user)
+        used = quotas.uses(uow, settings, user)
+        events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
+    return visit.form_page(
+        "operator_user.html",
+        form or TypedForm({"plan": account.user.plan}),
+        account=account,
+        user=account.user,
+        plans=[(plan.value, plan.value) for plan in Plan],
+        quotas=[(label, used[quota]) for quota, label in QUOTAS.items()],
+        events=events,
+    )
+
+
+ORDERS_PATH = f"{OPERATORS.path}/orders"
+
+ORDERS_ON_PAGE = 50
+_ANY = "any"
+_UNDECIDED = TypedForm(wrong={"resolution": "Choose one of the two."}, status=422)
+_DONE = {
+    Resolution.CREDIT: "The order is settled: its credits are given.",
+    Resolution.REFUNDED: "The order counts as refunded.",
+}
+
+
+@router.get("/orders")
+@MONEY.threaded
+def show_orders(
+    visit: OperatorVisit, status: str = OrderStatus.REVIEW, cursor: Cursor = None
+) -> Response:
+    """Show the orders of all users, newest first: those in review unless others are asked for."""
+    chosen = next((each for each in OrderStatus if each == status), None)
+    with visit.unit_of_work() as uow:
+        found = orders.list_all(uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=chosen)
+    return visit.page(
+        "operator_orders.html",
+        orders=found.rows,
+        chosen=chosen or _ANY,
+        statuses=[*((each.value, each.value) for each in OrderStatus), (_ANY, "any")],
+        form=TypedForm({"status": chosen or _ANY}),
+        next_cursor=found.next_cursor,
+        cursor=cursor,
+    )
+
+
+@router.get("/orders/{order_id}")
+@MONEY.threaded
+def show_order(visit: OperatorVisit, order_id: PathId) -> Response:
+    return _order_page(visit, order_id, TypedForm())
+
+
+@router.post("/orders/{order_id}")
+@MONEY.threaded
+def resolve_order(visit: OperatorFormVisit, order_id: PathId) -> Response:
+    chosen = next((each for each in Resolution if each == visit.form.get("resolution")), None)
+    if chosen is None:
+        return _order_page(visit, order_id, _UNDECIDED)
+    try:
+        with visit.unit_of_work() as uow:
+            operators.resolve_order(uow, visit.caller, order_id, chosen)
+    except DomainError as error:
+        return _order_page(visit, order_id, visit.refused(error))
+    return visit.done(f"{ORDERS_PATH}/{order_id}", _DONE[chosen])
+
+
+def _order_page(visit: ConsoleVisit, order_id: int, form: TypedForm) -> Response:
+    with visit.unit_of_work() as uow:
+        order = orders.get_any(uow, order_id)
+        changes, events = orders.changes(uow, order_id), orders.events(uow, order_id)
+    return visit.form_page("operator_order.html", form, order=order, changes=changes, events=events)
+
+
+JOBS_PATH = f"{OPERATORS.path}/jobs"
+
+JOBS_ON_PAGE = 40
+# The next page looks at as many more.
+JOBS_LOOKED_AT = 100_000
+_STATUSES = [*((each.value, each.value) for each in JobStatus), (_ANY, "any")]
+_LANES = [(_ANY, "any"), *((each.value, each.value) for each in Lane)]
+
+
+@router.get("/jobs")
+@RECORDS.threaded
+def show_jobs(
+    visit: OperatorVisit,
+    status: str = JobStatus.FAILED,
+    lane: str = _ANY,
+    cursor: Cursor = None,
+) -> Response:
+    """Show the queues, and jobs of all users, newest first: failed ones, or those asked for."""
+    of_status = next((each for each in JobStatus if each == status), None)
+    of_lane = next((each for each in Lane if each == lane), None)
+    wanted = PageRequest(JOBS_ON_PAGE, cursor=cursor)
+    with visit.unit_of_work() as uow:
+        found = records.list_all(
+            uow, wanted, status=of_status, lane=of_lane, look_at=JOBS_LOOKED_AT
+        )
+    figures = deployment_figures.read(visit.state.resources.database)
+    chosen = {"status": of_status or _ANY, "lane": of_lane or _ANY}
+    return visit.page(
+        "operator_jobs.html",
+        jobs=found.rows,
+        lanes=operators.lanes_of(figures),
+        form=TypedForm(chosen),
+        chosen=chosen,
+        statuses=_STATUSES,
+        choices=_LANES,
+        next_cursor=found.next_cursor,
+        cursor=cursor,
+    )
+
+
+@router.get("/jobs/{job_id}")
+@RECORDS.threaded
+def show_job(visit: OperatorVisit, job_id: PathId) -> Response:
+    return _job_page(visit, job_id, TypedForm())
+
+
+@router.post("/jobs/{job_id}")
+@RECORDS.threaded
+def act_on_job(visit: OperatorFormVisit, job_id: PathId) -> Response:
+    """Retry a job that failed or was cancelled, or cancel one that has not ended."""
+    try:
+        with visit.unit_of_work() as uow:
+            if visit.form.get("act") == "retry":
+                operators.retry_job(uow, visit.caller, job_id)
+                notice = "The job starts again."
+            elif operators.cancel_job(uow, visit.caller, job_id):
+                notice = "It stops at its next step."
+            else:
+                notice = "It had ended already."
+    except DomainError as error:
+        return _job_page(visit, job_id, visit.refused(error))
+    return visit.done(f"{JOBS_PATH}/{job_id}", notice)
+
+
+def _job_page(visit: ConsoleVisit, job_id: int, form: TypedForm) -> Response:
+    with visit.unit_of_work() as uow:
+        job = records.get_any(uow, job_id)
+    return visit.form_page(
+        "operator_job.html",
+        form,
+        job=job,
+        error=records.error_shown(job),
+        next_try_at=records.next_try_at(job),
+        has_ended=job.status in FINISHED,
+        may_be_retried=job.status in (JobStatus.FAILED, JobStatus.CANCELLED),
+    )
+
+
+UPKEEP_PATH = f"{OPERATORS.path}/upkeep"
+
+
+@router.get("/upkeep")
+@RECORDS.threaded
+def show_upkeep(visit: OperatorVisit) -> Response:
+    return _upkeep_page(visit, TypedForm())
+
+
+@router.post("/upkeep")
+@RECORDS.threaded
+def begin_upkeep(visit: OperatorFormVisit) -> Response:
+    """Let a worker run one kind of maintenance now, though it is not due."""
+    name = visit.form.get("name", "")
+    try:
+        with visit.unit_of_work() as uow:
+            operators.begin_upkeep(uow, visit.caller, name)
+    except DomainError as error:
+        return _upkeep_page(visit, visit.refused(error))
+    return visit.done(UPKEEP_PATH, f"A worker runs {name} within seconds.")
+
+
+def _upkeep_page(visit: ConsoleVisit, form: TypedForm) -> Response:
+    with visit.unit_of_work() as uow:
+        runs = operators.all_of_them(uow)
+    return visit.form_page("operator_upkeep.html", form, runs=runs)

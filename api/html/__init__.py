@@ -1,0 +1,1 @@
+"""The frame of plain HTML pages; only passkeys need a script."""

@@ -1,0 +1,219 @@
+"""The pages of errors for people, where programs get problem+json."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+
+from fastapi import Request
+from fastapi.responses import Response
+from starlette.types import Scope
+
+from api.html.frame import page
+from core.languages import reader_languages
+from core.languages.reader_languages import ENGLISH, marked, translated
+from core.refusals import access, mailing, money, people, requests
+
+_OPEN_AGAIN = marked("Please open the link in your e-mail again, or copy all of it.")
+_SIGN_UP_AGAIN = marked(
+    "If you would like to subscribe, please sign up once more: you get a new link."
+)
+_ASK_AGAIN = marked("At the end of any e-mail of the list is a page that mails you a new one.")
+_ASK_THE_PROGRAM = (
+    "It wanted access to your account, and got none. The makers of the program can put it right."
+)
+_DOES_NOT_WORK = marked("This link doesn’t work")
+_INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missing."), _OPEN_AGAIN)
+_MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
+
+# Each page's heading and the sentences below it. Sentences that readers may see are marked.
+_BY_CODE: dict[str, tuple[str, ...]] = {
+    mailing.TRACE_MISSING.code: _INCOMPLETE,
+    mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
+    mailing.TRACE_INVALID.code: (
+        _DOES_NOT_WORK,
+        marked("It may have been cut off or changed on its way."),
+        _OPEN_AGAIN,
+    ),
+    people.LINK_MISSING.code: _INCOMPLETE,
+    people.LINK_AMBIGUOUS.code: _MIXED_UP,
+    people.LINK_INVALID.code: (
+        _DOES_NOT_WORK,
+        marked("It may be too old, or have been cut off on its way."),
+        _SIGN_UP_AGAIN,
+    ),
+    people.LINK_USED.code: (
+        marked("This link has been used"),
+        marked("It works once."),
+        _SIGN_UP_AGAIN,
+    ),
+    mailing.SUBSCRIPTION_NOT_PENDING.code: (
+        marked("There is nothing to confirm"),
+        marked("This subscription doesn’t wait for it any more."),
+        _SIGN_UP_AGAIN,
+    ),
+    mailing.SUBSCRIPTION_CHANGED.code: (
+        marked("That didn’t go through"),
+        marked("Your subscription changed at the same moment."),
+        _OPEN_AGAIN,
+    ),
+    money.PAYMENT_LINK_INVALID.code: (
+        "This link doesn’t work",
+        "It doesn’t lead to an order. If you have paid, your payment counts all the same.",
+    ),
+    "oauth.invalid_client": ("This program is not known here", _ASK_THE_PROGRAM),
+    "oauth.invalid_request": ("This program asked in a wrong way", _ASK_THE_PROGRAM),
+    people.PREFERENCES_LINK_INVALID.code: (
+        _DOES_NOT_WORK,
+        marked("It may be too old, or have been cut off on its way."),
+        _ASK_AGAIN,
+    ),
+    people.PREFERENCES_LINK_USED.code: (
+        marked("This link has been used"),
+        marked("It works once."),
+        _ASK_AGAIN,
+    ),
+    people.VISIT_OVER.code: (
+        marked("Please ask for a new link"),
+        marked("This page opens for an hour after a link that was mailed to you."),
+        _ASK_AGAIN,
+    ),
+    mailing.LIST_BUSY.code: (
+        marked("Please try again in a minute"),
+        marked("We are changing this list just now."),
+    ),
+    people.ACCOUNT_LINK_INVALID.code: (
+        "This link doesn’t work",
+        "It may be too old, or have been cut off on its way. Please ask for a new one.",
+    ),
+    people.ACCOUNT_LINK_USED.code: ("This link has been used", "It works once. Please log in."),
+    access.AUTH_LOGIN_AGAIN.code: (
+        "Please log in once more",
+        "This needs a login of the last 15 minutes. Log out, log in, and open it again.",
+    ),
+    access.AUTH_SECOND_FACTOR.code: (
+        "Please set up a second factor",
+        "Your account needs one. Log in, and the page that sets one up opens.",
+    ),
+    people.SECOND_FACTOR_NOT_FOUND.code: (
+        "There is no such second factor",
+        "It is removed already, or it was never yours.",
+    ),
+    people.SECOND_FACTOR_MISSING.code: (
+        "You have no second factor",
+        "Recovery codes stand for one. Add an authenticator app or a passkey first.",
+    ),
+    access.AUTH_CSRF.code: (
+        marked("That didn’t go through"),
+        marked("Your browser didn’t show that this came from a page of ours."),
+        marked("Please open that again."),
+    ),
+    requests.RATE_LIMITED.code: (
+        marked("Too many requests came from here"),
+        marked("From your network we got too many in a short time."),
+        marked("Please wait a while, and try again."),
+    ),
+    access.LOGIN_BUSY.code: (
+        "Too many people log in at this moment",
+        "Please try again in a few seconds.",
+    ),
+    people.PASSWORD_CHANGED.code: (
+        "That didn’t go through",
+        "Your password was changed at the same moment. Please try again.",
+    ),
+    people.ADDRESS_TAKEN.code: (
+        "This address has an account",
+        (
+            "It belongs to another account, with a login, lists, keys or credits. Two accounts"
+            " don’t become one. Log in to that one, or have it erased first. Nothing was changed."
+        ),
+    ),
+    access.SESSION_NOT_FOUND.code: (
+        "There is no such session",
+        "It is over already, or it was never yours.",
+    ),
+    access.API_KEY_NOT_FOUND.code: (
+        "There is no such key",
+        "It was never yours. The page of your keys lists all that open something.",
+    ),
+    mailing.LIST_NOT_FOUND.code: (
+        # True of a list that is closed and of one that never was: a stranger can't tell them apart.
+        marked("There is no open list here"),
+        marked(
+            "If a list was here, it is closed, and nothing is sent from it any more. Otherwise the"
+            " address has a mistake."
+        ),
+    ),
+}
+_ASKED_WRONGLY = (marked("That didn’t work"), _OPEN_AGAIN)
+_OUR_FAULT = (
+    marked("Something went wrong here"),
+    marked("We’re sorry."),
+    marked("Please try again in a few minutes."),
+)
+
+
+@dataclass(frozen=True)
+class ShownProblem:
+    status: int
+    code: str
+    message: str
+    request_id: str | None
+
+    @property
+    def is_our_fault(self) -> bool:
+        return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+ProblemPage = Callable[[ShownProblem], Response]
+
+
+def problem_page(problem: ShownProblem, *, language: str = ENGLISH) -> Response:
+    other = _OUR_FAULT if problem.is_our_fault else _ASKED_WRONGLY
+    words = _BY_CODE.get(problem.code, other)
+    heading, *sentences = (translated(language, each) for each in words)
+    return page(
+        "problem.html",
+        language=language,
+        status=problem.status,
+        heading=heading,
+        text=" ".join(sentences),
+        number=problem.request_id if problem.is_our_fault else None,
+    )
+
+
+def mark_as_page(scope: Scope, shown_by: ProblemPage = problem_page) -> None:
+    """Note that this request's answer is for a browser; ``shown_by`` shows an error."""
+    scope[_PROBLEM_PAGE] = shown_by
+
+
+def problem_page_of(scope: Scope) -> ProblemPage | None:
+    """Return the function that shows an error of this request, if it is for a browser."""
+    shown_by: ProblemPage | None = scope.get(_PROBLEM_PAGE)
+    return shown_by
+
+
+def is_for_browser(scope: Scope) -> bool:
+    return _PROBLEM_PAGE in scope
+
+
+_PROBLEM_PAGE = "pressroom.problem_page"
+_LANGUAGE = "pressroom.language"
+
+
+def mark_as_reader_page(scope: Scope) -> None:
+    """Note that the answer is a page for a reader, an error too, and its language."""
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept-language")
+    language = reader_languages.chosen(accepted.decode("latin-1"))
+    scope[_LANGUAGE] = language
+    mark_as_page(scope, partial(problem_page, language=language))
+
+
+def is_reader_page(scope: Scope) -> bool:
+    return _LANGUAGE in scope
+
+
+def reader_language(request: Request) -> str:
+    """Return the language of the page; English for all who are no readers."""
+    language: str = request.scope.get(_LANGUAGE, ENGLISH)
+    return language

@@ -1,0 +1,169 @@
+"""The figures of this process, and of the deployment as its dependencies tell them."""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from core.refusals.mailing import LIST_BUSY
+from core.refusals.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, SERVICE_BUSY
+from core.telemetry import spans
+from services.composer import call_charges as usage
+from services.deployment_figures import DeploymentFigures
+
+_CONNECTIONS = Gauge("pressroom_database_server_connections", "Open connections at the server")
+_CONNECTION_LIMIT = Gauge(
+    "pressroom_database_server_connections_limit", "Connections that the server allows"
+)
+_JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["lane", "status"])
+_DUE = Gauge("pressroom_due_jobs", "Jobs that wait for a worker", ["lane", "kind"])
+_OLDEST = Gauge("pressroom_job_oldest_seconds", "Age of the oldest job that waits", ["lane"])
+_ORDERS = Gauge("pressroom_open_orders", "Orders that wait for somebody", ["status"])
+_ENDPOINTS = Gauge("pressroom_webhook_endpoints", "Endpoints that get events", ["state"])
+_WEBHOOK_LAG = Gauge(
+    "pressroom_webhook_lag_seconds", "Time that the endpoint waits that waits longest for a worker"
+)
+_WEBHOOK_FAILING = Gauge(
+    "pressroom_webhook_failing_seconds", "Time that the endpoint fails that has failed longest"
+)
+_UPKEEP_LATE = Gauge("pressroom_upkeep_late_seconds", "Time that upkeep has been due", ["upkeep"])
+_UPKEEP_FAILED = Gauge(
+    "pressroom_upkeep_failed", "1 while the last run of a kind of upkeep failed", ["upkeep"]
+)
+_OVERDUE = Gauge(
+    "pressroom_overdue_rows", "Rows that upkeep should have deleted two rounds ago", ["table"]
+)
+_LEDGER_FAULTS = Gauge("pressroom_ledger_faults", "Faults that the last daily check found")
+_UP = {
+    "database": Gauge("pressroom_database_up", "1 while the database answers this process"),
+    "redis": Gauge("pressroom_redis_up", "1 while Redis answers this process"),
+    "broker": Gauge("pressroom_broker_up", "1 while the broker answers this process"),
+    "objects": Gauge("pressroom_objects_up", "1 while object storage answers this process"),
+}
+_OF_DATABASE = (_JOBS, _DUE, _OLDEST, _ORDERS, _ENDPOINTS, _UPKEEP_LATE, _UPKEEP_FAILED, _OVERDUE)
+_NUMBERS_OF_DATABASE = (
+    *(_CONNECTIONS, _CONNECTION_LIMIT),
+    *(_WEBHOOK_LAG, _WEBHOOK_FAILING, _LEDGER_FAULTS),
+)
+
+
+def show_dependencies(answering: Mapping[str, bool]) -> None:
+    for name, gauge in _UP.items():
+        gauge.set(answering[name])
+
+
+def show_nothing() -> None:
+    """The database says nothing now, and what it said before may be wrong."""
+    for gauge in _OF_DATABASE:
+        gauge.clear()
+    for number in _NUMBERS_OF_DATABASE:
+        number.set(math.nan)
+
+
+def show(figures: DeploymentFigures, overdue: Mapping[str, int]) -> None:
+    show_nothing()
+    _CONNECTIONS.set(figures.connections.open)
+    _CONNECTION_LIMIT.set(figures.connections.limit)
+    for (lane, status), count in figures.jobs.unfinished.items():
+        _JOBS.labels(lane, status).set(count)
+    for (lane, kind), count in figures.jobs.due.items():
+        _DUE.labels(lane, kind).set(count)
+    for gauge, found in (
+        (_OLDEST, figures.jobs.oldest),
+        (_ORDERS, figures.orders),
+        (_UPKEEP_LATE, figures.upkeep.late_seconds),
+        (_OVERDUE, overdue),
+    ):
+        for label, number in found.items():
+            gauge.labels(label).set(number)
+    for upkeep in figures.upkeep.late_seconds:
+        _UPKEEP_FAILED.labels(upkeep).set(upkeep in figures.upkeep.failed)
+    webhooks = figures.webhooks
+    _ENDPOINTS.labels("failing").set(webhooks.failing)
+    _ENDPOINTS.labels("working").set(webhooks.active - webhooks.failing)
+    _WEBHOOK_LAG.set(webhooks.late_seconds)
+    _WEBHOOK_FAILING.set(webhooks.failing_seconds)
+    # Before the first check there is no number to show.
+    faults = figures.ledger_faults
+    _LEDGER_FAULTS.set(math.nan if faults is None else faults)
+
+
+# Workers call the language model and note these figures; they are read here.
+
+Sums = dict[tuple[str, str, str], float]
+
+
+class _Usage(Collector):
+    def __init__(self) -> None:
+        self.sums: Sums = {}
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        calls = CounterMetricFamily(
+            "pressroom_llm_calls", "Questions to the language model", labels=["model", "outcome"]
+        )
+        tokens = CounterMetricFamily(
+            "pressroom_llm_tokens", "Tokens of the language model", labels=["model", "direction"]
+        )
+        seconds = CounterMetricFamily(
+            "pressroom_llm_seconds", "Time spent on asking the language model", labels=["model"]
+        )
+        families = {usage.CALLS: calls, usage.TOKENS: tokens, usage.SECONDS: seconds}
+        for (what, which, model), value in self.sums.items():
+            families[what].add_metric([model, which] if which else [model], value)
+        return families.values()
+
+
+_USAGE = _Usage()
+REGISTRY.register(_USAGE)
+
+
+def show_usage(sums: Sums) -> None:
+    """Show these figures of the whole deployment from now on."""
+    _USAGE.sums = sums
+
+
+REQUESTS = Counter("pressroom_requests", "Answered requests", ["method", "route", "status"])
+SECONDS = Histogram(
+    "pressroom_request_seconds",
+    "Time from the request's first byte to the end of its answer",
+    ["method", "route"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
+)
+LOGINS = Counter("pressroom_logins", "Attempts to log in, by how they ended", ["outcome"])
+WAITING = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
+REFUSED = Counter("pressroom_bulkhead_refusals", "Callers who got no thread", ["bulkhead"])
+CANARY = Gauge(
+    "pressroom_canary_seconds", "Time from sending a message to doing its task", ["lane"]
+)
+REFUSALS = Counter("pressroom_refusals", "Requests that were refused, by the code", ["code"])
+BODY_BYTES = Gauge(
+    "pressroom_request_body_bytes", "Memory that bodies of requests hold", ["reserve"]
+)
+
+PHOTO_LIMIT = Gauge(
+    "pressroom_stock_photo_quota", "Requests that the provider grants", ["provider", "window"]
+)
+PHOTO_REMAINING = Gauge(
+    "pressroom_stock_photo_quota_remaining",
+    "How many of these it has left, as it said last",
+    ["provider", "window"],
+)
+
+# From 0 on, so that a rate shows the first one of each that an alert asks for.
+for _outcome in ("succeeded", "failed", "paused"):
+    LOGINS.labels(_outcome)
+for _refusal in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
+    REFUSALS.labels(_refusal.code)
+
+
+def observe_request(method: str, route: str, status: int, seconds: float) -> None:
+    _count_of(method, route, status).inc()
+    _seconds_of(method, route).observe(seconds, spans.ids() or None)
+
+
+# Cached, because the library takes a lock and turns the labels into text at each lookup.
+_count_of = cache(REQUESTS.labels)
+_seconds_of = cache(SECONDS.labels)

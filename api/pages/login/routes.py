@@ -1,0 +1,220 @@
+"""The login page and logging out. Programs don't log in: they have keys and tokens."""
+
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from api.auth import page_sessions
+from api.auth.page_sessions import (
+    FormFields,
+    FormOf,
+    begin_session,
+    browser_of,
+    form_cookie_value,
+    local_path,
+    prove_password,
+    second_step_page,
+)
+from api.auth.requirements import LOGIN, PUBLIC
+from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
+from api.limits.bulkheads import RECORDS
+from api.pages.account import factors
+from api.pages.sign_up.submission import padded_duration
+from api.parameters import StateOf
+from api.request_ids import current_request_id
+from api.state import State
+from core.errors import DomainError, Kind
+from core.refusals.access import AUTH_SECOND_FACTOR
+from core.refusals.people import PASSKEY_INVALID, PASSWORD_WRONG
+from services.access import sessions
+from services.accounts import accounts, logins
+from services.accounts.factors import passkeys, second_steps
+from services.accounts.mailed_tokens import (
+    ACCOUNT_PATH,
+    LOGIN_PATH,
+    LOGOUT_PATH,
+    PASSKEY_LOGIN_PATH,
+    SECOND_STEP_PATH,
+)
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get(LOGIN_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
+def show_login(
+    request: Request,
+    state: StateOf,
+    next: Annotated[str | None, Query()] = None,  # noqa: A002
+    again: Annotated[str | None, Query()] = None,
+) -> Response:
+    """Show the form, or redirect a person who is logged in already to their page.
+
+    ``again``: they are asked once more, since their page needs a recent login.
+    """
+    member = page_sessions.page_session(request, state)
+    fields = {"next": next or ""}
+    if member is not None:
+        if again is None:
+            return page_sessions.redirect_to_path(state, local_path(next) or ACCOUNT_PATH)
+        with state.resources.unit_of_work() as uow:
+            fields["email"] = accounts.get(uow, member.user_id).email
+        fields["again"] = again
+    return _form(request, state, fields)
+
+
+@router.post(LOGIN_PATH, dependencies=[LOGIN])
+async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Begin a session. Answer and duration are the same for an address without an account."""
+    page_sessions.require_form_csrf(request, state, form)
+    email, password = form.get("email", ""), form.get("password", "")
+    path = local_path(form.get("next")) or ACCOUNT_PATH
+    try:
+        async with padded_duration():
+            attempt, check = await prove_password(request, state, email, password)
+            prove = partial(
+                logins.succeed,
+                attempt=attempt,
+                check=check,
+                browser=browser_name(request.headers.get("user-agent")),
+                request_id=current_request_id(),
+            )
+            return await begin_session(request, state, path, prove)
+    except DomainError as error:
+        if error.code == PASSWORD_WRONG.code:
+            problem = "This address and this password don’t belong together."
+            return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
+        if error.kind is not Kind.RATE_LIMITED:
+            raise
+        seconds = error.retry_after or 1
+        wait = f"{seconds} seconds" if seconds < 120 else f"{round(seconds / 60)} minutes"  # noqa: PLR2004
+        problem = (
+            f"Too many logins failed. Wait {wait}, or ask for a new password, "
+            "which lets you in at once."
+        )
+        reply = _form(request, state, form, problem, HTTPStatus.TOO_MANY_REQUESTS)
+        reply.headers["Retry-After"] = str(seconds)
+        return reply
+
+
+@router.post(PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
+async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Begin a session for the person of a passkey whose device verified them: no password."""
+    page_sessions.require_form_csrf(request, state, form)
+    path = local_path(form.get("next")) or ACCOUNT_PATH
+    prove = partial(
+        second_steps.by_passkey,
+        resources=state.resources,
+        form_cookie=state.cookies.read(request, FORM) or "",
+        answer=form.get("passkey", ""),
+        browser=browser_of(request, state),
+        request_id=current_request_id(),
+    )
+    try:
+        return await begin_session(request, state, path, prove, factor_shown=True)
+    except DomainError as error:
+        if error.code != PASSKEY_INVALID.code:
+            raise
+        problem = "No account here has this passkey. Log in with your password."
+        return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
+
+
+@router.post(LOGOUT_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
+def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
+    member = page_sessions.page_session_of_form(request, state, form)
+    if member is not None and member.caller.session_id is not None:
+        with state.resources.unit_of_work() as uow:
+            sessions.end(uow, member.caller.session_id)
+    reply = page_sessions.redirect_to_path(state, LOGIN_PATH)
+    state.cookies.drop(reply, SESSION)
+    return reply
+
+
+def _form(
+    request: Request, state: State, form: FormFields, problem: str | None = None, status: int = 200
+) -> Response:
+    form_cookie = form_cookie_value(request, state)
+    return page_sessions.anonymous_page(
+        request,
+        state,
+        "login.html",
+        status=status,
+        form_cookie=form_cookie,
+        scripted=True,
+        passkey_options=passkeys.request_options(state.resources.settings, form_cookie),
+        problem=problem,
+        next=local_path(form.get("next")),
+        email=form.get("email", ""),
+        again="again" in form,
+    )
+
+
+@router.get(SECOND_STEP_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
+def show_second_step(
+    request: Request,
+    state: StateOf,
+    next: Annotated[str | None, Query()] = None,  # noqa: A002
+) -> Response:
+    return _page(request, state, {"next": next or ""})
+
+
+@router.post(SECOND_STEP_PATH, dependencies=[LOGIN])
+async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Begin the session of a person whose password was right, and who shows their second factor."""
+    page_sessions.require_form_csrf(request, state, form)
+    path = local_path(form.get("next")) or ACCOUNT_PATH
+    shown = factors.shown_factor(request, state, form)
+    keyring, first_step = state.resources.keyring, _first_step(request, state)
+    attempt = None
+    try:
+        email = await state.in_unit_of_work(
+            lambda uow: second_steps.read(uow, keyring, first_step, shown.form_cookie).email
+        )
+        attempt = await factors.count_code(request, state, email, shown)
+        prove = partial(
+            second_steps.finish,
+            resources=state.resources,
+            first_step=first_step,
+            shown=shown,
+            attempt=attempt,
+            browser=browser_of(request, state),
+            request_id=current_request_id(),
+        )
+        return await begin_session(request, state, path, prove, factor_shown=True)
+    except DomainError as error:
+        if not factors.is_problem(error):
+            raise
+        await factors.note_wrong_code(state, attempt, error)
+        return await RECORDS.run(_page, request, state, form, error)
+
+
+def _page(
+    request: Request, state: State, form: FormFields, error: DomainError | None = None
+) -> Response:
+    """Show the page of a login with a right password; without one redirect to the login page."""
+    path = local_path(form.get("next")) or ACCOUNT_PATH
+    form_cookie = state.cookies.read(request, FORM) or ""
+    resources = state.resources
+    try:
+        with resources.unit_of_work() as uow:
+            first_step = _first_step(request, state)
+            person = second_steps.read(uow, resources.keyring, first_step, form_cookie)
+            options = passkeys.options_of_person(uow, resources.settings, person.id, form_cookie)
+    except DomainError as refusal:
+        if refusal.code != AUTH_SECOND_FACTOR.code:
+            raise
+        query = urlencode({"next": path})
+        return page_sessions.redirect_to_path(state, f"{LOGIN_PATH}?{query}")
+    return second_step_page(
+        request, state, options, form_cookie=form_cookie, path=path, error=error
+    )
+
+
+def _first_step(request: Request, state: State) -> str:
+    return state.cookies.read(request, FIRST_STEP) or ""

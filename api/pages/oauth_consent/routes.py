@@ -1,0 +1,87 @@
+"""The page on which people give programs access to their account.
+
+Only the browser's session counts here: a token or a key must not agree to more than it may do.
+"""
+
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from api.auth import page_sessions
+from api.auth.page_sessions import FormOf, session_page
+from api.auth.requirements import PUBLIC
+from api.bodies.forms import oauth_request_of_query
+from api.html.frame import redirect
+from api.limits.bulkheads import RECORDS
+from api.parameters import StateOf
+from api.request_ids import current_request_id
+from api.state import State
+from core.refusals.requests import BODY_INVALID
+from core.scopes import EXPLANATIONS, Scope
+from services.accounts import accounts
+from services.oauth.adapters import AUTHORIZE_PATH, OAuthResponse
+from services.oauth.server import AuthorizationRequest, OAuthServer
+from storage.unit_of_work import UnitOfWork
+
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+
+
+@router.get(AUTHORIZE_PATH)
+@RECORDS.threaded
+def show_consent(request: Request, state: StateOf) -> Response:
+    """Ask the person for consent. The client and its redirect URI are checked before all else."""
+    # Before the transaction: a thread has one connection at a time.
+    logged_in = page_sessions.page_session(request, state)
+    with state.resources.unit_of_work() as uow:
+        asked = _ask(request, state, uow)
+        if isinstance(asked, OAuthResponse):
+            return _sent_back(asked)
+        member = page_sessions.require_member(logged_in)
+        page_sessions.require_recent(uow, member)
+        target = urlsplit(asked.redirect_uri)
+        return session_page(
+            member,
+            state,
+            "consent.html",
+            # Browsers hold the redirects after a form to the same rule, and a client may redirect
+            # on.
+            form_targets=f"{target.scheme}:",
+            client_name=asked.client_name,
+            address=accounts.get(uow, member.user_id).email,
+            scopes=asked.scopes,
+            explanations=EXPLANATIONS,
+            destination=target.netloc or f"{target.scheme}, an app on this device",
+        )
+
+
+@router.post(AUTHORIZE_PATH)
+@RECORDS.threaded
+def decide(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Allow or deny, as pressed on the page. The request in the URL is checked once more."""
+    sent_by = page_sessions.page_session_of_form(request, state, form)
+    member = page_sessions.require_member(sent_by)
+    with state.resources.unit_of_work() as uow:
+        asked = _ask(request, state, uow)
+        if isinstance(asked, OAuthResponse):
+            return _sent_back(asked)
+        page_sessions.require_recent(uow, member)
+        decision = form.get("decision")
+        if decision not in {"allow", "deny"}:
+            raise BODY_INVALID(place="body.decision", rule="allow or deny")
+        request_id = current_request_id()
+        chosen = [each for each in Scope if f"scope.{each}" in form]
+        return _sent_back(
+            asked.answer(member.caller, chosen if decision == "allow" else [], request_id)
+        )
+
+
+def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:
+    server = OAuthServer(uow, state.resources.keyring, state.resources.settings.public_base)
+    return server.ask(oauth_request_of_query(request))
+
+
+def _sent_back(reply: OAuthResponse) -> Response:
+    # By 303, so that no browser posts this page's form to the client.
+    assert reply.location
+    return redirect(reply.location)

@@ -1,0 +1,424 @@
+"""A sign-up form: its inputs, its submission, and the answers to the browser that sent it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import Response
+from pydantic import ValidationError
+
+from api.auth import actors
+from api.browsers import client_address
+from api.errors import STATUS_OF
+from api.html.frame import list_page, redirect
+from api.html.problems import reader_language
+from api.limits.bulkheads import ACTS_BY_LIST
+from api.schemas.subscriptions import NewSubscription
+from api.state import State
+from core.errors import DomainError, FieldProblem
+from core.languages.reader_languages import marked, translated
+from core.refusals import mailing
+from core.refusals.mailing import FIELD_VALUE
+from core.settings import Settings, origins
+from core.settings.origins import PlainUrl
+from integrations.challenges.port import (
+    Challenge,
+    ChallengeAction,
+    ChallengeProviderName,
+    ChallengeResponse,
+)
+from integrations.challenges.siteverify import WIDGETS
+from models import FieldType, MailingList, MemberField
+from services.accounts import accounts, email_addresses
+from services.accounts.email_addresses import MAX_ADDRESS_BYTES
+from services.subscriptions import branding, consent, fields, lists, member_attributes
+from services.subscriptions import sign_up as joining
+from services.subscriptions.branding import Look
+from services.subscriptions.fields import MAX_VALUE_CHARACTERS
+from services.subscriptions.members.changes import Via
+from services.subscriptions.members.mails import (
+    ask_preferences_url,
+    report_page_url,
+    subscribed_url,
+)
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class ShownInput:
+    """An input, with the text that the person wrote and its error.
+
+    Attributes:
+        kind: ``email``, or the type of a field.
+        choices: the values to choose from.
+        input_type: the type of the ``<input>``, if it is one.
+        is_first_problem: whether the page begins here when it is shown again.
+    """
+
+    name: str
+    label: str
+    kind: str
+    value: str = ""
+    problem: str | None = None
+    autocomplete: str = "off"
+    choices: tuple[str, ...] = ()
+    input_type: str = "text"
+    is_first_problem: bool = False
+
+    @property
+    def is_required(self) -> bool:
+        return self.kind == "email"
+
+
+def email_input(language: str, written: str, problem: str | None) -> ShownInput:
+    problems = {"email": problem} if problem else {}
+    return shown_inputs(language, (), {"email": written}, problems)[0]
+
+
+def answered_inputs(
+    language: str,
+    fields: Iterable[MemberField],
+    written: Mapping[str, Any],
+    problems: Mapping[str, str],
+) -> list[ShownInput]:
+    """Return inputs for the name and the fields of a member, who may also remove an answer."""
+    _, *inputs = shown_inputs(language, fields, written, problems)
+    return [
+        replace(each, kind="yes_no") if each.kind == FieldType.BOOLEAN else each for each in inputs
+    ]
+
+
+def shown_inputs(
+    language: str,
+    fields: Iterable[MemberField],
+    written: Mapping[str, Any],
+    problems: Mapping[str, str],
+) -> list[ShownInput]:
+    """Return inputs for the address, the name, and each field that the owner opened.
+
+    ``written`` and ``problems``: by the names of inputs.
+    """
+    email, name = translated(language, _EMAIL), translated(language, _NAME)
+    inputs = [
+        ShownInput("email", email, "email", autocomplete="email"),
+        ShownInput("name", name, FieldType.TEXT, autocomplete="name"),
+        *(
+            ShownInput(f"fields.{each.key}", each.label, each.type, choices=tuple(each.choices))
+            for each in fields
+        ),
+    ]
+    filled = [_filled(each, written, problems) for each in inputs]
+    first = next((each for each in filled if each.problem), None)
+    return [replace(each, is_first_problem=each is first) for each in filled]
+
+
+_EMAIL = marked("E-mail address")
+_NAME = marked("Name")
+
+
+def _filled(
+    shown: ShownInput, written: Mapping[str, Any], problems: Mapping[str, str]
+) -> ShownInput:
+    # A longer text was not typed by accident.
+    most = MAX_ADDRESS_BYTES if shown.kind == "email" else MAX_VALUE_CHARACTERS
+    value, problem = str(written.get(shown.name, ""))[:most], problems.get(shown.name)
+    # In an input for a date browsers show nothing else.
+    is_as_named = shown.kind == "email" or (shown.kind == FieldType.DATE and not problem)
+    input_type = shown.kind if is_as_named else "text"
+    return replace(shown, value=value, problem=problem, input_type=input_type)
+
+
+def problems_of_fields(
+    language: str, public: Mapping[str, MemberField], error: DomainError | None
+) -> dict[str, str]:
+    """Return the errors of answers, in words for the person, by the names of inputs."""
+    found = {}
+    for each in error.problems if error else ():
+        name = each.field.removeprefix("body.")
+        field = public.get(name.removeprefix("fields."))
+        text = _NOT_TAKEN if field is None else _BY_TYPE[FieldType(field.type)]
+        found[name] = translated(language, text)
+    return found
+
+
+_NOT_TAKEN = marked("We can’t take this answer as it is written.")
+_BY_TYPE = {
+    FieldType.TEXT: marked("This is too long."),
+    FieldType.NUMBER: marked("Please write a number."),
+    FieldType.DATE: marked("Please write a date as year, month and day, such as 2026-11-22."),
+    FieldType.BOOLEAN: marked("Please answer with yes or no."),
+    FieldType.CHOICE: marked("Please choose one of the answers."),
+}
+
+
+# Longer than the work ever takes under load, since a second step would reveal what happened;
+# shorter than a person notices.
+STEP_SECONDS = 0.2
+
+
+@asynccontextmanager
+async def padded_duration() -> AsyncIterator[None]:
+    """Extend the block's duration to a whole number of steps, whether it ends well or raises."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        yield
+    finally:
+        await asyncio.sleep(STEP_SECONDS - (loop.time() - began) % STEP_SECONDS)
+
+
+async def submit(
+    request: Request,
+    state: State,
+    mailing_list: MailingList,
+    wanted: NewSubscription,
+    *,
+    is_form: bool,
+    page_url: str | None = None,
+    language: str | None = None,
+) -> None:
+    """Subscribe the address. The duration reveals nothing of the list.
+
+    Args:
+        page_url: our own page with the form.
+        language: the language of the page that a person saw, also for mails to them.
+    """
+    via = Via.FORM
+    if mailing_list.challenge_enabled:
+        challenge, answer = _challenge(request, state, mailing_list, wanted)
+        await challenge.check(answer)
+        via = Via.CHALLENGE
+    actor = actors.stranger_actor(request, via)
+    if page_url is not None:
+        actor = replace(actor, page_url=page_url)
+
+    def subscribe(uow: UnitOfWork) -> None:
+        own = lists.get(uow, mailing_list.id)
+        given = member_attributes.read_submission(
+            uow, own.user_id, name=wanted.name, values=wanted.fields, is_text=is_form
+        )
+        joining.request(
+            uow,
+            state.resources.keyring,
+            own,
+            wanted.email,
+            actor,
+            submission=replace(given, language=language),
+        )
+
+    async with padded_duration():
+        await ACTS_BY_LIST.run(mailing_list.id, state.transact, subscribe)
+
+
+def _challenge(
+    request: Request, state: State, mailing_list: MailingList, wanted: NewSubscription
+) -> tuple[Challenge, ChallengeResponse]:
+    provider, token = wanted.challenge_provider, wanted.challenge_token
+    if not provider or not token or not wanted.challenge_action:
+        problems = tuple(
+            FieldProblem(f"body.{field.alias}", "missing", "is required for this list")
+            for name, field in NewSubscription.model_fields.items()
+            if name.startswith("challenge") and not getattr(wanted, name)
+        )
+        rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
+        raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
+    if provider != mailing_list.challenge_provider:
+        raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
+    # A token for another action does not count.
+    if wanted.challenge_action != ChallengeAction.SUBSCRIBE:
+        raise mailing.CHALLENGE_FAILED()
+    answer = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))
+    return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
+
+
+_NOT_PASSED = marked("The check that you are a person was not passed. Please do it once more.")
+_LOOK_AGAIN = marked(
+    "We can’t take one of the answers as it is written. Please look at them again."
+)
+# Errors that the person can correct on the page.
+_CORRECTABLE = {
+    mailing.CHALLENGE_MISSING.code: _NOT_PASSED,
+    mailing.CHALLENGE_FAILED.code: _NOT_PASSED,
+    mailing.CHALLENGE_PROVIDER_MISMATCH.code: _NOT_PASSED,
+    mailing.CHALLENGE_UNAVAILABLE.code: marked(
+        "We can’t check at the moment that you are a person. Please try again in a minute."
+    ),
+    FIELD_VALUE.code: _LOOK_AGAIN,
+    mailing.LIST_BUSY.code: marked(
+        "We are changing this list just now. Please try again in a minute."
+    ),
+}
+_NO_ADDRESS = marked("Please write your e-mail address.")
+_WRONG_ADDRESS = marked("This is no e-mail address that we could send to.")
+_LONG_NAME = marked("This name is too long.")
+_PLACES = {"name": _LONG_NAME}
+
+
+@dataclass(frozen=True)
+class SignUpPage:
+    """The data of the page of a list's form.
+
+    Attributes:
+        public: the fields that the owner opened, by their keys.
+        owner: the owner's address; only its domain is whole.
+    """
+
+    mailing_list: MailingList
+    public: Mapping[str, MemberField]
+    wording: str | None
+    look: Look
+    owner: str
+
+    @classmethod
+    def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "SignUpPage":
+        public = fields.own(uow, mailing_list.user_id).public().by_key
+        wording = consent.of_lists(uow, [mailing_list]).get(mailing_list.id)
+        look = branding.of(uow, mailing_list)
+        owner = email_addresses.masked(accounts.get(uow, mailing_list.user_id).email)
+        return cls(mailing_list, public, wording, look, owner)
+
+
+@dataclass(frozen=True)
+class _Correction:
+    """The errors that a person can correct, by inputs and of the form as a whole."""
+
+    status: int
+    problem: str | None
+    by_input: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+def show_form(
+    language: str,
+    state: State,
+    shown: SignUpPage,
+    *,
+    written: Mapping[str, Any],
+    correction: _Correction | None = None,
+) -> Response:
+    settings, mailing_list = state.resources.settings, shown.mailing_list
+    url = _allowed_url(state, mailing_list, written)
+    problems = correction.by_input if correction else {}
+    nested = written.get("fields", {})
+    flat = {**written, **{f"fields.{key}": value for key, value in nested.items()}}
+    answer = list_page(
+        "sign_up.html",
+        shown.look,
+        language=language,
+        status=correction.status if correction else 200,
+        # Browsers hold all redirects that follow on the form to this, also those of the owner's own
+        # site; so the scheme is named, and not the origin.
+        form_targets=f"{url.origin.partition(':')[0]}:" if url else "",
+        list_title=mailing_list.title,
+        words=mailing_list.sign_up_text or mailing_list.tagline,
+        owner=shown.owner,
+        report_url=report_page_url(settings, mailing_list.slug),
+        ask_url=ask_preferences_url(settings, mailing_list.slug),
+        is_again=correction is not None,
+        wording=shown.wording,
+        inputs=shown_inputs(language, shown.public.values(), flat, problems),
+        problem=correction.problem if correction else None,
+        redirect_url=written.get("redirect_url") if url else None,
+        **shown_widget(state, mailing_list),
+    )
+    answer.headers.update(correction.headers if correction else {})
+    return answer
+
+
+async def answer_form(
+    request: Request,
+    state: State,
+    mailing_list: MailingList,
+    inputs: dict[str, Any],
+    *,
+    page_url: str | None = None,
+) -> Response:
+    """Submit the form and redirect; with errors that the person can correct, show it again."""
+    settings = state.resources.settings
+    url = _allowed_url(state, mailing_list, inputs)
+    language = reader_language(request)
+    shown = await state.in_unit_of_work(
+        partial(SignUpPage.read, mailing_list=mailing_list, settings=settings)
+    )
+    try:
+        wanted = NewSubscription.model_validate(_with_widget_token(mailing_list, inputs))
+        await submit(
+            request,
+            state,
+            mailing_list,
+            wanted,
+            is_form=True,
+            page_url=page_url,
+            language=language,
+        )
+    except ValidationError as error:
+        correction = _of_validation(language, error, inputs)
+    except DomainError as error:
+        if error.code not in _CORRECTABLE:
+            raise
+        correction = _of_refusal(language, error, shown)
+    else:
+        onwards = inputs["redirect_url"] if url else subscribed_url(settings, mailing_list.id)
+        return redirect(onwards)
+    return show_form(language, state, shown, written=inputs, correction=correction)
+
+
+def _allowed_url(
+    state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
+) -> PlainUrl | None:
+    """Return the URL to which the form redirects, if the list or the operator allows it."""
+    back = inputs.get("redirect_url")
+    url = origins.read_url(back) if isinstance(back, str) else None
+    allowed = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}
+    return url if url is not None and url.is_of(allowed) else None
+
+
+def _of_validation(language: str, error: ValidationError, inputs: Mapping[str, Any]) -> _Correction:
+    found: dict[str, str] = {}
+    for each in error.errors():
+        place = str(each["loc"][0])
+        if place == "email":
+            text = _WRONG_ADDRESS if inputs.get("email") else _NO_ADDRESS
+        else:
+            text = _PLACES.get(place, _LOOK_AGAIN)
+        found.setdefault(place, translated(language, text))
+    return _Correction(422, None, found, {})
+
+
+def _of_refusal(language: str, error: DomainError, shown: SignUpPage) -> _Correction:
+    is_of_fields = error.code == FIELD_VALUE.code
+    found = problems_of_fields(language, shown.public, error) if is_of_fields else {}
+    headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
+    problem = translated(language, _CORRECTABLE[error.code])
+    return _Correction(STATUS_OF[error.kind], problem, found, headers)
+
+
+def _with_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:
+    if not mailing_list.challenge_enabled or mailing_list.challenge_provider is None:
+        return inputs
+    provider = ChallengeProviderName(mailing_list.challenge_provider)
+    token = inputs.get(WIDGETS[provider].field)
+    if not token or inputs.get("challenge-token"):
+        return inputs
+    # The provider itself says for which action the widget was shown.
+    named = {"challenge-provider": provider.value, "challenge-action": "subscribe"}
+    return {**inputs, **named, "challenge-token": token}
+
+
+def shown_widget(state: State, mailing_list: MailingList) -> dict[str, Any]:
+    """Return the values with which the page shows the list's widget; ``widget`` may be ``None``."""
+    name = mailing_list.challenge_provider
+    if not mailing_list.challenge_enabled or name not in state.challenges.configured:
+        return {"widget": None}
+    provider = ChallengeProviderName(name)
+    widget, site_key = WIDGETS[provider], state.challenges.challenge_for(provider).site_key
+    return {
+        "widget": widget,
+        "foreign": widget.policy,
+        "site_key": site_key,
+        "action_name": ChallengeAction.SUBSCRIBE,
+    }

@@ -1,0 +1,51 @@
+"""Redirects payers who return from the provider's page."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from api.auth.requirements import PUBLIC
+from api.html.frame import HEADERS
+from api.middleware.headers import is_head
+from api.parameters import StateOf
+from core.errors import DomainError
+from core.logging import get_logger
+from core.refusals.money import PAYMENT_LINK_INVALID
+from models import OrderStatus, PaymentOrder
+from services.credits import checkout, orders
+from services.credits.checkout import RETURN_PATH
+from services.credits.polling import REFRESH_ORDER
+
+log = get_logger(__name__)
+
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+
+# A payer waits at most so long. After "pending", the client learns the result by other calls.
+ASK_SECONDS = 6.0
+
+
+@router.get(RETURN_PATH)
+async def return_from_payment(
+    request: Request,
+    state: StateOf,
+    order: Annotated[str, Query()] = "",
+    signature: Annotated[str, Query()] = "",
+) -> Response:
+    """Check whether the order is paid, and redirect the payer to the page that it came from."""
+    if not checkout.is_return_signature(state.resources.keyring, order, signature):
+        raise PAYMENT_LINK_INVALID()
+    found = await state.in_unit_of_work(lambda uow: uow.session.get(PaymentOrder, int(order)))
+    if found is None or found.redirect_url is None:
+        raise PAYMENT_LINK_INVALID()
+    status = found.status
+    is_unpaid = status in {OrderStatus.PENDING, OrderStatus.EXPIRED}
+    if is_unpaid and not is_head(request.scope):
+        payload = {"order_id": found.id}
+        try:
+            reply = await state.worker_calls.call(REFRESH_ORDER, payload, seconds=ASK_SECONDS)
+            status = reply["status"]
+        except DomainError as error:
+            log.warning("order.not_asked", order_id=found.id, code=error.code)
+    location = orders.add_result(found.redirect_url, found.id, status)
+    return Response(status_code=303, headers={**HEADERS, "Location": location})

@@ -1,0 +1,248 @@
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import BeforeValidator
+
+from api.auth.requirements import requires_scope
+from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
+from api.bodies.json_bodies import JsonRoute, refuse_parts
+from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
+from api.middleware.body_limits import release_body
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
+from api.parameters import Paging, PreferenceOf, StateOf, idempotency_key
+from api.request_ids import current_request_id
+from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
+from api.schemas.envelope import Envelope, Page, envelope, page
+from api.state import State
+from api.waiting.waiters import while_connected
+from core import clock
+from core.errors import DomainError
+from core.lanes import Lane
+from core.refusals import media, requests
+from core.refusals.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
+from core.scopes import Scope
+from models import Attachment, AttachmentStatus
+from services.access.caller import Caller
+from services.access.sessions import require_recent_login
+from services.attachments import records, upload
+from services.attachments.upload import Upload, clean_filename
+from services.jobs.idempotency import AcceptedJob
+from storage.redis.notifications import job_topic
+
+router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
+
+WAIT_SECONDS = 15.0
+
+AttachmentCaller = Annotated[Caller, requires_scope(Scope.ATTACHMENT)]
+_NOT_FOUND = refuses(media.ATTACHMENT_NOT_FOUND)
+
+
+def _flag(value: object) -> bool:
+    flag = boolean_of(value)
+    if flag is None:
+        raise ValueError("must be true, false, 1 or 0")
+    return flag
+
+
+Encrypted = Annotated[
+    bool, BeforeValidator(_flag), Query(description="Keep the file encrypted, for its owner only")
+]
+
+Renditions = Annotated[
+    bool,
+    BeforeValidator(_flag),
+    Query(description="Make smaller copies for pages too, and one for mails"),
+]
+
+_FILE = {
+    "type": "string",
+    "format": "binary",
+    "description": "PNG, JPEG, GIF, WebP or ICO, at most 5 MB",
+}
+_FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
+_UPLOAD: dict[str, Any] = {
+    "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+    "requestBody": {"required": True, "content": {MULTIPART: {"schema": _FORM}}},
+}
+
+
+@router.post(
+    "/attachments",
+    response_model=Envelope[AttachmentRecord],
+    openapi_extra=_UPLOAD,
+    responses={
+        202: {
+            "model": Envelope[AttachmentRecord],
+            "description": "The wait ran out; the work goes on. Location leads to the record.",
+        },
+        **refuses(
+            media.ATTACHMENT_FILE_MISSING,
+            media.ATTACHMENT_SEVERAL_FILES,
+            requests.BODY_NOT_MULTIPART,
+            requests.BODY_MALFORMED_MULTIPART,
+            requests.OPTION_IN_BODY.filled(name="encrypted"),
+            requests.IDEMPOTENCY_KEY_INVALID,
+            media.ATTACHMENT_GONE,
+            QUOTA_EXCEEDED,
+            requests.IDEMPOTENCY_IN_PROGRESS,
+            requests.BODY_TOO_SLOW,
+            media.ATTACHMENT_TOO_LARGE,
+            media.ATTACHMENT_UNSUPPORTED_TYPE,
+            media.ATTACHMENT_EMPTY,
+            media.IMAGE_UNREADABLE,
+            media.IMAGE_TRUNCATED,
+            media.IMAGE_SIDE_TOO_LONG,
+            media.IMAGE_TOO_MANY_PIXELS,
+            media.IMAGE_TOO_MANY_FRAMES,
+            requests.IDEMPOTENCY_KEY_REUSED,
+            requests.QUEUE_OVERLOADED,
+            requests.QUEUE_TOO_MANY_OF_YOURS,
+            requests.QUEUE_TOO_MANY_WAITERS,
+            requests.SERVICE_BUSY,
+            requests.SERVICE_UNAVAILABLE,
+        ),
+    },
+)
+async def upload_attachment(
+    request: Request,
+    state: StateOf,
+    caller: AttachmentCaller,
+    preference: PreferenceOf,
+    *,
+    encrypted: Encrypted = False,
+    renditions: Renditions = False,
+) -> JSONResponse:
+    """Upload an image and get it back as WebP (an ICO as PNG), ready to be shown.
+
+    The file's bytes decide its type. The picture is turned upright, converted to sRGB and stripped
+    of its metadata. With `renditions=1` in the query it gets smaller copies for pages (320, 640 and
+    1280 pixels wide) and a JPEG or PNG for mails. The call waits for the conversion, 15 s unless
+    `Prefer: wait=N` says otherwise.
+    """
+    seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
+    state.admit(Lane.MEDIA, owner_id, seconds)
+    accepted = await _accept(
+        request, state, caller, encrypted=encrypted, with_renditions=renditions
+    )
+    ended = state.jobs.wait(job_topic(accepted.job_id), seconds, owner_id=owner_id)
+    await while_connected(request.receive, ended)
+    return await RECORDS.run(_answer, state, accepted)
+
+
+async def _accept(
+    request: Request, state: State, caller: Caller, *, encrypted: bool, with_renditions: bool
+) -> AcceptedJob:
+    """Stand apart from the route, so that nothing holds the file's bytes while the caller waits."""
+    form = await read_form(request)
+    refuse_parts(request, form.names())
+    part = file_named(form, "file")
+    key = idempotency_key(request, caller, form.parts())
+    accepted = await UPLOADS_BY_CALLER.run(
+        caller.user_id,
+        upload.accept,
+        state.resources,
+        caller,
+        Upload(clean_filename(part.filename), part.data, encrypted, with_renditions),
+        key=key,
+        request_id=current_request_id(),
+    )
+    release_body(request.scope)
+    return accepted
+
+
+def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
+    with state.resources.unit_of_work() as uow:
+        attachment = records.outcome(uow, accepted)
+        if isinstance(attachment, DomainError):
+            records.forget_failed(uow, accepted)
+    if isinstance(attachment, DomainError):
+        raise attachment
+    record = AttachmentRecord.of(attachment, state.resources.settings)
+    headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
+    status = 200
+    if attachment.status != AttachmentStatus.READY:
+        status = 202
+        headers["Location"] = f"/attachments/{attachment.hash_id}"
+    return JSONResponse(envelope(record).model_dump(mode="json"), status, headers)
+
+
+@router.get("/attachments", responses=refuses(requests.CURSOR_INVALID))
+@RECORDS.threaded
+def list_attachments(
+    state: StateOf, caller: AttachmentCaller, paging: Paging
+) -> Envelope[Page[AttachmentRecord]]:
+    """The caller's attachments, newest first."""
+    settings = state.resources.settings
+
+    def show(rows: list[Attachment]) -> list[AttachmentRecord]:
+        return [AttachmentRecord.of(attachment, settings) for attachment in rows]
+
+    with state.resources.unit_of_work() as uow:
+        return envelope(page(paging, partial(records.list_of, uow, caller), show))
+
+
+@router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
+@RECORDS.threaded
+def read_attachment(
+    state: StateOf, caller: AttachmentCaller, hash_id: str
+) -> Envelope[AttachmentRecord]:
+    """One of the caller's attachments, whatever its status."""
+    with state.resources.unit_of_work() as uow:
+        attachment = records.get(uow, caller, hash_id)
+    return envelope(AttachmentRecord.of(attachment, state.resources.settings))
+
+
+@router.patch("/attachments/{hash_id}", responses=_NOT_FOUND)
+@RECORDS.threaded
+def change_attachment(
+    state: StateOf, caller: AttachmentCaller, hash_id: str, body: AttachmentChanges
+) -> Envelope[AttachmentRecord]:
+    """Set the picture's text for people who don't see it, its title or its tags.
+
+    Unnamed fields stay.
+    """
+    with state.resources.unit_of_work() as uow:
+        attachment = records.change(uow, caller, hash_id, body.sent())
+        uow.session.refresh(attachment)
+        return envelope(AttachmentRecord.of(attachment, state.resources.settings))
+
+
+@router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
+@RECORDS.threaded
+def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
+    """Delete the record and the file. Copies in browsers and caches stay until they expire."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(records.remove(uow, caller, hash_id))
+
+
+@router.post(
+    "/attachments/{hash_id}/links",
+    responses=refuses(
+        media.ATTACHMENT_NOT_FOUND,
+        media.MEDIA_NOT_FOUND,
+        media.SIGNED_LINK_NOT_ENCRYPTED,
+        AUTH_LOGIN_AGAIN,
+    ),
+)
+@RECORDS.threaded
+def create_attachment_link(
+    state: StateOf, caller: AttachmentCaller, hash_id: str, body: NewLink
+) -> Envelope[LinkRecord]:
+    """Create a signed URL, by which anyone can see an encrypted file until it expires.
+
+    A session needs a login of the last 15 minutes.
+    """
+    with state.resources.unit_of_work() as uow:
+        require_recent_login(uow, caller)
+        attachment = records.get(uow, caller, hash_id)
+    url, expires_at = records.create(
+        state.resources.keyring,
+        attachment,
+        attachment.filename if body.filename is None else body.filename,
+        base=state.resources.settings.public_base,
+        expires_in=body.expires_in,
+        now=clock.now(),
+    )
+    return envelope(LinkRecord(url=url, expires_at=expires_at))

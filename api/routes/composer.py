@@ -1,0 +1,211 @@
+import time
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import AfterValidator
+
+from api.auth.requirements import requires_scope
+from api.bodies.json_bodies import JsonRoute
+from api.composer_calls import ComposerCaller
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, refuses
+from api.parameters import PreferenceOf, StateOf, named_call
+from api.schemas import composer as schemas
+from api.schemas.envelope import Envelope, envelope
+from core import ids
+from core.refusals import composer, requests
+from core.refusals.access import QUOTA_EXCEEDED
+from core.refusals.money import CHARGE_IN_PROGRESS, CREDITS_INSUFFICIENT
+from core.refusals.requests import IDEMPOTENCY_KEY_INVALID
+from core.scopes import Scope
+from services.access.caller import Caller
+from services.composer.photos import PhotoSearch, PhotoUse
+from services.composer.post import MetadataField
+from services.composer.requests import MetadataRequest
+
+_routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
+
+Author = Annotated[Caller, requires_scope(Scope.COMPOSER)]
+
+_SOURCE = "Pressroom-Source"
+_PREFER = {"parameters": [WAIT_PARAMETER]}
+_MAX_PHOTOS_PER_PAGE = 30
+
+_QUEUE_REFUSALS = (
+    requests.QUEUE_TOO_MANY_OF_YOURS,
+    requests.QUEUE_UNAVAILABLE,
+    requests.QUEUE_OVERLOADED,
+    requests.QUEUE_TOO_MANY_WAITERS,
+)
+_PHOTO_REFUSALS = (
+    composer.STOCKPHOTO_FAILED,
+    composer.STOCKPHOTO_LIMIT_REACHED,
+    composer.STOCKPHOTO_NOT_CONFIGURED,
+    composer.STOCKPHOTO_UNAVAILABLE,
+    *_QUEUE_REFUSALS,
+    composer.STOCKPHOTO_TOO_SLOW,
+    requests.REQUEST_TOO_SLOW.filled(seconds=20),
+)
+
+
+def _answers(source: str) -> Responses:
+    """Return the answers of a call: its header beside the data, and how the wait may end."""
+    header = {"description": source, "schema": {"type": "string"}, "example": "offline"}
+    return {
+        200: {"description": "Successful Response", "headers": {_SOURCE: header}},
+        **refuses(
+            QUOTA_EXCEEDED,
+            *_QUEUE_REFUSALS,
+            requests.REQUEST_TOO_SLOW.filled(seconds=45),
+        ),
+    }
+
+
+_WRITTEN = {
+    **_answers("Who wrote it: `offline` or `openai/<model>`; with `; fallback` or `; cached`"),
+    **refuses(IDEMPOTENCY_KEY_INVALID, CREDITS_INSUFFICIENT, CHARGE_IN_PROGRESS),
+}
+_CHARGED_ONCE = "Calls with the same key and request within 24 hours are charged once."
+_WRITING = {
+    "parameters": [WAIT_PARAMETER, {**IDEMPOTENCY_KEY_PARAMETER, "description": _CHARGED_ONCE}]
+}
+
+
+@_routes.post(
+    "/composer/metadata",
+    response_model=Envelope[schemas.GeneratedMetadata],
+    openapi_extra=_WRITING,
+    responses={
+        **_WRITTEN,
+        **refuses(IDEMPOTENCY_KEY_INVALID, composer.COMPOSER_UNKNOWN_PART),
+    },
+)
+async def generate_metadata(
+    request: Request,
+    state: StateOf,
+    caller: Author,
+    body: schemas.PostBody,
+    preference: PreferenceOf,
+    includes: Annotated[
+        str, Query(description="Which of slug, summary and tags, separated by commas")
+    ] = "slug,summary,tags",
+) -> Response:
+    """Write a slug, a summary and tags for a post, in the post's own language.
+
+    Where the operator has set a price for calls that a language model answers, this needs the scope
+    `credit.full` too. An answer that is cached or written without the model costs nothing.
+    """
+    del includes  # Documented as one text; a caller may also repeat it.
+    named = ",".join(request.query_params.getlist("includes")).split(",")
+    try:
+        wanted = frozenset(MetadataField(name.strip()) for name in named if name.strip())
+    except ValueError:
+        raise composer.COMPOSER_UNKNOWN_PART(allowed=", ".join(MetadataField)) from None
+    wanted = wanted or frozenset(MetadataField)
+    calls = ComposerCaller(request, state, caller, preference)
+    return await _written(calls, MetadataRequest(body.post(), wanted))
+
+
+@_routes.post(
+    "/composer/generate-tweets",
+    response_model=Envelope[schemas.GeneratedTweets],
+    openapi_extra=_WRITING,
+    responses=_WRITTEN,
+)
+async def generate_tweets(
+    request: Request,
+    state: StateOf,
+    caller: Author,
+    body: schemas.PostBody,
+    preference: PreferenceOf,
+) -> Response:
+    """Write tweets about a post, with no link or mention that the post doesn't have.
+
+    Costs what metadata costs, and needs the same scopes.
+    """
+    calls = ComposerCaller(request, state, caller, preference)
+    return await _written(calls, MetadataRequest(body.post()))
+
+
+async def _written(calls: ComposerCaller, asked: MetadataRequest) -> Response:
+    request = calls.request
+    name = partial(named_call, request, calls.caller, [await request.body()])
+    result = await calls.written(asked, name)
+    body = envelope(result.fields).model_dump()
+    return JSONResponse(body, headers={_SOURCE: result.source})
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text.strip()
+
+
+@_routes.get(
+    "/composer/{provider}/photos/search",
+    response_model=Envelope[schemas.PhotoPage],
+    openapi_extra=_PREFER,
+    responses={
+        **_answers("The provider; with `; cached`"),
+        **refuses(composer.STOCKPHOTO_REFUSED, *_PHOTO_REFUSALS),
+    },
+)
+async def search_photos(
+    request: Request,
+    state: StateOf,
+    caller: Author,
+    provider: schemas.StockPhotoSource,
+    query: Annotated[str, AfterValidator(_not_blank), Query(description="What is searched for")],
+    preference: PreferenceOf,
+    page: Annotated[int, Query(ge=1, le=ids.MAX_ID)] = 1,
+    limit: Annotated[
+        int, Query(ge=1, le=_MAX_PHOTOS_PER_PAGE, description="Photos on a page")
+    ] = 10,
+) -> Response:
+    """Search stock photos. The data is the provider's payload, unchanged.
+
+    Openverse gives at most 20 photos on a page.
+    """
+    search = PhotoSearch(provider.named(state.photos.providers.default), query, page, limit)
+    result = await ComposerCaller(request, state, caller, preference).photos(search)
+    # The envelope around the provider's own text: no number or order in it changes.
+    body = f'{{"data":{result.payload},"ts":{int(time.time())}}}'
+    return Response(body, headers={_SOURCE: result.source}, media_type="application/json")
+
+
+@_routes.get(
+    "/composer/{provider}/photos/download_url",
+    openapi_extra=_PREFER,
+    responses=refuses(
+        QUOTA_EXCEEDED,
+        composer.STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
+        composer.STOCKPHOTO_NOT_FOUND,
+        *_PHOTO_REFUSALS,
+    ),
+)
+async def locate_photo_file(
+    request: Request,
+    state: StateOf,
+    caller: Author,
+    provider: schemas.StockPhotoSource,
+    endpoint: Annotated[
+        str,
+        Query(
+            description="Of the photo, as the search gave it: links.download_location at Unsplash, "
+            "detail_url at Openverse"
+        ),
+    ],
+    preference: PreferenceOf,
+) -> Envelope[schemas.PhotoFile]:
+    """Tell the provider that a photo is used, and learn the address of its file."""
+    chosen = provider.named(state.photos.providers.default)
+    use = PhotoUse(chosen, state.photos.providers.named(chosen).photo_at(endpoint))
+    url = await ComposerCaller(request, state, caller, preference).url_of_photo(use)
+    return envelope(schemas.PhotoFile(url=url))
+
+
+router = APIRouter()
+router.include_router(_routes)
+# The same routes under the platform's prefix; the document has each once.
+router.include_router(_routes, prefix="/auxilia", include_in_schema=False)

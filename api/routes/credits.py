@@ -1,0 +1,389 @@
+from datetime import date
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from api.answers import wait_for_job
+from api.auth.requirements import OPTIONAL, PUBLIC, AuthoriseSpender, CreditEditor, CreditReader
+from api.bodies.json_bodies import JsonRoute, read_object
+from api.limits.bulkheads import MONEY
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
+from api.parameters import (
+    Cursor,
+    Limit,
+    Offset,
+    Paging,
+    PathId,
+    PreferenceOf,
+    StateOf,
+    idempotency_key,
+)
+from api.request_ids import current_request_id
+from api.schemas.credits import (
+    ClaimToken,
+    CreditBalance,
+    CreditEntryRecord,
+    CreditPrices,
+    LedgerPage,
+    LowBalance,
+    NewOrderRecord,
+    OrderRecord,
+    decimal_response,
+    mapping,
+    number,
+    optional,
+    prices_of,
+    record_of,
+    size_of,
+    string,
+)
+from api.schemas.envelope import Envelope, Page, Pagination, envelope
+from api.state import State, state_of
+from core.lanes import Lane
+from core.refusals import money, requests
+from core.refusals.money import CREDITS_BELOW
+from core.refusals.requests import BODY_INVALID, BODY_NO_JSON_TYPE, BODY_NOT_JSON, CURSOR_INVALID
+from models import CreditAction, JobStatus, OrderStatus, PaymentOrder
+from services.access.caller import Caller
+from services.credits import checkout, ledger, orders
+from services.credits.checkout import OrderRequest
+from services.credits.ledger import LedgerFilter
+from services.jobs.idempotency import AcceptedJob
+from services.paging import PageRequest, fill
+
+router = APIRouter(tags=["Credits"], route_class=JsonRoute)
+
+
+@router.post(
+    "/auxilia/credits/consume",
+    response_model=Envelope[CreditEntryRecord],
+    openapi_extra=json_request_body(
+        {
+            "amount_credit": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "description": "At most four decimals",
+                "examples": [1.5],
+            },
+            "source_id": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": ledger.MAX_SOURCE_ID_CHARACTERS,
+                "description": "What was bought; not unique",
+                "examples": ["article-1043"],
+            },
+            "meta": {
+                "type": "object",
+                "description": "At most 8 KB",
+                "examples": [{"title": "How we bake bread"}],
+            },
+        },
+        required=["amount_credit", "source_id"],
+        parameters=[IDEMPOTENCY_KEY_PARAMETER],
+    ),
+    responses=refuses(
+        requests.BODY_NOT_JSON,
+        requests.IDEMPOTENCY_KEY_INVALID,
+        money.CREDITS_INSUFFICIENT,
+        money.CHARGE_IN_PROGRESS,
+        requests.BODY_NO_JSON_TYPE,
+        requests.BODY_INVALID.filled(place="body.amount_credit", rule="must be a number"),
+        money.CREDITS_AMOUNT,
+        money.CREDITS_SOURCE_ID,
+        money.CREDITS_META,
+        requests.IDEMPOTENCY_KEY_REUSED,
+    ),
+)
+async def consume_credits(request: Request, authorise: AuthoriseSpender) -> Response:
+    """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`.
+
+    A refusal for too few credits names the caller's `balance_credit` and what is `needed`.
+    """
+    body = await request.body()
+    return await MONEY.run(_consume, request, authorise, body)
+
+
+def _consume(request: Request, authorise: AuthoriseSpender, body: bytes) -> Response:
+    caller = authorise()
+    fields = read_object(request, body)
+    charge = ledger.consume(
+        state_of(request).resources.database,
+        caller.user_id,
+        amount=number(fields, "amount_credit"),
+        source_id=string(fields, "source_id"),
+        meta=optional(mapping, fields, "meta"),
+        key=idempotency_key(request, caller, [body]),
+    )
+    replayed = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
+    return decimal_response(charge.entry, replayed)
+
+
+Actions = Annotated[
+    list[CreditAction],
+    Query(alias="action", description="Entries of these alone; may be given several times"),
+]
+
+
+@router.get("/auxilia/credits/balance", response_model=Envelope[CreditBalance])
+@MONEY.threaded
+def read_balance(state: StateOf, caller: CreditReader) -> Response:
+    """The caller's credits. The first call opens an empty account."""
+    database = state.resources.database
+    return decimal_response(ledger.balance(database, caller.user_id))
+
+
+@router.get(
+    "/auxilia/credits/ledger",
+    response_model=Envelope[LedgerPage],
+    responses=refuses(CURSOR_INVALID),
+)
+@MONEY.threaded
+def read_ledger(
+    state: StateOf,
+    caller: CreditReader,
+    offset: Offset = 0,
+    limit: Limit = 16,
+    cursor: Cursor = None,
+    actions: Actions = [],  # noqa: B006 - FastAPI copies it
+    first: Annotated[
+        date | None, Query(alias="from", description="The first day (UTC); that of the oldest")
+    ] = None,
+    last: Annotated[
+        date | None, Query(alias="to", description="The last day; that of the newest")
+    ] = None,
+) -> Response:
+    """The entries of the caller's credit account, newest first.
+
+    With `action`, `from` or `to` it looks at 5,000 entries for each 50 of `limit`, and takes no
+    offset: a page may hold fewer than `limit`, or none, and goes on with `next_cursor` until that
+    is null.
+    """
+    wanted, only = PageRequest(limit, offset, cursor), LedgerFilter(actions, first, last)
+    read = partial(ledger.page, state.resources.database, caller.user_id, only=only)
+    found = fill(
+        wanted, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
+    )
+    pagination = Pagination.of(wanted, found).model_dump_json()
+    items = ",".join(found.rows)
+    return decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
+
+
+@router.get("/auxilia/credits/low-balance", response_model=Envelope[LowBalance])
+@MONEY.threaded
+def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
+    """Below which balance the caller's events tell of low credits; 100 until it is set."""
+    below = ledger.threshold(state.resources.database, caller.user_id)
+    return decimal_response(f'{{"below_credit":{below}}}')
+
+
+@router.put(
+    "/auxilia/credits/low-balance",
+    response_model=Envelope[int],
+    openapi_extra=json_request_body(
+        {
+            "below_credit": {
+                "type": "number",
+                "minimum": 0,
+                "description": "At most four decimals; 0: tell nothing",
+                "examples": [250],
+            }
+        },
+        required=["below_credit"],
+        parameters=[],
+    ),
+    responses=refuses(
+        BODY_NOT_JSON,
+        BODY_NO_JSON_TYPE,
+        BODY_INVALID.filled(place="body.below_credit", rule="must be a number"),
+        CREDITS_BELOW,
+    ),
+)
+async def set_low_balance(request: Request, authorise: AuthoriseSpender) -> Envelope[int]:
+    """Set below which balance the caller's events tell that the credits run low: 1, or 0 when it
+    was so already."""
+    body = await request.body()
+
+    def set_threshold() -> int:
+        caller = authorise()
+        below = number(read_object(request, body), "below_credit")
+        return ledger.set_threshold(state_of(request).resources.database, caller.user_id, below)
+
+    return envelope(await MONEY.run(set_threshold))
+
+
+orders_router = APIRouter(tags=["Credits"], route_class=JsonRoute)
+
+WAIT_SECONDS = 20.0
+# Prices change with the settings of a deployment.
+PRICES_KEPT = "public, max-age=300"
+
+Payer = Annotated[Caller | None, OPTIONAL]
+
+_MONEY = {"type": "number", "minimum": 0}
+_TOPUP = json_request_body(
+    {
+        "amount": {**_MONEY, "description": "What to pay, with the currency's own decimals"},
+        "credit_amount": {
+            **_MONEY,
+            "description": "What to buy, at most four decimals",
+            "examples": [500],
+        },
+        "currency": {"type": "string", "description": "Such as USD", "examples": ["USD"]},
+        "channel": {"type": "string", "enum": ["stripe", "sandbox"]},
+        "redirect_url": {
+            "type": "string",
+            "format": "uri",
+            "description": "Where the payer goes afterwards; order_id and status "
+            "are added to its query",
+            "examples": ["https://www.example.com/thanks"],
+        },
+    },
+    required=["redirect_url"],
+    parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+)
+
+
+@orders_router.post(
+    "/auxilia/credits/topup",
+    response_model=Envelope[NewOrderRecord],
+    openapi_extra=_TOPUP,
+    responses=refuses(
+        requests.BODY_NOT_JSON,
+        requests.IDEMPOTENCY_KEY_INVALID,
+        requests.IDEMPOTENCY_IN_PROGRESS,
+        requests.BODY_NO_JSON_TYPE,
+        requests.BODY_INVALID.filled(place="body.redirect_url", rule="must be a string"),
+        money.TOPUP_AMOUNT_MISSING,
+        money.TOPUP_AMOUNT_DECIMALS,
+        money.TOPUP_AMOUNT_MISMATCH,
+        money.TOPUP_AMOUNT_TOO_SMALL,
+        money.TOPUP_AMOUNT_TOO_LARGE,
+        money.TOPUP_CURRENCY,
+        money.TOPUP_CHANNEL,
+        money.TOPUP_NO_SANDBOX,
+        money.TOPUP_REDIRECT_NOT_ALLOWED,
+        requests.QUEUE_OVERLOADED,
+        requests.IDEMPOTENCY_KEY_REUSED,
+        money.PAYMENTS_REFUSED,
+        money.PAYMENTS_UNAVAILABLE,
+        money.TOPUP_CHANNEL_UNAVAILABLE,
+        money.TOPUP_PAGE_TOO_SLOW,
+    ),
+)
+async def topup_credits(
+    request: Request, state: StateOf, caller: Payer, preference: PreferenceOf
+) -> Response:
+    """Order credits, and get the URL of the page on which a payer pays for them.
+
+    With credentials, the credits will be the caller's, and an `Idempotency-Key` counts. Without
+    credentials, any user who has the `claim_token` can claim the order. For a `credit_amount`, the
+    price is rounded up to the currency's decimals; for an `amount`, the credits are rounded down to
+    four decimals.
+    """
+    body = await request.body()
+    fields = read_object(request, body)
+    wanted = OrderRequest(
+        amount=optional(number, fields, "amount"),
+        credit_amount=optional(number, fields, "credit_amount"),
+        currency=optional(string, fields, "currency"),
+        channel=optional(string, fields, "channel"),
+        redirect_url=string(fields, "redirect_url"),
+    )
+    state.lane_ages.check(Lane.MONEY, waits=True)
+    accepted = await MONEY.run(
+        checkout.accept,
+        state.resources,
+        state.payments,
+        wanted,
+        user_id=caller.user_id if caller else None,
+        key=idempotency_key(request, caller, [body]) if caller else None,
+        request_id=current_request_id(),
+    )
+    job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
+    if job.status != JobStatus.SUCCEEDED:
+        raise money.TOPUP_PAGE_TOO_SLOW()
+    return await MONEY.run(_answer, state, accepted)
+
+
+def _answer(state: State, accepted: AcceptedJob) -> Response:
+    with state.resources.unit_of_work() as uow:
+        order = uow.session.get_one(PaymentOrder, accepted.subject_id)
+    # Always with its page, even if a payer has paid the order meanwhile.
+    record = record_of(order) | {
+        "payment_url": order.payment_url,
+        "claim_token": checkout.token_of(state.resources.keyring, order),
+    }
+    headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
+    return decimal_response(record, headers)
+
+
+@orders_router.post(
+    "/auxilia/credits/orders/claim",
+    response_model=Envelope[OrderRecord],
+    responses=refuses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
+)
+@MONEY.threaded
+def claim_order(state: StateOf, caller: CreditEditor, body: ClaimToken) -> Response:
+    """Claim an order that was made without credentials: its credits become the caller's."""
+    with state.resources.unit_of_work() as uow:
+        order = checkout.claim(uow, state.resources.keyring, caller.user_id, body.claim_token)
+        uow.session.refresh(order)
+        return decimal_response(record_of(order))
+
+
+@orders_router.post(
+    "/auxilia/credits/orders/status",
+    response_model=Envelope[OrderRecord],
+    dependencies=[PUBLIC],
+    responses=refuses(money.ORDER_NOT_FOUND),
+)
+@MONEY.threaded
+def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
+    """The order of a `claim_token`; no credentials are needed."""
+    with state.resources.unit_of_work() as uow:
+        return decimal_response(
+            record_of(checkout.find(uow, state.resources.keyring, body.claim_token))
+        )
+
+
+@orders_router.get(
+    "/auxilia/credits/orders",
+    response_model=Envelope[Page[OrderRecord]],
+    responses=refuses(requests.CURSOR_INVALID),
+)
+@MONEY.threaded
+def list_orders(
+    state: StateOf,
+    caller: CreditReader,
+    paging: Paging,
+    status: Annotated[OrderStatus | None, Query(description="Those of this status alone")] = None,
+) -> Response:
+    """The caller's orders, those that they claimed too, newest first."""
+    with state.resources.unit_of_work() as uow:
+        read = partial(orders.list_of, uow, caller.user_id, status=status)
+        found = fill(paging, read, lambda rows: [*map(record_of, rows)], size_of)
+    pagination = Pagination.of(paging, found).model_dump()
+    return decimal_response({"pagination": pagination, "items": found.rows})
+
+
+@orders_router.get(
+    "/auxilia/credits/prices", response_model=Envelope[CreditPrices], dependencies=[PUBLIC]
+)
+async def read_prices(state: StateOf) -> Response:
+    """The currencies in which credits are sold, and what they cost. Caches may keep the answer."""
+    prices = prices_of(state.resources.settings, state.payments.configured)
+    return decimal_response(prices, {"Cache-Control": PRICES_KEPT})
+
+
+@orders_router.get(
+    "/auxilia/credits/orders/{order_id}",
+    response_model=Envelope[OrderRecord],
+    responses=refuses(money.ORDER_NOT_FOUND),
+)
+@MONEY.threaded
+def read_order(state: StateOf, caller: CreditReader, order_id: PathId) -> Response:
+    """Return one of the caller's orders."""
+    with state.resources.unit_of_work() as uow:
+        return decimal_response(record_of(orders.get(uow, caller.user_id, order_id)))

@@ -1,0 +1,69 @@
+"""The feed: an owner's events in order, for programs that follow them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from api.auth.requirements import OF_EVENT_TYPES
+from api.bodies.json_bodies import JsonRoute
+from api.limits.bulkheads import RECORDS
+from api.openapi import refuses
+from api.parameters import Limit, PathId, StateOf
+from api.schemas.envelope import Envelope, enveloped
+from api.schemas.events import FeedEventsPage
+from core.refusals.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
+from core.refusals.mailing import LIST_NOT_FOUND
+from core.refusals.requests import CURSOR_INVALID
+from services.access.caller import Caller
+from services.feed import reading
+from services.feed.catalogue import FeedEventType, visible_types
+from services.feed.reading import show
+
+router = APIRouter(tags=["Events"], route_class=JsonRoute)
+
+Types = Annotated[
+    list[FeedEventType],
+    Query(alias="type", description="These types alone; may be given several times"),
+]
+
+
+@router.get(
+    "/events",
+    response_model=Envelope[FeedEventsPage],
+    responses=refuses(
+        AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL, CURSOR_INVALID, LIST_NOT_FOUND
+    ),
+)
+@RECORDS.threaded
+def list_events(
+    state: StateOf,
+    caller: Annotated[Caller, OF_EVENT_TYPES],
+    types: Types = [],  # noqa: B006 - FastAPI copies it
+    list_id: Annotated[PathId | None, Query(description="Of this list alone")] = None,
+    cursor: Annotated[
+        str | None, Query(description="next_cursor of the page before; none: the oldest kept")
+    ] = None,
+    limit: Limit = 50,
+) -> Response:
+    """What happened to what the caller has, oldest first, of the last 30 days and the types that
+    the credential may see.
+
+    Ask again with `next_cursor`, also after an empty page: no event is left out, and none comes
+    twice. An act on many members is one event with its counts.
+    """
+    with state.resources.unit_of_work() as uow:
+        found = reading.page(
+            uow,
+            caller.user_id,
+            types=visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
+            list_id=list_id,
+            cursor=cursor,
+            limit=limit,
+        )
+        items = show(uow.session, found.events)
+    pagination = {
+        "limit": limit,
+        "next_cursor": found.next_cursor,
+        "has_more": found.has_more,
+    }
+    return enveloped({"pagination": pagination, "items": items})

@@ -1,0 +1,124 @@
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from api.answers import GOES_ON, download_headers, job_response, require_signed_url, wait_for_job
+from api.auth.requirements import OF_EXPORT_KIND, UNLIMITED
+from api.bodies.json_bodies import JsonRoute
+from api.browsers import client_address
+from api.limits.bulkheads import STORAGE
+from api.middleware.headers import is_head
+from api.openapi import PREFER_PARAMETER, file_of, refuses
+from api.parameters import ListId, PathId, PreferenceOf, StateOf
+from api.request_ids import current_request_id
+from api.schemas.envelope import Envelope
+from api.schemas.jobs import JobRecord
+from api.schemas.segments import NewExport
+from api.state import State
+from api.waiting.streams import SLOW_DOWNLOADS
+from core.lanes import Lane
+from core.refusals import access, mailing, media, requests
+from core.scopes import Scope
+from services.access.caller import Caller
+from services.subscriptions import exports
+from services.subscriptions.export_sheets import ExportFormat
+from services.subscriptions.exports import ExportOrder
+
+router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
+
+WAIT_SECONDS = 30.0
+
+
+@router.post(
+    "/lists/{list_id}/exports",
+    openapi_extra={"parameters": [PREFER_PARAMETER]},
+    response_model=Envelope[JobRecord],
+    responses={
+        202: {"model": Envelope[JobRecord], "description": GOES_ON},
+        **refuses(
+            mailing.LIST_NOT_OWNER,
+            mailing.LIST_NOT_FOUND,
+            access.AUTH_LOGIN_AGAIN,
+            access.QUOTA_EXCEEDED,
+            access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
+            mailing.LIST_EMAIL_CHANNEL_DISABLED,
+            mailing.FILTER_INVALID,
+            mailing.FILTER_TOO_LARGE,
+            mailing.LIST_BUSY,
+            mailing.SELECTION_UNCLEAR,
+            mailing.SEGMENT_NOT_FOUND,
+            mailing.SEGMENT_FIELD_RETIRED,
+            mailing.SEGMENT_TAG_DELETED,
+            mailing.EXPORT_STATUS_OF_ROSTER,
+            requests.QUEUE_OVERLOADED,
+        ),
+    },
+)
+async def export_list(
+    request: Request,
+    state: StateOf,
+    caller: Annotated[Caller, OF_EXPORT_KIND],
+    list_id: ListId,
+    body: NewExport,
+    preference: PreferenceOf,
+) -> JSONResponse:
+    """Write a list to a file; the job's result has its `url` and its number of `rows`.
+
+    CSV.gz, or JSON Lines in gzip. `members`, for the owner: all present and former members, except
+    those who were removed; or those of a segment, of a filter, or of some statuses. `delivery`, for
+    the program that sends the list's mail: all members who get it, or those of them whom a segment
+    or a filter means, each with a trace id and headers.
+    """
+    seconds, request_id = preference.seconds(WAIT_SECONDS), current_request_id()
+    state.lane_ages.check(Lane.EXPORT, waits=seconds > 0)
+    statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
+    order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format)
+    job_id = await state.in_unit_of_work(
+        lambda uow: exports.begin(uow, caller, list_id, order, request_id=request_id).id
+    )
+    job = await wait_for_job(request, state, job_id, seconds)
+    return job_response(state, job)
+
+
+_FILE: dict[int | str, dict[str, Any]] = {
+    200: {"content": file_of("application/gzip"), "description": "The file"},
+    **refuses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND, media.MEDIA_DAMAGED),
+}
+
+
+@router.get(
+    "/exports/{export_id}/file.csv.gz",
+    dependencies=[UNLIMITED],
+    response_class=StreamingResponse,
+    responses=_FILE,
+)
+@STORAGE.threaded
+def download_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
+    """The file of an export, by its signed URL; it is kept for seven days."""
+    return _file(request, state, export_id, ExportFormat.CSV)
+
+
+@router.get(
+    "/exports/{export_id}/file.jsonl.gz",
+    dependencies=[UNLIMITED],
+    response_class=StreamingResponse,
+    responses=_FILE,
+)
+@STORAGE.threaded
+def download_export_lines(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
+    """The same of an export in JSON Lines."""
+    return _file(request, state, export_id, ExportFormat.JSONL)
+
+
+def _file(request: Request, state: State, export_id: int, form: ExportFormat) -> StreamingResponse:
+    require_signed_url(request)
+    with state.resources.unit_of_work() as uow:
+        export, mailing_list = exports.get_finished(uow, export_id, form)
+    stored = exports.open_file(state.resources, export)
+    headers = download_headers(f"{mailing_list.slug}-{export.kind}.{form}.gz")
+    headers["Content-Length"] = str(export.size)
+    content = iter(()) if is_head(request.scope) else stored.stream()
+    pieces = SLOW_DOWNLOADS.watched(client_address(request), STORAGE.iterate(content))
+    return StreamingResponse(pieces, HTTPStatus.OK, headers, media_type="application/gzip")

@@ -1,0 +1,139 @@
+"""The fields of an owner: what members of all their lists may have beside name and address."""
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+
+from api.auth.requirements import ListEditor, ListReader
+from api.bodies.json_bodies import JsonRoute
+from api.limits.bulkheads import RECORDS
+from api.openapi import refuses
+from api.parameters import ListId, Paging, PathId, StateOf
+from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.fields import FieldChanges, FieldRecord, NewField, TagChange, TagRecord
+from core.refusals import mailing as refusals
+from core.refusals.mailing import (
+    LIST_BUSY,
+    LIST_NOT_FOUND,
+    LIST_NOT_OWNER,
+    TEXT_LEADS_AWAY,
+    TEXT_MISLEADING,
+)
+from core.refusals.requests import CURSOR_INVALID
+from models import MemberField
+from services.subscriptions import fields, lists, tags
+
+router = APIRouter(tags=["Fields and tags"], route_class=JsonRoute)
+
+_RULES = (
+    refusals.FIELD_KEY,
+    refusals.FIELD_KEY_TAKEN,
+    refusals.FIELD_LABEL,
+    refusals.FIELD_CHOICES,
+    TEXT_LEADS_AWAY,
+    TEXT_MISLEADING,
+)
+
+
+@router.post("/fields", responses=refuses(refusals.FIELD_TOO_MANY, *_RULES))
+@RECORDS.threaded
+def create_field(state: StateOf, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
+    """Make a field that the members of all the caller's lists may have a value of.
+
+    An owner has at most 50 fields. The type stays: members have values of it.
+    """
+    with state.resources.unit_of_work() as uow:
+        made = fields.create(uow, caller.user_id, **_columns(body.sent()))
+        return envelope(_record(made))
+
+
+@router.get("/fields")
+@RECORDS.threaded
+def list_fields(state: StateOf, caller: ListReader) -> Envelope[list[FieldRecord]]:
+    """The caller's fields, the oldest first."""
+    with state.resources.unit_of_work() as uow:
+        return envelope([_record(each) for each in fields.list_of(uow, caller.user_id)])
+
+
+@router.patch("/fields/{field_id}", responses=refuses(refusals.FIELD_NOT_FOUND, *_RULES))
+@RECORDS.threaded
+def change_field(
+    state: StateOf, caller: ListEditor, field_id: PathId, body: FieldChanges
+) -> Envelope[FieldRecord]:
+    """Change what the body names. A new key or label changes no member.
+
+    A choice that is taken away stays the value of the members who have it.
+    """
+    with state.resources.unit_of_work() as uow:
+        return envelope(
+            _record(fields.change(uow, caller.user_id, field_id, _columns(body.sent())))
+        )
+
+
+@router.delete("/fields/{field_id}", responses=refuses(refusals.FIELD_NOT_FOUND))
+@RECORDS.threaded
+def retire_field(state: StateOf, caller: ListEditor, field_id: PathId) -> Envelope[int]:
+    """Show a field no more. Another field may have its key; its own values are never that one's.
+
+    Members keep the values, unseen, until they are erased.
+    """
+    with state.resources.unit_of_work() as uow:
+        return envelope(fields.retire(uow, caller.user_id, field_id))
+
+
+def _columns(sent: dict[str, Any]) -> dict[str, Any]:
+    return {"is_public" if name == "public" else name: value for name, value in sent.items()}
+
+
+def _record(field: MemberField) -> FieldRecord:
+    return FieldRecord.of_row(field, public=field.is_public)
+
+
+# The tags of a list. A tag is made when a member gets it.
+
+
+_FINDING = (LIST_NOT_FOUND, LIST_NOT_OWNER)
+_ONE = "/lists/{list_id}/tags/{tag_id}"
+
+
+@router.get("/lists/{list_id}/tags", responses=refuses(*_FINDING, CURSOR_INVALID))
+@RECORDS.threaded
+def list_tags(
+    state: StateOf, caller: ListReader, list_id: ListId, paging: Paging
+) -> Envelope[Page[TagRecord]]:
+    """The tags of a list, newest first. A list has at most 10,000."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        read = partial(tags.page, uow, mailing_list.id)
+        return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
+
+
+@router.patch(_ONE, responses=refuses(*_FINDING, refusals.TAG_NOT_FOUND, refusals.TAG_NAME_TAKEN))
+@RECORDS.threaded
+def rename_tag(
+    state: StateOf, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
+) -> Envelope[TagRecord]:
+    """Give a tag another name, for all members who have it."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        return envelope(
+            TagRecord.model_validate(tags.rename(uow, mailing_list.id, tag_id, body.name))
+        )
+
+
+@router.delete(
+    _ONE, responses=refuses(*_FINDING, refusals.TAG_NOT_FOUND, refusals.TAG_IN_USE, LIST_BUSY)
+)
+@RECORDS.threaded
+def delete_tag(
+    state: StateOf, caller: ListEditor, list_id: ListId, tag_id: PathId
+) -> Envelope[int]:
+    """Take a tag off all members, and off the list, unless something uses it.
+
+    The refusal names in `used_by` each segment, unfinished bulk action and unfinished export that
+    uses it: its `kind`, `id` and `name`.
+    """
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        return envelope(tags.delete(uow, mailing_list.id, tag_id))

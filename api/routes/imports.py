@@ -1,0 +1,262 @@
+from functools import partial
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from api.answers import (
+    GOES_ON,
+    count_response,
+    download_headers,
+    import_errors_url,
+    job_response,
+    require_signed_url,
+    wait_for_job,
+)
+from api.auth.requirements import UNLIMITED, ListEditor, ListReader
+from api.bodies.forms import MULTIPART
+from api.bodies.json_bodies import JsonRoute, refuse_parts
+from api.bodies.upload_stream import store_upload
+from api.browsers import client_address
+from api.limits.bulkheads import RECORDS
+from api.middleware.headers import is_head
+from api.openapi import PREFER_PARAMETER, refuses, text_of
+from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf
+from api.request_ids import current_request_id
+from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.imports import ImportRecord
+from api.schemas.jobs import JobId, JobRecord
+from api.state import State
+from api.waiting.streams import SLOW_DOWNLOADS
+from core.lanes import Lane
+from core.refusals import access, imports, mailing, media, requests
+from models import ImportKind, MemberImport
+from services.subscriptions.imports import endings, records, staging
+from services.subscriptions.imports.records import ImportOptions
+
+router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
+
+
+UNDO_WAIT_SECONDS = 30.0
+# An import takes long: its caller watches the job rather than waits.
+IMPORT_WAIT_SECONDS = 0.0
+
+
+Filename = Annotated[
+    str | None, Query(max_length=255, description="Of a file that is the body itself")
+]
+DryRun = Annotated[bool, Query(description="Judge every row and change nothing")]
+OnExisting = Annotated[
+    Literal["skip", "update"],
+    Query(
+        description="update: active members get the file's name, tier and fields; skip: they only "
+        "get fields and tags that they lack"
+    ),
+]
+CreateFields = Annotated[
+    bool,
+    Query(description="Make a field of each column that nothing else is known of; at most 50"),
+]
+Mapping = Annotated[
+    str | None,
+    Query(
+        description="JSON object: columns, by name or place from 0, and what they are: email, "
+        "name, first_name, last_name, tier, paid_expiry, status, tags, joined_at, fields.<key>, "
+        "consent.at, consent.ip, consent.url, consent.wording, consent.confirmed_at, "
+        "consent.confirmed_ip or ignore",
+        examples=['{"Mail": "email", "Company": "fields.company"}'],
+    ),
+]
+
+
+Kind = Annotated[
+    ImportKind,
+    Query(
+        description="members, or the addresses that a sending product suppresses: suppressions "
+        "names each row's reason, or bounces, or complaints"
+    ),
+]
+
+
+_FILE = {"type": "string", "format": "binary", "description": "At most 2 GB"}
+_FORM = {
+    "type": "object",
+    "description": "The file alone: options go into the query",
+    "required": ["file"],
+    "properties": {"file": _FILE},
+}
+
+
+@router.post(
+    "/lists/{list_id}/imports",
+    openapi_extra={
+        "parameters": [PREFER_PARAMETER],
+        "requestBody": {
+            "required": True,
+            "content": {
+                MULTIPART: {"schema": _FORM},
+                "application/octet-stream": {"schema": _FILE},
+            },
+        },
+    },
+    response_model=Envelope[JobRecord],
+    responses={
+        202: {"model": Envelope[JobRecord], "description": GOES_ON},
+        **refuses(
+            mailing.LIST_NOT_OWNER,
+            mailing.LIST_NOT_FOUND,
+            mailing.PLAN_REQUIRED,
+            access.QUOTA_EXCEEDED,
+            requests.BODY_MALFORMED_UPLOAD,
+            requests.OPTION_IN_BODY,
+            imports.IMPORT_FILE_MISSING,
+            imports.IMPORT_SEVERAL_FILES,
+            imports.IMPORT_EMPTY_FILE,
+            imports.IMPORT_MAPPING,
+            requests.BODY_TOO_SLOW,
+            imports.IMPORT_TOO_LARGE,
+            requests.QUEUE_OVERLOADED,
+        ),
+    },
+)
+async def import_members(
+    request: Request,
+    state: StateOf,
+    caller: ListEditor,
+    list_id: ListId,
+    preference: PreferenceOf,
+    *,
+    filename: Filename = None,
+    dry_run: DryRun = False,
+    on_existing: OnExisting = "skip",
+    mapping: Mapping = None,
+    kind: Kind = ImportKind.MEMBERS,
+    create_fields: CreateFields = False,
+) -> JSONResponse:
+    """Import members from a file of up to 2 GB, on the paid plan; a dry run needs none.
+
+    CSV, TSV and JSON Lines, also as .gz or .zip, as the part `file` of a form or as the body
+    itself. Exports of Mailchimp, Substack, Ghost, Buttondown, Kit and beehiiv need no changes. The
+    job's result has what each column becomes. A row of another `kind` than members is an opt-out.
+    Answers 202 with the job once the file is stored; `Prefer: wait=N` waits for the job's end.
+    """
+    columns = records.read_mapping(mapping, imports.IMPORT_MAPPING)
+    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields)
+    state.lane_ages.check(Lane.BULK, waits=False)
+    check = partial(records.check_upload, caller=caller, list_id=list_id, dry_run=dry_run)
+    await state.in_unit_of_work(check)
+    file = records.new_file(state.resources)
+    received = await store_upload(
+        request,
+        file.writer,
+        filename,
+        partial(records.forget_file, state.resources),
+        caller_id=caller.user_id,
+        check_part=lambda name: refuse_parts(request, [name]),
+    )
+    accepted = await RECORDS.run(
+        records.accept_file,
+        state.resources,
+        caller.user_id,
+        list_id,
+        file=file,
+        filename=received.filename,
+        options=options,
+        request_id=current_request_id(),
+    )
+    wait = preference.seconds(IMPORT_WAIT_SECONDS)
+    job = await wait_for_job(request, state, accepted.job_id, wait)
+    return await RECORDS.run(job_response, state, job)
+
+
+@router.get("/imports", responses=refuses(requests.CURSOR_INVALID))
+@RECORDS.threaded
+def list_imports(
+    state: StateOf,
+    caller: ListReader,
+    paging: Paging,
+    list_id: Annotated[int | None, Query(ge=0, description="Of this list alone")] = None,
+) -> Envelope[Page[ImportRecord]]:
+    """The caller's imports, newest first."""
+    with state.resources.unit_of_work() as uow:
+        read = partial(records.list_of, uow, caller, list_id=list_id)
+        return envelope(page(paging, read, lambda rows: [_record(state, task) for task in rows]))
+
+
+@router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
+@RECORDS.threaded
+def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelope[ImportRecord]:
+    """One of the caller's imports: its options, its progress and its counts."""
+    with state.resources.unit_of_work() as uow:
+        task = records.get(uow, caller, import_id)
+    return envelope(_record(state, task))
+
+
+@router.get(
+    "/imports/{import_id}/errors.csv",
+    dependencies=[UNLIMITED],
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "content": text_of(
+                "text/csv",
+                "Email Address,Name,line,code,reason\n"
+                "ada@,Ada Reader,17,email.invalid,There must be something after the @-sign.\n",
+            ),
+            "description": "The original columns, then ours",
+        },
+        **refuses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
+    },
+)
+@RECORDS.threaded
+def download_import_errors(
+    request: Request, state: StateOf, import_id: PathId
+) -> StreamingResponse:
+    """The rows that were not added, each with its line, code and reason; by a signed URL."""
+    require_signed_url(request)
+    headers = download_headers(f"import-{import_id}-not-added.csv")
+    lines = staging.stream_rejects(state.resources, import_id)
+    content = iter(()) if is_head(request.scope) else lines
+    pieces = SLOW_DOWNLOADS.watched(client_address(request), RECORDS.iterate(content))
+    return StreamingResponse(pieces, headers=headers, media_type="text/csv; charset=utf-8")
+
+
+@router.delete(
+    "/imports/{import_id}/members",
+    openapi_extra={"parameters": [PREFER_PARAMETER]},
+    response_model=Envelope[int],
+    responses={
+        202: {"model": Envelope[JobId], "description": GOES_ON},
+        **refuses(imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING, imports.IMPORT_UNDO_OVER),
+    },
+)
+async def undo_import(
+    request: Request,
+    state: StateOf,
+    caller: ListEditor,
+    import_id: PathId,
+    preference: PreferenceOf,
+) -> JSONResponse:
+    """Undo an import; the answer is how many members are as they were before it.
+
+    A member who was changed since then stays, and is counted as `kept` in the job's result. 0: the
+    import was undone before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
+    otherwise; a 202 has the job's id.
+    """
+    request_id = current_request_id()
+    job_id = await state.in_unit_of_work(
+        lambda uow: records.undo(uow, caller, import_id, request_id)
+    )
+    if job_id is None:
+        return JSONResponse(envelope(0).model_dump())
+    job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
+    return count_response(job, "undone")
+
+
+def _record(state: State, task: MemberImport) -> ImportRecord:
+    return ImportRecord.of_row(
+        task,
+        **endings.columns_of(task),
+        errors_url=import_errors_url(state, task.id),
+        undo_until=records.undo_until(task),
+    )

@@ -1,0 +1,175 @@
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+
+from api.answers import result_with_links, result_with_samples
+from api.auth.requirements import OF_JOB_KIND, identify
+from api.bodies.json_bodies import JsonRoute
+from api.limits.bulkheads import RECORDS, STREAMS
+from api.middleware.headers import is_head
+from api.openapi import refuses
+from api.parameters import Paging, PathId, StateOf
+from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.jobs import JobRecord
+from api.state import State
+from api.waiting.streams import EventStream
+from api.waiting.waiters import LOOK_EVERY_SECONDS, job_changes
+from core.errors import DomainError
+from core.logging import get_logger
+from core.refusals.access import (
+    AUTH_CREDENTIALS_MISSING,
+    AUTH_INSUFFICIENT_SCOPE,
+    AUTH_LOGIN_AGAIN,
+    QUOTA_EXCEEDED,
+)
+from core.refusals.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_STREAMS
+from core.refusals.requests import CURSOR_INVALID
+from models import FINISHED, Job
+from services.access.caller import Caller
+from services.access.sessions import has_recent_login
+from services.jobs import records
+
+log = get_logger(__name__)
+
+router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
+
+JobCaller = Annotated[Caller, OF_JOB_KIND]
+
+HEARTBEAT_SECONDS = 15.0
+# How long a stream may outlive its credential.
+CREDENTIAL_SECONDS = 15.0
+
+_EVENT = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "running"}\n\n'
+_NOT_FOUND = refuses(JOB_NOT_FOUND, AUTH_INSUFFICIENT_SCOPE)
+
+
+@router.get("/jobs", responses=refuses(CURSOR_INVALID))
+@RECORDS.threaded
+def list_jobs(state: StateOf, caller: JobCaller, paging: Paging) -> Envelope[Page[JobRecord]]:
+    """The caller's jobs of the kinds that the credential's scopes cover, newest first."""
+    with state.resources.unit_of_work() as uow:
+        is_recent = has_recent_login(uow, caller)
+
+        def show(rows: list[Job]) -> list[JobRecord]:
+            return [_record(state, job, has_recent_login=is_recent) for job in rows]
+
+        return envelope(page(paging, partial(records.list_of, uow, caller), show))
+
+
+@router.get("/jobs/{job_id}", responses=_NOT_FOUND)
+@RECORDS.threaded
+def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
+    """One of the caller's jobs, with its progress.
+
+    For a session whose login is older than 15 minutes the `url` of an export is null.
+    """
+    return envelope(_read(state, caller, job_id)[1])
+
+
+@router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
+@RECORDS.threaded
+def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
+    """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(records.cancel(uow, caller, job_id))
+
+
+@router.post(
+    "/jobs/{job_id}/retry",
+    responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE, AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED)},
+)
+@RECORDS.threaded
+def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
+    """Start a failed or cancelled job again, if its kind allows that."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(records.retry(uow, caller, job_id, settings=state.resources.settings))
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "Server-sent events: the job's present state, with its version as id",
+            "content": {
+                "text/event-stream": {
+                    # OpenAPI 3.1 leaves open whether this is the schema of the stream or of each
+                    # event, and readers differ.
+                    "schema": {},
+                    "example": _EVENT,
+                }
+            },
+        },
+        **_NOT_FOUND,
+        **refuses(JOBS_TOO_MANY_STREAMS),
+    },
+)
+async def stream_job_events(
+    request: Request, state: StateOf, caller: JobCaller, job_id: PathId
+) -> StreamingResponse:
+    """The job's state at each change, until it ends. A comment every 15 s keeps the stream open.
+
+    The stream ends with its credential, too.
+    """
+    read = await RECORDS.run(_read, state, caller, job_id)
+    # A HEAD would hold its connection for as long as the job takes, and receive no event.
+    sent = request.headers.get("last-event-id", "")
+    last_seen = int(sent) if re.fullmatch(r"[0-9]{1,18}", sent) else None
+    events = () if is_head(request.scope) else _events(request, state, caller, read, last_seen)
+    return EventStream(state.streams, caller.user_id, events)
+
+
+async def _events(
+    request: Request, state: State, caller: Caller, read: tuple[Job, JobRecord], seen: int | None
+) -> AsyncIterator[str]:
+    job, record = read
+    quiet = 0.0
+    now = asyncio.get_running_loop().time
+    checked_at = now()
+    with job_changes(state.subscriber, [job.id]) as may_have_changed:
+        while True:
+            if job.version != seen:
+                yield f"id: {job.version}\nevent: job\ndata: {record.model_dump_json()}\n\n"
+                seen, quiet = job.version, 0.0
+            if job.status in FINISHED or state.streams.closing.is_set():
+                return
+            await may_have_changed()
+            # The most that it can have taken.
+            quiet += LOOK_EVERY_SECONDS
+            if quiet >= HEARTBEAT_SECONDS:
+                yield ": still here\n\n"
+                quiet = 0.0
+            is_unchecked = now() - checked_at >= CREDENTIAL_SECONDS
+            try:
+                if is_unchecked:
+                    caller, checked_at = await STREAMS.run(_same_caller, request, caller), now()
+                job, record = await STREAMS.run(_read, state, caller, job.id)
+            except DomainError as ended:
+                # Too late for a status: who comes back with the credential is told.
+                log.info("stream.ended", job_id=job.id, code=ended.code)
+                return
+
+
+def _same_caller(request: Request, caller: Caller) -> Caller:
+    """Find the caller anew by the credential of the request; raises when it has ended."""
+    found = identify(request)
+    if found is None or found.user_id != caller.user_id:
+        raise AUTH_CREDENTIALS_MISSING()
+    return found
+
+
+def _record(state: State, job: Job, *, has_recent_login: bool) -> JobRecord:
+    return JobRecord.of(job, result_with_links(state, job, has_recent_login=has_recent_login))
+
+
+def _read(state: State, caller: Caller, job_id: int) -> tuple[Job, JobRecord]:
+    with state.resources.unit_of_work() as uow:
+        job = records.get(uow, caller, job_id)
+        record = _record(state, job, has_recent_login=has_recent_login(uow, caller))
+    record.result = result_with_samples(state, job, record.result)
+    return job, record

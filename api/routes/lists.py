@@ -1,0 +1,252 @@
+from datetime import date
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.answers import LIST_RULES, list_response, list_responses
+from api.auth.requirements import ListEditor, ListReader
+from api.bodies.json_bodies import JsonRoute
+from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
+from api.openapi import refuses
+from api.pages.sign_up.previews import embedded_form, preview
+from api.pages.sign_up.submission import SignUpPage
+from api.parameters import ListId, Paging, StateOf
+from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.lists import (
+    Channel,
+    DenyListChanges,
+    DenyListRecord,
+    EmbeddedForm,
+    ListChanges,
+    ListFigures,
+    ListPreview,
+    NewDenyList,
+    NewList,
+    PreviewPart,
+)
+from core.languages import reader_languages
+from core.refusals import mailing as refusals
+from core.refusals.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
+from core.refusals.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG
+from core.refusals.requests import CURSOR_INVALID
+from services.access.sessions import require_recent_login
+from services.subscriptions import deny_lists, figures, lists
+from services.subscriptions.figures import FiguresBy
+from services.subscriptions.members import mails
+
+router = APIRouter(tags=["Lists"], route_class=JsonRoute)
+
+
+@router.post("/lists", responses=refuses(QUOTA_EXCEEDED, *LIST_RULES))
+@RECORDS.threaded
+def create_list(state: StateOf, caller: ListEditor, body: NewList) -> Envelope[Channel]:
+    """Create a list that the caller owns."""
+    with state.resources.unit_of_work() as uow:
+        made = lists.create_own(
+            uow,
+            caller,
+            title=body.title,
+            slug=body.slug,
+            fields=body.sent(),
+            providers=state.challenges.configured,
+        )
+        return envelope(list_response(uow, state, made))
+
+
+@router.get("/lists", responses=refuses(CURSOR_INVALID))
+@RECORDS.threaded
+def list_lists(state: StateOf, caller: ListReader, paging: Paging) -> Envelope[Page[Channel]]:
+    """The caller's lists without archived ones, newest first."""
+    with state.resources.unit_of_work() as uow:
+        read = partial(lists.list_of, uow, caller.user_id)
+        return envelope(page(paging, read, partial(list_responses, uow, state)))
+
+
+@router.get(
+    "/lists/{list_id}", responses=refuses(refusals.LIST_NAME_INVALID, refusals.LIST_NOT_FOUND)
+)
+@RECORDS.threaded
+def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Channel]:
+    """A list of any owner, by its id or slug."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
+
+
+@router.get(
+    "/lists/{list_id}/stats",
+    responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.FIGURES_RANGE),
+)
+@RECORDS.threaded
+def read_list_stats(
+    state: StateOf,
+    caller: ListReader,
+    list_id: ListId,
+    by: FiguresBy = FiguresBy.DAY,
+    first: Annotated[
+        date | None, Query(alias="from", description="The first day; 29 days before the last one")
+    ] = None,
+    last: Annotated[date | None, Query(alias="to", description="The last day; today")] = None,
+) -> Envelope[ListFigures]:
+    """How many members joined and left a list, by day, by source or by tier.
+
+    An import joins members, and its undo lets them leave; a removal, an erasure and a transfer to
+    another list count as left. A pending person has not joined. By tier, a member who gets another
+    tier left the one and joined the other. The net of all days is the number of active members.
+    """
+    days = figures.day_range(first, last)
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        found = figures.read(uow, mailing_list.id, days, by)
+    return envelope(ListFigures.of(by, days, found))
+
+
+@router.patch(
+    "/lists/{list_id}",
+    responses=refuses(
+        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, *LIST_RULES
+    ),
+)
+@ACTS_BY_LIST.threaded("list_id")
+def change_list(
+    state: StateOf, caller: ListEditor, list_id: ListId, body: ListChanges
+) -> Envelope[Channel]:
+    """Change the fields that the body names; the others stay."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
+        uow.session.refresh(mailing_list)
+        return envelope(list_response(uow, state, mailing_list))
+
+
+@router.delete(
+    "/lists/{list_id}/traces",
+    responses=refuses(
+        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, AUTH_LOGIN_AGAIN
+    ),
+)
+@ACTS_BY_LIST.threaded("list_id")
+def revoke_trace_ids(state: StateOf, caller: ListEditor, list_id: ListId) -> Envelope[int]:
+    """Revoke the trace ids of all deliveries so far, such as after a roster got into wrong hands.
+
+    In mails that were sent they still leave the list and stop its mail, and open nothing else.
+    A session needs a login of the last 15 minutes.
+    """
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        require_recent_login(uow, caller)
+        mails.revoke(uow, mailing_list)
+    return envelope(1)
+
+
+@router.delete(
+    "/lists/{list_id}",
+    responses=refuses(refusals.LIST_NAME_INVALID, refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER),
+)
+@ACTS_BY_LIST.threaded("list_id")
+def archive_list(state: StateOf, caller: ListEditor, list_id: ListId) -> Envelope[int]:
+    """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))
+
+
+Language = Annotated[
+    str | None, Query(description="Such as `de`; English where we have no such language")
+]
+
+
+@router.get(
+    "/lists/{list_id}/embed",
+    responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER),
+)
+@RECORDS.threaded
+def read_embedded_form(
+    state: StateOf, caller: ListReader, list_id: ListId, language: Language = None
+) -> Envelope[EmbeddedForm]:
+    """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
+    with state.resources.unit_of_work() as uow:
+        shown = SignUpPage.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
+    chosen = reader_languages.chosen(language or "")
+    return envelope(embedded_form(state, shown, language=chosen))
+
+
+@router.get(
+    "/lists/{list_id}/previews/{part}",
+    responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER),
+)
+@RECORDS.threaded
+def preview_list(
+    state: StateOf,
+    caller: ListReader,
+    list_id: ListId,
+    part: PreviewPart,
+    language: Language = None,
+) -> Envelope[ListPreview]:
+    """A page or a mail of the list, with its look and words, as readers get it in a language.
+
+    Its links lead nowhere.
+    """
+    chosen = reader_languages.chosen(language or "")
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        return envelope(preview(uow, state, mailing_list, part, chosen))
+
+
+@router.post(
+    "/lists/{list_id}/previews/{part}",
+    responses=refuses(
+        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, *LIST_RULES
+    ),
+)
+@ACTS_BY_LIST.threaded("list_id")
+def preview_changed_list(
+    state: StateOf,
+    caller: ListEditor,
+    list_id: ListId,
+    part: PreviewPart,
+    body: ListChanges,
+    language: Language = None,
+) -> Envelope[ListPreview]:
+    """The same as if the list had been changed like this. Nothing is changed."""
+    chosen = reader_languages.chosen(language or "")
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        trial = uow.session.begin_nested()
+        lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
+        shown = preview(uow, state, mailing_list, part, chosen)
+        trial.rollback()
+    return envelope(shown)
+
+
+deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
+
+
+@deny_list_router.get("/deny-list")
+@RECORDS.threaded
+def read_deny_list(state: StateOf, caller: ListReader) -> Envelope[DenyListRecord]:
+    """The addresses and domains of which the caller wants no new members."""
+    with state.resources.unit_of_work() as uow:
+        found = deny_lists.read(uow, caller.user_id)
+    return envelope(DenyListRecord(addresses=[*found.addresses], domains=[*found.domains]))
+
+
+@deny_list_router.put("/deny-list", responses=refuses(DENY_LIST_ENTRY, DENY_LIST_TOO_LONG))
+@RECORDS.threaded
+def replace_deny_list(state: StateOf, caller: ListEditor, body: NewDenyList) -> Envelope[int]:
+    """Replace the whole deny list; the answer is how many entries came or went.
+
+    No new member with such an address comes onto any list of the caller's. Members stay.
+    """
+    entries = deny_lists.normalised(body.addresses, body.domains)
+    with state.resources.unit_of_work() as uow:
+        return envelope(deny_lists.replace(uow, caller.user_id, entries))
+
+
+@deny_list_router.patch("/deny-list", responses=refuses(DENY_LIST_ENTRY, DENY_LIST_TOO_LONG))
+@RECORDS.threaded
+def change_deny_list(state: StateOf, caller: ListEditor, body: DenyListChanges) -> Envelope[int]:
+    """Add and remove entries of the deny list; the answer is how many came or went."""
+    add = deny_lists.normalised(body.add_addresses, body.add_domains, verb="add_")
+    remove = deny_lists.normalised(body.remove_addresses, body.remove_domains, verb="remove_")
+    with state.resources.unit_of_work() as uow:
+        return envelope(deny_lists.change(uow, caller.user_id, add=add, remove=remove))

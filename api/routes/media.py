@@ -1,0 +1,173 @@
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+
+from api.answers import is_signed
+from api.auth.requirements import UNLIMITED, identify
+from api.bodies.json_bodies import JsonRoute
+from api.browsers import client_address
+from api.errors import problem_response
+from api.limits.bulkheads import STORAGE
+from api.middleware.headers import is_head
+from api.openapi import file_of, refuses
+from api.state import State, state_of
+from api.waiting.streams import SLOW_DOWNLOADS
+from core.errors import DomainError
+from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
+from core.refusals.media import MEDIA_NOT_FOUND, MEDIA_RANGE_UNSATISFIABLE
+from core.scopes import Scope
+from models import Attachment
+from services.access.caller import require_scope
+from services.attachments import records
+from services.attachments.files import MediaFile, key_of_file
+from services.attachments.records import MEDIA_URLS
+from storage.objects import STREAM_BYTES, ObjectMissing
+
+# No size has more than 30 digits: such a range is ignored.
+_RANGE = re.compile(r"bytes=\s*([0-9]{0,30})-([0-9]{0,30})\s*\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ByteRange:
+    start: int
+    end: int  # of the last byte: HTTP ranges include their end
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start + 1
+
+
+class RangeNotSatisfiable(Exception):
+    """The range begins after the end of the file."""
+
+
+def parse_range(header: str | None, size: int) -> ByteRange | None:
+    """The range that was asked for (RFC 9110, 14.2); ``None`` for the whole file.
+
+    A header that asks for several ranges, or is malformed, is ignored, as the RFC allows. Raises
+    ``RangeNotSatisfiable``.
+    """
+    match = _RANGE.match(header) if header else None
+    if match is None or match.groups() == ("", ""):
+        return None
+    first, last = match.groups()
+    if not first:
+        start, end = max(size - int(last), 0), size - 1
+        satisfiable = int(last) > 0
+    else:
+        start, end = int(first), min(int(last or size - 1), size - 1)
+        if last and int(last) < start:
+            return None
+        satisfiable = start < size
+    if not satisfiable:
+        raise RangeNotSatisfiable
+    return ByteRange(start, end)
+
+
+router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
+
+# A browser may show a file, and do nothing else with it.
+_SAFE = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+_TYPES = ("image/webp", "image/png", "image/jpeg")
+_FOREVER = "public, max-age=31536000, immutable"
+
+
+@router.get(
+    "/media/{filename}",
+    dependencies=[UNLIMITED],
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": file_of(*_TYPES), "description": "The file"},
+        206: {
+            "content": file_of(*_TYPES),
+            "description": "The range asked for",
+        },
+        304: {"description": "The caller's copy, named by If-None-Match, is still right"},
+        **refuses(
+            AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.ATTACHMENT),
+            MEDIA_NOT_FOUND,
+            MEDIA_RANGE_UNSATISFIABLE,
+        ),
+    },
+)
+@STORAGE.threaded
+def download_media(request: Request, filename: str) -> Response:
+    """The stored file. An encrypted one needs its owner's credentials or a signed URL."""
+    state = state_of(request)
+    with state.resources.unit_of_work() as uow:
+        attachment, file = records.find_media(uow, filename)
+    if attachment.encrypted and not is_signed(request, MEDIA_URLS, file.filename):
+        _require_owner(request, attachment)
+    etag = f'"{file.checksum}"'
+    headers = {
+        **_SAFE,
+        "ETag": etag,
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, no-store" if attachment.encrypted else _FOREVER,
+        "Content-Disposition": f'inline; filename="{file.filename}"',
+    }
+    sent = ",".join(request.headers.getlist("if-none-match"))
+    known = [candidate.strip().removeprefix("W/") for candidate in sent.split(",")]
+    if etag in known or known == ["*"]:
+        return Response(status_code=304, headers=headers)
+    # No range of another version of the file, and none in a HEAD request.
+    is_ranged = not is_head(request.scope) and request.headers.get("if-range", etag) == etag
+    wanted = request.headers.get("range") if is_ranged else None
+    try:
+        byte_range = parse_range(wanted, file.size)
+    except RangeNotSatisfiable:
+        unsatisfiable = problem_response(MEDIA_RANGE_UNSATISFIABLE())
+        unsatisfiable.headers["Content-Range"] = f"bytes */{file.size}"
+        return unsatisfiable
+    return _file(request, state, (attachment, file), byte_range, headers)
+
+
+def _require_owner(request: Request, attachment: Attachment) -> None:
+    """Tell all other callers, whatever credentials they send, that there is no such file."""
+    try:
+        caller = identify(request)
+    except DomainError:
+        caller = None
+    if caller is None or caller.user_id != attachment.user_id:
+        raise MEDIA_NOT_FOUND()
+    require_scope(caller, Scope.ATTACHMENT)
+
+
+def _file(
+    request: Request,
+    state: State,
+    found: tuple[Attachment, MediaFile],
+    byte_range: ByteRange | None,
+    headers: dict[str, str],
+) -> Response:
+    _, file = found
+    part = byte_range or ByteRange(0, file.size - 1)
+    headers["Content-Length"] = str(part.length)
+    if byte_range:
+        headers["Content-Range"] = f"bytes {part.start}-{part.end}/{file.size}"
+    content = iter(()) if is_head(request.scope) else _content(state, *found, part)
+    status = 206 if byte_range else 200
+    pieces = SLOW_DOWNLOADS.watched(client_address(request), STORAGE.iterate(content))
+    return StreamingResponse(pieces, status, headers, media_type=file.mime_type)
+
+
+def _content(
+    state: State, attachment: Attachment, file: MediaFile, part: ByteRange
+) -> Iterator[bytes]:
+    """Return the bytes of the part; a missing object raises before the answer begins."""
+    if attachment.encrypted:
+        whole = records.read_decrypted(state.resources, attachment, file)
+        plain = whole[part.start : part.end + 1]
+        return (plain[at : at + STREAM_BYTES] for at in range(0, len(plain), STREAM_BYTES))
+    stream = state.resources.objects.stream(
+        key_of_file(attachment, file), offset=part.start, length=part.length
+    )
+    try:
+        first = next(stream)
+    except (ObjectMissing, StopIteration):
+        raise MEDIA_NOT_FOUND() from None
+    return chain((first,), stream)

@@ -1,0 +1,273 @@
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import TypeAdapter, ValidationError
+
+from api.answers import GOES_ON, count_response, wait_for_job
+from api.auth.requirements import ListEditor
+from api.bodies.json_bodies import (
+    JsonRoute,
+    read_json,
+    refuse_options,
+    require_json_type,
+    without_byte_order_mark,
+)
+from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
+from api.middleware.body_limits import release_body
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
+from api.parameters import ListId, PathId, PreferenceOf, StateOf, idempotency_key
+from api.request_ids import current_request_id
+from api.schemas.envelope import Envelope, envelope
+from api.schemas.imports import MembersInput
+from api.schemas.jobs import JobId, JobRecord
+from api.schemas.segments import BulkPreview, NewBulkAct
+from api.state import State
+from core.lanes import Lane
+from core.refusals import access, imports, mailing, requests
+from core.refusals import mailing as refusals
+from core.refusals.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
+from models import Job
+from services.access.caller import Caller
+from services.jobs.idempotency import AcceptedJob
+from services.subscriptions import lists, segments
+from services.subscriptions.bulk_actions import actions
+from services.subscriptions.bulk_actions.actions import BulkOrder
+from services.subscriptions.filters import member_filter
+from services.subscriptions.imports import records
+from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
+
+adds_router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
+
+
+WAIT_SECONDS = 30.0
+_MAX_FIELD_PROBLEMS = 100
+
+_MEMBERS = TypeAdapter(MembersInput)
+# For the document: the route reads its body itself.
+_MEMBER_SCHEMA = {
+    "type": "object",
+    "required": ["email"],
+    "properties": {
+        "email": {"type": "string", "examples": ["reader@example.com"]},
+        "name": {"type": ["string", "null"], "examples": ["Ada Reader"]},
+    },
+}
+_MEMBERS_SCHEMA = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": MAX_MEMBERS_PER_REQUEST,
+    "items": _MEMBER_SCHEMA,
+}
+
+
+@adds_router.post(
+    "/auxilia/subscriptions/{list_id}/members/add",
+    openapi_extra=json_request_body(
+        {"members": _MEMBERS_SCHEMA},
+        required=["members"],
+        parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+    ),
+    response_model=Envelope[int],
+    responses={
+        202: {"model": Envelope[JobId], "description": GOES_ON},
+        **refuses(
+            mailing.LIST_NOT_OWNER,
+            mailing.LIST_NOT_FOUND,
+            requests.BODY_NOT_JSON,
+            requests.IDEMPOTENCY_KEY_INVALID,
+            mailing.PLAN_REQUIRED,
+            access.QUOTA_EXCEEDED,
+            requests.IDEMPOTENCY_IN_PROGRESS,
+            imports.MEMBERS_TOO_MANY,
+            requests.BODY_NO_JSON_TYPE,
+            requests.BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
+            imports.MEMBERS_ALL_INVALID,
+            requests.IDEMPOTENCY_KEY_REUSED,
+            requests.QUEUE_TOO_MANY_OF_YOURS,
+            requests.QUEUE_OVERLOADED,
+            requests.QUEUE_TOO_MANY_WAITERS,
+        ),
+    },
+)
+async def add_members(
+    request: Request, state: StateOf, caller: ListEditor, list_id: ListId, preference: PreferenceOf
+) -> JSONResponse:
+    """Add up to 100,000 members, on the paid plan; the answer is how many became active.
+
+    A row that can't be added doesn't stop the others; the job's result has the counts and a file of
+    the rows that were not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
+    """
+    seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
+    state.admit(Lane.BULK, owner_id, seconds)
+    accepted = await _accept_members(request, state, caller, list_id)
+    job = await wait_for_job(request, state, accepted.job_id, seconds, owner_id=owner_id)
+    return count_response(job, "added", replayed=accepted.replayed)
+
+
+async def _accept_members(
+    request: Request, state: State, caller: Caller, list_id: int
+) -> AcceptedJob:
+    """Stand apart from the route, so that nothing holds the body while the caller waits."""
+    require_json_type(request)
+    # The request itself would keep what ``request.body()`` returns.
+    body = without_byte_order_mark(b"".join([piece async for piece in request.stream()]))
+    await STORAGE.run(_check_members, request, body)
+    accepted = await UPLOADS_BY_CALLER.run(
+        caller.user_id,
+        records.accept_members,
+        state.resources,
+        caller,
+        list_id,
+        body,
+        key=idempotency_key(request, caller, [body]),
+        request_id=current_request_id(),
+    )
+    release_body(request.scope)
+    return accepted
+
+
+def _check_members(request: Request, body: bytes) -> None:
+    parsed = read_json(request, body)
+    members = parsed.get("members") if isinstance(parsed, dict) else None
+    if isinstance(members, list) and len(members) > MAX_MEMBERS_PER_REQUEST:
+        raise imports.MEMBERS_TOO_MANY(most=MAX_MEMBERS_PER_REQUEST)
+    try:
+        _MEMBERS.validate_python(parsed)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False)[:_MAX_FIELD_PROBLEMS]
+        raise RequestValidationError(
+            [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
+        ) from None
+
+
+router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
+
+BEGUN = "The work goes on. Location leads to its job."
+UNDO_WAIT_SECONDS = 30.0
+
+
+@router.post(
+    "/lists/{list_id}/members/bulk",
+    response_model=Envelope[BulkPreview],
+    responses={
+        200: {"description": "The answer to a dry run"},
+        202: {"model": Envelope[JobRecord], "description": BEGUN},
+        **refuses(
+            mailing.LIST_NOT_OWNER,
+            mailing.LIST_NOT_FOUND,
+            requests.OPTION_IN_BODY,
+            mailing.FILTER_INVALID,
+            mailing.FILTER_TOO_LARGE,
+            mailing.LIST_BUSY,
+            refusals.SELECTION_UNCLEAR,
+            refusals.SEGMENT_NOT_FOUND,
+            refusals.SEGMENT_FIELD_RETIRED,
+            refusals.SEGMENT_TAG_DELETED,
+            refusals.BULK_VALUE,
+            mailing.TAG_TOO_MANY,
+            AUTH_LOGIN_AGAIN,
+            QUOTA_EXCEEDED,
+            requests.QUEUE_OVERLOADED,
+            requests.SERVICE_BUSY,
+        ),
+    },
+)
+async def change_members(
+    request: Request,
+    state: StateOf,
+    caller: ListEditor,
+    list_id: ListId,
+    body: NewBulkAct,
+    *,
+    dry_run: Annotated[bool, Query(description="Answer the number, and change nothing")] = False,
+) -> JSONResponse:
+    """Do one thing to all members of a segment, or of a filter: tag, untag, remove, set_type or
+    email_off.
+
+    Answers 202 with the job; its result has `bulk_id`, how many members `matched` and how many it
+    `changed`. It can be undone for 90 days. A dry run answers `matched`, as a segment's count. For
+    a removal a session needs a login of the last 15 minutes.
+    """
+    refuse_options(request, await request.json())
+    order = actions.check(BulkOrder(body.action, body.value))
+    if dry_run:
+        counted = await SEARCHES_BY_CALLER.run(
+            caller.user_id, _preview, state, caller, list_id, body
+        )
+        return JSONResponse(envelope(counted).model_dump())
+    state.lane_ages.check(Lane.BULK, waits=False)
+    request_id = current_request_id()
+    begin = partial(_begin, state, caller, list_id, body, order, request_id=request_id)
+    # An act takes long: its caller watches the job rather than waits.
+    record = JobRecord.of(await RECORDS.run(begin), None)
+    headers = {"Location": f"/jobs/{record.id}"}
+    return JSONResponse(envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers)
+
+
+def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAct) -> BulkPreview:
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
+        if kept is None:
+            raise refusals.SELECTION_UNCLEAR()
+        wanted = member_filter.read_stored(uow, mailing_list, kept)
+    counted = segments.count(state.resources, mailing_list, wanted)
+    return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
+
+
+def _begin(
+    state: State,
+    caller: Caller,
+    list_id: int,
+    body: NewBulkAct,
+    order: BulkOrder,
+    *,
+    request_id: str | None,
+) -> Job:
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
+        if kept is None:
+            raise refusals.SELECTION_UNCLEAR()
+        job = actions.begin(uow, mailing_list, kept, order, caller=caller, request_id=request_id)
+        uow.session.refresh(job)
+        return job
+
+
+@router.delete(
+    "/bulk/{bulk_id}",
+    openapi_extra={"parameters": [PREFER_PARAMETER]},
+    response_model=Envelope[int],
+    responses={
+        202: {"model": Envelope[JobId], "description": GOES_ON},
+        **refuses(
+            refusals.BULK_NOT_FOUND,
+            refusals.BULK_RUNNING,
+            refusals.BULK_UNDO_OVER,
+            QUOTA_EXCEEDED,
+        ),
+    },
+)
+async def undo_bulk_act(
+    request: Request,
+    state: StateOf,
+    caller: ListEditor,
+    bulk_id: PathId,
+    preference: PreferenceOf,
+) -> JSONResponse:
+    """Undo an act on many members; the answer is how many are as they were before it.
+
+    What was changed since stays, and is counted as `kept` in the job's result; so does what people
+    said themselves. 0: the act was undone before. It can be undone for 90 days. Waits 30 s unless
+    `Prefer` says otherwise; a 202 has the job's id.
+    """
+    request_id = current_request_id()
+    job_id = await state.in_unit_of_work(lambda uow: actions.undo(uow, caller, bulk_id, request_id))
+    if job_id is None:
+        return JSONResponse(envelope(0).model_dump())
+    job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
+    return count_response(job, "undone")

@@ -1,0 +1,159 @@
+"""Pages of a list's members, for its owner: of one kind, or those whom a filter means."""
+
+from functools import partial
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Response
+from pydantic import BeforeValidator
+
+from api.auth import page_sessions
+from api.auth.requirements import ListReader
+from api.bodies.forms import BOOLEAN_WORDS
+from api.bodies.json_bodies import JsonRoute
+from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
+from api.openapi import refuses
+from api.parameters import ListId, Paging, PathId, StateOf
+from api.schemas import subscriptions as schemas
+from api.schemas.envelope import Envelope, enveloped
+from api.schemas.segments import MemberSearch
+from api.state import State
+from core.refusals import mailing, requests
+from models import SubscriptionStatus, Tier
+from services.access.caller import Caller
+from services.paging import PageOfRows, PageRequest
+from services.subscriptions import lists, segments
+from services.subscriptions.filters import member_filter, searching
+from services.subscriptions.members import member_pages
+from services.subscriptions.members.member_pages import MemberFilters
+
+router = APIRouter(tags=["Members"], route_class=JsonRoute)
+
+
+def _premium(value: object) -> bool | Tier:
+    words: dict[str, bool | Tier] = {**BOOLEAN_WORDS, **{tier.value: tier for tier in Tier}}
+    try:
+        return words[str(value).lower()]
+    except KeyError:
+        raise ValueError(f"must be one of {', '.join(words)}") from None
+
+
+Premium = Annotated[
+    bool | Tier,
+    BeforeValidator(_premium, json_schema_input_type=str),
+    Query(description="1: on a paid tier now, 0: not, or the tier now: free, silver, gold"),
+]
+
+
+_REFUSALS = (
+    mailing.LIST_NOT_OWNER,
+    mailing.LIST_NOT_FOUND,
+    requests.CURSOR_INVALID,
+    mailing.FILTER_INVALID,
+    mailing.FILTER_TOO_SLOW,
+)
+
+
+@router.get(
+    "/lists/{list_id}/subscriptions",
+    response_model=Envelope[schemas.MembersPage],
+    responses=refuses(
+        *_REFUSALS,
+        mailing.FILTER_ALONE,
+        mailing.SELECTION_UNCLEAR,
+        mailing.SEGMENT_NOT_FOUND,
+        mailing.SEGMENT_FIELD_RETIRED,
+        mailing.SEGMENT_TAG_DELETED,
+    ),
+)
+async def list_members(
+    state: StateOf,
+    caller: ListReader,
+    list_id: ListId,
+    paging: Paging,
+    email: Annotated[
+        str | None, Query(description="A whole address, or the beginning of one and a *")
+    ] = None,
+    premium: Premium | None = None,
+    status: SubscriptionStatus | None = None,
+    filter: Annotated[  # noqa: A002 - the name that callers know
+        str | None, Query(description="A MemberFilter as JSON, without offset, email and premium")
+    ] = None,
+    segment_id: Annotated[
+        PathId | None, Query(description="Of the list, instead of a filter")
+    ] = None,
+) -> Response:
+    """A list's subscriptions, newest first; only its owner sees them.
+
+    Active ones, unless `status` or the filter names others. With a filter or a segment a page may
+    have fewer items than `limit`, or none, and still lead on: `next_cursor` alone tells where the
+    end is. A session gets 200 at a time at most; more than 100 pages an hour are an event of the
+    account, `members.read`.
+    """
+    paging = page_sessions.bounded_members(caller, paging)
+    if filter is None and segment_id is None:
+        wanted = MemberFilters(status or SubscriptionStatus.ACTIVE, email, premium)
+
+        def listed() -> Response:
+            found = member_pages.page(state.resources.database, caller, list_id, wanted, paging)
+            page_sessions.note_members_read(state, caller)
+            return _members_page(paging, found.page, found.total)
+
+        return await RECORDS.run(listed)
+    if email is not None or premium is not None or paging.offset:
+        raise mailing.FILTER_ALONE()
+    if filter is not None and segment_id is not None:
+        raise mailing.SELECTION_UNCLEAR()
+    try:
+        written = None if filter is None else orjson.loads(filter)
+    except orjson.JSONDecodeError:
+        raise mailing.FILTER_NOT_JSON() from None
+    work = partial(_found, state, caller, list_id, written, status, paging, segment_id=segment_id)
+    return await SEARCHES_BY_CALLER.run(caller.user_id, work)
+
+
+@router.post(
+    "/lists/{list_id}/members/search",
+    response_model=Envelope[schemas.MembersPage],
+    responses=refuses(*_REFUSALS),
+)
+async def search_members(
+    state: StateOf, caller: ListReader, list_id: ListId, body: MemberSearch
+) -> Response:
+    """The members whom a filter means, newest first; a filter is written as JSON.
+
+    A page may have fewer items than `limit`, or none, and still lead on: `next_cursor` alone tells
+    where the end is.
+    """
+    paging = page_sessions.bounded_members(caller, PageRequest(body.limit, cursor=body.cursor))
+    work = partial(_found, state, caller, list_id, body.filter, body.status, paging)
+    return await SEARCHES_BY_CALLER.run(caller.user_id, work)
+
+
+def _found(
+    state: State,
+    caller: Caller,
+    list_id: int,
+    written: object,
+    status: SubscriptionStatus | None,
+    paging: PageRequest,
+    *,
+    segment_id: int | None = None,
+) -> Response:
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        if segment_id is None:
+            wanted = member_filter.read(uow, mailing_list, written)
+        else:
+            wanted = segments.read_filter(uow, mailing_list, segment_id)
+        found = searching.search(uow, mailing_list.id, wanted, paging, status)
+    page_sessions.note_members_read(state, caller)
+    return _members_page(paging, found.page, found.total)
+
+
+def _members_page(
+    paging: PageRequest, page: PageOfRows[dict[str, Any]], total: int | None
+) -> Response:
+    pagination = schemas.MembersPagination.of(paging, page, total=total)
+    items = [schemas.member_item(row) for row in page.rows]
+    return enveloped({"pagination": pagination.model_dump(), "items": items})

@@ -1,0 +1,117 @@
+"""The authorization server's endpoints for programs. Their answers follow the RFCs: no envelope."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.auth.requirements import PUBLIC, AnyCaller
+from api.bodies.forms import FORM, OAuthRequestOf, oauth_response
+from api.limits.bulkheads import RECORDS
+from api.parameters import StateOf
+from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthRefusal, TokenAnswer, UserInfo
+from api.state import State
+from services.accounts import accounts
+from services.oauth import adapters
+from services.oauth.server import OAuthServer
+from storage.unit_of_work import UnitOfWork
+
+router = APIRouter(tags=["OAuth"])
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": OAuthRefusal, "description": "`invalid_request`, `invalid_grant` and the like"},
+    401: {"model": OAuthRefusal, "description": "`invalid_client`"},
+}
+_CLIENT = {"client_id": "A public client says only this", "client_secret": "Or by HTTP Basic"}
+_EXCHANGE = {
+    "grant_type": "authorization_code or refresh_token",
+    "code": "From the redirect; counts once, within a minute",
+    "redirect_uri": "The one that the code was sent to",
+    "code_verifier": "What the code_challenge was made of (PKCE, S256)",
+    "refresh_token": "The last one; each counts once",
+    "scope": "On a refresh: less than was given",
+}
+_SAMPLES = {
+    "grant_type": "authorization_code",
+    "code": "3fVq8nK2mXw0",
+    "redirect_uri": "https://desk.example.com/callback",
+    "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+    "client_id": "5d1f0c8e7a",
+    "token": "pra_…",
+}
+_TOKEN = {"token": "Of either kind", "token_type_hint": "Not needed"}
+
+
+def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
+    """Return ``openapi_extra`` of an operation whose form the service reads itself."""
+    properties = {
+        name: {"type": "string", "description": description}
+        | ({"examples": [_SAMPLES[name]]} if name in _SAMPLES else {})
+        for name, description in {**fields, **_CLIENT}.items()
+    }
+    schema = {"type": "object", "required": [required], "properties": properties}
+    return {"requestBody": {"required": True, "content": {FORM: {"schema": schema}}}}
+
+
+@router.post(
+    adapters.TOKEN_PATH,
+    response_model=TokenAnswer,
+    responses=_REFUSALS,
+    dependencies=[PUBLIC],
+    openapi_extra=_form("grant_type", _EXCHANGE),
+)
+@RECORDS.threaded
+def issue_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+    """Exchange a code, or the last refresh token, for a new pair of tokens.
+
+    A code or refresh token that is used twice ends all tokens that its first use gave.
+    """
+    with state.resources.unit_of_work() as uow:
+        return oauth_response(_server(state, uow).token(oauth_request))
+
+
+@router.post(
+    adapters.REVOKE_PATH,
+    responses={200: {"description": "It counts no more, if it did", "model": dict}, **_REFUSALS},
+    dependencies=[PUBLIC],
+    openapi_extra=_form("token", _TOKEN),
+)
+@RECORDS.threaded
+def revoke_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+    """End a token (RFC 7009). A refresh token ends with every token of the same login."""
+    with state.resources.unit_of_work() as uow:
+        return oauth_response(_server(state, uow).revoke(oauth_request))
+
+
+@router.post(
+    adapters.INTROSPECT_PATH,
+    response_model=IntrospectionAnswer,
+    responses=_REFUSALS,
+    dependencies=[PUBLIC],
+    openapi_extra=_form("token", _TOKEN),
+)
+@RECORDS.threaded
+def introspect_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+    """Whether a token is still valid, and for what (RFC 7662). Only the client to which it
+    was given may ask, and needs its secret."""
+    with state.resources.unit_of_work() as uow:
+        return oauth_response(_server(state, uow).introspect(oauth_request))
+
+
+@router.get(adapters.USERINFO_PATH, response_model_exclude_none=True)
+@RECORDS.threaded
+def read_userinfo(state: StateOf, caller: AnyCaller) -> UserInfo:
+    """The user to whom the token belongs."""
+    with state.resources.unit_of_work() as uow:
+        user = accounts.get(uow, caller.user_id)
+        return UserInfo(sub=str(user.id), email=user.email, name=user.name)
+
+
+@router.get(adapters.METADATA_PATH, dependencies=[PUBLIC])
+async def read_oauth_metadata(state: StateOf) -> Metadata:
+    """The authorization server's endpoints and abilities (RFC 8414)."""
+    return Metadata(**adapters.metadata(state.resources.settings.public_base))
+
+
+def _server(state: State, uow: UnitOfWork) -> OAuthServer:
+    return OAuthServer(uow, state.resources.keyring, state.resources.settings.public_base)

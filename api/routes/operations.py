@@ -1,0 +1,166 @@
+"""For the operator: whether the process and its dependencies are up, and the metrics."""
+
+import secrets
+from datetime import timedelta
+from http import HTTPStatus
+from importlib.metadata import version
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
+
+from api import health
+from api.auth.page_sessions import redirect_to_path
+from api.auth.requirements import PUBLIC, UNLIMITED
+from api.bodies.json_bodies import JsonRoute
+from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
+from api.html.frame import page
+from api.middleware.headers import VERSIONS
+from api.openapi import refuses, text_of
+from api.parameters import StateOf
+from api.schemas.envelope import Envelope, envelope
+from api.schemas.operations import DependenciesHealth, ProcessHealth, ServiceLinks, ServiceRecord
+from core import clock
+from core.refusals.access import AUTH_METRICS_TOKEN
+from core.refusals.requests import ROUTE_NOT_FOUND
+from core.settings import Settings
+from core.signed_urls import SEEN_HEADER
+from services.accounts import mailed_tokens
+
+_NOT_READY = "The database is missing, or outdated, or the process is about to end"
+
+router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=JsonRoute)
+
+
+@router.get("/healthz")
+async def check_health(request: Request, response: Response, state: StateOf) -> ProcessHealth:
+    """The process is alive; its dependencies are not checked."""
+    seen = health.seen(request, state.resources.settings)
+    if seen is not None:
+        response.headers[SEEN_HEADER] = seen
+    return ProcessHealth(status="ok")
+
+
+@router.get(
+    "/readyz",
+    response_model=DependenciesHealth,
+    responses={503: {"model": DependenciesHealth, "description": _NOT_READY}},
+)
+async def check_readiness(state: StateOf) -> JSONResponse:
+    """200 while this process can serve calls, else 503; with the status of each dependency.
+
+    Only the database is needed, with its migrations done; without another one the status is
+    `degraded`. That is at most a second old. A process that was asked to end says `ending`, and
+    still serves for a few seconds.
+    """
+    dependencies = await state.readiness.dependencies()
+    status = health.whole(dependencies, is_ending=state.drain.has_begun)
+    is_ready = status in health.READY
+    code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+    headers = {} if is_ready else {"Retry-After": "1"}
+    return JSONResponse({"status": status, "dependencies": dependencies}, code, headers)
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {
+            "content": text_of("text/plain", "pressroom_waiting_requests 0.0\n"),
+            "description": "Prometheus text format",
+        },
+        **refuses(AUTH_METRICS_TOKEN),
+    },
+)
+async def read_metrics(request: Request, state: StateOf) -> Response:
+    """Prometheus metrics, for the bearer of PRESSROOM_METRICS_TOKEN.
+
+    Figures of a dependency that does not answer within a second are left out. A call that
+    accepts OpenMetrics gets that, with the trace of one request in each bucket as an exemplar.
+    """
+    token = state.resources.settings.metrics_token
+    scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+    expected = token.get_secret_value() if token else ""
+    is_token = secrets.compare_digest(sent.strip().encode(), expected.encode())
+    if not expected or scheme.lower() != "bearer" or not is_token:
+        raise AUTH_METRICS_TOKEN()
+    await state.figures.refresh()
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(REGISTRY), media_type=content_type)
+
+
+service_router = APIRouter(tags=["Operations"], dependencies=[PUBLIC], route_class=JsonRoute)
+
+_DESCRIPTION = (
+    "The back end of a newsletter and publishing platform: lists and their members, images, texts "
+    "that go with a post, and credits. It sends no newsletters; it knows who gets them, and why."
+)
+
+
+@service_router.get(
+    "/",
+    response_model=Envelope[ServiceRecord],
+    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
+)
+async def read_service(request: Request, state: StateOf) -> Response:
+    """What this is, in which version, and where to go on: a page where the caller accepts HTML."""
+    record = _record(state.resources.settings)
+    if "text/html" in request.headers.get("accept", ""):
+        reply = page("service.html", service=record)
+    else:
+        reply = JSONResponse(envelope(record).model_dump(mode="json"))
+    reply.headers["Vary"] = "Accept"
+    return reply
+
+
+def _record(settings: Settings) -> ServiceRecord:
+    base = settings.public_base
+    links = ServiceLinks(
+        documentation=f"{base}{DOCS_PATH}" if settings.api_docs else None,
+        openapi=f"{base}{DOCUMENT_PATH}" if settings.api_docs else None,
+        account=f"{base}{mailed_tokens.ACCOUNT_PATH}",
+        health=f"{base}/healthz",
+    )
+    return ServiceRecord(
+        name="Pressroom",
+        description=_DESCRIPTION,
+        version=version("pressroom"),
+        contract=VERSIONS[0],
+        contracts=list(VERSIONS),
+        links=links,
+    )
+
+
+# The well-known addresses lead to the contacts for vulnerabilities and to the page that changes a
+# password.
+
+well_known_router = APIRouter(prefix="/.well-known", dependencies=[PUBLIC], include_in_schema=False)
+
+# RFC 9116 recommends less than a year.
+SECURITY_TXT_LIFETIME = timedelta(days=180)
+
+
+@well_known_router.get("/security.txt")
+async def read_security_txt(state: StateOf) -> Response:
+    """Name the contacts for vulnerabilities (RFC 9116); ``route.not_found`` without one."""
+    settings = state.resources.settings
+    if not settings.security_contacts:
+        raise ROUTE_NOT_FOUND()
+    expires = (clock.now() + SECURITY_TXT_LIFETIME).date()
+    fields = [("Contact", each) for each in settings.security_contacts]
+    fields += [
+        ("Expires", f"{expires}T00:00:00Z"),
+        ("Preferred-Languages", "en"),
+        ("Canonical", f"{settings.public_base}/.well-known/security.txt"),
+    ]
+    if settings.security_policy is not None:
+        fields.append(("Policy", str(settings.security_policy)))
+    text = "".join(f"{name}: {value}\n" for name, value in fields)
+    return PlainTextResponse(text, headers={"Cache-Control": "public, max-age=86400"})
+
+
+@well_known_router.get("/change-password")
+async def find_password_page(state: StateOf) -> Response:
+    """Lead a password manager to the page on which a password is changed."""
+    return redirect_to_path(state, mailed_tokens.PASSWORD_PATH)

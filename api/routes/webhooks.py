@@ -1,0 +1,268 @@
+from functools import partial
+
+from fastapi import APIRouter, Request
+
+from api.auth.requirements import UNLIMITED, WebhookKeeper
+from api.bodies.json_bodies import JsonRoute
+from api.limits.bulkheads import MONEY, RECORDS
+from api.openapi import refuses
+from api.parameters import Cursor, Limit, PathId, StateOf
+from api.request_ids import current_request_id
+from api.schemas.envelope import Envelope, envelope, filled
+from api.schemas.webhooks import (
+    CreatedWebhookEndpoint,
+    DeliveriesPagination,
+    NewWebhookEndpoint,
+    ReplaySince,
+    RotatedSecret,
+    WebhookDeliveriesPage,
+    WebhookDeliveryRecord,
+    WebhookEndpointChange,
+    WebhookEndpointRecord,
+)
+from core.refusals.access import (
+    AUTH_LOGIN_AGAIN,
+    AUTH_RESTRICTED_CREDENTIAL,
+    QUOTA_EXCEEDED,
+)
+from core.refusals.mailing import LIST_NOT_FOUND
+from core.refusals.money import TOPUP_NO_CHANNEL, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
+from core.refusals.requests import BODY_TOO_LARGE, CURSOR_INVALID, SERVICE_UNAVAILABLE
+from core.refusals.webhooks import (
+    WEBHOOK_DELIVERY_NOT_FOUND,
+    WEBHOOK_ENDED,
+    WEBHOOK_ENDPOINT_NOT_FOUND,
+    WEBHOOK_EVENT_GONE,
+    WEBHOOK_NOT_ACTIVE,
+    WEBHOOK_TOO_MANY,
+    WEBHOOK_TOO_MANY_PENDING,
+    WEBHOOK_TOO_MANY_SECRETS,
+    WEBHOOK_URL_NOT_ALLOWED,
+)
+from services.credits import settlement
+from services.paging import PageRequest
+from services.webhooks import deliveries, webhook_endpoints
+from services.webhooks.webhook_endpoints import EndpointChange
+from storage.unit_of_work import UnitOfWork
+
+stripe_router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED])
+
+_SIGNATURE = {
+    "name": "Stripe-Signature",
+    "in": "header",
+    "required": True,
+    "schema": {"type": "string"},
+}
+
+
+@stripe_router.post(
+    "/webhooks/stripe",
+    responses=refuses(
+        WEBHOOK_SIGNATURE_INVALID,
+        WEBHOOK_UNREADABLE,
+        BODY_TOO_LARGE.filled(megabytes=1),
+        SERVICE_UNAVAILABLE,
+        TOPUP_NO_CHANNEL,
+    ),
+    openapi_extra={
+        "parameters": [_SIGNATURE],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "description": "An event as Stripe sends it",
+                        "examples": [{"id": "evt_1NG8Du2eZvKYlo2C", "type": "charge.refunded"}],
+                    }
+                }
+            },
+        },
+    },
+)
+async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[int]:
+    """Receive an event of Stripe. It may come twice, late, and before the events that led to it."""
+    body = await request.body()
+    signature = request.headers.get("stripe-signature", "")
+    await MONEY.run(settlement.receive, state.resources, state.payments, body, signature)
+    return envelope(1)
+
+
+router = APIRouter(tags=["Webhooks"], route_class=JsonRoute)
+
+_FINDING = (WEBHOOK_ENDPOINT_NOT_FOUND, AUTH_RESTRICTED_CREDENTIAL)
+_PATH = "/webhook-endpoints"
+_ONE = _PATH + "/{endpoint_id}"
+
+
+@router.post(
+    _PATH,
+    responses=refuses(
+        WEBHOOK_URL_NOT_ALLOWED,
+        WEBHOOK_TOO_MANY,
+        LIST_NOT_FOUND,
+        AUTH_LOGIN_AGAIN,
+        AUTH_RESTRICTED_CREDENTIAL,
+    ),
+)
+async def create_webhook_endpoint(
+    state: StateOf, caller: WebhookKeeper, body: NewWebhookEndpoint
+) -> Envelope[CreatedWebhookEndpoint]:
+    """Have events sent to a URL from now on. The secret is in this answer and never shown again.
+
+    Each event is posted as `{"type", "timestamp", "data"}`, where `data` is the event as
+    `GET /events` answers it, signed by Standard Webhooks 1.0. It is sent at least once, by its
+    `webhook-id` always the same; any answer but 2xx is tried again for three days. The types of
+    keys and grants need a session or an unrestricted key. A session needs a login of the last 15
+    minutes; a mail tells the account's person of the endpoint.
+    """
+    await state.check_receiver(caller.user_id, body.url)
+
+    def make(uow: UnitOfWork) -> CreatedWebhookEndpoint:
+        endpoint, secret = webhook_endpoints.make(
+            uow,
+            state.resources.key_wrapper,
+            caller,
+            url=body.url,
+            types=body.types,
+            list_id=body.list_id,
+            request_id=current_request_id(),
+        )
+        return CreatedWebhookEndpoint.of_row(endpoint, secret=secret)
+
+    return envelope(await state.in_unit_of_work(make))
+
+
+@router.get(_PATH)
+@RECORDS.threaded
+def list_webhook_endpoints(
+    state: StateOf, caller: WebhookKeeper
+) -> Envelope[list[WebhookEndpointRecord]]:
+    """The caller's endpoints whose types the credential may see, newest first."""
+    with state.resources.unit_of_work() as uow:
+        found = webhook_endpoints.list_of(uow, caller)
+        return envelope([WebhookEndpointRecord.model_validate(each) for each in found])
+
+
+@router.get(_ONE, responses=refuses(*_FINDING))
+@RECORDS.threaded
+def read_webhook_endpoint(
+    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
+) -> Envelope[WebhookEndpointRecord]:
+    """One endpoint of the caller's."""
+    with state.resources.unit_of_work() as uow:
+        found = webhook_endpoints.get(uow, caller, endpoint_id)
+        return envelope(WebhookEndpointRecord.model_validate(found))
+
+
+@router.patch(
+    _ONE, responses=refuses(*_FINDING, WEBHOOK_URL_NOT_ALLOWED, WEBHOOK_ENDED, AUTH_LOGIN_AGAIN)
+)
+async def change_webhook_endpoint(
+    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: WebhookEndpointChange
+) -> Envelope[WebhookEndpointRecord]:
+    """Change the URL or the types, pause the endpoint, or make it active again.
+
+    An endpoint that is active again gets what happened meanwhile; of a type that is added it gets
+    what happens from then on. A session needs a login of the last 15 minutes.
+    """
+    if body.url is not None:
+        await state.check_receiver(caller.user_id, body.url)
+    to = EndpointChange(url=body.url, types=body.types, state=body.state)
+
+    def change(uow: UnitOfWork) -> WebhookEndpointRecord:
+        return WebhookEndpointRecord.model_validate(
+            webhook_endpoints.change(uow, caller, endpoint_id, to, request_id=current_request_id())
+        )
+
+    return envelope(await state.in_unit_of_work(change))
+
+
+@router.delete(_ONE, responses=refuses(*_FINDING))
+@RECORDS.threaded
+def delete_webhook_endpoint(
+    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
+) -> Envelope[int]:
+    """Send nothing more to the endpoint, and show it no more."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(webhook_endpoints.delete(uow, caller, endpoint_id))
+
+
+@router.post(
+    f"{_ONE}/rotate",
+    responses=refuses(*_FINDING, WEBHOOK_ENDED, WEBHOOK_TOO_MANY_SECRETS, AUTH_LOGIN_AGAIN),
+)
+@RECORDS.threaded
+def rotate_webhook_secret(
+    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
+) -> Envelope[RotatedSecret]:
+    """Make a new secret. For 24 hours the former one signs too: `webhook-signature` has both."""
+    with state.resources.unit_of_work() as uow:
+        wrapper = state.resources.key_wrapper
+        return envelope(
+            RotatedSecret(secret=webhook_endpoints.rotate(uow, wrapper, caller, endpoint_id))
+        )
+
+
+@router.post(
+    f"{_ONE}/test",
+    responses=refuses(*_FINDING, WEBHOOK_NOT_ACTIVE, WEBHOOK_TOO_MANY_PENDING, QUOTA_EXCEEDED),
+)
+@RECORDS.threaded
+def test_webhook_endpoint(
+    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
+) -> Envelope[WebhookDeliveryRecord]:
+    """Send an event of the type `webhook.test`, which tells of nothing."""
+    with state.resources.unit_of_work() as uow:
+        sent = deliveries.send_test(uow, state.resources.settings, caller, endpoint_id)
+        return envelope(WebhookDeliveryRecord.of(sent))
+
+
+@router.post(f"{_ONE}/replay", responses=refuses(*_FINDING, WEBHOOK_NOT_ACTIVE, QUOTA_EXCEEDED))
+@RECORDS.threaded
+def replay_webhook_events(
+    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: ReplaySince
+) -> Envelope[int]:
+    """Send all events again that happened since a time, also those that were delivered: 1, or 0
+    when there is none."""
+    with state.resources.unit_of_work() as uow:
+        settings = state.resources.settings
+        return envelope(deliveries.replay(uow, settings, caller, endpoint_id, body.since))
+
+
+@router.get(f"{_ONE}/deliveries", responses=refuses(*_FINDING, CURSOR_INVALID))
+@RECORDS.threaded
+def list_webhook_deliveries(
+    state: StateOf,
+    caller: WebhookKeeper,
+    endpoint_id: PathId,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Envelope[WebhookDeliveriesPage]:
+    """Return the deliveries of the last 30 days, newest first, with the last answers."""
+    with state.resources.unit_of_work() as uow:
+        read = partial(deliveries.page, uow, caller, endpoint_id)
+        wanted = PageRequest(limit, cursor=cursor)
+        found = filled(wanted, read, lambda rows: [*map(WebhookDeliveryRecord.of, rows)])
+    pagination = DeliveriesPagination(limit=limit, next_cursor=found.next_cursor)
+    return envelope(WebhookDeliveriesPage(pagination=pagination, items=found.rows))
+
+
+@router.post(
+    f"{_ONE}/deliveries/{{delivery_id}}/resend",
+    responses=refuses(
+        *_FINDING,
+        WEBHOOK_DELIVERY_NOT_FOUND,
+        WEBHOOK_EVENT_GONE,
+        WEBHOOK_NOT_ACTIVE,
+        WEBHOOK_TOO_MANY_PENDING,
+    ),
+)
+@RECORDS.threaded
+def resend_webhook_delivery(
+    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
+) -> Envelope[WebhookDeliveryRecord]:
+    """Send one event again, whatever became of it before."""
+    with state.resources.unit_of_work() as uow:
+        sent = deliveries.resend(uow, caller, endpoint_id, delivery_id)
+        return envelope(WebhookDeliveryRecord.of(sent))

@@ -1,0 +1,50 @@
+"""The feed of an owner's events."""
+
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from api.schemas.envelope import Schema, Timestamp
+from services.feed.catalogue import CATALOGUE, FeedEventType, MemberFacts, SubjectKind
+
+
+class FeedSubject(Schema):
+    kind: SubjectKind
+    id: int
+
+
+_EXAMPLE: dict[str, Any] = {
+    "id": 48213,
+    "type": FeedEventType.SUBSCRIPTION_CREATED,
+    "occurred_at": "2026-09-21T14:13:20.000000Z",
+    "list_id": 4711,
+    "subject": {"kind": SubjectKind.SUBSCRIPTION, "id": 90125},
+    "data": MemberFacts.example(),
+}
+_MEANINGS = "\n".join(f"- `{kind}`: {entry.meaning}" for kind, entry in CATALOGUE.items())
+
+
+class FeedEventRecord(Schema):
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+
+    id: int = Field(description="The event's own: an event that comes twice has the same")
+    type: FeedEventType = Field(description=_MEANINGS)
+    occurred_at: Timestamp
+    list_id: int | None = Field(description="The list that it is about, if it is about one")
+    subject: FeedSubject | None = Field(description="The record that it is about")
+    data: dict[str, Any] = Field(
+        description="What its type says; personal data is null once the person was erased"
+    )
+
+
+class FeedPagination(Schema):
+    limit: int
+    next_cursor: str = Field(
+        description="Where to go on, also from an empty page", examples=["73315-48213"]
+    )
+    has_more: bool = Field(description="Whether the next page has an event already")
+
+
+class FeedEventsPage(Schema):
+    pagination: FeedPagination
+    items: list[FeedEventRecord]

@@ -1,0 +1,88 @@
+"""Fields, tags, and the values that members have of them."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from api.schemas.envelope import Body, Schema, Timestamp
+from models import FieldType
+from services.subscriptions import tags
+from services.subscriptions.fields import MAX_FIELDS, MAX_KEY_CHARACTERS
+from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
+
+# In strict mode, an enum accepts only its members, which JSON can't express.
+FieldTypeName = Annotated[FieldType, Field(strict=False)]
+_Key = Annotated[str, Field(max_length=MAX_KEY_CHARACTERS)]
+
+FieldValues = Annotated[
+    dict[_Key, str | bool | int | float | None],
+    Field(
+        max_length=MAX_FIELDS,
+        description="Values by the keys of fields; null removes one, and what is not named stays",
+        examples=[{"city": "Paris", "visits": 3, "birthday": "1990-02-28", "vegan": True}],
+    ),
+]
+ShownFields = Annotated[
+    dict[str, str | bool | int | float],
+    Field(
+        description="Values by the keys of the owner's fields",
+        examples=[{"city": "Paris", "visits": 3}],
+    ),
+]
+ShownTags = Annotated[list[str], Field(examples=[["Spring fair", "VIP"]])]
+TagName = Annotated[str, AfterValidator(tags.read)]
+TagNames = Annotated[
+    list[TagName],
+    Field(
+        max_length=MAX_TAGS_OF_MEMBER,
+        description="1 to 40 characters each, no comma; upper and lower case are the same",
+        examples=[["VIP", "Spring fair"]],
+    ),
+]
+
+_KEY = "1 to 40 of a-z, 0-9 and '_', a letter first; callers name the field by it"
+_CHOICES = "Of a field of the type choice: 1 to 100 texts"
+_PUBLIC = "Whether people may set it themselves when they subscribe"
+
+
+class FieldRecord(Schema):
+    id: int = Field(examples=[12])
+    key: str = Field(examples=["city"])
+    label: str = Field(examples=["City"])
+    description: str | None = Field(examples=["Where parcels go"])
+    type: FieldType
+    choices: list[str] = Field(description=_CHOICES, examples=[[]])
+    public: bool = Field(description=_PUBLIC)
+    created_at: Timestamp
+
+
+class _FieldWords(Body):
+    description: str | None = Field(default=None, max_length=500, examples=["Where parcels go"])
+    choices: list[str] = Field(default_factory=list, description=_CHOICES)
+    public: bool = Field(default=False, description=_PUBLIC)
+
+
+class NewField(_FieldWords):
+    key: str = Field(description=_KEY, examples=["city"])
+    label: str = Field(description="1 to 100 characters", examples=["City"])
+    type: FieldTypeName = Field(
+        description="text, number, date, boolean or choice; it stays", examples=["text"]
+    )
+
+
+class FieldChanges(_FieldWords):
+    key: str = Field(default="", description=_KEY, examples=["town"])
+    label: str = Field(default="", description="1 to 100 characters", examples=["Town"])
+
+
+class TagRecord(Schema):
+    id: int = Field(examples=[31])
+    name: str = Field(description="As it was first written", examples=["VIP"])
+    created_at: Timestamp
+
+
+class TagChange(Body):
+    name: TagName = Field(
+        description="1 to 40 characters, no comma; upper and lower case are the same",
+        examples=["Patrons"],
+    )

@@ -1,0 +1,108 @@
+from typing import Annotated, Any, Self
+
+from pydantic import Field
+
+from api.schemas.envelope import Body, Moment, Schema, Timestamp
+from core.scopes import Scope
+from core.settings.notations import PlanQuota
+from models import RecordedEvent
+from services.event_origins import CredentialKind
+from services.security_events import EventType
+
+# In strict mode, an enum accepts only its members, which JSON can't express.
+ScopeName = Annotated[Scope, Field(strict=False)]
+
+
+class QuotaRecord(Schema):
+    used: int = Field(examples=[120])
+    limit: int | None = Field(description="null: no limit", examples=[1000])
+
+
+class UserRecord(Schema):
+    id: int
+    email: str = Field(examples=["nora@example.com"])
+    name: str | None = Field(examples=["Nora Owner"])
+    plan: str = Field(description="free or paid", examples=["free"])
+    quotas: dict[PlanQuota, QuotaRecord] = Field(
+        description="By name; storage_mb is 1,048,576 bytes of files and rows",
+        examples=[{"members": {"used": 120, "limit": 1000}, "lists": {"used": 1, "limit": 5}}],
+    )
+    import_mails: bool = Field(
+        description="Whether a mail tells of the end of each import of a file", examples=[True]
+    )
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+class UserChanges(Body):
+    import_mails: bool = Field(
+        default=True, description="Mail the end of each import of a file", examples=[False]
+    )
+
+
+class NewApiKey(Body):
+    name: str = Field(min_length=1, max_length=200, examples=["import script"])
+    scopes: list[ScopeName] | None = Field(
+        default=None,
+        description="null: all that its user may do, without delivery",
+        examples=[["attachment"]],
+    )
+    expires_at: Moment | None = Field(
+        default=None, description="null: the key lasts until it is revoked"
+    )
+
+
+class ApiKeyRecord(Schema):
+    id: int
+    name: str = Field(examples=["import script"])
+    last_four: str = Field(
+        description="The key's last characters, to recognise it by", examples=["x7Qa"]
+    )
+    scopes: list[Scope] | None = Field(examples=[["attachment"]])
+    created_at: Timestamp
+    expires_at: Timestamp | None = Field(examples=[None])
+    last_used_at: Timestamp | None
+    revoked_at: Timestamp | None = Field(examples=[None])
+
+
+class CreatedApiKey(ApiKeyRecord):
+    key: str = Field(description="The key itself, shown this once", examples=["prk_…"])
+
+
+class EventCredential(Schema):
+    kind: CredentialKind = Field(
+        description="command: an operator, by the command line or on their pages"
+    )
+    id: int | None
+
+
+class SecurityEvent(Schema):
+    id: int
+    type: EventType
+    occurred_at: Timestamp
+    ip: str | None = Field(description="The address from which it happened", examples=["192.0.2.7"])
+    user_agent: str | None = Field(examples=["Mozilla/5.0 (X11; Linux x86_64)"])
+    credential: EventCredential | None = Field(description="By which it happened, if by any")
+    detail: dict[str, Any] = Field(
+        description="The ids and numbers of what it is about", examples=[{"key_id": 7}]
+    )
+
+    @classmethod
+    def of(cls, event: RecordedEvent) -> Self:
+        kind = event.credential_kind
+        credential = (
+            None
+            if kind is None
+            else EventCredential(kind=CredentialKind(kind), id=event.credential_id)
+        )
+        return cls.of_row(event, credential=credential)
+
+
+class EventsPagination(Schema):
+    limit: int
+    next_cursor: str | None = Field(description="For the next page; null: this is the last one")
+
+
+class SecurityEventsPage(Schema):
+    pagination: EventsPagination
+    items: list[SecurityEvent]

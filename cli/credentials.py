@@ -1,0 +1,138 @@
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, fields, group, show, show_all
+from core.scopes import Scope
+from models import OAuthClient
+from services.access import api_keys
+from services.accounts import accounts
+from services.oauth import clients
+from services.webhooks import endpoints_of_keys
+
+keys = group("API keys.")
+
+_KEY = "id name last_four scopes created_at expires_at last_used_at revoked_at"
+# These have room in a narrow terminal.
+_KEY_ROW = "id name last_four expires_at revoked_at"
+
+Email = Annotated[str, typer.Argument(metavar="EMAIL")]
+
+
+@keys.command("create")
+def create_key(
+    email: Email,
+    name: Annotated[str, typer.Option(help="What the key is for.")],
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(help="Repeat for several. Without one, the key may do all that its user may."),
+    ] = None,
+    expires_at: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+            help="When the key ends, in UTC. Without it, the key stays until it is revoked.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Create an API key. It is shown only now."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = accounts.get_by_email(uow, email)
+        key, secret = api_keys.create(
+            uow,
+            resources.keyring,
+            user_id=user.id,
+            name=name,
+            scopes=scope or None,
+            expires_at=expires_at and expires_at.replace(tzinfo=UTC),
+        )
+        record = fields(key, _KEY) | {"key": secret}
+    show(record, as_json=as_json)
+
+
+@keys.command("list")
+def list_keys(email: Email, as_json: Json = False) -> None:
+    """Show a user's keys, newest first."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = accounts.get_by_email(uow, email)
+        found = api_keys.list_of(uow, user.id).rows
+        shown = _KEY if as_json else _KEY_ROW
+        show_all([fields(key, shown) for key in found], as_json=as_json)
+
+
+@keys.command("revoke")
+def revoke_key(
+    key_id: Annotated[int, typer.Argument(metavar="ID")],
+    keep_endpoints: Annotated[
+        bool, typer.Option("--keep-endpoints", help="Leave its webhook endpoints as they are.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Revoke a key and the keys that it made, and end their webhook endpoints."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        revoked = endpoints_of_keys.revoke_key(uow, key_id=key_id, keep_endpoints=keep_endpoints)
+    show({"id": key_id, "revoked": revoked}, as_json=as_json)
+
+
+oauth_clients = group("Programs that people may give access to.")
+
+
+@oauth_clients.command("create")
+def create_client(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name that people see.")],
+    redirect_uri: Annotated[
+        list[str],
+        typer.Option(help="The exact URL that people are sent back to; repeat for several."),
+    ],
+    scope: Annotated[
+        list[Scope], typer.Option(help="A scope that the program may ask for; repeat for several.")
+    ],
+    public: Annotated[
+        bool,
+        typer.Option(
+            "--public", help="The program can't keep a secret: an app, or a page's script."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Register a program. Its secret is shown only now."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        client, secret = clients.create(
+            uow,
+            resources.keyring,
+            name=name,
+            redirect_uris=redirect_uri,
+            scopes=scope,
+            public=public,
+        )
+        uow.session.refresh(client)
+        record = _client(client) | {"client_secret": secret}
+    show(record, as_json=as_json)
+
+
+@oauth_clients.command("list")
+def list_clients(as_json: Json = False) -> None:
+    """Show the 1,000 newest programs, newest first."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        show_all([_client(each) for each in clients.list_of(uow)], as_json=as_json)
+
+
+@oauth_clients.command("revoke")
+def revoke_client(
+    client_id: Annotated[str, typer.Argument(metavar="CLIENT_ID")], as_json: Json = False
+) -> None:
+    """End a program's access to all accounts: its next request is refused."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        revoked = clients.revoke(uow, client_id)
+    show({"client_id": client_id, "revoked": revoked}, as_json=as_json)
+
+
+def _client(client: OAuthClient) -> dict[str, Any]:
+    return {
+        **fields(client, "client_id name"),
+        "public": client.secret_hmac is None,
+        **fields(client, "redirect_uris scopes created_at revoked_at"),
+    }

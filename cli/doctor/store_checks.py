@@ -1,0 +1,283 @@
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg2
+import redis
+from pydantic import SecretStr
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
+
+from cli.doctor.examination import Diagnosis, fine, judged, skipped, wrong
+from core.settings import Settings
+from integrations.http_client import HttpBounds, HttpClient, HttpFailure
+from storage.database import NoTimeLimits, connector, open_database
+from storage.migrations import revisions
+from storage.migrations.roles import may_do_more
+from storage.objects import NO_BUCKET, ObjectStore
+from storage.redis.client import open_redis
+
+# The tests run on it.
+_TESTED_VERSION = 18
+_MAX_CLOCK_SECONDS = 5.0
+_MAX_CONNECTIONS_SHARE = 0.9
+_MAX_LAG_SECONDS = 60
+_EXTENSION = "pg_trgm"
+# Statements carry their values, and so would the log: addresses, names, password hashes.
+QUIET_LOG = {
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+    "log_parameter_max_length_on_error": "0",
+    "log_statement": "none",
+    "log_min_duration_statement": "-1",
+    "auto_explain.log_min_duration": "-1",
+}
+_LOGGING = text("SELECT name, current_setting(name, true) FROM unnest(:names) AS name")
+_USED = text(
+    "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),"
+    " current_setting('max_connections')::int"
+)
+
+
+def ask_database(settings: Settings) -> Iterator[Diagnosis]:
+    # The application's own way in: it refuses sessions without time limits.
+    database = open_database(settings, pool_size=1, application_name="pressroom-doctor")
+    try:
+        with database.engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+            named = urlsplit(settings.database_url.get_secret_value())
+            yield fine("connection", f"{named.hostname}:{named.port or 5432}{named.path}")
+            yield from _server(connection)
+            yield _revision(connection)
+            yield from _room_and_log(connection)
+    except OperationalError as error:
+        if not isinstance(error.orig, NoTimeLimits):
+            raise
+        yield wrong("role", str(error.orig), "Run `pressroom migrate`.")
+    finally:
+        database.close()
+    yield _replica(settings.read_database_url)
+
+
+def _server(connection: Connection) -> Iterator[Diagnosis]:
+    version = int(connection.scalar(text("SHOW server_version_num")) or 0) // 10_000
+    yield judged(
+        "version",
+        f"Postgres {version}",
+        is_wrong=version < _TESTED_VERSION,
+        advice=f"Use Postgres {_TESTED_VERSION}.",
+    )
+    before = time.time()
+    theirs = connection.scalar(text("SELECT clock_timestamp()"))
+    assert isinstance(theirs, datetime)
+    ours = datetime.fromtimestamp((before + time.time()) / 2, UTC)
+    apart = abs((theirs - ours).total_seconds())
+    digits = 0 if apart > _MAX_CLOCK_SECONDS else 1
+    yield judged(
+        "clock",
+        f"{apart:.{digits}f} s apart from this machine's",
+        is_wrong=apart > _MAX_CLOCK_SECONDS,
+        advice="Set both machines' clocks by NTP: codes and signed URLs are judged by the time.",
+    )
+    role = str(connection.scalar(text("SELECT current_user")))
+    if may_do_more(connection, role):
+        advice = "Give the application a role of its own: PRESSROOM_MIGRATION_DATABASE_URL."
+        yield fine("role", f"{role} may change tables", advice)
+    else:
+        yield fine("role", f"{role} reads and writes rows alone")
+
+
+def _revision(connection: Connection) -> Diagnosis:
+    needed, applied = revisions.newest_revision(), "none"
+    if connection.scalar(text("SELECT to_regclass('alembic_version')")) is not None:
+        applied = str(connection.scalar(text("SELECT version_num FROM alembic_version")))
+    if applied == "none" or applied < needed:
+        leads_on = applied == "none" or revisions.dead_end(applied) is None
+        advice = "Run `pressroom migrate`" + ("." if leads_on else " in a new database.")
+        return wrong("revision", f"{applied}, and needed is {needed}", advice)
+    later = " of a later release" if applied > needed else ""
+    return fine("revision", f"{applied}{later}")
+
+
+def _room_and_log(connection: Connection) -> Iterator[Diagnosis]:
+    found = text("SELECT extversion FROM pg_extension WHERE extname = :name")
+    version = connection.scalar(found, {"name": _EXTENSION})
+    yield judged(
+        "extension",
+        f"{_EXTENSION} {version or 'is missing'}",
+        is_wrong=version is None,
+        advice="Install the package of Postgres' contrib, and run `pressroom migrate`.",
+    )
+    used, most = connection.execute(_USED).one()
+    yield judged(
+        "connections",
+        f"{used} of {most} connections are open",
+        is_wrong=used > most * _MAX_CONNECTIONS_SHARE,
+        advice="Raise max_connections, or put a pool in front.",
+    )
+    # A setting of a module that is not loaded is NULL.
+    logging = connection.execute(_LOGGING, {"names": list(QUIET_LOG)}).all()
+    loud = {name: value for name, value in logging if value not in {None, "", QUIET_LOG[name]}}
+    if loud:
+        advice = ", ".join(f"{name} = {QUIET_LOG[name]}" for name in loud)
+        told = ", ".join(f"{name} = {value}" for name, value in loud.items())
+        yield fine("log", f"it may have addresses and hashes: {told}", f"Set {advice}.")
+    else:
+        yield fine("log", "it has no values of statements")
+
+
+def _replica(url: SecretStr | None) -> Diagnosis:
+    if url is None:
+        return skipped("replica", "PRESSROOM_READ_DATABASE_URL is not set")
+    _, connect = connector(url, "pressroom-doctor")
+    try:
+        opened = connect()
+    except psycopg2.OperationalError as error:
+        advice = "Check PRESSROOM_READ_DATABASE_URL."
+        return wrong("replica", " ".join(str(error).split()), advice)
+    try:
+        with opened.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_is_in_recovery(), coalesce(extract(epoch FROM"
+                " now() - pg_last_xact_replay_timestamp()), 0)"
+                " * (pg_last_wal_receive_lsn() IS DISTINCT FROM pg_last_wal_replay_lsn())::int"
+            )
+            [(is_replica, lag)] = cursor.fetchall()
+    finally:
+        opened.close()
+    if is_replica and lag > _MAX_LAG_SECONDS:
+        return wrong("replica", f"{lag:.0f} s behind", "Look for what holds up its replay.")
+    what = f"{lag:.0f} s behind" if is_replica else "it is no replica"
+    advice = "" if is_replica else "Name a replica, or leave PRESSROOM_READ_DATABASE_URL empty."
+    return fine("replica", what, advice)
+
+
+_MIN_REDIS_VERSION = (6, 2)
+_MAX_MEMORY_SHARE = 0.9
+# Others evict queues, which don't expire.
+_POLICIES = ("volatile-lru", "volatile-lfu", "volatile-ttl", "volatile-random", "noeviction")
+
+
+def ask_redis(settings: Settings) -> Iterator[Diagnosis]:
+    with closing(open_redis(settings)) as client:
+        key, value = f"doctor:{secrets.token_hex(8)}", secrets.token_hex(8)
+        client.set(key, value, ex=60)
+        found: Any = client.getdel(key)
+        if found != value.encode():
+            advice = "Look at its memory and its log."
+            yield wrong("connection", "it forgets what it is given", advice)
+            return
+        yield fine("connection", "it keeps a key and gives it back")
+        try:
+            info: dict[str, Any] = client.info()
+        except redis.ResponseError:
+            advice = "Let the user ask: ACL SETUSER … +info."
+            yield skipped("version, policy, persistence", "its user may not ask (INFO)", advice)
+            return
+    yield from _version_and_policy(info)
+    yield _memory(info)
+    yield _persistence(info)
+
+
+def ask_broker(settings: Settings) -> Iterator[Diagnosis]:
+    if settings.broker == settings.cache:
+        yield skipped("connection", "it is the Redis above")
+    else:
+        yield from ask_redis(settings.model_copy(update={"cache_url": settings.broker_url}))
+
+
+def _version_and_policy(info: dict[str, Any]) -> Iterator[Diagnosis]:
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    shown = str(info.get("valkey_version") or info["redis_version"])
+    protocol = tuple(int(each) for each in str(info["redis_version"]).split(".")[:2])
+    yield judged(
+        "version",
+        f"{name} {shown}",
+        is_wrong=protocol < _MIN_REDIS_VERSION,
+        advice=f"Use Redis {'.'.join(map(str, _MIN_REDIS_VERSION))} or later, or Valkey.",
+    )
+    policy = str(info.get("maxmemory_policy", "unknown"))
+    yield judged(
+        "policy",
+        policy,
+        is_wrong=policy not in _POLICIES,
+        advice="Set maxmemory-policy volatile-lru: this one drops queues when memory is short.",
+    )
+
+
+def _memory(info: dict[str, Any]) -> Diagnosis:
+    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    megabytes = f"{used / 2**20:.0f} MB"
+    if not most:
+        return fine("memory", f"{megabytes} without a bound", "Set maxmemory.")
+    found = f"{megabytes} of {most / 2**20:.0f} MB"
+    if used > most * _MAX_MEMORY_SHARE:
+        return wrong("memory", found, "Raise maxmemory: it will refuse what it can't keep.")
+    return fine("memory", found)
+
+
+def _persistence(info: dict[str, Any]) -> Diagnosis:
+    if info.get("loading"):
+        return wrong("persistence", "it is still loading its data", "Wait, and ask again.")
+    if info.get("aof_last_write_status", "ok") != "ok":
+        return wrong("persistence", "it could not write its file", "Look at its disk.")
+    if not info.get("aof_enabled"):
+        advice = "Set appendonly yes: after a restart counts begin anew and work is sent again."
+        return fine("persistence", "it forgets all at a restart", advice)
+    return fine("persistence", "each write goes to a file")
+
+
+_SIZE, _FROM, _LENGTH = 4096, 1000, 100
+_BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024)
+
+
+def ask_storage(settings: Settings) -> Iterator[Diagnosis]:
+    store = ObjectStore(settings, connections=1)
+    if not store.ready():
+        yield wrong("bucket", NO_BUCKET, "Run `pressroom bucket`.")
+        return
+    region = settings.s3_region or "its usual one"
+    yield fine("bucket", f"{settings.s3_bucket}, region: {region}")
+    key, data = f"doctor/{secrets.token_hex(16)}", secrets.token_bytes(_SIZE)
+    store.put(key, data, "application/octet-stream")
+    try:
+        yield fine("write", f"{_SIZE} bytes")
+        if store.get(key) == data:
+            yield fine("read", "the same bytes")
+        else:
+            yield wrong("read", "other bytes than were written", "Use another storage.")
+        if b"".join(store.stream(key, offset=_FROM, length=_LENGTH)) == data[_FROM:][:_LENGTH]:
+            yield fine("range", f"{_LENGTH} bytes from {_FROM} on")
+        else:
+            advice = "Use storage that knows Range."
+            yield wrong("range", "not the bytes that were asked for", advice)
+        yield _public_access(settings, key)
+    finally:
+        store.remove(key)
+    is_there = store.exists(key)
+    yield judged(
+        "delete",
+        "the object is still there" if is_there else "the object is gone",
+        is_wrong=is_there,
+        advice="Let the access key delete objects.",
+    )
+
+
+def _public_access(settings: Settings, key: str) -> Diagnosis:
+    """Files of imports and images that owners did not publish are in the bucket too."""
+    url = f"{str(settings.s3_endpoint).rstrip('/')}/{settings.s3_bucket}/{key}"
+    with closing(HttpClient(_BOUNDS)) as http:
+        try:
+            is_public = http.send("GET", url).status in range(200, 300)
+        except HttpFailure:
+            is_public = False
+    return judged(
+        "policy",
+        "anybody can read the bucket" if is_public else "strangers are refused",
+        is_wrong=is_public,
+        advice="Take the public read access from the bucket's policy: the API serves the files.",
+    )

@@ -1,0 +1,127 @@
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, BinaryIO, cast
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, show, written
+from cli.progress import result_of, wait_for
+from core.refusals.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_OPTION
+from models import ImportKind
+from services.subscriptions import exports, lists
+from services.subscriptions.export_sheets import ExportKind
+from services.subscriptions.imports import records, shown_cells, staging
+from services.subscriptions.imports.records import ImportOptions
+from storage.resources import Resources
+
+NOT_ALL_VALID = 3
+
+import_app = typer.Typer(add_completion=False)
+
+
+@import_app.command()
+def import_members(
+    list_name: Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of members; - for stdin.")],
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check every row, but change nothing.")
+    ] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Set active members' names and more to the file's.")
+    ] = False,
+    mapping: Annotated[
+        str | None, typer.Option(help='What each column holds, as JSON: {"Mail": "email"}.')
+    ] = None,
+    kind: Annotated[
+        ImportKind, typer.Option(help="What the rows are: members, or suppressed addresses.")
+    ] = ImportKind.MEMBERS,
+    create_fields: Annotated[
+        bool, typer.Option("--create-fields", help="Make fields of columns that are unknown.")
+    ] = False,
+    errors: Annotated[
+        Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Import members from a file, as the list's owner.
+
+    The import goes on if you stop this command. Exit codes: 0 when every row is valid, 3 when some
+    rows are invalid, 1 when the import failed.
+    """
+    columns = records.read_mapping(mapping, IMPORT_MAPPING_OPTION)
+    options = ImportOptions(dry_run, "update" if update else "skip", columns, kind, create_fields)
+    with connected() as resources:
+        job_id = _begin(resources, list_name, file, options)
+        job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)
+        if errors is not None:
+            assert job.subject_id is not None
+            with written(errors) as out:
+                out.writelines(staging.stream_rejects(resources, job.subject_id))
+        result = shown_cells.shown(resources, result_of(job))
+    shown = {"job_id": job.id, **result}
+    if not as_json and "columns" in result:
+        becomes = ", ".join(f"{each['name']}: {each['becomes']}" for each in result["columns"])
+        ignored = ", ".join(result["ignored_columns"])
+        shown |= {"columns": becomes, "ignored_columns": ignored}
+    show(shown, as_json=as_json)
+    if result["invalid"]:
+        raise typer.Exit(NOT_ALL_VALID)
+
+
+def _begin(resources: Resources, list_name: str, file: Path, options: ImportOptions) -> int:
+    with resources.unit_of_work() as uow:
+        mailing_list = lists.get_named(uow, list_name)
+    stored, is_stdin = records.new_file(resources), str(file) == "-"
+    try:
+        source: BinaryIO = sys.stdin.buffer if is_stdin else file.open("rb")
+    except OSError as error:
+        raise IMPORT_FILE(file=file, reason=error.strerror) from None
+    with source:
+        shutil.copyfileobj(source, cast("BinaryIO", stored.writer), 1024 * 1024)
+    stored.writer.close()
+    if not stored.writer.size:
+        raise IMPORT_EMPTY_FILE()
+    return records.accept_file(
+        resources,
+        mailing_list.user_id,
+        mailing_list.id,
+        file=stored,
+        filename=None if is_stdin else file.name,
+        options=options,
+        request_id=None,
+        by_operator=True,
+    ).job_id
+
+
+export_app = typer.Typer(add_completion=False)
+
+
+@export_app.command()
+def export_list(
+    list_name: Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")],
+    kind: Annotated[
+        ExportKind,
+        typer.Option(help="members, or delivery: the members who get mail, with trace ids."),
+    ] = ExportKind.MEMBERS,
+    output: Annotated[
+        Path | None, typer.Option(help="The file to write; LIST-KIND.csv.gz by default.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a list to a CSV.gz file, as it is at one moment."""
+    with connected() as resources:
+        with resources.unit_of_work() as uow:
+            mailing_list = lists.get_named(uow, list_name)
+            owner_id = mailing_list.user_id
+            job_id = exports.enqueue_export(uow, owner_id, mailing_list, kind, by_operator=True).id
+        job = wait_for(resources, job_id, what=f"export of {list_name}", quiet=as_json)
+        target = output or Path(f"{mailing_list.slug}-{kind}.csv.gz")
+        result = result_of(job)
+        with resources.unit_of_work() as uow:
+            export, _ = exports.get_finished(uow, result["export_id"])
+        with written(target) as out:
+            out.writelines(exports.open_file(resources, export).stream())
+    show({"job_id": job.id, "file": str(target), "rows": result["rows"]}, as_json=as_json)

@@ -1,0 +1,163 @@
+"""A receiver of webhooks for developers: it shows what came, and misbehaves when it is told to."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from itertools import count
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, HTTPException, Query, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from pydantic import BaseModel, Field
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from devstack.sandbox import render
+
+MAX_HOOKS = 200
+MAX_HOOK_BYTES = 256 * 1024
+MAX_SECRETS = 100
+
+
+@dataclass(frozen=True)
+class StoredHook:
+    """
+    Attributes:
+        name: the last part of the URL that it came to.
+        message_id: the same at each try.
+        attempt: of this message to this name, from 1 on.
+        signature: what became of the check: ``right``, ``wrong: …`` or ``no secret``.
+        status: what it was answered.
+    """
+
+    id: int
+    name: str
+    received_at: datetime
+    message_id: str
+    attempt: int
+    signature: str
+    status: int
+    body: str
+
+
+class HookBox:
+    def __init__(self) -> None:
+        self._hooks: deque[StoredHook] = deque(maxlen=MAX_HOOKS)
+        self._secrets: dict[str, str] = {}
+        self._attempts: Counter[tuple[str, str]] = Counter()
+        self._ids = count(1)
+
+    def set_secret(self, name: str, secret: str) -> None:
+        """Check what comes to this name by the secret; raises ``ValueError`` for none."""
+        Webhook(secret)
+        if len(self._secrets) >= MAX_SECRETS:
+            self._secrets.pop(next(iter(self._secrets)))
+        self._secrets[name] = secret
+
+    def attempt_of(self, name: str, message_id: str) -> int:
+        """Count a try of this message."""
+        if len(self._attempts) > MAX_HOOKS * 10:
+            self._attempts.clear()
+        self._attempts[name, message_id] += 1
+        return self._attempts[name, message_id]
+
+    def keep(
+        self, name: str, headers: Mapping[str, str], body: bytes, *, attempt: int, status: int
+    ) -> StoredHook:
+        hook = StoredHook(
+            id=next(self._ids),
+            name=name,
+            received_at=datetime.now(UTC),
+            message_id=headers.get("webhook-id", ""),
+            attempt=attempt,
+            signature=self._verdict(name, headers, body),
+            status=status,
+            body=body.decode(errors="replace"),
+        )
+        self._hooks.append(hook)
+        return hook
+
+    def newest_first(self, name: str = "") -> list[StoredHook]:
+        return [each for each in reversed(self._hooks) if name in ("", each.name)]
+
+    def remove(self, name: str = "") -> int:
+        """Forget what came to this name, or all; return how many there were."""
+        gone = self.newest_first(name)
+        kept = [each for each in self._hooks if each not in gone]
+        self._hooks = deque(kept, maxlen=MAX_HOOKS)
+        return len(gone)
+
+    def _verdict(self, name: str, headers: Mapping[str, str], body: bytes) -> str:
+        secret = self._secrets.get(name)
+        if secret is None:
+            return "no secret"
+        try:
+            Webhook(secret).verify(body, dict(headers), json_parse=False)
+        except (WebhookVerificationError, ValueError) as error:
+            return f"wrong: {error}"
+        return "right"
+
+
+_MAX_SLOW_SECONDS = 120.0
+
+
+class Behaviour(BaseModel):
+    """The faults that the query of the URL asks for."""
+
+    # How many tries of each event fail, and with which status.
+    fail: int = 0
+    status: int = Field(default=500, ge=200, le=599)
+    retry_after: int | None = None
+    # Seconds until the answer.
+    slow: float = Field(default=0.0, ge=0, le=_MAX_SLOW_SECONDS)
+
+
+def make_router(box: HookBox, prefix: str) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("", response_class=HTMLResponse)
+    async def listing(request: Request, name: str = "") -> str:
+        base = f"{request.base_url}".rstrip("/") + prefix
+        hooks = box.newest_first(name)
+        return render("hooks.html", hooks=hooks, name=name, base=base, max_hooks=MAX_HOOKS)
+
+    @router.get("/messages")
+    async def messages(name: str = "") -> list[dict[str, Any]]:
+        return [
+            asdict(each) | {"received_at": each.received_at.isoformat()}
+            for each in box.newest_first(name)
+        ]
+
+    @router.delete("/messages")
+    async def remove(name: str = "") -> dict[str, int]:
+        return {"removed": box.remove(name)}
+
+    @router.post("/secrets")
+    async def set_secret(
+        name: Annotated[str, Form(min_length=1)], secret: Annotated[str, Form(min_length=1)]
+    ) -> Response:
+        try:
+            box.set_secret(name, secret.strip())
+        except Exception:  # noqa: BLE001 - the library raises several errors of its own
+            raise HTTPException(422, "A secret is written whsec_ and base64.") from None
+        return RedirectResponse(f"{prefix}?name={name}", status_code=303)
+
+    @router.post("/to/{name}")
+    async def receive(
+        name: str, request: Request, behaviour: Annotated[Behaviour, Query()]
+    ) -> Response:
+        body = await request.body()
+        if len(body) > MAX_HOOK_BYTES:
+            raise HTTPException(413, "That is more than any event has.")
+        attempt = box.attempt_of(name, request.headers.get("webhook-id", ""))
+        is_refused = attempt <= behaviour.fail
+        status = behaviour.status if is_refused else HTTPStatus.OK
+        box.keep(name, request.headers, body, attempt=attempt, status=status)
+        await asyncio.sleep(behaviour.slow)
+        asks = is_refused and behaviour.retry_after is not None
+        headers = {"Retry-After": str(behaviour.retry_after)} if asks else {}
+        return Response(f"attempt {attempt}\n", status, headers, media_type="text/plain")
+
+    return router

@@ -1,0 +1,200 @@
+"""The sandbox's language model: OpenAI's chat completions, answered without a model.
+
+The answers are sentences of the post, so that pages look as they would with a model.
+"""
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any
+
+from anyascii import anyascii
+from fastapi import APIRouter, Body, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from devstack.sandbox import render
+from devstack.sandbox.sandbox_settings import LLM_API_KEY, LLM_MODEL, LLM_PREFIX
+
+_DELIMITER = re.compile(r"<([\w-]+)>\n(.*?)\n</\1>", re.DOTALL)
+_SENTENCE = re.compile(r"[^.!?。！？…\n]+[.!?。！？…]*")  # noqa: RUF001
+_URLS_AND_MENTIONS = re.compile(r"\S*://\S*|\S*@\S*|\bwww\.\S*")
+_WORD = re.compile(r"[^\W\d_]{4,}")
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,4}")
+_TITLE = "Title: "
+_MAX_SUMMARY_CHARACTERS = 290
+_MAX_TWEET_CHARACTERS = 130
+_MAX_TWEETS = 3
+_MAX_TAGS = 5
+
+
+def instance(body: dict[str, Any]) -> dict[str, object]:
+    """An instance of the schema in the request's `response_format`."""
+    shape = (body.get("response_format") or {}).get("json_schema") or {"schema": {}}
+    messages = body.get("messages") or [{}]
+    content = str(messages[-1].get("content", ""))
+    # The post is the text between the first pair of delimiters of the last message.
+    found = _DELIMITER.search(content)
+    text = found[2] if found else content
+    properties = shape["schema"].get("properties", {})
+    return {name: _value(name, kind, text) for name, kind in properties.items()}
+
+
+def _value(name: str, kind: dict[str, Any], text: str) -> object:
+    sentences = _sentences(text)
+    match name, kind.get("type"):
+        case "slug", _:
+            first = text.splitlines()[0] if text.startswith(_TITLE) else sentences[0]
+            words = re.findall(r"[a-z0-9]+", anyascii(first.removeprefix(_TITLE)).lower())
+            number = hashlib.sha256(text.encode()).hexdigest()[:8]
+            return "-".join(words)[:60].strip("-") or f"post-{number}"
+        case "tags", _:
+            plain = _URLS_AND_MENTIONS.sub("", text.removeprefix(_TITLE)).casefold()
+            counted = Counter(_WIDE.findall(plain) or _WORD.findall(plain))
+            return [word for word, _ in counted.most_common(_MAX_TAGS)]
+        case _, "array":
+            return [_cut(each, _MAX_TWEET_CHARACTERS) for each in sentences[:_MAX_TWEETS]]
+    chosen = _cut(sentences[0], _MAX_SUMMARY_CHARACTERS)
+    for each in sentences[1:]:
+        if len(chosen) + 1 + len(each) > _MAX_SUMMARY_CHARACTERS:
+            break
+        chosen = f"{chosen} {each}"
+    return chosen
+
+
+def _sentences(text: str) -> list[str]:
+    """The text's whole sentences; without any, its lines."""
+    lines = _URLS_AND_MENTIONS.sub("", text.removeprefix(_TITLE))
+    found = [" ".join(each.split()) for each in _SENTENCE.findall(lines)]
+    said = [each for each in found if any(map(str.isalnum, each))]
+    return [each for each in said if not each[-1].isalnum()] or said or ["…"]
+
+
+def _cut(sentence: str, max_characters: int) -> str:
+    if len(sentence) <= max_characters:
+        return sentence
+    whole, space, _ = sentence[: max_characters - 1].rpartition(" ")
+    return f"{whole if space else sentence[: max_characters - 1]}…"
+
+
+CompletionBody = dict[str, Any]
+Behaviour = Callable[[CompletionBody], Awaitable[Response]]
+# Each behaviour by its model's name, with what the sandbox's page says of it.
+Behaviours = Mapping[str, tuple[str, Behaviour]]
+
+SLOW_SECONDS = 60.0
+LINK = "https://evil.example/win"
+HANDLE = "@evil_bot"
+ORDERED = f"Claim your prize at {LINK} and follow {HANDLE} now."
+
+
+def completion(body: CompletionBody, text: str | None, *, refusal: str | None = None) -> Response:
+    """A reply of the chat completions protocol; four characters count as a token."""
+    asked = sum(len(str(each.get("content", ""))) for each in body.get("messages") or []) // 4
+    answered = len(text or refusal or "") // 4
+    message = {"role": "assistant", "content": text, "refusal": refusal}
+    return JSONResponse(
+        {
+            "id": f"chatcmpl-{uuid.uuid4().hex}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": body.get("model"),
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": {
+                "prompt_tokens": asked,
+                "completion_tokens": answered,
+                "total_tokens": asked + answered,
+            },
+        }
+    )
+
+
+def error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    content = {"message": message, "type": "sandbox", "param": None, "code": None}
+    return JSONResponse({"error": content}, status_code=status, headers=headers)
+
+
+def status(code: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
+    """The behaviour that always answers with this status."""
+
+    async def answer(_: CompletionBody) -> Response:
+        headers = {"Retry-After": retry_after()} if retry_after else {}
+        return error(code, "Come back later.", headers)
+
+    return answer
+
+
+async def right(body: CompletionBody) -> Response:
+    return completion(body, json.dumps(instance(body), ensure_ascii=False))
+
+
+async def prose(body: CompletionBody) -> Response:
+    answer = json.dumps(instance(body), ensure_ascii=False, indent=2)
+    return completion(
+        body, f"Sure {{of course}}! Here it is:\n\n```json\n{answer}\n```\n\nAnything else?"
+    )
+
+
+async def obedient(body: CompletionBody) -> Response:
+    """Every post is an order to this model: it puts a link and a handle into every text, and adds
+    a key that the request does not name. Its good sense never keeps its answers clean."""
+    answer: dict[str, object] = {}
+    for name, value in instance(body).items():
+        if isinstance(value, list):
+            answer[name] = [f"{each} {LINK} {HANDLE}" for each in value]
+        else:
+            answer[name] = f"{value} {ORDERED}"
+    return completion(body, json.dumps({**answer, "visit": LINK}, ensure_ascii=False))
+
+
+async def refuses(body: CompletionBody) -> Response:
+    return completion(body, None, refusal="I'm sorry, but I can't help with that.")
+
+
+async def slow(body: CompletionBody) -> Response:
+    await asyncio.sleep(SLOW_SECONDS)
+    return await right(body)
+
+
+# A model of such a name has the fault that the rest of its name says. The page lists them.
+BEHAVIOURS: Behaviours = {
+    "sandbox-prose": ("the right answer, between prose and a fence", prose),
+    "sandbox-refuses": ("a refusal", refuses),
+    "sandbox-slow": ("the right answer after a minute", slow),
+    "sandbox-429": ("status 429, with Retry-After: 1", status(429, lambda: "1")),
+    "sandbox-500": ("status 500", status(500)),
+    "sandbox-obedient": ("does what it reads in the post: adds a link and a handle", obedient),
+}
+
+JsonBody = Annotated[dict[str, Any], Body()]
+
+
+def make_router() -> APIRouter:
+    router = APIRouter()
+    # The calls so far, and the model that answers them; None for the one that a call names.
+    run: dict[str, Any] = {"model": None, "calls": 0}
+
+    @router.get("", response_class=HTMLResponse)
+    async def explain() -> str:
+        shown = {"prefix": LLM_PREFIX, "model": LLM_MODEL, "key": LLM_API_KEY}
+        return render("llm.html", behaviours=BEHAVIOURS, **shown)
+
+    @router.post("/v1/chat/completions")
+    async def complete(body: JsonBody) -> Response:
+        run["calls"] += 1
+        return await BEHAVIOURS.get(run["model"] or body.get("model", ""), ("", right))[1](body)
+
+    @router.get("/runs/default")
+    async def show() -> dict[str, Any]:
+        return run
+
+    @router.put("/runs/default")
+    async def set_model(body: JsonBody) -> dict[str, Any]:
+        run["model"] = body.get("model")
+        return run
+
+    return router

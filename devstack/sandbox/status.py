@@ -1,0 +1,232 @@
+"""The figures of a running stack over the last minutes, from the metrics of its API and workers.
+
+They are read while somebody looks, and for a minute after that.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from devstack.sandbox import render
+
+if TYPE_CHECKING:
+    import httpx2
+
+LOOK_EVERY_SECONDS = 2.0
+_LOOKED_AT_SECONDS = 60.0
+# They cover five minutes.
+_KEPT_LOOKS = 150
+_MAX_ANSWER_SECONDS = 3.0
+DEPENDENCIES = ("database", "redis", "broker", "objects")
+
+
+class Reading(StrEnum):
+    """The figure that is made of a metric's series."""
+
+    SUM = "sum"
+    MAX = "max"
+    # How much a counter rises in a second.
+    RATE = "rate"
+    # How much a histogram's sum rises for each event.
+    MEAN = "mean"
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    unit: str
+    metric: str
+    reading: Reading
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+_QUEUED, _FAILED = {"status": "queued"}, {"status": "failed"}
+_SENT, _DEFERRED = {"outcome": "sent"}, {"outcome": "deferred"}
+FIGURES = (
+    Figure("Requests", "a second", "pressroom_requests_total", Reading.RATE),
+    Figure("Time of a request", "s", "pressroom_request_seconds", Reading.MEAN),
+    Figure("Refusals", "a second", "pressroom_refusals_total", Reading.RATE),
+    Figure("Requests that wait for a worker", "", "pressroom_waiting_requests", Reading.SUM),
+    Figure("Jobs that wait", "", "pressroom_jobs", Reading.SUM, _QUEUED),
+    Figure("Oldest job that waits", "s", "pressroom_job_oldest_seconds", Reading.MAX),
+    Figure("Jobs that end", "a second", "pressroom_jobs_ended_total", Reading.RATE),
+    Figure("Jobs that fail", "a second", "pressroom_jobs_ended_total", Reading.RATE, _FAILED),
+    Figure("Time of a turn", "s", "pressroom_job_running_seconds", Reading.MEAN),
+    Figure("Time of a conversion", "s", "pressroom_conversion_seconds", Reading.MEAN),
+    Figure("Rows imported", "a second", "pressroom_import_rows_total", Reading.RATE),
+    Figure("Mails sent", "a second", "pressroom_mails_total", Reading.RATE, _SENT),
+    Figure("Mails put off", "a second", "pressroom_mails_total", Reading.RATE, _DEFERRED),
+    Figure("Webhooks: time without a worker", "s", "pressroom_webhook_lag_seconds", Reading.MAX),
+    Figure("Credits moved", "a second", "pressroom_credits_total", Reading.RATE),
+    Figure("Connections to the database", "", "pressroom_database_connections_in_use", Reading.SUM),
+    Figure("Statements over 100 ms", "a second", "pressroom_slow_statements_total", Reading.RATE),
+    Figure("Time of a call to object storage", "s", "pressroom_s3_seconds", Reading.MEAN),
+    Figure("Time of a round trip to Redis", "s", "pressroom_redis_seconds", Reading.MEAN),
+)
+
+Series = Sequence[tuple[str, Mapping[str, str], float]]
+
+
+@dataclass(frozen=True)
+class MetricsSource:
+    """Where a process tells its metrics, and what it asks for."""
+
+    url: str
+    token: str | None = None
+
+
+@dataclass(frozen=True)
+class _Look:
+    at: float
+    series: Series
+
+
+class StatusFigures:
+    def __init__(self, sources: Iterable[MetricsSource]) -> None:
+        self.sources = tuple(sources)
+        self._looks: deque[_Look] = deque(maxlen=_KEPT_LOOKS)
+        self._looked_at = 0.0
+        self._looking: asyncio.Task[None] | None = None
+
+    async def look(self) -> None:
+        """Somebody looks: there are figures of now, and more come until nobody has for a minute."""
+        self._looked_at = time.monotonic()
+        if self._looking is None or self._looking.done():
+            # Figures from before a gap say nothing of now.
+            self._looks.clear()
+            await self._read()
+            self._looking = asyncio.ensure_future(self._go_on())
+
+    def up(self) -> dict[str, bool]:
+        """Return whether each dependency answered the API, by name; empty without an answer."""
+        series = self._looks[-1].series if self._looks else ()
+        found = {name: value for name, _, value in series}
+        names = {each: f"pressroom_{each}_up" for each in DEPENDENCIES}
+        return {each: bool(found[name]) for each, name in names.items() if name in found}
+
+    def values(self, figure: Figure) -> list[float]:
+        """The figure at each look, the newest last; what can't be told is left out."""
+        looks = list(self._looks)
+        if figure.reading in (Reading.SUM, Reading.MAX):
+            together = sum if figure.reading is Reading.SUM else max
+            found = [_of(each, figure.metric, figure.labels) for each in looks]
+            return [float(together(each)) for each in found if each]
+        if figure.reading is Reading.RATE:
+            rises = _rises(looks, figure.metric, figure.labels)
+            return [rise / seconds for rise, seconds in rises]
+        sums = _rises(looks, f"{figure.metric}_sum", figure.labels)
+        counts = _rises(looks, f"{figure.metric}_count", figure.labels)
+        return [
+            took / events if events else 0.0
+            for (took, _), (events, _) in zip(sums, counts, strict=False)
+        ]
+
+    async def _go_on(self) -> None:
+        while time.monotonic() - self._looked_at < _LOOKED_AT_SECONDS:
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+            await self._read()
+
+    async def _read(self) -> None:
+        # Imported with the first look: most sandboxes have none, and each takes megabytes.
+        import httpx2
+        from prometheus_client.parser import text_string_to_metric_families
+
+        async with httpx2.AsyncClient(timeout=_MAX_ANSWER_SECONDS, trust_env=False) as client:
+            texts = await asyncio.gather(*(_text(client, each) for each in self.sources))
+        series = [
+            (sample.name, sample.labels, sample.value)
+            for text in texts
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.value == sample.value  # no NaN: it stands for nothing
+        ]
+        self._looks.append(_Look(time.monotonic(), series))
+
+
+async def _text(client: "httpx2.AsyncClient", source: MetricsSource) -> str:
+    import httpx2
+
+    headers = {"Authorization": f"Bearer {source.token}"} if source.token else {}
+    try:
+        reply = await client.get(source.url, headers=headers)
+    except httpx2.HTTPError:
+        # It starts, ends or hangs. The others have something to tell.
+        return ""
+    return reply.text if reply.is_success else ""
+
+
+def _of(look: _Look, metric: str, labels: Mapping[str, str]) -> list[float]:
+    return [
+        value
+        for name, own, value in look.series
+        if name == metric and labels.items() <= own.items()
+    ]
+
+
+def _rises(
+    looks: Sequence[_Look], metric: str, labels: Mapping[str, str]
+) -> list[tuple[float, float]]:
+    """By how much the sum rose from each look to the next, and in how many seconds.
+
+    A sum that fell belongs to a process that has started anew.
+    """
+    sums = [(each.at, sum(_of(each, metric, labels))) for each in looks]
+    return [
+        (max(after - before, 0.0), at - began) for (began, before), (at, after) in pairwise(sums)
+    ]
+
+
+PATH = "/status"
+WIDTH, HEIGHT = 240, 48
+_SMALL, _LARGE = 10, 1000
+
+
+def make_router(figures: StatusFigures) -> APIRouter:
+    router = APIRouter()
+
+    @router.get(PATH, response_class=HTMLResponse)
+    async def status() -> str:
+        await figures.look()
+        plots = [_plot(each, figures.values(each)) for each in FIGURES]
+        return render(
+            "status.html",
+            up=figures.up(),
+            plots=plots,
+            every=int(LOOK_EVERY_SECONDS * 1000),
+            width=WIDTH,
+            height=HEIGHT,
+            is_watched=bool(figures.sources),
+        )
+
+    return router
+
+
+def _plot(figure: Figure, values: list[float]) -> dict[str, str]:
+    top = max(values, default=0.0) or 1.0
+    step = WIDTH / max(len(values) - 1, 1)
+    points = [
+        f"{number * step:.1f},{HEIGHT - 2 - value / top * (HEIGHT - 4):.1f}"
+        for number, value in enumerate(values)
+    ]
+    return {
+        "name": figure.name,
+        "unit": figure.unit,
+        "now": _shown(values[-1]) if values else "–",
+        "top": _shown(max(values)) if values else "–",
+        "points": " ".join(points),
+    }
+
+
+def _shown(value: float) -> str:
+    """With as many digits as tell something."""
+    if value == int(value) and value < _LARGE:
+        return f"{value:.0f}"
+    return f"{value:.3g}" if value < _SMALL else f"{value:,.0f}"

@@ -1,0 +1,293 @@
+"""Stock photos as Unsplash and Openverse serve them, with pictures that the sandbox draws.
+
+A word in a search or in a photo's id names a fault.
+"""
+
+import asyncio
+import base64
+import hashlib
+import io
+import random
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from devstack.sandbox.sandbox_settings import OPENVERSE_PREFIX, UNSPLASH_ACCESS_KEY, UNSPLASH_PREFIX
+
+# `slow-N` gives the usual answer after N seconds.
+
+
+_HUGE_BYTES = 6 * 1024 * 1024
+_SLOW = re.compile(r"\bslow-(\d{1,2})\b")
+
+# Each makes its answer with the headers of a quota that is spent.
+Faults = Mapping[str, Callable[[dict[str, str]], Response]]
+
+FAULTS: Faults = {
+    "limit-403": lambda spent: PlainTextResponse("Rate Limit Exceeded", 403, headers=spent),
+    "limit-429": lambda spent: JSONResponse(
+        {"detail": "throttled"}, 429, {**spent, "Retry-After": "120"}
+    ),
+    "error-500": lambda _: PlainTextResponse("Internal Server Error", 500),
+    "garbage": lambda _: PlainTextResponse("<!doctype html><title>Just a moment</title>"),
+    "huge": lambda _: JSONResponse({"results": ["x" * _HUGE_BYTES]}),
+    "redirect": lambda _: RedirectResponse("/healthz", 302),
+}
+
+
+async def fault(text: str, faults: Faults, spent: dict[str, str]) -> Response | None:
+    """The faulty answer that a word of the text asks for, or None for the usual answer."""
+    if slow := _SLOW.search(text):
+        await asyncio.sleep(int(slow[1]))
+    named = next((name for name in faults if re.search(rf"\b{name}\b", text)), None)
+    return faults[named](spent) if named else None
+
+
+_SIZES = ((3000, 2000), (2000, 3000), (2400, 2400), (3000, 1688))
+_HILLS = 5
+_POINTS = 9
+_QUALITY = 85
+# A picture never changes.
+HEADERS = {"Content-Type": "image/jpeg", "Cache-Control": "public, max-age=31536000, immutable"}
+
+
+def size_of(name: str) -> tuple[int, int]:
+    return _chance(name).choice(_SIZES)
+
+
+def colour_of(name: str) -> tuple[int, int, int]:
+    chance = _chance(f"colour of {name}")
+    return chance.randint(30, 220), chance.randint(30, 220), chance.randint(30, 220)
+
+
+def picture(name: str, width: int | None) -> bytes:
+    """The picture as JPEG, as wide as asked, but never wider than its full size."""
+    full_width, full_height = size_of(name)
+    width = min(max(width or full_width, 1), full_width)
+    return draw(name, width, max(round(full_height * width / full_width), 1))
+
+
+def draw(name: str, width: int, height: int) -> bytes:
+    """Hills in shades of one colour, as JPEG."""
+    # Imported with the first picture: most sandboxes show none, and it takes megabytes.
+    from PIL import Image, ImageDraw
+
+    red, green, blue = colour_of(name)
+    image = Image.new("RGB", (width, height), (red, green, blue))
+    canvas = ImageDraw.Draw(image)
+    for number in range(1, _HILLS + 1):
+        shade = 1 - number / (_HILLS + 2)
+        tone = (int(red * shade), int(green * shade), int(blue * shade))
+        chance, base = _chance(f"hill {number} of {name}"), number / (_HILLS + 1)
+        ridge = [
+            (width * point / (_POINTS - 1), height * (base + chance.uniform(-0.1, 0.1)))
+            for point in range(_POINTS)
+        ]
+        canvas.polygon([(0, height), *ridge, (width, height)], fill=tone)
+    content = io.BytesIO()
+    image.save(content, "JPEG", quality=_QUALITY)
+    return content.getvalue()
+
+
+def _chance(name: str) -> random.Random:
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    return random.Random(seed)  # noqa: S311 - it draws hills
+
+
+QUOTA = 5000
+UNSPLASH_PHOTOS = 200
+_WIDTHS = {"full": 2400, "regular": 1080, "small": 400, "thumb": 200}
+_MADE_AT = "2026-01-01T12:00:00Z"
+
+
+def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
+    router, answers = APIRouter(), count(1)
+
+    def remaining() -> dict[str, str]:
+        return _unsplash_quota(QUOTA - next(answers) % QUOTA)
+
+    @router.get("/search/photos")
+    async def search(
+        request: Request,
+        query: str = "",
+        page: Annotated[int, Query(ge=1)] = 1,
+        per_page: Annotated[int, Query(ge=1, le=30)] = 10,
+        authorization: Annotated[str, Header()] = "",
+    ) -> Response:
+        if refusal := _refusal(authorization) or await fault(query, faults, _unsplash_quota(0)):
+            return refusal
+        first, base = (page - 1) * per_page, _unsplash_base(request)
+        numbers = range(first, min(first + per_page, UNSPLASH_PHOTOS))
+        found = {
+            "total": UNSPLASH_PHOTOS,
+            "total_pages": -(-UNSPLASH_PHOTOS // per_page),
+            "results": [_unsplash_photo(base, query, number) for number in numbers],
+        }
+        return JSONResponse(found, headers=remaining())
+
+    @router.get("/photos/{photo_id}/download")
+    async def download(
+        request: Request, photo_id: str, authorization: Annotated[str, Header()] = ""
+    ) -> Response:
+        if refusal := _refusal(authorization) or await fault(photo_id, faults, _unsplash_quota(0)):
+            return refusal
+        url = _picture_url(_unsplash_base(request), photo_id, w=_WIDTHS["full"])
+        return JSONResponse({"url": url}, headers=remaining())
+
+    @router.get("/pictures/{photo_id}.jpg")
+    def show(photo_id: str, w: int | None = None) -> Response:
+        return Response(picture(photo_id, w), headers=HEADERS)
+
+    return router
+
+
+def _unsplash_base(request: Request) -> str:
+    return f"{request.url.scheme}://{request.url.netloc}{UNSPLASH_PREFIX}"
+
+
+def _unsplash_quota(remaining: int) -> dict[str, str]:
+    return {"X-Ratelimit-Limit": str(QUOTA), "X-Ratelimit-Remaining": str(remaining)}
+
+
+def _refusal(authorization: str) -> Response | None:
+    if authorization == f"Client-ID {UNSPLASH_ACCESS_KEY}":
+        return None
+    return JSONResponse({"errors": ["OAuth error: The access token is invalid"]}, 401)
+
+
+def _unsplash_photo(base: str, query: str, number: int) -> dict[str, Any]:
+    photo_id, ixid = _token(f"{query}/{number}")[:11], _token(f"ixid of {query}/{number}")
+    width, height = size_of(photo_id)
+    urls = {name: _picture_url(base, photo_id, w=size) for name, size in _WIDTHS.items()}
+    own = f"{base}/photos/{photo_id}"
+    return {
+        "id": photo_id,
+        "created_at": _MADE_AT,
+        "updated_at": _MADE_AT,
+        "width": width,
+        "height": height,
+        "color": "#{:02x}{:02x}{:02x}".format(*colour_of(photo_id)),
+        "description": None,
+        "alt_description": f"hills, for the search: {query}",
+        "urls": {"raw": _picture_url(base, photo_id), **urls},
+        "links": {
+            "self": own,
+            "html": own,
+            "download": f"{own}/download?ixid={ixid}",
+            "download_location": f"{own}/download?ixid={ixid}",
+        },
+        "likes": number,
+        "liked_by_user": False,
+        "user": {
+            "id": "sandbox",
+            "username": "sandbox",
+            "name": "Pressroom Sandbox",
+            "links": {"html": base},
+        },
+    }
+
+
+def _picture_url(base: str, photo_id: str, **params: int) -> str:
+    query = f"?{urlencode(params)}" if params else ""
+    return f"{base}/pictures/{photo_id}.jpg{query}"
+
+
+def _token(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+
+
+MAX_PAGE_PHOTOS = 20
+OPENVERSE_PHOTOS = 120
+_THUMB_WIDTH = 600
+_BURST, _SUSTAINED = 20, 200
+_NAMES = uuid.UUID("7d1a3c1e-6f0e-4c53-9a53-0f2f1f3a5b11")
+
+
+def openverse_router(faults: Faults = FAULTS) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/v1/images/")
+    async def search(
+        request: Request,
+        q: str = "",
+        page: Annotated[int, Query(ge=1)] = 1,
+        page_size: Annotated[int, Query(ge=1)] = MAX_PAGE_PHOTOS,
+    ) -> Response:
+        if refusal := await fault(q, faults, _openverse_quota(0)):
+            return refusal
+        if page_size > MAX_PAGE_PHOTOS:
+            return JSONResponse({"detail": "Authentication credentials were not provided."}, 401)
+        first = (page - 1) * page_size
+        numbers = range(first, min(first + page_size, OPENVERSE_PHOTOS))
+        base = _openverse_base(request)
+        found = {
+            "result_count": OPENVERSE_PHOTOS,
+            "page_count": -(-OPENVERSE_PHOTOS // page_size),
+            "page_size": page_size,
+            "page": page,
+            "results": [
+                _openverse_photo(base, uuid.uuid5(_NAMES, f"{q}/{number}")) for number in numbers
+            ],
+        }
+        return JSONResponse(found, headers=_openverse_quota(_BURST - 1))
+
+    @router.get("/v1/images/{photo_id}/")
+    async def detail(request: Request, photo_id: uuid.UUID) -> Response:
+        return JSONResponse(
+            _openverse_photo(_openverse_base(request), photo_id),
+            headers=_openverse_quota(_BURST - 2),
+        )
+
+    @router.get("/v1/images/{photo_id}/thumb/")
+    def show_small(photo_id: uuid.UUID) -> Response:
+        return Response(picture(str(photo_id), _THUMB_WIDTH), headers=HEADERS)
+
+    @router.get("/pictures/{photo_id}.jpg")
+    def show(photo_id: uuid.UUID) -> Response:
+        return Response(picture(str(photo_id), None), headers=HEADERS)
+
+    return router
+
+
+def _openverse_base(request: Request) -> str:
+    return f"{request.url.scheme}://{request.url.netloc}{OPENVERSE_PREFIX}"
+
+
+def _openverse_quota(remaining: int) -> dict[str, str]:
+    return {
+        "X-RateLimit-Limit-anon_burst": f"{_BURST}/min",
+        "X-RateLimit-Available-anon_burst": str(remaining),
+        "X-RateLimit-Limit-anon_sustained": f"{_SUSTAINED}/day",
+        "X-RateLimit-Available-anon_sustained": str(_SUSTAINED - 1),
+    }
+
+
+def _openverse_photo(base: str, photo_id: uuid.UUID) -> dict[str, Any]:
+    width, height = size_of(str(photo_id))
+    own = f"{base}/v1/images/{photo_id}/"
+    return {
+        "id": str(photo_id),
+        "title": "Hills",
+        "foreign_landing_url": own,
+        "url": f"{base}/pictures/{photo_id}.jpg",
+        "creator": "Pressroom Sandbox",
+        "creator_url": base,
+        "license": "cc0",
+        "license_version": "1.0",
+        "license_url": "https://creativecommons.org/publicdomain/zero/1.0/",
+        "provider": "sandbox",
+        "source": "sandbox",
+        "filetype": "jpg",
+        "attribution": '"Hills" by Pressroom Sandbox is marked with CC0 1.0.',
+        "width": width,
+        "height": height,
+        "thumbnail": f"{own}thumb/",
+        "detail_url": own,
+        "related_url": f"{own}related/",
+    }

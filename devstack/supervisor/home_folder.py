@@ -1,0 +1,275 @@
+"""The folder that keeps a stack's data, secrets and logs between runs, and its two locks."""
+
+import base64
+import dataclasses
+import fcntl
+import json
+import os
+import secrets
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+
+class StackError(Exception):
+    """The stack cannot start or has failed. The message is shown as it is.
+
+    Attributes:
+        exit_code: what the command ends with: 2 for a mistake in the settings, 1 for a failure.
+    """
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+# How a file's name begins until the file is whole.
+UNFINISHED = ".unfinished-"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace the file in one step, readable by its owner only, and on the disk when this ends."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_private_json(path: Path, value: object) -> None:
+    write_private(path, json.dumps(value, indent=2) + "\n")
+
+
+def read_json_object(path: Path) -> dict[str, object] | None:
+    """The object the file holds; None when the file is missing or holds something else."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+# How long a stop may take. S3 alone takes 2.4 seconds.
+MAX_STOP_SECONDS = 20.0
+
+
+class Home:
+    """Where everything of one stack lives; `path` is absolute."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.postgres = path / "postgres"
+        self.unfinished_postgres = path / "postgres.new"
+        # There only while initdb reads it.
+        self.postgres_password = path / "postgres.password"
+        self.valkey = path / "valkey"
+        self.s3 = path / "s3"
+        self.s3_logins = path / "s3-logins.json"
+        self.logs = path / "logs"
+        # Files that mean nothing after a stop, such as the workers' readiness files.
+        self.work = path / "work"
+        self.run_file = path / "run.json"
+        self.secrets_file = path / "secrets.json"
+        self.ports_file = path / "ports.json"
+        self.demo_file = path / "demo.json"
+        self.sample_photo = path / "sample.jpg"
+        self.supervisor_lock = path / "supervisor.lock"
+        self.services_lock = path / "services.lock"
+
+    @property
+    def everything(self) -> tuple[Path, ...]:
+        """All that the stack keeps in its home but its locks, and nothing that others put there."""
+        folders = (self.postgres, self.unfinished_postgres, self.valkey, self.s3, self.work)
+        files = (self.run_file, self.secrets_file, self.ports_file, self.demo_file)
+        more = (self.postgres_password, self.s3_logins, self.sample_photo)
+        return (*folders, *files, *more, *self.path.glob(f"{UNFINISHED}*"), self.logs)
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def create(self) -> None:
+        """Make the folders, readable by their owner only; raise StackError if that fails."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            for directory in (self.logs, self.work):
+                directory.mkdir(mode=0o700, exist_ok=True)
+            probe = self.work / "probe"
+            probe.write_bytes(b"\0" * 65536)
+            probe.unlink()
+        except OSError as error:
+            raise StackError(
+                f"Cannot write to the stack's home {self.path}: {error.strerror}. "
+                "Point PRESSROOM_HOME to a directory of yours on a disk with room.",
+                exit_code=2,
+            ) from error
+
+
+def from_environment() -> Home:
+    """The home that PRESSROOM_HOME names, or `.pressroom` in the current directory."""
+    named = os.environ.get("PRESSROOM_HOME") or ".pressroom"
+    return Home(Path(named).expanduser().resolve())
+
+
+class Lock:
+    """An flock on a file. It ends with the last process that inherited it, however that died."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.descriptor = -1
+
+    def acquire(self, *, wait: float = 0.0) -> bool:
+        """Try for `wait` seconds; True when this process now holds the lock."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + wait
+        while not _locked(descriptor):
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                return False
+            time.sleep(0.05)
+        self.descriptor = descriptor
+        return True
+
+    def note(self, text: str) -> None:
+        """Write into the file who holds the lock."""
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, text.encode(), 0)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def supervisor_pid(home: Home) -> int | None:
+    """The pid of the supervisor that runs on this home now, or None when none does."""
+    try:
+        file = home.supervisor_lock.open("r+")
+    except FileNotFoundError:
+        return None
+    with file:
+        text = "" if _locked(file.fileno()) else file.read()
+        return int(text) if text else None
+
+
+def _password() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def _access_key() -> str:
+    return secrets.token_hex(10)
+
+
+def _key_ring() -> str:
+    """Draw a key in the form `<id>:<base64url of 32 random bytes>`."""
+    key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
+    return f"k{secrets.token_hex(3)}:{key}"
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Every password and key of one stack. Losing the encryption keys loses encrypted images."""
+
+    # The owner of the tables has it.
+    postgres_password: str = field(default_factory=_password)
+    postgres_app_password: str = field(default_factory=_password)
+    valkey_admin_password: str = field(default_factory=_password)
+    valkey_password: str = field(default_factory=_password)
+    s3_admin_access_key: str = field(default_factory=_access_key)
+    s3_admin_secret_key: str = field(default_factory=_password)
+    s3_access_key: str = field(default_factory=_access_key)
+    s3_secret_key: str = field(default_factory=_password)
+    s3_internal_key: str = field(default_factory=_password)
+    secret_keys: str = field(default_factory=_key_ring)
+    encryption_keys: str = field(default_factory=_key_ring)
+    metrics_token: str = field(default_factory=_password)
+    flower_user: str = "pressroom"
+    flower_password: str = field(default_factory=_password)
+    demo_password: str = field(default_factory=_password)
+
+
+def load_or_create_secrets(home: Home) -> Secrets:
+    """The home's secrets. A file that lacks some gains them and loses nothing."""
+    kept = read_json_object(home.secrets_file)
+    if kept is None and home.secrets_file.exists():
+        raise StackError(
+            f"{home.secrets_file} is damaged. Restore it from a copy, "
+            "or start afresh with `pressroom reset`, which deletes the stack's data."
+        )
+    names = {each.name for each in dataclasses.fields(Secrets)}
+    chosen = Secrets(**{k: str(v) for k, v in (kept or {}).items() if k in names})
+    complete = {**(kept or {}), **dataclasses.asdict(chosen)}
+    if complete != kept:
+        write_private_json(home.secrets_file, complete)
+    return chosen
+
+
+class S3Login(BaseModel):
+    endpoint: str
+    access_key: str
+    secret_key: str
+    bucket: str
+
+
+class DemoLogin(BaseModel):
+    email: str
+    password: str
+    api_key: str
+    user_id: int
+    list_id: int
+    list_slug: str
+
+
+class Run(BaseModel):
+    """A running stack. Written once all is ready, again when a pid changes, removed at the stop."""
+
+    api_url: str
+    flower_url: str
+    flower_user: str
+    flower_password: str
+    sandbox_url: str
+    mailbox_url: str
+    status_url: str
+    database_url: str
+    # As the owner of the tables.
+    migration_database_url: str
+    redis_url: str
+    s3: S3Login
+    demo: DemoLogin
+    metrics_token: str
+    # The settings of the stack's programs, for commands that are started beside them.
+    settings: dict[str, str]
+    pids: dict[str, int]
+    home: Path
+
+    @property
+    def sample_photo(self) -> Path:
+        return Home(self.home).sample_photo
+
+
+def read_run(home: Home) -> Run | None:
+    """The run that the file describes; None without a file, or with the file of another release."""
+    try:
+        return Run.model_validate_json(home.run_file.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def settings_of(home: Home) -> dict[str, str]:
+    """The PRESSROOM_ settings of the stack that runs on this home; empty when none runs."""
+    run = read_run(home)
+    return run.settings if run else {}

@@ -1,0 +1,110 @@
+"""Choosing loopback ports, and saying which program holds one that is taken."""
+
+import os
+import random
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+
+from devstack import LOOPBACK
+from devstack.supervisor.home_folder import StackError, read_json_object, write_private_json
+
+# Below the ports that Linux hands to outgoing connections (32768 and up), and low enough that
+# ten thousand more, where the S3 server puts each listener's gRPC twin, is still below them.
+RANGE = range(15_000, 22_700)
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on this loopback port now."""
+    with socket.socket() as probe:
+        # As servers set it: lingering connections of an earlier server do no harm.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def listens(pid: int, port: int) -> bool:
+    """Return whether this process, or one that it began, listens on the port.
+
+    It counts as listening where the system does not tell.
+    """
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+        found = [each for member in family for each in member.net_connections("tcp")]
+    except psutil.AccessDenied:
+        return True
+    except psutil.Error:
+        return False
+    return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in found)
+
+
+class PortPicker:
+    """Hands out free ports, each once, and the same ones as in the last run where they are free.
+
+    Args:
+        file: where the choice is kept between runs.
+        among: the ports to choose from.
+    """
+
+    def __init__(self, file: Path, among: Sequence[int] = RANGE) -> None:
+        self._file = file
+        self._among = among
+        kept = read_json_object(file) or {}
+        self.last = {name: port for name, port in kept.items() if isinstance(port, int)}
+        self.chosen: dict[str, int] = {}
+
+    def pick(self, name: str, usable: Callable[[int], bool] = lambda _: True) -> int:
+        """A free port that `usable` approves of."""
+        # Random, so that two stacks that start together do not race for the same port.
+        candidates = random.sample(self._among, len(self._among))
+        for port in [self.last.get(name, 0), *candidates]:
+            if port and port not in self.chosen.values() and is_free(port) and usable(port):
+                self.chosen[name] = port
+                return port
+        raise StackError("No free loopback port between 15000 and 22700.")
+
+    def keep(self) -> None:
+        write_private_json(self._file, self.chosen)
+
+
+def port_from_setting(name: str, default: int) -> int:
+    """The port that an environment variable names; StackError when it is no port or is taken."""
+    text = os.environ.get(name) or str(default)
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:  # noqa: PLR2004
+        raise StackError(f"{name} is {text!r}, which is not a port number.", exit_code=2)
+    port = int(text)
+    if port < 1024 and os.geteuid() != 0 and not is_free(port):  # noqa: PLR2004
+        raise StackError(
+            f"Port {port} may not be opened by this user, or is taken. "
+            f"Set {name} to one above 1023, for example {name}=8080.",
+            exit_code=2,
+        )
+    if not is_free(port):
+        next_free = next((each for each in range(port + 1, 65536) if is_free(each)), port)
+        raise StackError(
+            f"Port {port} is taken{_holder(port)}. End that program, or set {name} "
+            f"to another port, for example {name}={next_free}.",
+            exit_code=2,
+        )
+    return port
+
+
+def _holder(port: int) -> str:
+    """The program that listens, as ` by name (pid 12)`; empty where the system does not tell."""
+    try:
+        pids = [
+            each.pid
+            for each in psutil.net_connections("tcp")
+            if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port
+        ]
+        pid = next((each for each in pids if each), None)
+        return f" by {psutil.Process(pid).name()} (pid {pid})" if pid else ""
+    except psutil.Error:
+        return ""

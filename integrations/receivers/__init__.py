@@ -1,1 +1,0 @@
-"""The receivers of webhooks: servers that strangers name, so that each call to one is guarded."""

@@ -1,0 +1,313 @@
+"""Logins, and the pauses after failed attempts.
+
+An attempt is counted before its password is checked, so that parallel attempts gain nothing, and a
+login that succeeds clears its counts. During a pause no password is checked and no attempt is
+counted: a right password is refused too, or else an attacker could guess on during the pause, and
+more attempts don't make the pause longer.
+
+Separate counts keep a stranger from locking an owner out. The count of an address and a client has
+long pauses, which hold for that client alone. The count of an address alone, against many clients,
+has short pauses. It does not hold for a browser in which the person logged in before, which has a
+count of its own. And a mailed link to a new password clears the counts for its reader.
+
+Guesses at many accounts make no single count grow. Each network therefore has a count of the
+accounts at which logins from it failed within an hour, with pauses that hold for that network's
+next accounts. An account counts there once however often its person mistypes, and not once they are
+in. Known browsers are outside of it.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from sqlalchemy import case, delete, func, literal, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from core import clock
+from core.errors import DomainError
+from core.keyring import Keyring
+from core.logging import get_logger
+from core.refusals.access import LOGIN_PAUSED
+from core.refusals.people import PASSWORD_WRONG
+from models import LoginAttempts, User
+from services.access import sessions
+from services.accounts import account_mails, email_addresses
+from services.accounts.account_mails import MailKind
+from services.accounts.passwords import PasswordCheck
+from services.security_events import EventType, record
+from storage.unit_of_work import UnitOfWork
+
+# The signer's, which logins share.
+PURPOSE = "login"
+
+
+def known_browser_token(keyring: Keyring, person: User) -> str:
+    """A token for the browser's cookie: it shows that this person logged in there before.
+
+    It ends when the person takes their account back, since the browser may be an intruder's.
+    """
+    nonce = secrets.token_urlsafe(16)
+    message = _message(nonce, person.email, person.recovered_at)
+    return f"{nonce}.{keyring.signer(PURPOSE).sign(message)}"
+
+
+def known_nonce(
+    keyring: Keyring, email: str, recovered_at: datetime | None, known: str | None
+) -> str | None:
+    """The nonce of a browser in which the person logged in before; ``known``: its token."""
+    nonce, _, signature = (known or "").partition(".")
+    message = _message(nonce, email, recovered_at)
+    is_known = keyring.signer(PURPOSE).verify(message, signature)
+    return nonce if nonce and is_known else None
+
+
+def _message(nonce: str, email: str, recovered_at: datetime | None) -> bytes:
+    since = "" if recovered_at is None else f"\n{clock.iso(recovered_at)}"
+    return f"known\n{nonce}\n{email}{since}".encode("utf-8", "surrogatepass")
+
+
+log = get_logger(__name__)
+
+# After this long without an attempt the count starts again.
+ATTEMPT_RETENTION = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class LoginThrottle:
+    """After ``free`` attempts each next one doubles the pause, from a second to ``max_pause``."""
+
+    free: int
+    max_pause: timedelta
+
+
+CLIENT_THROTTLE = LoginThrottle(5, timedelta(minutes=15))
+ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
+# Many people share the network of an office or a mobile operator. Its pauses are therefore short,
+# and its count begins anew with the next hour.
+SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
+SOURCE_WINDOW = timedelta(hours=1)
+# Before any attempt's time: those of one moment may be counted in another order than they came in,
+# and none of them may take the time of another for the end of a pause.
+_UNPAUSED = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Browser:
+    """The browser of a login: its name, and its ``known_browser_token``."""
+
+    name: str | None
+    known: str | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt to log in, and the counts that it is part of."""
+
+    counted: tuple[tuple[bytes, LoginThrottle], ...]
+    # The person logged in with this browser before.
+    from_known_browser: bool
+    # How many there were in a row, with this one: at this address, or in this known browser.
+    number: int
+    user_id: int | None = None
+    password_hash: str | None = None
+
+
+def begin(
+    uow: UnitOfWork, keyring: Keyring, *, email: str, client: str | None, known: str | None
+) -> Attempt:
+    """Count an attempt, whether or not the address is known; raises ``login.paused``.
+
+    Commit it before the password is checked. ``known`` is the browser's ``known_browser_token``.
+    """
+    email = _spelt(email)
+    person = uow.session.scalar(select(User).where(User.email == email))
+    nonce = known_nonce(keyring, email, person.recovered_at if person else None, known)
+    counted = _counted(keyring, email, client, nonce)
+    numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
+    if nonce is None and numbers[0] == 1:
+        _count_at_source(uow, keyring, counted[0][0], client)
+    if person is None:
+        return Attempt(counted, from_known_browser=False, number=numbers[-1])
+    known_to_person = nonce is not None
+    return Attempt(counted, known_to_person, numbers[-1], person.id, person.password_hash)
+
+
+def fail(uow: UnitOfWork, attempt: Attempt) -> None:
+    """Record for the account's owner that the password, or a code, was wrong.
+
+    Only the 1st, 2nd, 4th, 8th … in a row is an event, so that no flood fills the table.
+    """
+    if attempt.password_hash is None or attempt.user_id is None:
+        log.info("login.without_account")
+    elif attempt.number & (attempt.number - 1) == 0:
+        record(uow, attempt.user_id, EventType.LOGIN_FAILED, attempts=attempt.number)
+
+
+def begin_code(uow: UnitOfWork, keyring: Keyring, *, email: str, known: str | None) -> Attempt:
+    """Count an attempt to show a code of a second factor; raises ``login.paused``.
+
+    All clients share one count with long pauses, or else six digits could be guessed from many. A
+    stranger gets here by the right password alone, so none can keep the person out by guessing;
+    and a browser in which the person logged in before has a count of its own here too.
+    """
+    email = _spelt(email)
+    person = uow.session.scalar(select(User).where(User.email == email))
+    nonce = known_nonce(keyring, email, person.recovered_at if person else None, known)
+    kind, who = ("code", "") if nonce is None else ("code-browser", nonce)
+    counted = ((_subject(keyring, kind, who, email), CLIENT_THROTTLE),)
+    numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
+    number, is_known = numbers[0], nonce is not None
+    if person is None:
+        return Attempt(counted, from_known_browser=is_known, number=number)
+    return Attempt(counted, is_known, number, person.id, person.password_hash)
+
+
+def succeed(
+    uow: UnitOfWork,
+    attempt: Attempt,
+    check: PasswordCheck,
+    *,
+    browser: str | None,
+    request_id: str | None,
+) -> User:
+    """The person whose password was right; a mail tells them of a browser that is new.
+
+    The mail waits for the second step, where there is one. Raises ``password.wrong`` if the
+    password was changed since the check.
+    """
+    statement = (
+        update(User)
+        .where(User.id == attempt.user_id, User.password_hash == attempt.password_hash)
+        .values(password_hash=check.renewed or attempt.password_hash, updated_at=User.updated_at)
+        .returning(User)
+        .execution_options(synchronize_session=False)
+    )
+    person = uow.session.scalar(statement)
+    if person is None:
+        raise PASSWORD_WRONG()
+    clear(uow, attempt)
+    if not attempt.from_known_browser and not sessions.is_asked(uow, person.id):
+        _mail_browser(uow, person, browser, request_id)
+    return person
+
+
+def tell_of_browser(
+    uow: UnitOfWork, keyring: Keyring, person: User, browser: Browser, *, request_id: str | None
+) -> None:
+    """Mail the person that they logged in with this browser, if it is new to them."""
+    if known_nonce(keyring, person.email, person.recovered_at, browser.known) is None:
+        _mail_browser(uow, person, browser.name, request_id)
+
+
+def _mail_browser(uow: UnitOfWork, person: User, name: str | None, request_id: str | None) -> None:
+    account_mails.request_mail(
+        uow,
+        MailKind.NEW_BROWSER,
+        person.email,
+        user_id=person.id,
+        detail=name or "a browser",
+        request_id=request_id,
+    )
+
+
+def clear(uow: UnitOfWork, attempt: Attempt) -> None:
+    """Clear the counts of an attempt whose person proved who they are."""
+    _clear(uow, [subject for subject, _ in attempt.counted])
+
+
+def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str | None) -> None:
+    """Clear the counts of this address: its reader has proven by mail that it is theirs."""
+    _clear(uow, [subject for subject, _ in _counted(keyring, email, client, None)])
+
+
+def _spelt(email: str) -> str:
+    """Return one spelling of the typed text, which is counted even when it is no address."""
+    try:
+        return email_addresses.normalise(email.strip())
+    except DomainError:
+        return email.replace("\0", "").strip().lower()
+
+
+def _counted(
+    keyring: Keyring, email: str, client: str | None, nonce: str | None
+) -> tuple[tuple[bytes, LoginThrottle], ...]:
+    if nonce is not None:
+        return ((_subject(keyring, "browser", nonce, email), CLIENT_THROTTLE),)
+    return (
+        (_subject(keyring, "client", _network(client), email), CLIENT_THROTTLE),
+        (_subject(keyring, "address", "", email), ADDRESS_THROTTLE),
+    )
+
+
+def _subject(keyring: Keyring, kind: str, who: str, email: str) -> bytes:
+    return keyring.signer(PURPOSE).digest(
+        f"{kind}\n{who}\n{email}".encode("utf-8", "surrogatepass")
+    )
+
+
+def _count_at_source(uow: UnitOfWork, keyring: Keyring, first: bytes, client: str | None) -> None:
+    """Count an account at which the client has not failed lately; raises ``login.paused``.
+
+    ``first``: the count of the two, which remembers the source's. A success takes back what it
+    added, and no more: else an attacker with an account of their own could clear the source.
+    """
+    try:
+        address = ip_address(client or "")
+    except ValueError:
+        return
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
+    network = ip_network((address, 24 if address.version == 4 else 64), strict=False)  # noqa: PLR2004
+    window = int(clock.now().timestamp() // SOURCE_WINDOW.total_seconds())
+    source = _subject(keyring, "source", f"{network} {window}", "")
+    _count(uow, source, SOURCE_THROTTLE)
+    is_first = LoginAttempts.subject == first
+    uow.session.execute(update(LoginAttempts).where(is_first).values(source=source))
+
+
+def _network(client: str | None) -> str:
+    """The client's IP address; for IPv6 its /64 network, all of which one client may use."""
+    try:
+        address = ip_address(client or "")
+    except ValueError:
+        return ""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return address.exploded[:19]
+    return str(address)
+
+
+def _count(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
+    """Count an attempt; returns how many there are. Raises ``login.paused``."""
+    now = clock.now()
+    kept = LoginAttempts
+    attempts = case((kept.tried_at < now - ATTEMPT_RETENTION, 1), else_=kept.attempts + 1)
+    beyond = func.least(attempts - throttle.free, 30)
+    seconds = func.least(func.power(2, beyond), throttle.max_pause.total_seconds())
+    later = literal(now) + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+    paused_until = case((attempts < throttle.free, kept.paused_until), else_=later)
+    statement = (
+        insert(kept)
+        .values(subject=subject, attempts=1, paused_until=_UNPAUSED, tried_at=now)
+        .on_conflict_do_update(
+            index_elements=[kept.subject],
+            set_={"attempts": attempts, "paused_until": paused_until, "tried_at": now},
+            where=kept.paused_until <= now,
+        )
+        .returning(kept.attempts)
+    )
+    number = uow.session.scalar(statement)
+    if number is None:
+        until = uow.session.scalar(select(kept.paused_until).where(kept.subject == subject))
+        left = 0 if until is None else round((until - now).total_seconds())
+        raise LOGIN_PAUSED(retry_after=max(1, left))
+    return number
+
+
+def _clear(uow: UnitOfWork, subjects: list[bytes]) -> None:
+    kept = LoginAttempts
+    cleared = delete(kept).where(kept.subject.in_(subjects)).returning(kept.source)
+    for source in filter(None, uow.session.scalars(cleared).all()):
+        fewer = update(kept).where(kept.subject == source).values(attempts=kept.attempts - 1)
+        uow.session.execute(fewer)
+        uow.session.execute(delete(kept).where(kept.subject == source, kept.attempts <= 0))

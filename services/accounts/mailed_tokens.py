@@ -1,0 +1,142 @@
+"""Mailed tokens: secrets in links that are mailed to a person. Each works once.
+
+A person who has the token can read the mail of its address. The token is 256 random bits, and the
+database keeps only an HMAC of it. It is made just before the mail is sent, so it is stored nowhere.
+Opening its page changes nothing until the person confirms, since mail scanners follow links.
+"""
+
+import secrets
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlencode
+
+from sqlalchemy import func, select, update
+
+from core.keyring import Keyring
+from core.refusals.people import LINK_INVALID, LINK_USED
+from core.settings import Settings
+from models import MailedLink
+from storage.unit_of_work import UnitOfWork, note_once
+
+_PURPOSE = "mailed-link"
+
+
+class Purpose(StrEnum):
+    CONFIRM_SUBSCRIPTION = "subscription.confirm"
+    REGISTER = "account.register"
+    RESET_PASSWORD = "account.reset_password"  # noqa: S105 - a name
+    CHANGE_ADDRESS = "account.change_address"
+    UNDO_ADDRESS = "account.undo_address"
+    OPEN_PREFERENCES = "preferences.open"
+    # The one that is never mailed: a browser gets it for the mailed one.
+    VISIT_PREFERENCES = "preferences.visit"
+
+
+TOKEN_LIFETIMES = {
+    Purpose.CONFIRM_SUBSCRIPTION: timedelta(days=7),
+    Purpose.REGISTER: timedelta(hours=1),
+    Purpose.RESET_PASSWORD: timedelta(hours=1),
+    Purpose.CHANGE_ADDRESS: timedelta(hours=1),
+    # Long enough for a person who was away over a weekend.
+    Purpose.UNDO_ADDRESS: timedelta(hours=72),
+    Purpose.OPEN_PREFERENCES: timedelta(hours=1),
+    Purpose.VISIT_PREFERENCES: timedelta(hours=1),
+}
+
+
+def make(
+    uow: UnitOfWork,
+    keyring: Keyring,
+    purpose: Purpose,
+    *,
+    user_id: int | None,
+    list_id: int | None = None,
+    email: str | None = None,
+    asked_at: datetime | None = None,
+    submitted: dict[str, Any] | None = None,
+) -> str:
+    """The secret of a new token for a person, an address, or both.
+
+    Args:
+        asked_at: when the mail was asked for, if tokens must stay in that order.
+        submitted: what the person is to confirm beside the token's purpose.
+    """
+    secret = secrets.token_urlsafe(32)
+    uow.session.add(
+        MailedLink(
+            purpose=purpose,
+            user_id=user_id,
+            list_id=list_id,
+            email=email,
+            submitted=submitted,
+            secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
+            expires_at=func.now() + TOKEN_LIFETIMES[purpose],
+            created_at=func.now() if asked_at is None else asked_at,
+        )
+    )
+    return secret
+
+
+def read(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> MailedLink:
+    """The token behind a secret; changes nothing. Raises ``link.invalid``."""
+    found = uow.session.scalar(
+        select(MailedLink).where(
+            MailedLink.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
+            MailedLink.purpose == purpose,
+            MailedLink.expires_at > func.now(),
+        )
+    )
+    if found is None:
+        raise LINK_INVALID()
+    return found
+
+
+def use(uow: UnitOfWork, opened: MailedLink) -> None:
+    """Use the token up; raises ``link.used`` when it was used before."""
+    if not note_once(uow, MailedLink.used_at, MailedLink.id == opened.id):
+        raise LINK_USED()
+
+
+def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
+    """Move the person's unused tokens from one list to another; returns their number."""
+    statement = (
+        update(MailedLink)
+        .where(
+            MailedLink.user_id == user_id,
+            MailedLink.list_id == list_id,
+            MailedLink.used_at.is_(None),
+        )
+        .values(list_id=to_list_id)
+        .returning(MailedLink.id)
+    )
+    return len(uow.session.execute(statement).all())
+
+
+LOGIN_PATH = "/login"
+LOGOUT_PATH = "/logout"
+REGISTER_PATH = "/register"
+REGISTRATION_PATH = "/register/confirm"
+FORGOTTEN_PATH = "/password/forgotten"
+RESET_PATH = "/password/new"
+ACCOUNT_PATH = "/account"
+PASSWORD_PATH = "/account/password"  # noqa: S105 - a path
+EMAIL_PATH = "/account/email"
+UNDO_EMAIL_PATH = "/account/email/undo"
+CONFIRM_EMAIL_PATH = "/account/email/confirm"
+KEYS_PATH = "/console/programs/keys"
+NEW_KEY_PATH = "/console/programs/keys/new"
+GRANTS_PATH = "/console/programs/access"
+EVENTS_PATH = "/account/events"
+IMPORTS_PATH = "/account/imports"
+FACTORS_PATH = "/account/factors"
+ADD_APP_PATH = "/account/factors/app"
+ADD_PASSKEY_PATH = "/account/factors/passkey"
+RECOVERY_CODES_PATH = "/account/factors/codes"
+SECOND_STEP_PATH = "/login/factor"
+PASSKEY_LOGIN_PATH = "/login/passkey"
+SESSIONS_PATH = "/account/sessions"
+
+
+def page_url(settings: Settings, path: str, **query: str) -> str:
+    return f"{settings.public_base}{path}" + (f"?{urlencode(query)}" if query else "")

@@ -1,0 +1,55 @@
+"""The API keys that people and their programs make for themselves."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from core.refusals.access import AUTH_SCOPE_NOT_GRANTABLE
+from core.scopes import Scope
+from core.settings import Settings
+from core.settings.notations import PlanQuota
+from models import ApiKey
+from services.access import api_keys, quotas, sessions
+from services.access.caller import Caller
+from services.accounts import account_mails, accounts
+from services.accounts.account_mails import MailKind
+from storage.unit_of_work import UnitOfWork
+
+
+def make(
+    uow: UnitOfWork,
+    settings: Settings,
+    caller: Caller,
+    *,
+    name: str,
+    scopes: Collection[Scope] | None,
+    expires_at: datetime | None,
+    request_id: str | None,
+) -> tuple[ApiKey, str]:
+    """A new key of the caller's user and its secret; a mail tells the person of it.
+
+    Raises ``auth.scope_not_grantable``, ``auth.login_again``, ``quota.exceeded``, ``api_key.name``
+    and ``api_key.expiry``.
+    """
+    if scopes is not None and Scope.DELIVERY in scopes:
+        raise AUTH_SCOPE_NOT_GRANTABLE()
+    sessions.lock_maker(uow, caller)
+    quotas.require(uow, settings, caller.user_id, PlanQuota.KEYS)
+    key, secret = api_keys.create(
+        uow,
+        settings.keyring,
+        user_id=caller.user_id,
+        name=name,
+        scopes=scopes,
+        expires_at=expires_at,
+        maker_id=caller.key_id,
+    )
+    person = accounts.get(uow, caller.user_id)
+    account_mails.request_mail(
+        uow,
+        MailKind.NEW_KEY,
+        person.email,
+        user_id=person.id,
+        detail=key.last_four,
+        request_id=request_id,
+    )
+    return key, secret

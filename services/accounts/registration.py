@@ -1,0 +1,261 @@
+"""Registration, password reset and change of address, each by a mailed token.
+
+The token is mailed to the address that the change is about. Only a person who was subscribed or
+imported can therefore take over their own record. The password is typed after the link is opened,
+so no stranger can set one that the address's owner then confirms.
+"""
+
+from datetime import datetime
+
+from sqlalchemy import select
+
+from core.errors import DomainError
+from core.keyring import Keyring
+from core.refusals import people as refusals
+from models import MailedLink, User
+from services.access import sessions
+from services.access.caller import Caller
+from services.access.sessions import require_recent_login
+from services.accounts import account_mails, accounts, mailed_tokens, passwords
+from services.accounts.account_mails import MailKind
+from services.accounts.mailed_tokens import Purpose
+from services.security_events import EventType, record
+from storage.unit_of_work import UnitOfWork, note_once
+
+MAX_USER_NAME_CHARACTERS = 200
+_CHANGING = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
+
+
+def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+    """The address that a link would register; changes nothing.
+
+    Raises ``account_link.invalid``, or ``account_link.used`` when the address has an account.
+    """
+    opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
+    person = accounts.find_by_email(uow, email)
+    has_account = person is not None and person.password_hash is not None
+    if opened.used_at is not None or has_account:
+        raise refusals.ACCOUNT_LINK_USED()
+    return email
+
+
+def register(
+    uow: UnitOfWork, keyring: Keyring, secret: str, *, name: str, password_hash: str
+) -> User:
+    """Make the account, or set the password of a person who has none.
+
+    Raises what ``read_registration`` raises.
+    """
+    opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
+    person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
+    # A person who was just erased no longer has the address, which then needs a new link.
+    if person.email != email or person.password_hash is not None:
+        raise refusals.ACCOUNT_LINK_USED()
+    _use(uow, opened)
+    person.password_hash = password_hash
+    person.name = name.strip()[:MAX_USER_NAME_CHARACTERS] or person.name
+    return person
+
+
+def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+    """The address of the account whose password a link would set; changes nothing.
+
+    Raises ``account_link.invalid``, also when the account has another address by now, and
+    ``account_link.used``.
+    """
+    opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
+    person = accounts.find_by_email(uow, email)
+    if person is None or person.id != opened.user_id:
+        raise refusals.ACCOUNT_LINK_INVALID()
+    if opened.used_at is not None:
+        raise refusals.ACCOUNT_LINK_USED()
+    return email
+
+
+def reset(
+    uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str, request_id: str | None
+) -> User:
+    """Set a new password, end all sessions, and mail a notice; raises what ``read_reset`` raises.
+
+    The person's other links to a new password or a new address stop working. Call it through
+    ``services.recovery``, which ends the rest.
+    """
+    opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
+    assert opened.user_id is not None
+    person = _lock_person(uow, opened.user_id)
+    if person.email != email:
+        raise refusals.ACCOUNT_LINK_INVALID()
+    _use(uow, opened)
+    _set_password(uow, person, password_hash, request_id=request_id, but=None)
+    record(uow, person.id, EventType.PASSWORD_RESET)
+    return person
+
+
+def change_password(
+    uow: UnitOfWork,
+    caller: Caller,
+    *,
+    expected: str | None,
+    password_hash: str,
+    request_id: str | None,
+) -> None:
+    """Set a new password in place of the one that was checked, and end other sessions.
+
+    Raises ``auth.login_again``, and ``password.changed`` when the account's password was changed
+    since the check.
+    """
+    person = _lock_person(uow, caller.user_id)
+    require_recent_login(uow, caller)
+    if person.password_hash != expected:
+        raise refusals.PASSWORD_CHANGED()
+    _set_password(uow, person, password_hash, request_id=request_id, but=caller.session_id)
+    record(uow, person.id, EventType.PASSWORD_CHANGED)
+
+
+def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
+    """Set a person's password, end all their sessions, and mail a notice: for the operator.
+
+    Raises ``user.not_found`` and what ``passwords.require_allowed`` raises.
+    """
+    found = accounts.get_by_email(uow, email)
+    # Before the lock: it takes a while.
+    password_hash = passwords.make(password, found.email, found.name)
+    person = _lock_person(uow, found.id)
+    _set_password(uow, person, password_hash, request_id=None, but=None)
+    record(uow, person.id, EventType.PASSWORD_CHANGED)
+    return person
+
+
+def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> str:
+    """The address that a link would give this person's account; changes nothing.
+
+    Raises ``account_link.invalid``, also for another person's link, and ``account_link.used``.
+    """
+    opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
+    if opened.user_id != user_id:
+        raise refusals.ACCOUNT_LINK_INVALID()
+    if opened.used_at is not None:
+        raise refusals.ACCOUNT_LINK_USED()
+    return email
+
+
+def prove_address(
+    uow: UnitOfWork, keyring: Keyring, secret: str, caller: Caller
+) -> tuple[User, str]:
+    """Use up a link to a new address; return the person, locked, and the address.
+
+    Raises what ``read_new_address`` raises, and ``auth.login_again``.
+    """
+    email = read_new_address(uow, keyring, secret, caller.user_id)
+    person = _lock_person(uow, caller.user_id)
+    require_recent_login(uow, caller)
+    _use(uow, _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)[0])
+    return person, email
+
+
+def move(
+    uow: UnitOfWork,
+    person: User,
+    email: str,
+    caller: Caller,
+    *,
+    shown: bool,
+    request_id: str | None,
+) -> None:
+    """Give the account its new address, end other sessions, and mail a way back to the old one.
+
+    Raises ``account.address_taken`` when another person comes by the address at this moment.
+    """
+    sessions.end_all(uow, person.id, but=caller.session_id)
+    old = person.email
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
+    person.email = email
+    accounts.flush_address(uow, refusals.ADDRESS_TAKEN())
+    accounts.note_move(uow, person, left=old, shown=shown)
+    account_mails.enqueue_mail(
+        uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
+    )
+    record(uow, person.id, EventType.ADDRESS_CHANGED)
+
+
+def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+    """The address that a link would give back to its account; changes nothing.
+
+    Raises ``account_link.invalid`` and ``account_link.used``.
+    """
+    opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
+    if opened.used_at is not None:
+        raise refusals.ACCOUNT_LINK_USED()
+    return email
+
+
+def prove_earlier_address(
+    uow: UnitOfWork, keyring: Keyring, secret: str
+) -> tuple[User, str, datetime]:
+    """Use up a link that undoes a change of address; raises what ``read_undo`` raises.
+
+    Returns the person, locked, their earlier address, and when it was changed.
+    """
+    opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
+    assert opened.user_id is not None
+    person = _lock_person(uow, opened.user_id)
+    _use(uow, opened)
+    return person, email, opened.created_at
+
+
+def move_back(
+    uow: UnitOfWork, person: User, email: str, *, since: datetime, password_hash: str
+) -> None:
+    """Give an account its earlier address back, with another password, and end all sessions.
+
+    The links that were mailed since the change stop working. Links of changes before it stay:
+    otherwise an intruder who changed the address twice could undo the second change, and so keep
+    the person from undoing the first. Raises ``account.address_taken`` when another account has
+    the address by now.
+    """
+    person.email = email
+    accounts.flush_address(uow, refusals.ADDRESS_TAKEN())
+    person.password_hash = password_hash
+    sessions.end_all(uow, person.id)
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
+    undos = MailedLink.purpose == Purpose.UNDO_ADDRESS, MailedLink.created_at > since
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, *undos)
+    record(uow, person.id, EventType.ADDRESS_UNDONE)
+
+
+def _open(
+    uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
+) -> tuple[MailedLink, str]:
+    # Links of accounts have refusals of their own, since they tell people something else.
+    try:
+        opened = mailed_tokens.read(uow, keyring, purpose, secret)
+    except DomainError:
+        raise refusals.ACCOUNT_LINK_INVALID() from None
+    assert opened.email is not None
+    return opened, opened.email
+
+
+def _lock_person(uow: UnitOfWork, user_id: int) -> User:
+    query = select(User).where(User.id == user_id, User.erased_at.is_(None)).with_for_update()
+    person = uow.session.scalar(query.execution_options(populate_existing=True))
+    if person is None:
+        raise refusals.ACCOUNT_LINK_INVALID()
+    return person
+
+
+def _set_password(
+    uow: UnitOfWork, person: User, password_hash: str, *, request_id: str | None, but: int | None
+) -> None:
+    person.password_hash = password_hash
+    sessions.end_all(uow, person.id, but=but)
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
+    account_mails.enqueue_mail(
+        uow, MailKind.PASSWORD_CHANGED, person.email, user_id=person.id, request_id=request_id
+    )
+
+
+def _use(uow: UnitOfWork, opened: MailedLink) -> None:
+    try:
+        mailed_tokens.use(uow, opened)
+    except DomainError:
+        raise refusals.ACCOUNT_LINK_USED() from None

@@ -1,0 +1,300 @@
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import starmap
+from operator import mul
+
+from PIL import Image
+
+from services.attachments.images import outcome, png
+from services.attachments.images.animation import Animation, Disposal, Frame, first_view
+from services.attachments.images.outcome import (
+    check_animation,
+    check_canvas,
+    check_frame_count,
+    truncated,
+    unreadable,
+)
+from services.attachments.images.still import decode
+from services.attachments.images.still import decode as decode_still
+
+_DISPOSALS = {2: Disposal.CLEAR, 3: Disposal.RESTORE}
+_CONTROL, _APPLICATION = 0xF9, 0xFF
+_LOOP_BLOCKS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")
+
+
+@dataclass(slots=True)
+class _Reader:
+    data: bytes
+    at: int = 0
+
+    def take(self, count: int) -> bytes:
+        taken = self.data[self.at : self.at + count]
+        if len(taken) < count:
+            raise truncated(f"The GIF stops at byte {len(self.data):,}, inside a block.")
+        self.at += count
+        return taken
+
+    def skip_blocks(self) -> bytes:
+        """Skip data blocks up to their end, and return the first."""
+        first = b""
+        while size := self.take(1)[0]:
+            block = self.take(size)
+            first = first or block
+        return first
+
+
+def read_gif(data: bytes) -> Animation:
+    """Read the frames, within the bounds, and decode nothing; a GIF without motion has one."""
+    reader = _Reader(data)
+    header = reader.take(13)
+    palette = reader.take(_palette_size(header[10]))
+    frames, sizes, plays = _frames(reader, palette)
+    if not frames:
+        raise unreadable("The GIF has no image.")
+    # The canvas is the screen, or the first picture's extent where that is larger, as in browsers.
+    width = max(_u16(header, 6), frames[0].left + sizes[0][0])
+    height = max(_u16(header, 8), frames[0].top + sizes[0][1])
+    outcome.check_canvas(width, height, "GIF header")
+    area = max(width * height, *starmap(mul, sizes))
+    outcome.check_animation(len(frames), area, "GIF")
+    return Animation(width, height, frames, plays)
+
+
+def _frames(reader: _Reader, palette: bytes) -> tuple[list[Frame], list[tuple[int, int]], int]:
+    """Return the frames, their widths and heights, and how often they are shown."""
+    frames, sizes = [], []
+    plays, control = 1, b""
+    while (introducer := reader.take(1)) != b";":
+        if introducer == b"!":
+            label = reader.take(1)[0]
+            if label == _CONTROL:
+                control = reader.skip_blocks()
+            elif label == _APPLICATION:
+                name = reader.take(reader.take(1)[0])
+                body = reader.skip_blocks()
+                # The loop count n says to repeat the frames n times, so to show them n + 1 times.
+                if name in _LOOP_BLOCKS and body[:1] == b"\x01":
+                    again = _u16(body, 1)
+                    plays = min(again + 1, outcome.MAX_PLAYS) if again else 0  # 0: for ever
+            else:
+                reader.skip_blocks()
+        elif introducer == b",":
+            frame, size = _frame(reader, palette, control[:4].ljust(4, b"\0"))
+            frames.append(frame)
+            sizes.append(size)
+            outcome.check_frame_count(len(frames), "GIF")
+            control = b""
+        elif introducer != b"\0":
+            raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
+    return frames, sizes, plays
+
+
+def _frame(reader: _Reader, palette: bytes, control: bytes) -> tuple[Frame, tuple[int, int]]:
+    descriptor = reader.take(9)
+    palette = reader.take(_palette_size(descriptor[8])) or palette
+    start = reader.at
+    reader.take(1)
+    reader.skip_blocks()
+    left, top, width, height = (_u16(descriptor, at) for at in (0, 2, 4, 6))
+    outcome.check_canvas(width, height, f"GIF image at byte {start:,}")
+    stop, size = reader.at, descriptor[4:8]
+    flags = descriptor[8] & 0x40
+    if palette:
+        flags |= 0x80 | (len(palette) // 3).bit_length() - 2
+
+    def decoded() -> Image.Image:
+        still = (
+            b"GIF89a" + size + b"\0\0\0!\xf9\x04" + control + b"\0," + bytes(4) + size
+            + bytes([flags]) + palette + reader.data[start:stop] + b";"
+        )  # fmt: skip
+        return decode(still, "GIF")
+
+    disposal = _DISPOSALS.get(control[0] >> 2 & 7, Disposal.KEEP)
+    duration_ms = Fraction(_u16(control, 1) * 10)
+    return Frame(left, top, duration_ms, disposal, over=True, decode=decoded), (width, height)
+
+
+def _palette_size(flags: int) -> int:
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _u16(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 2], "little")
+
+
+_MAX_BYTE = 255
+_BITS_WITH_ALPHA = 32
+_COUNT = struct.Struct("<4xH")
+_PLACE = struct.Struct("<8xII")
+_PNG_HEADER = struct.Struct(">16xIIBB7x")
+_BITMAP_HEADER = struct.Struct("<IiiHH24x")
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+
+
+_Entry = tuple[int, int, int, bytes]  # width, height, bits a pixel, and the image itself
+
+
+def decode_best(data: bytes) -> Image.Image:
+    """Decode the image with the most pixels; among equals, the one with the most bits a pixel."""
+    best = max(_entries(data), key=lambda entry: (entry[0] * entry[1], entry[2]))
+    width, height, bits, body = best
+    if body.startswith(png.SIGNATURE):
+        return first_view(png.read(body))
+    # A bitmap is decoded as an icon of one image, so that Pillow applies its transparency mask.
+    sides = (side if side <= _MAX_BYTE else 0 for side in (width, height))
+    directory = struct.pack("<HHHBBBBHHII", 0, 1, 1, *sides, 0, 0, 1, bits, len(body), 22)
+    image = decode_still(directory + body, "ICO")
+    is_blank = image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0)
+    if bits == _BITS_WITH_ALPHA and is_blank:
+        # Icons older than alpha leave its byte empty, and are not meant to be invisible.
+        image.putalpha(255)
+    return image
+
+
+def _entries(data: bytes) -> Iterator[_Entry]:
+    if len(data) < _COUNT.size:
+        raise truncated("The ICO stops before its directory.")
+    (count,) = _COUNT.unpack_from(data)
+    if not count:
+        raise unreadable("The ICO's directory is empty.")
+    if len(data) < 6 + 16 * count:
+        raise truncated(f"The ICO stops inside its directory of {count:,} images.")
+    for number in range(count):
+        size, offset = _PLACE.unpack_from(data, 6 + 16 * number)
+        body = data[offset : offset + size]
+        if len(body) < size:
+            raise truncated(f"The ICO's image at byte {offset:,} runs past the end of the file.")
+        # The image's own header counts: the directory has one byte a side, and is often wrong.
+        if body.startswith(png.SIGNATURE):
+            if len(body) < _PNG_HEADER.size:
+                raise truncated("The ICO's PNG stops inside its header.")
+            width, height, depth, colour = _PNG_HEADER.unpack_from(body)
+            bits = depth * _PNG_CHANNELS.get(colour, 1)
+        elif len(body) < _BITMAP_HEADER.size:
+            raise truncated("The ICO's bitmap stops inside its header.")
+        else:
+            header_size, width, doubled, _, bits = _BITMAP_HEADER.unpack_from(body)
+            if header_size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
+                raise unreadable("The ICO holds neither a PNG nor a bitmap.")
+            height = abs(doubled) // 2
+        check_canvas(width, height, f"ICO image at byte {offset:,}")
+        yield width, height, bits, body
+
+
+# In coded data a stuffed zero or a restart marker follows 0xFF; any other byte makes a marker.
+_MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
+_START, _END, _TEMPORARY = 0xD8, 0xD9, 0x01
+
+
+def check_complete(data: bytes) -> None:
+    """Refuse a JPEG whose first image has no end; libjpeg would paint the missing part grey."""
+    at = 0
+    while found := _MARKER.search(data, at):
+        marker = found.group(1)[0]
+        at = found.end()
+        if marker == _END:
+            return
+        if marker not in (_START, _TEMPORARY):
+            at += max(2, int.from_bytes(data[at : at + 2], "big"))
+    raise truncated(f"The JPEG's {len(data):,} bytes stop before its end-of-image marker.")
+
+
+_FRAME_HEAD = 16
+_DISPOSED = 1
+_FLAGS = 20  # the offset of the flags in the extended header, which is always the first chunk
+_ALPHA = 0x10
+
+
+@dataclass(frozen=True, slots=True)
+class WebpFile:
+    width: int
+    height: int
+    durations: tuple[int, ...]  # milliseconds; empty for a still
+    plays: int
+    lossless: bool
+
+
+@dataclass(slots=True)
+class _Found:
+    canvas: tuple[int, int] | None = None
+    durations: list[int] = field(default_factory=list)
+    plays: int = 0
+    pictures: int = 0
+    lossless: int = 0
+
+
+def read_webp(data: bytes) -> WebpFile:
+    """Read the chunks, within the bounds, and decode nothing.
+
+    A file is lossless if all its pictures are VP8L.
+    """
+    end = 8 + int.from_bytes(data[4:8], "little")
+    if end > len(data):
+        raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
+    found = _Found()
+    for name, body in _chunks(data, 12, end):
+        if name == b"VP8X":
+            found.canvas = (_u24(body, 4) + 1, _u24(body, 7) + 1)
+        elif name == b"ANIM":
+            found.plays = int.from_bytes(body[4:6], "little")
+        elif name == b"ANMF":
+            found.durations.append(_u24(body, 12))
+            check_frame_count(len(found.durations), "WebP")
+            for inner, part in _chunks(body, 16, len(body)):
+                _note_picture(found, inner, part)
+        else:
+            _note_picture(found, name, body)
+    if found.canvas is None or not found.pictures:
+        raise unreadable("The WebP has no picture chunk.")
+    width, height = found.canvas
+    check_canvas(width, height, "WebP header")
+    check_animation(len(found.durations), width * height, "WebP")
+    is_lossless = found.lossless == found.pictures
+    return WebpFile(width, height, tuple(found.durations), found.plays, is_lossless)
+
+
+def with_alpha_declared(data: bytes) -> bytes:
+    """Declare alpha in an encoded animation if parts of its canvas are transparent.
+
+    libwebp cuts each frame to its visible part. If that part is opaque, libwebp declares no alpha,
+    and viewers that trust the declaration paint the rest of the canvas black.
+    """
+    chunks = _chunks(data, 12, len(data))
+    frames = [body[:_FRAME_HEAD] for name, body in chunks if name == b"ANMF"]
+    if not frames:
+        return data
+    covered = frames[0][:6] == bytes(6) and frames[0][6:12] == data[24:30]
+    if covered and not any(head[15] & _DISPOSED for head in frames):
+        return data
+    return data[:_FLAGS] + bytes([data[_FLAGS] | _ALPHA]) + data[_FLAGS + 1 :]
+
+
+def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
+    while at + 8 <= end:
+        start = at + 8
+        stop = start + int.from_bytes(data[at + 4 : start], "little")
+        if stop > end:
+            raise truncated(f"The WebP chunk at byte {at:,} runs past the end of the file.")
+        yield data[at : at + 4], data[start:stop]
+        at = stop + (stop - start) % 2
+
+
+def _note_picture(found: _Found, name: bytes, body: bytes) -> None:
+    if name == b"VP8L":
+        bits = int.from_bytes(body[1:5], "little")
+        size = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    elif name == b"VP8 ":
+        bits = int.from_bytes(body[6:10], "little")
+        size = bits & 0x3FFF, bits >> 16 & 0x3FFF
+    else:
+        return
+    found.pictures += 1
+    found.lossless += name == b"VP8L"
+    found.canvas = found.canvas or size
+
+
+def _u24(body: bytes, at: int) -> int:
+    return int.from_bytes(body[at : at + 3], "little")

@@ -1,0 +1,202 @@
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from io import BytesIO
+
+from PIL import Image
+
+from core.refusals.media import IMAGE_EMPTY, IMAGE_OUT_OF_MEMORY, IMAGE_UNSUPPORTED_TYPE
+from services.attachments.images import containers, outcome, png
+from services.attachments.images.animation import Animation, Disposal, Frame, Playback, first_view
+from services.attachments.images.encoding import (
+    animated_webp,
+    encode_animation,
+    encode_icon,
+    encode_still,
+    lossy_webp,
+)
+from services.attachments.images.outcome import (
+    ConvertedImage,
+    ImageType,
+    Rendition,
+    RenditionName,
+    refused,
+    sniff,
+    truncated,
+    unreadable,
+)
+from services.attachments.images.still import (
+    DECODER_ERRORS,
+    decode_upright,
+    displayable,
+    narrowed,
+    narrowed_size,
+    open_only,
+    upright,
+)
+
+# No rendition is wider than its image. Renditions for pages are WebP, animated for an animation.
+# The one for mails is a JPEG, or a PNG where parts are transparent, of the first view: some mail
+# programs show no WebP.
+
+
+_WEBP = "image/webp"
+_WIDTHS = {320: RenditionName.NARROW, 640: RenditionName.MEDIUM, 1280: RenditionName.WIDE}
+_MAX_MAIL_WIDTH = 1280
+_MAIL_QUALITY = 85
+
+
+def of_still(image: Image.Image) -> tuple[Rendition, ...]:
+    """Return the renditions of an RGB or RGBA image that stands upright, the narrowest first."""
+    smaller = image
+    made = list[Rendition]()
+    for_mail = image
+    for width in reversed(_narrower_than(image.width)):
+        # Each is made of the one before, which costs a fraction of making it of the image.
+        smaller = narrowed(smaller, narrowed_size(smaller.size, width))
+        made.insert(0, Rendition(_WIDTHS[width], lossy_webp(smaller), _WEBP, *smaller.size))
+        if width == _MAX_MAIL_WIDTH:
+            for_mail = smaller
+    return (*made, _for_mail(for_mail))
+
+
+def of_animation(animation: Animation) -> tuple[Rendition, ...]:
+    made = list[Rendition]()
+    for width in _narrower_than(animation.width):
+        canvas = Playback(animation, width)
+        data = animated_webp(canvas, animation.plays, lossless=False)
+        made.append(Rendition(_WIDTHS[width], data, _WEBP, *canvas.size))
+    first = Playback(animation, min(animation.width, _MAX_MAIL_WIDTH))
+    return (*made, _for_mail(first))
+
+
+def _narrower_than(width: int) -> Sequence[int]:
+    return [each for each in _WIDTHS if each < width]
+
+
+def _for_mail(image: Image.Image) -> Rendition:
+    is_opaque = image.mode == "RGB" or image.getchannel("A").getextrema() == (255, 255)
+    plain = image.convert("RGB" if is_opaque else "RGBA")
+    # The encoders would write what they know of it, such as a comment.
+    plain.info.clear()
+    out = BytesIO()
+    if is_opaque:
+        plain.save(out, "JPEG", quality=_MAIL_QUALITY)
+    else:
+        plain.save(out, "PNG")
+    mime_type = "image/jpeg" if is_opaque else "image/png"
+    return Rendition(RenditionName.MAIL, out.getvalue(), mime_type, *image.size)
+
+
+# Pillow's messages may hold ``<_io.BytesIO object at 0x7f…>``.
+_OBJECT = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
+
+
+def convert(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
+    """Convert an image to the form in which we store it; raises UnreadableImage.
+
+    The result depends on the bytes alone: equal uploads give equal images and renditions.
+    """
+    if not data:
+        raise refused(IMAGE_EMPTY)
+    kind = sniff(data)
+    if kind is None:
+        raise refused(IMAGE_UNSUPPORTED_TYPE)
+    try:
+        decoded = _read(kind, data)
+        converted = decoded.encoded()
+        made = decoded.renditions() if with_renditions else ()
+    except MemoryError as error:
+        raise refused(IMAGE_OUT_OF_MEMORY) from error
+    except DECODER_ERRORS as error:
+        raise _refusal(kind, error) from error
+    return replace(converted, renditions=made)
+
+
+def _refusal(kind: ImageType, error: Exception) -> Exception:
+    text = _OBJECT.sub("", str(error))
+    if text.startswith(("encoding error 1", "encoding error 2")):
+        return refused(IMAGE_OUT_OF_MEMORY)
+    if "truncated" in text.lower():
+        return truncated(f"The {kind.name} stops before its pixels do: {text}")
+    return unreadable(f"The {kind.name} could not be decoded: {text or type(error).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Still:
+    """A picture that stands upright, in RGB or RGBA."""
+
+    image: Image.Image
+    lossless: bool
+
+    def encoded(self) -> ConvertedImage:
+        return encode_still(self.image, lossless=self.lossless)
+
+    def renditions(self) -> tuple[Rendition, ...]:
+        return of_still(self.image)
+
+
+class _Icon(_Still):
+    def encoded(self) -> ConvertedImage:
+        return encode_icon(self.image)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    animation: Animation
+    lossless: bool
+
+    def encoded(self) -> ConvertedImage:
+        return encode_animation(self.animation, lossless=self.lossless)
+
+    def renditions(self) -> tuple[Rendition, ...]:
+        return of_animation(self.animation)
+
+
+def _read(kind: ImageType, data: bytes) -> _Still | _Moving:
+    match kind:
+        case ImageType.JPEG:
+            containers.check_complete(data)
+            return _Still(decode_upright(data, "JPEG"), lossless=False)
+        case ImageType.PNG:
+            return _of_frames(png.read(data), outcome.MAX_LOSSLESS_PIXELS)
+        case ImageType.GIF:
+            return _of_frames(containers.read_gif(data), outcome.MAX_PIXELS)
+        case ImageType.WEBP:
+            return _read_webp(data)
+        case ImageType.ICO:
+            return _Icon(containers.decode_best(data), lossless=True)
+
+
+def _of_frames(animation: Animation, max_lossless_pixels: int) -> _Still | _Moving:
+    area = animation.width * animation.height
+    if len(animation.frames) == 1:
+        still = upright(first_view(animation), animation.orientation)
+        return _Still(still, lossless=area <= max_lossless_pixels)
+    drawn = area * len(animation.frames)
+    return _Moving(animation, lossless=drawn <= outcome.MAX_LOSSLESS_ANIMATION_PIXELS)
+
+
+def _read_webp(data: bytes) -> _Still | _Moving:
+    found = containers.read_webp(data)
+    area = found.width * found.height
+    if len(found.durations) <= 1:
+        lossless = found.lossless and area <= outcome.MAX_LOSSLESS_PIXELS
+        return _Still(decode_upright(data, "WEBP"), lossless=lossless)
+    image = open_only(data, "WEBP")
+
+    def frame(number: int) -> Image.Image:
+        image.seek(number)
+        image.load()
+        # A copy: colours are converted in place, and the decoder draws its next frame over it.
+        return displayable(image.copy())
+
+    frames = [
+        Frame(0, 0, Fraction(ms), Disposal.KEEP, over=False, decode=partial(frame, number))
+        for number, ms in enumerate(found.durations)
+    ]
+    animation = Animation(found.width, found.height, frames, found.plays)
+    lossless = found.lossless and area * len(frames) <= outcome.MAX_LOSSLESS_ANIMATION_PIXELS
+    return _Moving(animation, lossless=lossless)

@@ -1,0 +1,269 @@
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+
+from PIL import Image
+
+from services.attachments.images import outcome, still
+from services.attachments.images.animation import Animation, Disposal, Frame
+from services.attachments.images.outcome import truncated, unreadable
+from services.attachments.images.still import DECODER_ERRORS, displayable, open_only
+
+# A file whose chunks are out of order, or whose frames have no pixels or lie outside of the
+# canvas, is faulty. As in browsers, the frames before the first fault are shown. Without one the
+# still image is, which every PNG has. How many frames the file claims counts for nothing.
+
+FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
+_HEADER = struct.Struct(">II")
+_NUMBER_BYTES = 4
+
+
+@dataclass(slots=True)
+class Cut:
+    """A frame as the file has it: its control chunk, and the pieces of its compressed pixels."""
+
+    control: bytes
+    pieces: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AnimationChunks:
+    """Takes a PNG's chunks in the order of the file.
+
+    Attributes:
+        plays: how often the frames are shown, 0 for ever.
+        cuts: the frames so far; the last one may lack pixels, after a fault for good.
+        is_faulty: whether a fault was found, after which no chunk counts.
+    """
+
+    plays: int = 0
+    cuts: list[Cut] = field(default_factory=list)
+    is_faulty: bool = False
+    _has_begun: bool = False
+    _next_number: int = 0
+
+    def begin(self, body: bytes) -> None:
+        """Take a header of an animation (acTL). The first of several counts, unless it is empty."""
+        if self._has_begun or len(body) != _HEADER.size:
+            return
+        frames, plays = _HEADER.unpack(body)
+        self._has_begun = frames > 0
+        self.plays = min(plays, outcome.MAX_PLAYS)
+
+    def add_control(self, body: bytes, canvas: tuple[int, int], *, is_still: bool) -> None:
+        """Take a frame's control chunk (fcTL); `is_still`: its pixels are the still image's."""
+        if not self._is_read():
+            return
+        before_is_whole = not self.cuts or self.cuts[-1].pieces
+        if self._is_next(body) and before_is_whole and _fits(body, canvas, is_still=is_still):
+            self.cuts.append(Cut(body))
+            outcome.check_frame_count(len(self.cuts), "APNG")
+        else:
+            self.is_faulty = True
+
+    def add_data(self, body: bytes) -> None:
+        """Take pixels of a frame (fdAT)."""
+        if not self._is_read():
+            return
+        if self._is_next(body) and self.cuts:
+            self.cuts[-1].pieces.append(body[_NUMBER_BYTES:])
+        else:
+            self.is_faulty = True
+
+    def add_still(self, body: bytes) -> None:
+        """Take pixels of the still image (IDAT): a frame's, if a control chunk precedes them."""
+        if self._is_read() and self.cuts:
+            self.cuts[-1].pieces.append(body)
+
+    def shown(self) -> Iterable[Cut]:
+        """The frames that have pixels."""
+        return (cut for cut in self.cuts if cut.pieces)
+
+    def _is_read(self) -> bool:
+        return self._has_begun and not self.is_faulty
+
+    def _is_next(self, body: bytes) -> bool:
+        number, self._next_number = self._next_number, self._next_number + 1
+        return body[:_NUMBER_BYTES] == number.to_bytes(_NUMBER_BYTES, "big")
+
+
+def _fits(body: bytes, canvas: tuple[int, int], *, is_still: bool) -> bool:
+    if len(body) != FRAME_CONTROL.size:
+        return False
+    width, height, left, top, *_ = FRAME_CONTROL.unpack(body)
+    if is_still:
+        return (width, height, left, top) == (*canvas, 0, 0)
+    is_inside = left + width <= canvas[0] and top + height <= canvas[1]
+    return bool(min(width, height) > 0 and is_inside)
+
+
+_MAX_TEXT_BYTES = 1024 * 1024
+
+
+def read_text(name: bytes, body: bytes) -> tuple[str, bytes]:
+    """Return the keyword and the value of a tEXt, zTXt or iTXt chunk.
+
+    The value is empty for a chunk that is broken or too long: no picture is refused for its texts.
+    """
+    keyword, _, value = body.partition(b"\0")
+    is_compressed = name == b"zTXt"
+    if name == b"iTXt":
+        is_compressed = value[:1] == b"\1"
+        # A flag and a method, then two texts that end with a zero: language and keyword.
+        value = b"\0".join(value[2:].split(b"\0", 2)[2:])
+    elif is_compressed:
+        value = value[1:]
+    return keyword.decode("latin-1"), _decompressed(value) if is_compressed else value
+
+
+def _decompressed(value: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        text = stream.decompress(value, _MAX_TEXT_BYTES)
+    except zlib.error:
+        return b""
+    return text if stream.eof else b""
+
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# These chunks change the meaning of pixels, so each frame that is cut out gets a copy of them.
+_SHARED = (b"PLTE", b"tRNS", b"iCCP")
+_DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
+_GREY, _TRUE_COLOUR = 0, 2
+_DEEP = 16
+_SIDES = struct.Struct(">II")
+_HEADER_BYTES = 13
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_XMP = "XML:com.adobe.xmp"
+_EXIF_AS_TEXT = "Raw profile type exif"  # as ImageMagick writes it, in hex
+
+
+@dataclass(slots=True)
+class _Found:
+    header: bytes = b""
+    shared: list[tuple[bytes, bytes]] = field(default_factory=list)
+    data: list[bytes] = field(default_factory=list)
+    animation: AnimationChunks = field(default_factory=AnimationChunks)
+    # These may say how the picture is turned, named as in the `info` of Pillow's images.
+    metadata: dict[str, bytes | str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        width, height = _SIDES.unpack_from(self.header or bytes(_SIDES.size))
+        return width, height
+
+
+def read(data: bytes) -> Animation:
+    """Read the frames, within the bounds, and decode nothing; a PNG without motion has one.
+
+    The decoder gets only the chunks that make pixels, so that text and the like can't fail it. The
+    last frame before the fault of a broken animation is the only one that is decoded.
+    """
+    found = _Found()
+    for name, body in _chunks(data):
+        _note(found, name, body)
+    if not found.data or not found.header:
+        raise unreadable("The PNG has no header or no image data.")
+    width, height = found.size
+    frames = [_frame(found, cut) for cut in found.animation.shown()]
+    outcome.check_animation(len(frames), width * height, "APNG")
+    if found.animation.is_faulty and frames and not _is_whole(frames[-1]):
+        frames.pop()
+    if frames:
+        plays = found.animation.plays
+    else:
+        decode = partial(_decode, found.header, found.shared, found.data)
+        frames, plays = [Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)], 1
+    return Animation(width, height, frames, plays, still.in_metadata(found.metadata))
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = len(SIGNATURE)
+    while at + 12 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        stop = at + 8 + length
+        if stop + 4 > len(data):
+            break
+        name, checksum = data[at + 4 : at + 8], int.from_bytes(data[stop : stop + 4], "big")
+        if zlib.crc32(memoryview(data)[at + 4 : stop]) != checksum:
+            raise unreadable(f"The checksum of the PNG chunk at byte {at:,} is wrong.")
+        yield name, data[at + 8 : stop]
+        if name == b"IEND":
+            return
+        at = stop + 4
+    raise truncated(f"The PNG's {len(data):,} bytes stop before its end chunk.")
+
+
+def _note(found: _Found, name: bytes, body: bytes) -> None:
+    if name == b"IHDR":
+        if found.header or len(body) != _HEADER_BYTES:
+            raise unreadable("The PNG's header chunk is not 13 bytes, once.")
+        found.header = body
+        outcome.check_canvas(*found.size, "PNG header")
+    elif name in _SHARED:
+        found.shared.append((name, body))
+    elif name == b"IDAT":
+        found.data.append(body)
+        found.animation.add_still(body)
+    elif name == b"acTL" and not found.data:
+        found.animation.begin(body)
+    elif name == b"fcTL":
+        found.animation.add_control(body, found.size, is_still=not found.data)
+    elif name == b"fdAT":
+        found.animation.add_data(body)
+    else:
+        _note_metadata(found.metadata, name, body)
+
+
+def _note_metadata(metadata: dict[str, bytes | str], name: bytes, body: bytes) -> None:
+    if name == b"eXIf" and body:
+        metadata.setdefault("exif", body)
+    elif name in _TEXTS:
+        keyword, value = read_text(name, body)
+        if keyword == _XMP and value:
+            metadata["xmp"] = value
+        elif keyword == _EXIF_AS_TEXT and value:
+            metadata[keyword] = value.decode("latin-1")
+
+
+def _frame(found: _Found, cut: Cut) -> Frame:
+    _, _, left, top, delay, per, dispose, blend = FRAME_CONTROL.unpack(cut.control)
+    return Frame(
+        left=left,
+        top=top,
+        duration_ms=Fraction(delay * 1000, per or 100),
+        disposal=_DISPOSALS.get(dispose, Disposal.KEEP),
+        over=blend == 1,
+        decode=partial(_decode, cut.control[4:12] + found.header[8:], found.shared, cut.pieces),
+    )
+
+
+def _is_whole(frame: Frame) -> bool:
+    try:
+        frame.decode()
+    except DECODER_ERRORS:
+        return False
+    return True
+
+
+def _decode(
+    header: bytes, shared: Sequence[tuple[bytes, bytes]], pieces: Sequence[bytes]
+) -> Image.Image:
+    """Decode one frame as a PNG of one image."""
+    chunks = [(b"IHDR", header), *shared, *((b"IDAT", piece) for piece in pieces), (b"IEND", b"")]
+    parts = [SIGNATURE]
+    for name, body in chunks:
+        checksum = zlib.crc32(body, zlib.crc32(name))
+        parts += [len(body).to_bytes(4, "big"), name, body, checksum.to_bytes(4, "big")]
+    with open_only(b"".join(parts), "PNG") as image:
+        image.load()
+        # Pillow brings pixels to eight bits, and leaves the transparent colour in the file's depth.
+        depth, colour, key = header[8], header[9], image.info.get("transparency")
+        if colour == _GREY and depth in (2, 4) and isinstance(key, int):
+            image.info["transparency"] = key * 255 // (2**depth - 1)
+        elif colour == _TRUE_COLOUR and depth == _DEEP and isinstance(key, tuple):
+            image.info["transparency"] = tuple(level >> 8 for level in key)
+        return displayable(image)

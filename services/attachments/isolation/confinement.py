@@ -1,0 +1,84 @@
+"""The rights that the converter's process gives up before it sees an upload.
+
+Code that a hostile image smuggles in through a hole of a codec can compute, read requests and write
+answers. A filter of the kernel's, seccomp, refuses it everything else, to root too, and can't be
+taken off again. Where a kernel has no such filter, the limits hold alone.
+"""
+
+import errno
+import mmap
+import resource
+from contextlib import suppress
+from threading import Thread
+
+from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
+
+from core.process.linux import hide_memory, refuse_new_privileges
+
+# A child is replaced once it has computed for 60 s, and an image may take 30 s more. This ends code
+# that computes for itself between two images.
+MAX_CPU_SECONDS = 120
+
+_REQUESTS_AND_ANSWERS = ("read", "pread64", "write", "close", "pselect6")
+_MEMORY = ("munmap", "mremap", "madvise", "brk")
+# The C library and Python need these while they compute, are stopped and continued, or exit.
+_RUNNING = ("futex", "sched_yield", "getrandom", "clock_gettime", "rt_sigaction", "rt_sigprocmask")
+_ENDING = ("rt_sigreturn", "sigaltstack", "restart_syscall", "exit", "exit_group")
+_OF_PILLOW = ("getcwd",)
+
+
+def confine(memory_bytes: int) -> None:
+    """Give up all but decoding. Open files, and import modules, before this."""
+    hide_memory()
+    refuse_new_privileges()
+    with suppress(OSError):
+        # At its first call the library looks for the C library by a process, which is given up.
+        supported()
+    for limit, most in (
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_CPU, MAX_CPU_SECONDS),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, 0),
+        (resource.RLIMIT_NPROC, 0),
+    ):
+        resource.setrlimit(limit, (most, most))
+    with suppress(OSError):
+        # Where this fails, the worker has said so at its start.
+        decoding_filter().load()
+
+
+def filter_refusal() -> OSError | None:
+    """Return why this kernel takes no filter; None if it does."""
+    refusals: list[OSError] = []
+
+    def load() -> None:
+        try:
+            decoding_filter()
+            Filter(default=Action.ALLOW).load()
+        except OSError as refusal:
+            refusals.append(refusal)
+
+    # A filter is a thread's own and ends with it.
+    trial = Thread(target=load)
+    trial.start()
+    trial.join()
+    return refusals[0] if refusals else None
+
+
+def decoding_filter() -> Filter:
+    """Return the calls that decoding may make.
+
+    Raises an OSError for a processor that the library doesn't know.
+    """
+    permitted = Filter(default=Action.ERRNO | errno.EPERM)
+    for name in (*_REQUESTS_AND_ANSWERS, *_MEMORY, *_RUNNING, *_ENDING, *_OF_PILLOW):
+        permitted.allow(name)
+    if arch() == "x86_64":
+        permitted.allow("select")  # older C libraries wait with it
+    # Memory of a process's own in which nothing can be executed.
+    not_executable = ArgCmp(2, CmpOp.MASKED_EQ, 0, mask=mmap.PROT_EXEC)
+    anonymous = ArgCmp(3, CmpOp.MASKED_EQ, mmap.MAP_ANONYMOUS, mask=mmap.MAP_ANONYMOUS)
+    permitted.allow("mmap", args=[not_executable, anonymous])
+    permitted.allow("mprotect", args=[not_executable])
+    return permitted

@@ -1,0 +1,174 @@
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, select
+
+from core.errors import DomainError
+from core.keyring import Keyring
+from core.refusals import media as refusals
+from core.refusals.media import (
+    MEDIA_NOT_FOUND,
+    SIGNED_LINK_EXPIRES_IN,
+    SIGNED_LINK_NOT_ENCRYPTED,
+)
+from core.signed_urls import SignedUrls
+from models import Attachment, AttachmentStatus, Job, User
+from services import paging, removals
+from services.access.caller import Caller
+from services.attachments.files import (
+    MediaFile,
+    data_key,
+    file_named,
+    hash_id_in,
+    key_of_file,
+    keys_of_files,
+    original_key,
+)
+from services.attachments.upload import PROCESS_ATTACHMENT
+from services.feed.catalogue import FeedEventType, announce
+from services.jobs import records
+from services.jobs.idempotency import AcceptedJob
+from services.paging import PageOfRows, PageRequest
+from storage.encryption import Tampered, unseal
+from storage.objects import ObjectMissing
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+_HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
+
+
+def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
+    """Return the caller's attachment; raises ``attachment.not_found``."""
+    query = select(Attachment).where(
+        Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
+    )
+    attachment = uow.session.scalar(query) if _HASH_ID.match(hash_id) else None
+    if attachment is None:
+        raise refusals.ATTACHMENT_NOT_FOUND()
+    return attachment
+
+
+def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
+    """Return an accepted upload's record, or the refusal that says why there is none."""
+    attachment = uow.session.get(Attachment, accepted.subject_id)
+    if attachment is not None and attachment.status != AttachmentStatus.FAILED:
+        return attachment
+    job = uow.session.get(Job, accepted.job_id)
+    if job is None or job.error is None or job.error["code"] == refusals.ATTACHMENT_DELETED.code:
+        return refusals.ATTACHMENT_GONE()
+    return records.refusal_of(job)
+
+
+def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
+    """Delete the record of an upload that failed: its job keeps the reason."""
+    failed = Attachment.status == AttachmentStatus.FAILED
+    uow.session.execute(delete(Attachment).where(Attachment.id == accepted.subject_id, failed))
+
+
+def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[Attachment]:
+    """Return the caller's attachments, newest first; raises ``cursor.invalid``."""
+    query = paging.of_owner(
+        select(Attachment), Attachment.user_id, caller.user_id, Attachment.id, wanted
+    )
+    found = uow.session.scalars(query).all()
+    return paging.cut(found, wanted.limit, lambda attachment: str(attachment.id))
+
+
+def change(uow: UnitOfWork, caller: Caller, hash_id: str, changes: Mapping[str, Any]) -> Attachment:
+    """Set those of ``alt_text``, ``title`` and ``tags`` that are given; returns the record.
+
+    The first of tags that differ in their case alone stays. Raises ``attachment.not_found``.
+    """
+    attachment = get(uow, caller, hash_id)
+    for name, value in changes.items():
+        setattr(attachment, name, _without_repeats(value) if name == "tags" else value)
+    uow.session.flush()
+    return attachment
+
+
+def _without_repeats(tags: Sequence[str]) -> list[str]:
+    kept = dict[str, str]()
+    for tag in tags:
+        kept.setdefault(tag.casefold(), tag)
+    return list(kept.values())
+
+
+def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
+    """Cancel the attachment's job, delete it and its objects; raises ``attachment.not_found``."""
+    attachment = get(uow, caller, hash_id)
+    on_it = records.working_on(attachment.id, [PROCESS_ATTACHMENT], attachment.user_id)
+    processing = select(Job).where(on_it)
+    for job in uow.session.scalars(processing.with_for_update()):
+        # A worker that runs it finds its lease gone.
+        records.end_with_subject(uow, job, refusals.ATTACHMENT_DELETED())
+    uow.session.delete(attachment)
+    announce(
+        uow,
+        attachment.user_id,
+        FeedEventType.ATTACHMENT_DELETED,
+        attachment.id,
+        hash_id=attachment.hash_id,
+    )
+    removals.forget(uow, *keys_of_files(attachment), original_key(attachment))
+    return 1
+
+
+def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
+    """Return the file of this name, with its ready attachment; raises ``media.not_found``."""
+    hash_id = hash_id_in(filename)
+    query = (
+        select(Attachment)
+        .join(User, User.id == Attachment.user_id)
+        .where(
+            Attachment.hash_id == hash_id,
+            Attachment.status == AttachmentStatus.READY,
+            # The files of a person who is erased go one by one.
+            User.erased_at.is_(None),
+        )
+    )
+    attachment = uow.session.scalar(query) if hash_id else None
+    file = file_named(attachment, filename) if attachment else None
+    if attachment is None or file is None:
+        raise refusals.MEDIA_NOT_FOUND()
+    return attachment, file
+
+
+def read_decrypted(resources: Resources, attachment: Attachment, file: MediaFile) -> bytes:
+    """Return an encrypted file's plain bytes; all are verified before any is returned."""
+    key = key_of_file(attachment, file)
+    try:
+        return unseal(resources.objects.get(key), data_key(resources, attachment), key)
+    except ObjectMissing:
+        raise refusals.MEDIA_NOT_FOUND() from None
+    except Tampered as error:
+        raise refusals.MEDIA_DAMAGED() from error
+
+
+MEDIA_URLS = SignedUrls("media-link", prefix="/media/")
+MAX_LINK_LIFETIME = timedelta(days=7)
+
+
+def create(
+    keyring: Keyring,
+    attachment: Attachment,
+    filename: str,
+    *,
+    base: str,
+    expires_in: int,
+    now: datetime,
+) -> tuple[str, datetime]:
+    """Return an absolute URL of one of the attachment's files, and its expiry.
+
+    Raises ``link.expires_in``, ``link.not_encrypted``, ``media.not_found``.
+    """
+    max_seconds = int(MAX_LINK_LIFETIME.total_seconds())
+    if not 1 <= expires_in <= max_seconds:
+        raise SIGNED_LINK_EXPIRES_IN(longest=max_seconds)
+    if not attachment.encrypted:
+        raise SIGNED_LINK_NOT_ENCRYPTED()
+    if file_named(attachment, filename) is None:
+        raise MEDIA_NOT_FOUND()
+    lifetime = timedelta(seconds=expires_in)
+    return MEDIA_URLS.create(keyring, filename, base=base, lifetime=lifetime, now=now)

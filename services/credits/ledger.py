@@ -1,0 +1,351 @@
+"""Reads an account and changes its balance.
+
+The database function ``credit_append`` changes a balance: it locks the account, refuses to make the
+balance negative, and writes the entry and the new balance. Each statement here is a transaction of
+its own: its result has been committed.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import orjson
+from psycopg2 import DataError
+from psycopg2.errors import LockNotAvailable
+
+from core import ids
+from core.counters.work_metrics import count_credits
+from core.errors import DomainError
+from core.money import MAX_AMOUNT, is_storable
+from core.refusals import money as refusals
+from core.refusals.money import CREDITS_BELOW
+from core.refusals.requests import IDEMPOTENCY_KEY_REUSED, REQUEST_INVALID
+from models import CreditAction
+from services import paging
+from services.jobs.idempotency import IdempotencyKey
+from services.paging import PageOfRows, PageRequest
+from storage.database import Database, Statement
+
+# An account's entries are numbered without gaps in the order in which they were written. Days are
+# therefore found by halving, and a look is at a bounded range of numbers: a page may hold fewer
+# entries than it was asked for, or none, and say where the next look begins.
+
+
+MAX_ENTRIES_LOOKED_AT = 5_000
+
+
+@dataclass(frozen=True)
+class LedgerFilter:
+    """
+    Attributes:
+        actions: entries of any of these; empty: of all.
+        first: the first day (UTC); ``None``: that of the oldest entry.
+        last: the last day; ``None``: that of the newest entry.
+    """
+
+    actions: Sequence[CreditAction] = ()
+    first: date | None = None
+    last: date | None = None
+
+    @property
+    def takes_all(self) -> bool:
+        return not self.actions and self.first is None and self.last is None
+
+
+def find(
+    database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter
+) -> PageOfRows[tuple[int, str]]:
+    """The entries that the filter takes, as ``ledger.page`` gives them; by a cursor alone.
+
+    Raises ``cursor.invalid`` and ``request.invalid``.
+    """
+    if wanted.offset:
+        raise REQUEST_INVALID(place="query.offset", rule="a filter goes on by the cursor alone")
+    highest = _last_before(database, user_id, only.last, days=1)
+    if wanted.cursor is not None:
+        highest = min(highest, ids.of_cursor(wanted.cursor) - 1)
+    lowest = 0 if only.first is None else _last_before(database, user_id, only.first, days=0)
+    look_after = max(lowest, highest - MAX_ENTRIES_LOOKED_AT)
+    rows = database.rows(
+        _LOOK,
+        user_id=user_id,
+        after=look_after,
+        highest=highest,
+        actions=[str(action) for action in only.actions or CreditAction],
+        limit=wanted.limit + 1,
+    )
+    entries = [(int(seq), str(entry)) for seq, entry in rows]
+    shown, next_cursor = entries[: wanted.limit], None
+    if len(entries) > wanted.limit:
+        next_cursor = str(shown[-1][0])
+    elif look_after > lowest:
+        next_cursor = str(look_after + 1)
+    return PageOfRows(shown, next_cursor, lambda entry: str(entry[0]))
+
+
+def _last_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
+    """The number of the last entry before a day or so many days after it; 0: there is none.
+
+    ``None``: the number of the newest entry.
+    """
+    if day is None:
+        found = database.rows(_NEWEST, user_id=user_id)
+    else:
+        found = database.rows(_LAST_BEFORE, user_id=user_id, day=day, days=days)
+    return int(found[0][0]) if found else 0
+
+
+_NEWEST = Statement("SELECT last_seq FROM credit_accounts WHERE user_id = :user_id")
+# Each step looks at one entry. Dates are compared at midnight UTC, the sessions' time zone.
+_LAST_BEFORE = Statement(
+    """
+WITH RECURSIVE halves (low, high) AS (
+    SELECT CAST(0 AS bigint), CAST(last_seq AS bigint) FROM credit_accounts
+    WHERE user_id = :user_id
+    UNION ALL
+    SELECT CASE WHEN middle.is_before THEN middle.seq ELSE low END,
+        CASE WHEN middle.is_before THEN high ELSE middle.seq - 1 END
+    FROM halves CROSS JOIN LATERAL (
+        SELECT CAST(e.seq AS bigint) AS seq,
+            e.created_at < CAST(:day AS date) + CAST(:days AS integer) AS is_before
+        FROM credit_entries AS e
+        WHERE e.user_id = :user_id AND e.seq = (low + high + 1) / 2
+        LIMIT 1
+    ) AS middle
+    WHERE low < high
+)
+SELECT low FROM halves WHERE low = high
+"""
+)
+_LOOK = Statement(
+    """
+SELECT e.seq, credit_entry_json(e)::text
+FROM credit_entries AS e
+WHERE e.user_id = :user_id AND e.seq > :after AND e.seq <= :highest
+    AND e.action = ANY(CAST(:actions AS text[]))
+ORDER BY e.seq DESC LIMIT :limit
+"""
+)
+
+
+MAX_SOURCE_ID_CHARACTERS = 255
+MAX_META_BYTES = 8 * 1024
+_EVERYTHING = LedgerFilter()
+
+
+@dataclass(frozen=True)
+class Charge:
+    """``entry`` is JSON text, whose numbers keep their four decimals."""
+
+    entry: str
+    is_replayed: bool
+
+
+def consume(
+    database: Database,
+    user_id: int,
+    *,
+    amount: Decimal,
+    source_id: str,
+    meta: dict[str, Any] | None,
+    key: IdempotencyKey | None,
+) -> Charge:
+    """Charge an account in one round trip; requests with the same key charge it once.
+
+    Raises ``credits.amount``, ``credits.source_id``, ``credits.meta``, ``credits.insufficient``,
+    ``idempotency.key_reused`` and ``idempotency.in_progress``.
+    """
+    check_amount(amount)
+    _check_source(source_id)
+    values = {
+        "user_id": user_id,
+        "amount": amount,
+        "source_id": source_id,
+        "meta": _meta(meta),
+        "route": key and key.route,
+        "key": key and key.key,
+        "fingerprint": key and key.fingerprint,
+    }
+    try:
+        [(outcome, entry)] = database.rows(_CONSUME, **values)
+    except LockNotAvailable:
+        if key is None:
+            raise
+        # Another request holds the account's lock: perhaps this one, sent twice.
+        raise refusals.CHARGE_IN_PROGRESS() from None
+    if outcome == "insufficient":
+        raise insufficient(database, user_id, amount)
+    if outcome == "key_reused":
+        raise IDEMPOTENCY_KEY_REUSED()
+    is_replayed = outcome == "replayed"
+    if not is_replayed:
+        count_credits(CreditAction.CONSUME, amount)
+    return Charge(entry, is_replayed=is_replayed)
+
+
+def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
+    """Give credits and return the entry as JSON text; raises ``credits.amount``."""
+    check_amount(amount)
+    return _append(database, user_id, "grant", amount, source_id)
+
+
+def adjust(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
+    """Correct a balance up or down; raises ``credits.amount``, ``credits.insufficient``."""
+    check_amount(delta.copy_abs())
+    return _append(database, user_id, "adjust", delta, source_id)
+
+
+def balance(database: Database, user_id: int) -> str:
+    """Return the user's account as JSON text; the first call makes an empty account."""
+    found = database.rows(_BALANCE, user_id=user_id)
+    if not found:
+        database.rows(_OPEN, user_id=user_id)
+        found = database.rows(_BALANCE, user_id=user_id)
+    [(account,)] = found
+    return str(account)
+
+
+def page(
+    database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter = _EVERYTHING
+) -> PageOfRows[tuple[int, str]]:
+    """Return entries, each its number and its JSON text, newest first; raises ``cursor.invalid``.
+
+    Entries are numbered without gaps, so an offset gives a number, which an index finds: old pages
+    cost as much as new ones. A filter raises as ``ledger_search.find`` does.
+    """
+    if not only.takes_all:
+        return find(database, user_id, wanted, only)
+    before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
+    rows = database.rows(
+        PAGE, user_id=user_id, offset=wanted.offset, limit=wanted.limit + 1, before=before
+    )
+    entries = [(int(seq), str(entry)) for seq, entry in rows]
+    return paging.cut(entries, wanted.limit, lambda entry: str(entry[0]))
+
+
+def check_amount(amount: Decimal) -> None:
+    if not is_storable(amount) or amount <= 0:
+        raise refusals.CREDITS_AMOUNT(most=MAX_AMOUNT)
+
+
+def _check_source(source_id: str) -> None:
+    if not 1 <= len(source_id) <= MAX_SOURCE_ID_CHARACTERS or not source_id.strip():
+        raise refusals.CREDITS_SOURCE_ID(most=MAX_SOURCE_ID_CHARACTERS)
+
+
+def _meta(meta: dict[str, Any] | None) -> str | None:
+    if meta is None:
+        return None
+    try:
+        written = orjson.dumps(meta, default=_as_double)
+    except orjson.JSONEncodeError:
+        raise refusals.CREDITS_META_UNWRITABLE() from None
+    if len(written) > MAX_META_BYTES or _NUL.search(written):
+        raise refusals.CREDITS_META()
+    return written.decode()
+
+
+# The escape of a NUL, but not an escaped backslash before the text "u0000".
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def _as_double(value: object) -> orjson.Fragment:
+    """Write a number of free-form JSON as a double, which is how most JSON readers read it.
+
+    It is written without an exponent, as in the database: 1e300 counts as 301 digits.
+    """
+    number = float(value) if isinstance(value, int | Decimal) else math.inf
+    if not math.isfinite(number):
+        raise TypeError
+    return orjson.Fragment(format(Decimal(repr(number)), "f"))
+
+
+def _append(database: Database, user_id: int, action: str, delta: Decimal, source_id: str) -> str:
+    _check_source(source_id)
+    values = {"user_id": user_id, "action": action, "amount": abs(delta), "delta": delta}
+    try:
+        written = database.rows(_APPEND, source_id=source_id, **values)
+    except DataError:
+        raise refusals.CREDITS_BALANCE_TOO_LARGE() from None
+    if not written:
+        raise insufficient(database, user_id, abs(delta))
+    count_credits(action, abs(delta))
+    [(entry,)] = written
+    return str(entry)
+
+
+def insufficient(database: Database, user_id: int, needed: Decimal) -> DomainError:
+    """The refusal, with the balance as it is by now; a caller without an account has nothing."""
+    found = database.rows(_BALANCE_ALONE, user_id=user_id)
+    balance = found[0][0] if found else 0
+    # A double holds every such amount: they have at most fifteen digits.
+    facts = {"balance_credit": float(balance), "needed": float(needed)}
+    return refusals.CREDITS_INSUFFICIENT(facts=facts)
+
+
+_CONSUME = Statement(
+    "SELECT outcome, answer FROM credit_consume(:user_id, :amount, :source_id, "
+    "CAST(:meta AS jsonb), :route, :key, CAST(:fingerprint AS bytea))"
+)
+_APPEND = Statement(
+    "SELECT credit_entry_json(e)::text FROM credit_append(:user_id, :action, :amount, :delta, "
+    "'operator', :source_id, NULL, NULL, NULL, NULL) AS e"
+)
+_OPEN = Statement(
+    "INSERT INTO credit_accounts (user_id, last_hash) VALUES (:user_id, sha256('')) "
+    "ON CONFLICT (user_id) DO NOTHING"
+)
+_BALANCE = Statement(
+    """
+SELECT jsonb_build_object(
+    'id', id, 'user_id', user_id, 'balance_credit', balance, 'debt_credit', debt, 'status', status,
+    'created_at', to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    'updated_at', to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))::text
+FROM credit_accounts WHERE user_id = :user_id
+"""
+)
+_BALANCE_ALONE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_id")
+PAGE = Statement(
+    """
+SELECT e.seq, credit_entry_json(e)::text
+FROM credit_entries AS e
+WHERE e.user_id = :user_id AND e.seq <= coalesce(CAST(:before AS bigint) - 1, (
+    SELECT last_seq FROM credit_accounts WHERE user_id = :user_id) - :offset)
+ORDER BY e.seq DESC LIMIT :limit
+"""
+)
+
+
+# ``credit_append`` compares the two in the account that it locks, so a charge asks for nothing
+# more.
+
+
+def threshold(database: Database, user_id: int) -> str:
+    """The user's threshold, as a number with four decimals, also before there is an account."""
+    [(below,)] = database.rows(_READ, user_id=user_id)
+    return str(below)
+
+
+def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
+    """Set the threshold: 1, or 0 when it was so already. At 0 nothing is told.
+
+    Raises ``credits.below``.
+    """
+    if not is_storable(below) or below < 0:
+        raise CREDITS_BELOW(most=MAX_AMOUNT)
+    return len(database.rows(_SET, user_id=user_id, below=below))
+
+
+_READ = Statement(
+    "SELECT coalesce((SELECT low_below FROM credit_accounts WHERE user_id = :user_id), 100.0000)"
+)
+_SET = Statement(
+    "INSERT INTO credit_accounts AS a (user_id, last_hash, low_below)"
+    " VALUES (:user_id, sha256(''), :below) ON CONFLICT (user_id) DO UPDATE"
+    " SET low_below = excluded.low_below, low_told = false"
+    " WHERE a.low_below <> excluded.low_below RETURNING 1"
+)

@@ -1,0 +1,151 @@
+"""Asks the provider about orders without a webhook: when the payer comes back, and regularly."""
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+from sqlalchemy import func, select, update
+
+from core import clock
+from core.errors import DomainError, TransientError
+from core.lanes import Lane, RequestKind
+from core.logging import get_logger
+from integrations.payments.port import Evidence, PaymentChannel
+from integrations.payments.registry import PaymentChannels
+from models import OrderStatus, OrderVia, PaymentOrder
+from services.credits.checkout import channels
+from services.credits.settlement import settle
+from services.jobs import kinds, upkeep
+from storage.resources import Resources
+
+log = get_logger(__name__)
+
+# Asks for the state of one order whose payer has come back.
+REFRESH_ORDER = kinds.register_request(
+    RequestKind("topup.refresh", Lane.MONEY),
+    lambda resources, lease: {
+        "status": refresh(resources, resources.shared(channels), lease.payload["order_id"])
+    },
+)
+POLL_ORDERS = upkeep.register(
+    upkeep.UpkeepKind(
+        "topups.poll",
+        every=timedelta(seconds=30),
+        lane=Lane.MONEY,
+        run=lambda resources, _: poll(resources, resources.shared(channels)),
+    )
+)
+_OPEN = (OrderStatus.PENDING, OrderStatus.EXPIRED)
+MAX_ORDERS_AT_ONCE = 64
+# For each channel. With 250 ms for a call that is 32 calls a second.
+MAX_CALLS_AT_ONCE = 8
+# Shorter than the time between two polls, so that the next poll continues.
+_MAX_POLL_SECONDS = 20.0
+# For so long no other poller takes the order, even if this process is killed.
+_TAKEN_FOR = timedelta(minutes=2)
+# An order that could not be settled, lest it is tried in each poll before others.
+_PUT_OFF_FOR = timedelta(hours=1)
+
+
+def refresh(resources: Resources, providers: PaymentChannels, order_id: int) -> str:
+    """Ask the provider about an order, and return the order's status after that."""
+    with resources.unit_of_work() as uow:
+        order = uow.session.get_one(PaymentOrder, order_id)
+    if order.status not in _OPEN or order.session_id is None:
+        return order.status
+    evidence = providers.channel(PaymentChannel(order.channel)).evidence(order.session_id)
+    with resources.unit_of_work() as uow:
+        return settle(uow, order_id, evidence, OrderVia.RETURN).status
+
+
+def poll(resources: Resources, providers: PaymentChannels) -> int:
+    """Check the due orders and return their number; several processes may poll at once.
+
+    Each channel has threads of its own, so that none waits for another one's provider.
+    """
+    with ThreadPoolExecutor(len(PaymentChannel), "poll") as pool:
+        return sum(pool.map(partial(_poll_channel, resources, providers), PaymentChannel))
+
+
+def _poll_channel(resources: Resources, providers: PaymentChannels, channel: PaymentChannel) -> int:
+    until = time.monotonic() + _MAX_POLL_SECONDS
+    is_away = threading.Event()
+    done = 0
+    with ThreadPoolExecutor(MAX_CALLS_AT_ONCE, f"poll-{channel}") as pool:
+        while time.monotonic() < until and not is_away.is_set():
+            batch = _take_due(resources, channel)
+            asked = [pool.submit(_ask, providers, is_away, due) for due in batch]
+            # Only this thread uses the database, whose connections are few.
+            for due, answer in zip(batch, asked, strict=True):
+                try:
+                    done += _settle(resources, due, answer.result())
+                except Exception:  # the orders behind it are settled all the same
+                    log.exception("order.not_settled", order_id=due.id)
+                    _put_off(resources, due)
+            if len(batch) < MAX_ORDERS_AT_ONCE:
+                break
+    return done
+
+
+def _settle(resources: Resources, due: PaymentOrder, evidence: Evidence | None) -> bool:
+    if evidence is None:
+        return False
+    with resources.unit_of_work() as uow:
+        settle(uow, due.id, evidence, OrderVia.POLL)
+    return True
+
+
+def _put_off(resources: Resources, due: PaymentOrder) -> None:
+    with resources.unit_of_work() as uow:
+        statement = update(PaymentOrder).where(PaymentOrder.id == due.id)
+        uow.session.execute(statement.values(next_check_at=func.now() + _PUT_OFF_FOR))
+
+
+def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:
+    """Take orders that are due, so that no other poller takes them."""
+    due = (
+        select(PaymentOrder.id)
+        .where(PaymentOrder.next_check_at <= func.now(), PaymentOrder.channel == channel)
+        .order_by(PaymentOrder.next_check_at)
+        .limit(MAX_ORDERS_AT_ONCE)
+        .with_for_update(skip_locked=True)
+    )
+    with resources.unit_of_work() as uow:
+        statement = (
+            update(PaymentOrder)
+            .where(PaymentOrder.id.in_(due.scalar_subquery()))
+            .values(next_check_at=func.now() + _TAKEN_FOR)
+            .returning(PaymentOrder)
+        )
+        return uow.session.scalars(statement).all()
+
+
+def _ask(
+    providers: PaymentChannels, is_away: threading.Event, due: PaymentOrder
+) -> Evidence | None:
+    """Return what is known of an order; ``None`` while its provider is away.
+
+    An order that was not asked for becomes due again by itself.
+    """
+    if is_away.is_set():
+        return None
+    is_over = due.expires_at <= clock.now()
+    if due.status == OrderStatus.CREATED or due.session_id is None:
+        # The order's page was never opened, so no payer can pay on it.
+        return Evidence(order_id=due.id, failed=is_over)
+    try:
+        payments = providers.channel(PaymentChannel(due.channel))
+        known = payments.close(due.session_id) if is_over else payments.evidence(due.session_id)
+    except TransientError as error:
+        is_away.set()
+        log.warning("orders.provider_away", channel=due.channel, reason=str(error))
+        return None
+    except DomainError as error:
+        # It won't know more in a moment. The order is asked about again at its next time.
+        log.warning("order.not_checked", order_id=due.id, code=error.code)
+        known = Evidence(order_id=due.id, session_id=due.session_id)
+    return replace(known, expired=True) if is_over and not known.paid else known

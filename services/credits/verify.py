@@ -1,0 +1,486 @@
+"""Proves that the ledger is as it was written: its accounts, entries and orders.
+
+Its user and its number identify an entry, and its hash covers both. The ``id`` adds nothing, so
+the hash leaves it out.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, delete, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+
+from core.keyring import Keyring
+from core.lanes import Lane
+from core.logging import get_logger
+from models import CreditCheckpoint, PaymentOrderCheckpoint
+from services.jobs import upkeep
+from storage.long_reads import ReplicaFailed, view_of
+from storage.resources import Resources
+
+# Each is signed under the deployment's secret keys, so a person who can write to the database can't
+# make one. An old one that is put back makes a run read more, and hides nothing.
+
+
+_MAX_BATCH_ROWS = 1_000
+
+
+class Seal(Enum):
+    """The verdict on a signature.
+
+    It is ours, is not, or was made under a key that is not in the keyring.
+    """
+
+    GOOD = "good"
+    FORGED = "forged"
+    KEY_GONE = "key_gone"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An account after the entry ``seq``, up to which it had no fault."""
+
+    user_id: int
+    seq: int
+    hash: bytes
+    balance: Decimal
+    debt: Decimal
+
+
+class CheckpointBook:
+    """Reads checkpoints by any connection, and writes them in transactions of its own."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._keyring: Keyring = resources.keyring
+        self._signer = resources.keyring.signer("ledger-checkpoint")
+
+    def distrusted(self, reading: Connection) -> Iterable[tuple[int, int, Seal]]:
+        """The user and the number of the entry of each checkpoint that doesn't count, and why."""
+        table = CreditCheckpoint.__table__.c
+        for row in reading.execute(select(*table)):
+            found = Checkpoint(row.user_id, row.seq, bytes(row.hash), row.balance, row.debt)
+            seal = self._seal(_account_message(found), row.signature)
+            if seal is not Seal.GOOD:
+                yield found.user_id, found.seq, seal
+
+    def last_change(self, reading: Connection) -> tuple[int | None, Seal]:
+        """The change of an order's status up to which all orders were verified, if one was."""
+        table = PaymentOrderCheckpoint.__table__.c
+        rows = reading.execute(select(table.change_id, table.signature)).all()
+        seals = [(row.change_id, self._seal(_order_message(row.change_id), row[1])) for row in rows]
+        bad = next((seal for _, seal in seals if seal is not Seal.GOOD), None)
+        if bad is not None:
+            return None, bad
+        return max((change_id for change_id, _ in seals), default=None), Seal.GOOD
+
+    def write(self, checkpoints: Sequence[Checkpoint]) -> None:
+        for start in range(0, len(checkpoints), _MAX_BATCH_ROWS):
+            rows: list[dict[str, Any]] = [
+                asdict(each)
+                | {"signature": self._signer.sign(_account_message(each)), "is_suspect": False}
+                # In one order, so that two runs at once don't lock each other out.
+                for each in sorted(
+                    checkpoints[start : start + _MAX_BATCH_ROWS], key=lambda each: each.user_id
+                )
+            ]
+            written = insert(CreditCheckpoint).values(rows)
+            changed = {name: written.excluded[name] for name in rows[0] if name != "user_id"}
+            with self._resources.unit_of_work() as uow:
+                uow.session.execute(
+                    written.on_conflict_do_update(index_elements=["user_id"], set_=changed)
+                )
+
+    def write_last_change(self, change_id: int) -> None:
+        with self._resources.unit_of_work() as uow:
+            uow.session.execute(delete(PaymentOrderCheckpoint))
+            signature = self._signer.sign(_order_message(change_id))
+            row = insert(PaymentOrderCheckpoint).values(change_id=change_id, signature=signature)
+            uow.session.execute(row.on_conflict_do_nothing())
+
+    def suspect(self, user_ids: Iterable[int]) -> None:
+        """Let these accounts be read whole each time, until one such run finds no fault."""
+        of_users = CreditCheckpoint.user_id.in_(list(user_ids))
+        with self._resources.unit_of_work() as uow:
+            uow.session.execute(update(CreditCheckpoint).where(of_users).values(is_suspect=True))
+
+    def forget_last_change(self) -> None:
+        with self._resources.unit_of_work() as uow:
+            uow.session.execute(delete(PaymentOrderCheckpoint))
+
+    def _seal(self, message: bytes, signature: str) -> Seal:
+        if self._signer.verify(message, signature):
+            return Seal.GOOD
+        is_known = self._keyring.get(signature.partition(".")[0]) is not None
+        return Seal.FORGED if is_known else Seal.KEY_GONE
+
+
+def _account_message(checkpoint: Checkpoint) -> bytes:
+    """The account, the entry's number and hash, and the sums."""
+    each = checkpoint
+    sums = f"{each.balance:.4f} {each.debt:.4f}"
+    return f"account {each.user_id} {each.seq} {each.hash.hex()} {sums}".encode()
+
+
+def _order_message(change_id: int) -> bytes:
+    return f"orders {change_id}".encode()
+
+
+# Both statements go through the accounts one by one, each from its checkpoint, so that they read
+# what is new by an index and sort nothing. ``:distrusted`` are the users whose checkpoints say
+# nothing. With ``:is_whole`` all entries are read; the other checkpoints must fit them all the
+# same.
+
+# The users who have entries, an account or a checkpoint. A step in the index for each of them finds
+# the entries' users.
+_ACCOUNTS = """
+WITH RECURSIVE holders AS (
+    SELECT min(user_id) AS user_id FROM credit_entries
+    UNION ALL
+    SELECT (SELECT min(e.user_id) FROM credit_entries AS e WHERE e.user_id > h.user_id)
+    FROM holders AS h WHERE h.user_id IS NOT NULL
+), begun AS (
+    SELECT *, NOT :is_whole AND NOT is_suspect AS counts FROM credit_checkpoints
+    WHERE user_id <> ALL(CAST(:distrusted AS bigint[]))
+), accounts AS (
+    SELECT user_id, h.user_id IS NOT NULL AS has_entries, a.user_id IS NOT NULL AS exists,
+        a.balance, a.debt, a.last_seq, a.last_hash,
+        b.seq AS verified_seq, b.hash AS verified_hash, coalesce(b.counts, false) AS is_resumed,
+        CASE WHEN b.counts THEN b.seq ELSE 0 END AS from_seq,
+        CASE WHEN b.counts THEN b.hash ELSE sha256('') END AS from_hash,
+        CASE WHEN b.counts THEN b.balance ELSE 0 END AS from_balance,
+        CASE WHEN b.counts THEN b.debt ELSE 0 END AS from_debt
+    FROM (SELECT user_id FROM holders WHERE user_id IS NOT NULL) AS h
+    FULL JOIN credit_accounts AS a USING (user_id)
+    FULL JOIN begun AS b USING (user_id)
+)
+"""
+
+ENTRY_FAULTS = (
+    _ACCOUNTS  # noqa: S608 - all of it stands here
+    + """
+SELECT a.user_id, c.seq, f.fault, c.order_id
+FROM accounts AS a CROSS JOIN LATERAL (
+    SELECT e AS entry, e.seq, e.delta, e.balance_after, e.hash, e.action, e.order_id,
+        lag(e.seq, 1, a.from_seq) OVER w AS seq_before,
+        lag(e.balance_after, 1, a.from_balance) OVER w AS balance_before,
+        lag(e.hash, 1, a.from_hash) OVER w AS hash_before
+    FROM credit_entries AS e WHERE e.user_id = a.user_id AND e.seq > a.from_seq
+    WINDOW w AS (ORDER BY e.seq)
+) AS c CROSS JOIN LATERAL (VALUES
+    (c.seq <> c.seq_before + 1, 'an entry is missing before this one'),
+    (c.balance_after <> c.balance_before + c.delta, 'balance_after does not follow from delta'),
+    (c.balance_after < 0, 'the balance is negative'),
+    (c.hash <> credit_entry_hash(c.hash_before, c.entry), 'the hash does not fit what it says'),
+    (CASE
+        WHEN c.action IN ('topup', 'grant', 'consume_reversal') THEN c.delta <= 0
+        WHEN c.action IN ('consume', 'debt_payment') THEN c.delta >= 0
+        WHEN c.action = 'topup_refund' THEN c.delta > 0
+        ELSE c.delta = 0
+    END, 'the delta does not fit the action')
+) AS f (is_wrong, fault)
+WHERE f.is_wrong
+"""
+)
+
+# Every account, with its faults, what of it was read, and up to where it is verified by that.
+ACCOUNTS = (
+    _ACCOUNTS  # noqa: S608 - all of it stands here
+    + """
+SELECT a.user_id, a.is_resumed, s.entries, s.order_ids, s.last_seq, l.hash, a.balance, a.debt,
+    ARRAY(SELECT f.fault FROM (VALUES
+        (a.verified_seq IS NOT NULL AND NOT EXISTS (SELECT FROM credit_entries AS e
+            WHERE e.user_id = a.user_id AND e.seq = a.verified_seq AND e.hash = a.verified_hash),
+            'the entry of the checkpoint is not as it was verified'),
+        (a.has_entries AND NOT a.exists, 'there are entries and no account'),
+        (a.balance < 0 OR a.debt < 0, 'the balance or the debt is negative'),
+        (a.balance <> a.from_balance + s.total, 'the balance is not the sum of the entries'),
+        (a.debt <> a.from_debt + s.owed, 'the debt does not follow from the entries'),
+        (a.balance <> coalesce(l.balance_after, a.from_balance),
+            'the balance is not that of the last entry'),
+        (a.last_seq <> s.last_seq OR a.last_seq <> a.from_seq + s.entries,
+            'entries are missing at the end'),
+        (a.last_hash <> coalesce(l.hash, a.from_hash), 'the account does not end in the last hash')
+    ) AS f (is_wrong, fault) WHERE f.is_wrong) AS faults
+FROM accounts AS a CROSS JOIN LATERAL (
+    SELECT count(*) AS entries, coalesce(max(e.seq), a.from_seq) AS last_seq,
+        coalesce(sum(e.delta), 0) AS total,
+        coalesce(sum(CASE
+            WHEN e.action = 'topup_refund' AND e.delta = 0 THEN e.amount
+            WHEN e.action = 'debt_payment' THEN -e.amount ELSE 0
+        END), 0) AS owed,
+        array_agg(DISTINCT e.order_id) FILTER (WHERE e.order_id IS NOT NULL) AS order_ids
+    FROM credit_entries AS e WHERE e.user_id = a.user_id AND e.seq > a.from_seq
+) AS s LEFT JOIN credit_entries AS l ON l.user_id = a.user_id AND l.seq = s.last_seq
+"""
+)
+
+
+# The SQL states the rules of ``services.credits.settlement`` a second time, so that a mistake in
+# one shows in the other.
+
+# The orders that changed after a checkpoint.
+NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
+
+# Up to here no change is missing any more. Numbers are taken before the commit, so a change with a
+# lower number may show later, but no transaction lasts for an hour.
+LAST_SETTLED_CHANGE = """
+SELECT c.id FROM payment_order_changes AS c
+WHERE c.created_at < (
+    SELECT created_at FROM payment_order_changes ORDER BY id DESC LIMIT 1) - interval '1 hour'
+ORDER BY c.id DESC LIMIT 1
+"""
+
+# In the orders of ``:order_ids``, or in all of them.
+ORDER_FAULTS = """
+WITH told AS (
+    SELECT order_id,
+        count(*) FILTER (WHERE action = 'topup') AS topups,
+        count(DISTINCT user_id) AS users, min(user_id) AS user_id,
+        coalesce(sum(amount) FILTER (WHERE action = 'topup'), 0) AS credited,
+        coalesce(sum(amount) FILTER (WHERE action = 'topup_refund'), 0)
+            - coalesce(sum(amount) FILTER (WHERE action = 'adjust'), 0) AS taken
+    FROM credit_entries
+    WHERE order_id IS NOT NULL AND (:is_whole OR order_id = ANY(CAST(:order_ids AS bigint[])))
+    GROUP BY order_id
+), history AS (
+    SELECT c.order_id, max(c.id) AS last_id, bool_or(
+        c.from_status IS DISTINCT FROM c.status_before
+        OR (c.from_status IS NOT NULL AND t.to_status IS NULL)
+    ) AS is_broken
+    FROM (SELECT *, lag(to_status) OVER (PARTITION BY order_id ORDER BY id) AS status_before
+        FROM payment_order_changes
+        WHERE :is_whole OR order_id = ANY(CAST(:order_ids AS bigint[]))) AS c
+    LEFT JOIN payment_order_transitions AS t USING (from_status, to_status)
+    GROUP BY c.order_id
+), worth AS (
+    SELECT o.id, least(o.amount_minor, greatest(0, o.refunded_minor - o.refunds_failed_minor)
+            + o.disputes_minor - o.disputes_ended_minor + o.disputes_lost_minor) AS back,
+        o.dispute IS DISTINCT FROM CASE
+            WHEN o.disputes_minor > o.disputes_ended_minor THEN 'open'
+            WHEN o.disputes_lost_minor > 0 THEN 'lost'
+            WHEN o.disputes_minor > 0 THEN 'won' END AS is_misnamed,
+        o.user_id IS NOT NULL AND o.status IN ('paid', 'disputed', 'refunded')
+            AND o.resolution IS DISTINCT FROM 'refunded' AS is_credited
+    FROM payment_orders AS o
+    WHERE :is_whole OR o.id = ANY(CAST(:order_ids AS bigint[]))
+)
+SELECT coalesce(o.user_id, t.user_id) AS user_id, NULL AS seq, f.fault,
+    coalesce(o.id, t.order_id) AS order_id
+FROM payment_orders AS o
+JOIN worth AS w USING (id)
+LEFT JOIN history AS h ON h.order_id = o.id
+LEFT JOIN payment_order_changes AS l ON l.id = h.last_id
+FULL JOIN told AS t ON t.order_id = o.id
+CROSS JOIN LATERAL (VALUES
+    (o.id IS NULL, 'entries name an order that there is not'),
+    (w.is_credited AND coalesce(t.topups, 0) <> 1, 'a paid order has no topup entry'),
+    (NOT w.is_credited AND t.topups > 0, 'an order that is not paid has a topup entry'),
+    (t.users > 1 OR t.user_id <> o.user_id, 'an entry of the order is somebody else''s'),
+    (o.credited <> coalesce(t.credited, 0), 'the order was not credited as its entries say'),
+    (o.taken <> coalesce(t.taken, 0), 'what was taken is not what the entries say'),
+    (w.is_credited AND o.credited <> o.credit_amount, 'the order was not credited in full'),
+    -- Rounded up, in whole numbers: ten-thousandths of a credit for minor units of money.
+    (w.is_credited AND o.taken <> div(
+        o.credit_amount * 10000 * w.back + o.amount_minor - 1, o.amount_minor) / 10000,
+        'what was taken is not what the payer has back'),
+    (w.is_misnamed, 'the state of the disputes is not what their sums say'),
+    (o.status = 'paid_unclaimed' AND o.user_id IS NOT NULL, 'an order of somebody is unclaimed'),
+    (o.status IN ('paid', 'paid_unclaimed', 'disputed') AND o.paid_at IS NULL,
+        'the order is paid, and no payment is known'),
+    (o.status IS DISTINCT FROM l.to_status, 'the status is not the last of its history'),
+    (h.is_broken, 'the history of its states has a gap')
+) AS f (is_wrong, fault)
+WHERE f.is_wrong
+"""
+
+
+log = get_logger(__name__)
+
+_MAX_TIME = timedelta(hours=6)
+VERIFY_LEDGER = upkeep.register(
+    upkeep.UpkeepKind(
+        "credits.verify",
+        every=timedelta(days=1),
+        lane=Lane.UPKEEP,
+        max_run=_MAX_TIME,
+        run=lambda resources, _: verify_daily(resources),
+    )
+)
+
+
+@dataclass(frozen=True)
+class LedgerFault:
+    """A contradiction in one account, entry or order.
+
+    Attributes:
+        user_id: the account's owner; ``None`` for an order that no user has claimed.
+        seq: the entry's number; ``None`` for a fault of the account itself.
+        order_id: the order that has the fault, or that the entry names.
+    """
+
+    user_id: int | None
+    seq: int | None
+    fault: str
+    order_id: int | None = None
+
+
+@dataclass
+class LedgerReport:
+    """The findings of a run, and what it read for them.
+
+    Attributes:
+        resumed: how many of the accounts were read from their checkpoint on.
+        orders: how many orders were looked at; ``None`` for all of them.
+        keys_gone: how many checkpoints were signed under a key that is not in the keyring, so that
+            their accounts were read as a whole.
+    """
+
+    accounts: int = 0
+    resumed: int = 0
+    entries: int = 0
+    orders: int | None = None
+    keys_gone: int = 0
+    faults: list[LedgerFault] = field(default_factory=list)
+
+
+def verify(resources: Resources, *, full: bool) -> LedgerReport:
+    """Verify from the checkpoints on, or everything; write how far all is well."""
+    book, failures = CheckpointBook(resources), 0
+    while True:
+        try:
+            with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
+                return _Run(reading, book, is_whole=full).report()
+        except ReplicaFailed:
+            failures += 1
+
+
+def verify_daily(resources: Resources) -> int:
+    """Verify what is new, log the faults, and return their number."""
+    report = verify(resources, full=False)
+    for each in report.faults:
+        place = {"user_id": each.user_id, "seq": each.seq, "order_id": each.order_id}
+        log.error("ledger.fault", fault=each.fault, **place)
+    return len(report.faults)
+
+
+def run(reading: Engine, book: CheckpointBook | None = None, *, full: bool = True) -> LedgerReport:
+    """Verify in one consistent view of the database; without a book no checkpoint is written.
+
+    An account's balance is the sum of its entries, and the last ``balance_after``. Entries are
+    numbered without gaps, and each continues the balance and the hash chain of the one before. The
+    debt is the sum that refunds could not take, less the sum that was paid of it. An order has one
+    topup entry if it was paid and has an owner, and otherwise none. The credits taken for an order
+    are worth the money that its payer got back. Each change of an order's status was allowed.
+    """
+    with view_of(reading, _MAX_TIME) as connection:
+        return _Run(connection, book, is_whole=full or book is None).report()
+
+
+class _Run:
+    def __init__(
+        self, connection: Connection, book: CheckpointBook | None, *, is_whole: bool
+    ) -> None:
+        self._connection = connection.execution_options(stream_results=True)
+        self._book = book
+        self._is_whole = is_whole
+        self._report = LedgerReport()
+        self._faulty: set[int | None] = set()
+        self._new_orders: set[int] = set()
+
+    def report(self) -> LedgerReport:
+        chosen = {"is_whole": self._is_whole, "distrusted": self._distrusted()}
+        for row in self._rows(ENTRY_FAULTS, **chosen):
+            self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
+        reached: list[Checkpoint] = []
+        for row in self._rows(ACCOUNTS, **chosen):
+            self._count(row)
+            if row.entries and row.user_id not in self._faulty:
+                last_hash = bytes(row.hash)
+                reached.append(
+                    Checkpoint(row.user_id, row.last_seq, last_hash, row.balance, row.debt)
+                )
+            if len(reached) == _MAX_BATCH_ROWS:
+                self._write(reached)
+                reached = []
+        self._write(reached)
+        if self._book is not None:
+            # Each run from now on finds faults before a checkpoint too.
+            self._book.suspect(user_id for user_id in self._faulty if user_id is not None)
+        self._verify_orders()
+        return self._report
+
+    def _distrusted(self) -> list[int]:
+        """The users whose checkpoints say nothing; without a book, all of them."""
+        if self._book is None:
+            return list(self._connection.scalars(text("SELECT user_id FROM credit_checkpoints")))
+        users = []
+        for user_id, seq, seal in self._book.distrusted(self._connection):
+            users.append(user_id)
+            self._note(seal, LedgerFault(user_id, seq, "the checkpoint was not signed by us"))
+        return users
+
+    def _note(self, seal: Seal, forgery: LedgerFault) -> None:
+        if seal is Seal.KEY_GONE:
+            self._report.keys_gone += 1
+        elif self._is_whole:
+            # A run that reads everything needs no checkpoint, and writes a good one.
+            self._report.faults.append(forgery)
+        else:
+            self._blame(forgery)
+
+    def _count(self, row: Row[Any]) -> None:
+        self._report.accounts += 1
+        self._report.resumed += row.is_resumed
+        self._report.entries += row.entries
+        self._new_orders.update(row.order_ids or ())
+        for fault in row.faults:
+            self._blame(LedgerFault(row.user_id, None, fault))
+
+    def _blame(self, fault: LedgerFault) -> None:
+        self._report.faults.append(fault)
+        self._faulty.add(fault.user_id)
+
+    def _write(self, reached: list[Checkpoint]) -> None:
+        if self._book is not None:
+            self._book.write(reached)
+
+    def _verify_orders(self) -> None:
+        after, seal = None, Seal.GOOD
+        if self._book is not None:
+            after, seal = self._book.last_change(self._connection)
+            if seal is not Seal.GOOD:
+                forged = "the checkpoint of the orders was not signed by us"
+                self._note(seal, LedgerFault(None, None, forged))
+        faults_before = len(self._report.faults)
+        for batch in self._order_batches(None if self._is_whole else after):
+            for row in self._rows(ORDER_FAULTS, is_whole=batch is None, order_ids=batch or []):
+                self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
+        if self._book is None:
+            return
+        last = self._connection.scalar(text(LAST_SETTLED_CHANGE))
+        if len(self._report.faults) > faults_before:
+            if self._is_whole:
+                # The runs after this one look at all orders, too.
+                self._book.forget_last_change()
+        elif last is not None and (self._is_whole or seal is not Seal.FORGED):
+            self._book.write_last_change(last)
+
+    def _order_batches(self, after: int | None) -> Iterator[list[int] | None]:
+        """The orders to look at; ``None`` for all of them."""
+        if after is None:
+            yield None
+            return
+        self._new_orders.update(row.order_id for row in self._rows(NEW_ORDERS, after=after))
+        self._report.orders = len(self._new_orders)
+        ids = sorted(self._new_orders)
+        for start in range(0, len(ids), _MAX_BATCH_ROWS):
+            yield ids[start : start + _MAX_BATCH_ROWS]
+
+    def _rows(self, query: str, **values: object) -> Iterator[Row[Any]]:
+        for rows in self._connection.execute(text(query), values).partitions(_MAX_BATCH_ROWS):
+            yield from rows

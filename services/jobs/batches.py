@@ -1,0 +1,37 @@
+"""Work in batches: one transaction a batch, in turns of a few seconds, until none is left."""
+
+import time
+from collections.abc import Callable
+
+from services.jobs import lease as leases
+from services.jobs.lease import Lease
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+# Long enough that taking turns costs little, and short enough that a small import does not wait
+# longer than this for a large one.
+TURN_SECONDS = 4.0
+
+
+class Turn:
+    """A few seconds of work, after which a job goes to the end of the bulk lane."""
+
+    def __init__(self) -> None:
+        self._ends = time.monotonic() + TURN_SECONDS
+
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._ends
+
+
+def work_in_turns(
+    resources: Resources, lease: Lease, take_step: Callable[[UnitOfWork], bool]
+) -> None:
+    """Take steps for one turn, one a transaction, until one says that it was the last."""
+    turn = Turn()
+    while not turn.is_over():
+        lease.check_cancelled()
+        with resources.unit_of_work() as uow:
+            if take_step(uow):
+                return
+    with resources.unit_of_work() as uow:
+        leases.yield_turn(uow, lease)

@@ -1,1 +1,0 @@
-"""Attachments: images that the API accepts, a media worker converts, and readers fetch."""

@@ -1,1 +1,0 @@
-"""The containers: their frames, sizes and times, read byte by byte before Pillow looks."""

@@ -1,1 +1,0 @@
-"""Topups: prices, orders, and how evidence from a payment provider changes an order."""

@@ -1,1 +1,0 @@
-"""What operators ask and do: for the command line, and for their pages of the console."""

@@ -1,0 +1,411 @@
+"""How long rows are kept: an entry for each table, and for what in a table has its own time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, SQLColumnExpression, func, inspect, or_, select
+
+import models
+from core.settings import Settings
+from core.settings.notations import Retained
+from models.declarative import Model
+from services.accounts.account_mails import ACCOUNT_MAIL_RETENTION
+from services.accounts.logins import ATTEMPT_RETENTION
+from services.credits.orders import ABANDONED_ORDER_RETENTION
+from services.feed.reading import FEED_RETENTION
+from services.privacy.partitions import OTHERS_END_WITHIN, TURNS, UNDO_LASTS
+from services.subscriptions.bulk_actions.actions import BULK_UNDO_TIME
+from services.subscriptions.bulk_files import BULK_FILE_RETENTION
+from storage.purge import first
+
+# A row's time is compared with the database's clock alone, so the clocks of hosts may differ.
+
+# Most batches take a fraction of a second, and the database ends a statement after ten.
+_MAX_BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Rows that go some time after a moment of theirs."""
+
+    name: str  # a table's, or of something in it
+    model: type[Model]
+    # How long after the moment: a name in the setting, or a time that is part of a promise.
+    period: Retained | timedelta
+    # When that is, for people: `after its end`.
+    words: str
+    # A column with an index. ``None``: rows that are overdue can't be counted.
+    moment: SQLColumnExpression[Any] | None = None
+    only: tuple[ColumnElement[bool], ...] = ()
+    # Without an index on the moment: the oldest rows come first in the order of these columns, from
+    # the condition on.
+    oldest_by: tuple[SQLColumnExpression[Any], ...] = ()
+    oldest_from: tuple[ColumnElement[bool], ...] = ()
+    # The purge deletes such rows; other upkeep does the rest.
+    is_purged: bool = True
+    # How much longer such a row may be there: what is dropped by the partition goes with others.
+    longer: timedelta = timedelta(0)
+    max_batch_rows: int = _MAX_BATCH_ROWS
+
+    def age(self, settings: Settings) -> timedelta:
+        if isinstance(self.period, Retained):
+            return timedelta(days=settings.retention[self.period])
+        return self.period
+
+
+@dataclass(frozen=True)
+class PastRows:
+    """The first rows of a rule that are past their time: in these places, if they also fit."""
+
+    places: Select[Any]
+    conditions: tuple[ColumnElement[bool], ...]
+
+
+def past(rule: Rule, age: timedelta, *, limit: int) -> PastRows:
+    assert rule.moment is not None
+    conditions = (rule.moment < func.now() - age, *rule.only)
+    if rule.oldest_by:
+        oldest = first(rule.model, *rule.oldest_from, order=rule.oldest_by, limit=limit)
+        return PastRows(oldest, conditions)
+    return PastRows(first(rule.model, *conditions, order=(rule.moment,), limit=limit), ())
+
+
+# The upkeep that shortens the addresses of events notes there how far it came.
+_SHORTENED_UP_TO = (
+    select(func.coalesce(models.Upkeep.bookmark, 0))
+    .where(models.Upkeep.name == "maintenance.shorten_ips")
+    .scalar_subquery()
+)
+
+ADDRESS_RULES = (
+    Rule(
+        "subscription_events.ip",
+        models.SubscriptionEvent,
+        Retained.IP_ADDRESSES,
+        "after the change; then its /24 (of IPv6: /64) alone",
+        models.SubscriptionEvent.created_at,
+        only=(
+            models.SubscriptionEvent.ip.is_not(None),
+            func.strpos(models.SubscriptionEvent.ip, "/") == 0,
+        ),
+        oldest_by=(models.SubscriptionEvent.id,),
+        oldest_from=(models.SubscriptionEvent.id > _SHORTENED_UP_TO,),
+        is_purged=False,
+    ),
+    Rule(
+        "consent_entries.ip",
+        models.ConsentEntry,
+        Retained.IP_ADDRESSES,
+        "after the act; then its /24 (of IPv6: /48) alone, as long as the entry: until the person "
+        "is erased",
+        models.ConsentEntry.occurred_at,
+        only=(func.strpos(models.ConsentEntry.ip, "/") == 0,),
+        is_purged=False,
+    ),
+    Rule(
+        "consent_claims.ip",
+        models.ConsentClaim,
+        Retained.IP_ADDRESSES,
+        "after the claimed moment; then its /24 (of IPv6: /48) alone, as long as the claim: until "
+        "its import is undone or the person is erased",
+        models.ConsentClaim.occurred_at,
+        only=(func.strpos(models.ConsentClaim.ip, "/") == 0,),
+        is_purged=False,
+    ),
+)
+
+
+_SINCE = "since an undo needs them, and 37 days longer at most while they share a partition with"
+
+UNDO_RULES = (
+    Rule(
+        "import_changes",
+        models.ImportChange,
+        Retained.IMPORT_CHANGES,
+        f"after the import, {_SINCE} younger ones",
+        models.ImportChange.applied_at,
+        oldest_by=tuple(inspect(models.ImportChange).primary_key),
+        is_purged=False,
+        longer=TURNS["import_changes"] + UNDO_LASTS + OTHERS_END_WITHIN,
+    ),
+    Rule(
+        "bulk_changes",
+        models.BulkChange,
+        BULK_UNDO_TIME,
+        f"after the act, {_SINCE} younger ones",
+        models.BulkChange.applied_at,
+        oldest_by=tuple(inspect(models.BulkChange).primary_key),
+        is_purged=False,
+        longer=TURNS["bulk_changes"] + UNDO_LASTS + OTHERS_END_WITHIN,
+    ),
+    Rule(
+        "bulk_acts",
+        models.BulkAct,
+        timedelta(days=365),  # longer than what they changed
+        "after its end, or until its owner is erased",
+        models.BulkAct.finished_at,
+    ),
+)
+
+
+# A code that is sent a second time within this time revokes the tokens that it gave.
+CODE_RETENTION = timedelta(days=30)
+_DAY = timedelta(days=1)
+
+
+def _by_key(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
+    """Keys rise with time: the order of rows of which no index has the moment."""
+    return tuple(inspect(model).primary_key)
+
+
+def _until(model: type[Model], moment: SQLColumnExpression[Any], words: str) -> Rule:
+    """Rows that say themselves when their time is over."""
+    return Rule(model.__tablename__, model, timedelta(0), words, moment)
+
+
+REQUESTED_AT = func.coalesce(
+    models.Subscription.confirmation_asked_at, models.Subscription.created_at
+)
+
+RULES = (
+    Rule(
+        "jobs",
+        models.Job,
+        Retained.JOBS,
+        "after its end, and 15 days longer at most while it shares a partition with younger ones",
+        models.Job.finished_at,
+        is_purged=False,
+        longer=TURNS["jobs"] + OTHERS_END_WITHIN,
+    ),
+    Rule(
+        "subscription_events",
+        models.SubscriptionEvent,
+        Retained.SUBSCRIPTION_EVENTS,
+        "after the change, and 180 days longer at most while it shares a partition with younger "
+        "ones",
+        models.SubscriptionEvent.created_at,
+        oldest_by=_by_key(models.SubscriptionEvent),
+        is_purged=False,
+        longer=TURNS["subscription_events"],
+    ),
+    *ADDRESS_RULES,
+    Rule(
+        "events",
+        models.RecordedEvent,
+        Retained.EVENTS,
+        "after it happened, with the IP address",
+        models.RecordedEvent.occurred_at,
+    ),
+    *UNDO_RULES,
+    Rule(
+        "feed_events",
+        models.FeedEvent,
+        FEED_RETENTION,
+        "after it happened, and 10 days longer at most while it shares a partition with younger "
+        "ones",
+        models.FeedEvent.occurred_at,
+        oldest_by=_by_key(models.FeedEvent),
+        is_purged=False,
+        longer=TURNS["feed_events"],
+    ),
+    Rule(
+        "imports",
+        models.MemberImport,
+        Retained.IMPORTS,
+        "after its end, if no member came by it; otherwise for as long as its list",
+        models.MemberImport.finished_at,
+        only=(
+            # An import that members came by stays: it says how each of them joined.
+            or_(
+                models.MemberImport.added == models.MemberImport.undone, models.MemberImport.dry_run
+            ),
+            models.MemberImport.files_removed_at.is_not(None),
+        ),
+    ),
+    Rule(
+        "imports.files",
+        models.MemberImport,
+        BULK_FILE_RETENTION,
+        "after its end, with the rows that were not added and the cells that its owner is shown",
+        models.MemberImport.finished_at,
+        oldest_by=(models.MemberImport.created_at,),
+        oldest_from=(models.MemberImport.files_removed_at.is_(None),),
+        is_purged=False,
+    ),
+    Rule(
+        "exports",
+        models.MemberExport,
+        Retained.EXPORTS,
+        "after it was asked for",
+        models.MemberExport.created_at,
+        only=(models.MemberExport.files_removed_at.is_not(None),),
+    ),
+    Rule(
+        "exports.files",
+        models.MemberExport,
+        BULK_FILE_RETENTION,
+        "after its end",
+        models.MemberExport.finished_at,
+        oldest_by=(models.MemberExport.created_at,),
+        oldest_from=(models.MemberExport.files_removed_at.is_(None),),
+        is_purged=False,
+    ),
+    _until(
+        models.IdempotencyRecord,
+        models.IdempotencyRecord.expires_at,
+        "24 hours after the first call with the key",
+    ),
+    _until(
+        models.UserSession,
+        models.UserSession.expires_at,
+        "30 days after the login, or until it ends",
+    ),
+    Rule(
+        "user_sessions.ended",
+        models.UserSession,
+        timedelta(0),
+        "until it ends",
+        models.UserSession.ended_at,
+    ),
+    _until(
+        models.MailedLink, models.MailedLink.expires_at, "until it expires, after 7 days at most"
+    ),
+    Rule(
+        "account_mails",
+        models.AccountMail,
+        ACCOUNT_MAIL_RETENTION,
+        "after it was asked for",
+        models.AccountMail.created_at,
+    ),
+    _until(models.MailCount, models.MailCount.ends_at, "until its window ends"),
+    Rule(
+        "list_reports",
+        models.ListReport,
+        Retained.LIST_REPORTS,
+        "after the report",
+        models.ListReport.created_at,
+    ),
+    Rule(
+        "departures",
+        models.Departure,
+        # Where there are no backups, nothing takes them.
+        timedelta(days=30),
+        "after it was written, or until the journal beside the backups has it",
+        models.Departure.created_at,
+        oldest_by=_by_key(models.Departure),
+    ),
+    Rule(
+        "webhook_deliveries",
+        models.WebhookDelivery,
+        FEED_RETENTION,
+        "after its event, with the answer",
+        models.WebhookDelivery.created_at,
+    ),
+    Rule(
+        "webhook_endpoints",
+        models.WebhookEndpoint,
+        # Longer than its deliveries, which would all go with it at once.
+        FEED_RETENTION + _DAY,
+        "after its owner deleted it; others until their person is erased",
+        models.WebhookEndpoint.deleted_at,
+    ),
+    _until(
+        models.WebhookSecret,
+        models.WebhookSecret.expires_at,
+        "24 hours after the rotation that replaced it; the newest as long as its endpoint",
+    ),
+    Rule(
+        "login_attempts",
+        models.LoginAttempts,
+        ATTEMPT_RETENTION,
+        "after the last one that failed",
+        models.LoginAttempts.tried_at,
+    ),
+    _until(models.SpentProof, models.SpentProof.expires_at, "until it expires, after minutes"),
+    Rule(
+        "composer_uses",
+        models.ComposerUse,
+        _DAY,
+        "after the beginning of its day",
+        models.ComposerUse.day,
+    ),
+    Rule(
+        "oauth_codes",
+        models.OAuthCode,
+        CODE_RETENTION,
+        "after it expired",
+        models.OAuthCode.expires_at,
+    ),
+    _until(
+        models.OAuthToken, models.OAuthToken.expires_at, "until it expires, after 30 days at most"
+    ),
+    Rule(
+        "payment_orders",
+        models.PaymentOrder,
+        ABANDONED_ORDER_RETENTION,
+        "after it was made, with its history, if it has no payment and no owner; others for good",
+        is_purged=False,
+    ),
+    Rule(
+        "subscriptions",
+        models.Subscription,
+        Retained.STRANGERS,
+        "after it was asked for, if nobody confirmed it; others for as long as their list",
+        REQUESTED_AT,
+        only=(models.Subscription.status == models.SubscriptionStatus.PENDING,),
+        is_purged=False,
+    ),
+    Rule(
+        "users",
+        models.User,
+        Retained.STRANGERS,
+        "after they were made, without a login or a trace; others until they are erased",
+        is_purged=False,
+    ),
+)
+
+# Rows that some act ends, by what that is.
+KEPT_UNTIL: Mapping[type[Model], str] = {
+    models.ApiKey: "until its person is erased: events name it, and the key that made it",
+    models.Attachment: "until its owner deletes it or is erased",
+    models.DeniedEntry: "until its owner removes it; until they, or who has the address, is erased",
+    models.MemberField: "until its owner is erased: members have values of retired ones too",
+    models.MemberTag: "until its owner deletes it or is erased",
+    models.FormerAddress: "until its person is erased: lists may know them by it",
+    models.ImportChunk: "as long as the files of its import",
+    models.DeletedTag: "until upkeep has taken it off all members, an hour after it was deleted",
+    models.MemberDayDelta: "until it is added to its day, after half a minute",
+    models.NamedMember: "as long as the files of its import",
+    models.OAuthGrant: "until its person is erased: events name it",
+    models.ObjectRemoval: "until the object is gone",
+    models.OpenCharge: "until its call has ended, after two minutes at most",
+    models.OptOut: "until the person lifts it",
+    models.Passkey: "until its person removes it or is erased",
+    models.Partition: "until it is dropped, with its rows",
+    models.PaymentEvent: "as long as its order",
+    models.PaymentOrderChange: "as long as its order",
+    models.PaymentOrderCheckpoint: "until the next one",
+    models.Segment: "until its owner deletes it or is erased",
+    models.RecoveryCode: "until its person makes new ones or is erased",
+    models.StorageUse: "until its person is erased: one row a person",
+    models.SubscriberDelta: "until it is added to the count, after half a minute",
+    models.TotpSecret: "until its person removes it or is erased",
+    models.WaitingChunk: "until it is applied, or its import ends",
+}
+# Rows that nothing ever deletes: what refers to them needs no index for it.
+KEPT_FOR_GOOD: Mapping[type[Model], str] = {
+    models.ConsentWording: "for good: entries name the version to which a person agreed",
+    models.CreditAccount: "for good, as the ledger",
+    models.CreditCheckpoint: "for good: one row an account",
+    models.CreditEntry: "for good: the ledger is only added to",
+    models.Erasure: "for good: one row a person, without the address",
+    models.FeedOffset: "for good: one row",
+    models.MailingList: "for good: its members may leave an archived list too",
+    models.MemberDay: "for good: a row for each day, source and tier of which members came or went",
+    models.OAuthClient: "for good: the operator registers each by hand",
+    models.PaymentOrderTransition: "for good: a fixed set",
+    models.SubscriberCount: "for good: one row a list",
+    models.Upkeep: "for good: one row a kind",
+}

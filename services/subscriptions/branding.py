@@ -1,0 +1,387 @@
+"""How a list looks to readers: a colour, a logo, who its mails are from, and its owner's words.
+
+Readers trust the pages and mails of an installation, and an owner may be anybody. The words are
+plain text, and a mail that a stranger can have sent shows few of them.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import select
+
+from core.languages.shown_lines import folded_words, has_direction, is_plain
+from core.refusals import mailing as refusals
+from core.refusals.mailing import TEXT_LEADS_AWAY, TEXT_MISLEADING
+from core.settings import Settings
+from models import Attachment, AttachmentStatus, MailingList, MemberField, User
+from services.accounts import unsolicited_mail
+from storage.unit_of_work import UnitOfWork
+
+MIN_CONTRAST = 4.5  # WCAG 2.2, 1.4.3
+MAX_SENDER_CHARACTERS = 40
+MAX_PAGE_TEXT_CHARACTERS = 1_000
+MAX_MAIL_TEXT_CHARACTERS = 200
+
+# The grounds of pages on which a colour is hardest to read, as style.css has them: in light and in
+# dark windows.
+LIGHT_GROUND = "#f6f2ea"
+DARK_GROUND = "#212125"
+DARK_INK = "#161618"
+_WHITE, _BLACK = "#ffffff", "#000000"
+
+_COLOUR = re.compile(r"#[0-9a-f]{6}\Z")
+# These end a name in a mail's header, or make other words of it.
+_NO_NAME = re.compile(r"[<>\"()\[\]@,;:\\]|=\?")
+TEXTS = {
+    "sign_up_text": MAX_PAGE_TEXT_CHARACTERS,
+    "thanks_text": MAX_PAGE_TEXT_CHARACTERS,
+    "confirmation_text": MAX_MAIL_TEXT_CHARACTERS,
+}
+_LOOK = ("colour", "logo_hash_id", "sender_name", *TEXTS)
+_MIXING_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Look:
+    """The colour and logo that a page of a list shows; ``None`` for the usual look."""
+
+    colour: str | None = None
+    logo_url: str | None = None
+
+
+def settle(uow: UnitOfWork, mailing_list: MailingList, changed: Collection[str]) -> None:
+    """Check what an owner set of these columns, and bring it into its one spelling.
+
+    Raises ``list.colour``, ``list.logo``, ``list.sender_name``, ``list.words``.
+    """
+    chosen = {name for name in _LOOK if name in changed and getattr(mailing_list, name) is not None}
+    for name in chosen:
+        setattr(mailing_list, name, getattr(mailing_list, name).strip() or None)
+    if mailing_list.colour is not None and "colour" in chosen:
+        mailing_list.colour = mailing_list.colour.lower()
+        _require_legible(mailing_list.colour)
+    name = (mailing_list.sender_name if "sender_name" in chosen else None) or ""
+    if len(name) > MAX_SENDER_CHARACTERS or _NO_NAME.search(name) or (name and not is_plain(name)):
+        raise refusals.LIST_SENDER_NAME(most=MAX_SENDER_CHARACTERS)
+    for name in chosen & TEXTS.keys():
+        text = getattr(mailing_list, name)
+        if text is not None:
+            most = TEXTS[name]
+            lines = [" ".join(each.split()) for each in text.splitlines()]
+            # In a mail the words stand in one line, so that they can't look like more than a
+            # quotation.
+            plain = "\n".join(lines) if most == MAX_PAGE_TEXT_CHARACTERS else " ".join(lines)
+            if len(plain) > most or not is_plain(plain.replace("\n", " ")):
+                raise refusals.LIST_WORDS(name=name, most=most)
+            setattr(mailing_list, name, plain)
+    has_logo = mailing_list.logo_hash_id is not None and "logo_hash_id" in chosen
+    if has_logo and _logo(uow, mailing_list) is None:
+        raise refusals.LIST_LOGO()
+
+
+def of(uow: UnitOfWork, mailing_list: MailingList) -> Look:
+    """An image that is gone since is not shown."""
+    logo = None if mailing_list.logo_hash_id is None else _logo(uow, mailing_list)
+    url = None if logo is None else f"{uow.settings.media_base}/media/{logo.filename}"
+    return Look(mailing_list.colour, url)
+
+
+def _logo(uow: UnitOfWork, mailing_list: MailingList) -> Attachment | None:
+    return uow.session.scalar(
+        select(Attachment).where(
+            Attachment.hash_id == mailing_list.logo_hash_id,
+            Attachment.user_id == mailing_list.user_id,
+            Attachment.status == AttachmentStatus.READY,
+            Attachment.encrypted.is_(False),
+        )
+    )
+
+
+# -- colours --------------------------------------------------------------------------------------
+
+
+def _require_legible(colour: str) -> None:
+    if not _COLOUR.match(colour):
+        raise refusals.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
+    found = contrast(colour, LIGHT_GROUND)
+    if found < MIN_CONTRAST:
+        # Rounded down: 4.49 is not enough, and must not look so.
+        shown = f"{int(found * 10) / 10:.1f}"
+        raise refusals.LIST_COLOUR(
+            rule=f"has a contrast of {shown} to the ground of our pages, {LIGHT_GROUND}, and needs "
+            f"{MIN_CONTRAST}: choose a darker one"
+        )
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours, from 1 to 21 (WCAG 2.2)."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def for_dark_windows(colour: str) -> str:
+    """The same colour, as much lighter as it takes to be read on a dark ground."""
+    for step in range(_MIXING_STEPS + 1):
+        found = mixed(colour, _WHITE, step / _MIXING_STEPS)
+        if contrast(found, DARK_GROUND) >= MIN_CONTRAST:
+            return found
+    return _WHITE
+
+
+def deeper(colour: str) -> str:
+    return mixed(colour, _BLACK, 0.2)
+
+
+def lighter(colour: str) -> str:
+    return mixed(colour, _WHITE, 0.2)
+
+
+def mixed(colour: str, other: str, share: float) -> str:
+    pairs = zip(_channels(colour), _channels(other), strict=True)
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+
+
+def _channels(colour: str) -> tuple[int, int, int]:
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return red, green, blue
+
+
+def _luminance(colour: str) -> float:
+    """WCAG 2.2, "relative luminance"."""
+    parts = [each / 255 for each in _channels(colour)]
+    red, green, blue = (
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4  # noqa: PLR2004
+        for each in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+# Readers trust these pages and mails, and an owner may be anybody. Words that only may pretend are
+# shown to the operator; nothing is refused for them.
+
+
+# Labels with these ask for what nobody tells a newsletter: passwords, PINs, card numbers, the
+# numbers on the back of cards, and codes that are good once.
+_SECRETS = """
+*pass word*, *passwd*, pwd, pass code*, pass phrase*, *passwort*, *kennwort*, *losungswort*
+zugangsdaten, *zugangscode*, mot* de passe, mdp, code* d acces, *contrasena*
+clave de acceso, clave secreta, clave personal, clave bancaria, tu clave, su clave
+parola d ordine, codice di accesso, senha, senhas, palavra* passe, login data
+log in details, seed phrase, recovery phrase
+pin, pins, *pin nummer, *pin code*, *geheimzahl*, *geheimnummer*, code* secret*
+code* confidentiel*, codigo* secreto*, numero* secreto*, codice segreto
+card number*, card no, card nr, credit card*, debit card*, bank card*, payment card*
+*kredit karte*, *bank karte*, *debit karte*, *girokarte*, ec karte*, kartennummer*
+karten nr, numero* de carte*, carte* bancaire*, carte* bleue*, carte* de credit
+carte* de paiement, numero* de tarjeta*, numero* de la tarjeta, tarjeta* de credito
+tarjeta* de debito, tarjeta* bancaria*, numero* di carta, numero* della carta
+carta di credito, carta di debito, numero* de cartao, numero* do cartao, cartao de credito
+cartao de debito
+cvv, cvv2, cvc, cvc2, security code*, card verification, card code, *sicherheitscode*
+*prufziffer*, *pruefziffer*, *prufnummer*, *pruefnummer*, code* de securite, cryptogramme*
+codigo* de seguridad, codice di sicurezza, codigo* de seguranca
+otp, otps, one time code*, one time pin*, verification code*, authenticat* code*, 2fa*
+two factor*, sms code*, code by sms, log in code*, recovery code*, backup code*
+*einmal code*, *bestatigungscode*, *bestaetigungscode*, *verifizierungscode*
+*freigabecode*, *anmeldecode*, *tan nummer*, *tan code*, sms tan, m tan, push tan
+photo tan, foto tan, chip tan, code* a usage unique, code* de verification
+code* de confirmation, code* par sms, codigo* de verificacion, codigo* de confirmacion
+codigo* de un solo uso, codigo* sms, codigo* por sms, codice di verifica, codice monouso
+codice sms, codice di conferma, codigo* de verificacao, codigo* de confirmacao
+codigo* de uso unico
+"""
+# These have words of the above, and ask for nothing.
+_HONEST = """
+library card number, member card number, membership card number, loyalty card number
+student card number, pin up, pin board, pin wall
+"""
+# An honest list may have these; an operator looks at them.
+_SUSPICIOUS = """
+security, *sicherheit*, securite, seguridad, sicurezza, seguranca
+support, help desk, customer service, kundendienst, kundenservice, service client*
+atencion al cliente, assistenza clienti, atendimento
+billing, invoice*, *rechnung*, facture*, factura*, fattura*, fatura*
+account*, *konto, *konten, compte*, cuenta*, conto, conti, conta, contas
+verif*, locked, suspend*, *gesperrt*, bloque*, bloccat*, log in, sign in, admin*
+bank, *banking, paypal, amazon, apple id, microsoft, google, netflix, facebook, instagram
+whatsapp, dhl, fedex, visa, mastercard, sparkasse, volksbank, binance, coinbase
+"""
+
+
+def asks_for_secret(text: str) -> bool:
+    """Return whether a label asks for a password, a PIN, a card number or a one-time code."""
+    return any(_SECRET.search(_NO_SECRET.sub(" ", form)) for form in folded_words(text))
+
+
+def has_name(text: str, names: Iterable[str]) -> bool:
+    """Return whether one of these names is in the text."""
+    return bool(_found(_pattern(_spaced(names)), text))
+
+
+def find_suspicious_words(text: str, names: Iterable[str]) -> list[str]:
+    """Return the words, and these names, by which the text may pretend to come from another."""
+    return [*_found(_SUSPECT, text), *_found(_pattern(_spaced(names)), text)]
+
+
+def _spaced(names: Iterable[str]) -> list[str]:
+    """Return the names as phrases that may have a space between any two letters."""
+    return [" ".join(folded_words(each)[0].replace(" ", "")) for each in names]
+
+
+def _found(pattern: re.Pattern[str], text: str) -> list[str]:
+    forms = folded_words(text)
+    return list(dict.fromkeys(found[0] for form in forms for found in pattern.finditer(form)))
+
+
+def _phrases(text: str) -> list[str]:
+    return [each.strip() for each in re.split(r"[,\n]", text) if each.strip()]
+
+
+def _pattern(phrases: Iterable[str]) -> re.Pattern[str]:
+    parts = (re.escape(each).replace(r"\*", r"\w*").replace(r"\ ", " ?") for each in phrases)
+    return re.compile(rf"\b(?:{'|'.join(parts)})\b")
+
+
+_SECRET, _NO_SECRET = _pattern(_phrases(_SECRETS)), _pattern(_phrases(_HONEST))
+_SUSPECT = _pattern(_phrases(_SECRETS + _SUSPICIOUS))
+
+
+# Readers trust these pages and mails, and an owner may be anybody.
+
+
+def require_harmless(name: str, text: str | None) -> None:
+    """Raise ``text.leads_away`` for a text that leads elsewhere or turns what stands beside it.
+
+    Args:
+        name: the field of the body that has the text.
+    """
+    if text is not None and not is_harmless(text):
+        raise TEXT_LEADS_AWAY(name=name)
+
+
+def is_harmless(text: str) -> bool:
+    return not has_direction(text) and not unsolicited_mail.leads_away(text)
+
+
+def require_no_secret(name: str, text: str | None) -> None:
+    """Raise ``text.misleading`` for a label that asks for what nobody tells a newsletter."""
+    if text is not None and asks_for_secret(text):
+        rule = "must not ask for passwords, PINs, card numbers or one-time codes"
+        raise TEXT_MISLEADING(name=name, rule=rule)
+
+
+def is_fit_for_label(text: str) -> bool:
+    return is_harmless(text) and not asks_for_secret(text)
+
+
+def require_other_name(settings: Settings, name: str, text: str | None) -> None:
+    """Raise ``text.misleading`` for a sender that has the name of this installation."""
+    own = settings.own_names
+    if text is not None and has_name(text, own):
+        rule = f"must not have the name of this installation in it: {' or '.join(own)}"
+        raise TEXT_MISLEADING(name=name, rule=rule)
+
+
+def suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
+    """Return the words in these texts that an operator should look at, or ``None``."""
+    own = settings.own_names
+    found = [word for text in texts if text for word in find_suspicious_words(text, own)]
+    return list(dict.fromkeys(found)) or None
+
+
+# A word alone proves nothing, so nothing is refused. A text that an operator has looked at is not
+# shown again until it changes.
+
+Kind = Literal["list", "field"]
+Texts = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SuspiciousText:
+    """Attributes:
+    slug: of a list.
+    version: changes with the texts.
+    """
+
+    kind: Kind
+    id: int
+    texts: Texts
+    words: list[str]
+    slug: str | None
+    owner_id: int
+    owner: str
+    version: str
+
+
+def texts_of(record: MailingList | MemberField) -> Texts:
+    if isinstance(record, MemberField):
+        return (record.label or "", *(record.choices or ()))
+    # A consent wording often speaks of accounts, and is quoted as the owner's words.
+    names = ("title", "tagline", "sender_name", *TEXTS)
+    return tuple(getattr(record, name) or "" for name in names)
+
+
+def look_at(uow: UnitOfWork, record: MailingList | MemberField, before: Texts) -> None:
+    """Note the suspicious words of a record whose texts changed."""
+    texts = texts_of(record)
+    if texts != before:
+        record.suspicious_words = suspicious_words(uow.settings, texts)
+
+
+def found(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
+    """Return the lists and fields with suspicious words that nobody has looked at.
+
+    Args:
+        limit: of each of the two.
+    """
+    in_lists = (
+        select(MailingList, User.email)
+        .join(User, User.id == MailingList.user_id)
+        .where(MailingList.suspicious_words.is_not(None), MailingList.archived_at.is_(None))
+        .order_by(MailingList.updated_at.desc())
+        .limit(limit)
+    )
+    in_fields = (
+        select(MemberField, User.email)
+        .join(User, User.id == MemberField.user_id)
+        .where(MemberField.suspicious_words.is_not(None), MemberField.retired_at.is_(None))
+        .order_by(MemberField.id.desc())
+        .limit(limit)
+    )
+    shown = [_shown("list", each, owner) for each, owner in uow.session.execute(in_lists)]
+    shown += [_shown("field", each, owner) for each, owner in uow.session.execute(in_fields)]
+    return shown
+
+
+def mark_reviewed(uow: UnitOfWork, kind: Kind, record_id: int, version: str) -> bool:
+    """Return whether the texts are those that were looked at; then they are shown no more."""
+    record: MailingList | MemberField | None
+    if kind == "list":
+        record = uow.session.get(MailingList, record_id, with_for_update=True)
+    else:
+        record = uow.session.get(MemberField, record_id, with_for_update=True)
+    if record is None or _version(texts_of(record)) != version:
+        return False
+    record.suspicious_words = None
+    return True
+
+
+def _shown(kind: Kind, record: MailingList | MemberField, owner: str) -> SuspiciousText:
+    texts = texts_of(record)
+    return SuspiciousText(
+        kind,
+        record.id,
+        tuple(each for each in texts if each),
+        record.suspicious_words or [],
+        record.slug if isinstance(record, MailingList) else None,
+        record.user_id,
+        owner,
+        _version(texts),
+    )
+
+
+def _version(texts: Texts) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

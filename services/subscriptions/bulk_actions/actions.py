@@ -1,0 +1,338 @@
+"""Bulk actions: one change to all members of a list who fit a filter, and its undo.
+
+An action is a row and a job. The job goes through the list in batches, in the order of the members'
+ids. A batch is one transaction under the list's lock: it writes the earlier values of each member
+that it changes, and how far it came. A worker that dies leaves whole batches, and no member is
+changed twice. The undo goes through what was written; what the person or the owner did since stays,
+and so do opt-outs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from sqlalchemy import bindparam, func, select
+
+from core.lanes import Lane
+from core.refusals.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER, BULK_VALUE
+from core.scopes import Scope
+from core.settings.notations import PlanQuota
+from models import BulkAct, BulkAction, Job, JobStatus, MailingList, SubscriptionStatus, Tier
+from services import paging
+from services.access import quotas
+from services.access.caller import Caller
+from services.access.sessions import require_recent_login
+from services.feed.catalogue import FeedEventType, announce
+from services.jobs import kinds, outbox, records
+from services.jobs import lease as leases
+from services.jobs.batches import work_in_turns
+from services.jobs.lease import JobCancelled, Lease
+from services.paging import PageOfRows, PageRequest
+from services.subscriptions import figures, lists, tags
+from services.subscriptions.bulk_actions import batches
+from services.subscriptions.fields import ValueRefused
+from services.subscriptions.filters import member_filter
+from services.subscriptions.members import locks
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+
+def _end_with_job(uow: UnitOfWork, job: Job) -> None:
+    """End the action with its job. Its changes stay, and can be undone."""
+    act = uow.session.get(BulkAct, job.subject_id)
+    if act is not None:
+        _end(uow, act, job.id, job.status)
+
+
+def _go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
+    """Go on with an act that failed, unless its undo was asked for."""
+    # Locked, as by who asks for its undo: of the two at the same time one finds the other.
+    act = uow.session.get(BulkAct, job.subject_id, with_for_update=True, populate_existing=True)
+    if act is None or act.undo_job_id is not None:
+        return False
+    act.status, act.finished_at = JobStatus.RUNNING, None
+    return True
+
+
+def change_members(resources: Resources, lease: Lease) -> None:
+    """Change batches of members for one turn.
+
+    Raises ``list.not_found`` for a list that was archived; for an act that had failed and goes on,
+    ``segment.tag_deleted`` and ``tag.not_found`` if its tags were deleted meanwhile.
+    """
+    work_in_turns(resources, lease, partial(_change_batch, lease=lease))
+
+
+CHANGE_MEMBERS = kinds.register(
+    kinds.JobKind(
+        name="members.bulk",
+        run=change_members,
+        lane=Lane.BULK,
+        scope=Scope.SUBSCRIPTION_FULL,
+        retryable=True,
+        on_abandoned=_end_with_job,
+        on_restarted=_go_on_with_job,
+    )
+)
+
+
+def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
+    act = uow.session.get(BulkAct, lease.subject_id)
+    if act is None:
+        raise JobCancelled
+    wanted = member_filter.read_begun(uow, lists.get(uow, act.list_id), act.filter)
+    if act.action == BulkAction.TAG:
+        tags.get(uow, act.list_id, act.tag_id or 0)
+    locks.lock_list(uow, act.list_id)
+    statuses = wanted.statuses()
+    batch = batches.next_batch(uow, act, statuses)
+    if batch is None:
+        counts = {"bulk_id": act.id, "matched": act.matched, "changed": act.changed}
+        leases.succeed(uow, lease, counts)
+        _end(uow, act, lease.job_id, JobStatus.SUCCEEDED)
+        return True
+    total = None
+    if not act.seen and statuses == (SubscriptionStatus.ACTIVE,):
+        total = figures.count_subscribers(uow, [act.list_id])[act.list_id]
+    matched, changed = batches.apply(uow, act, batch, wanted.condition())
+    # The job first, then the act: the order in which a transaction that ends both locks them.
+    leases.progress(uow, lease, done=act.seen + batch.seen, total=total)
+    act.reached_status, act.reached_id = batch.status, batch.last
+    act.seen += batch.seen
+    act.matched += matched
+    act.changed += changed
+    return False
+
+
+def _end(uow: UnitOfWork, act: BulkAct, job_id: int, status: str) -> None:
+    act.status, act.finished_at = status, func.now()
+    announce(
+        uow,
+        act.user_id,
+        FeedEventType.BULK_ENDED,
+        list_id=act.list_id,
+        status=status,
+        job_id=job_id,
+        action=act.action,
+        bulk_id=act.id,
+        changed=act.changed,
+        kept=act.matched - act.changed,
+    )
+
+
+# Later acts of the person or the owner stay, and opt-outs stay too: the undo brings no person back
+# who left, and switches no mail on that its reader switched off, whenever that was.
+
+
+def _end_undo_with_job(uow: UnitOfWork, job: Job) -> None:
+    """Announce the end: what was taken back stays so, and asking again goes on."""
+    act = uow.session.get(BulkAct, job.subject_id)
+    if act is not None:
+        _announce_end(uow, act, job.id, job.status)
+
+
+def undo_changes(resources: Resources, lease: Lease) -> None:
+    """Undo batches of changes for one turn.
+
+    Raises ``quota.exceeded`` if the plan has no room for members who would come back.
+    """
+    work_in_turns(resources, lease, partial(_undo_batch, lease=lease))
+
+
+UNDO_BULK_ACT = kinds.register(
+    kinds.JobKind(
+        name="members.bulk_undo",
+        run=undo_changes,
+        lane=Lane.BULK,
+        scope=Scope.SUBSCRIPTION_FULL,
+        retryable=True,
+        on_abandoned=_end_undo_with_job,
+    )
+)
+
+
+def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
+    act = uow.session.get(BulkAct, lease.subject_id)
+    if act is None:
+        raise JobCancelled
+    locks.lock_list(uow, act.list_id)
+    room, owner_id = None, act.user_id
+    if act.action == BulkAction.REMOVE:
+        room = quotas.hold(uow, uow.settings, owner_id, PlanQuota.MEMBERS)
+    (restored, made_active), last = batches.take_back(uow, act)
+    if room is not None and made_active > max(room, 0):
+        raise quotas.exceeded(uow, uow.settings, owner_id, PlanQuota.MEMBERS)
+    if last is None:
+        kept = act.changed - act.undone
+        leases.succeed(uow, lease, {"bulk_id": act.id, "undone": act.undone, "kept": kept})
+        act.undone_at = func.now()
+        _announce_end(uow, act, lease.job_id, JobStatus.SUCCEEDED)
+        return True
+    # The job first, then the act: the order in which a transaction that ends a job locks them.
+    leases.progress(uow, lease, done=act.undone + restored, total=act.changed)
+    act.undone += restored
+    act.undo_reached_id = last
+    return False
+
+
+def _announce_end(uow: UnitOfWork, act: BulkAct, job_id: int, status: str) -> None:
+    announce(
+        uow,
+        act.user_id,
+        FeedEventType.BULK_ENDED,
+        list_id=act.list_id,
+        status=status,
+        job_id=job_id,
+        action="undo_bulk",
+        bulk_id=act.id,
+        changed=act.undone,
+        kept=act.changed - act.undone,
+    )
+
+
+# The earlier values are kept for this long after they were written, which is after `created_at`.
+BULK_UNDO_TIME = timedelta(days=90)
+
+
+def get(uow: UnitOfWork, caller: Caller, bulk_id: int, *, lock: bool = False) -> BulkAct:
+    """Return a bulk action of the caller; raises ``bulk.not_found``."""
+    query = select(BulkAct).where(BulkAct.id == bulk_id, BulkAct.user_id == caller.user_id)
+    locked = query.with_for_update().execution_options(populate_existing=True)
+    found = uow.session.scalar(locked if lock else query)
+    if found is None:
+        raise BULK_NOT_FOUND()
+    return found
+
+
+def list_of(
+    uow: UnitOfWork, caller: Caller, wanted: PageRequest, *, list_id: int
+) -> PageOfRows[BulkAct]:
+    """The caller's acts on one list, newest first. Raises ``cursor.invalid``."""
+    query = select(BulkAct).where(BulkAct.list_id == list_id, BulkAct.user_id == caller.user_id)
+    found = uow.session.scalars(paging.by_id(query, BulkAct.id, wanted)).all()
+    return paging.cut(found, wanted.limit, lambda act: str(act.id))
+
+
+def job_of(uow: UnitOfWork, act: BulkAct) -> Job | None:
+    """The job that does the act; ``None`` once it has ended."""
+    return records.find_unfinished(uow, act.user_id, [CHANGE_MEMBERS], act.id)
+
+
+def undo_until(act: BulkAct) -> datetime | None:
+    """Until when the act can be undone; ``None`` while it runs, and after its undo."""
+    if act.finished_at is None or act.undone_at is not None:
+        return None
+    return act.created_at + BULK_UNDO_TIME
+
+
+_OF_TAG = (BulkAction.TAG, BulkAction.UNTAG)
+
+
+@dataclass(frozen=True)
+class BulkOrder:
+    """An action on members, and its value.
+
+    Attributes:
+        value: the tag's name, or the tier; other actions have none.
+    """
+
+    action: BulkAction
+    value: str | None = None
+
+
+def check(order: BulkOrder) -> BulkOrder:
+    """The order with its value as it is stored; raises ``bulk.value``."""
+    if order.action in _OF_TAG:
+        try:
+            return BulkOrder(order.action, tags.read(order.value or ""))
+        except ValueRefused as error:
+            raise BULK_VALUE(rule=f"the name of a tag {error}") from None
+    if order.action is BulkAction.SET_TYPE:
+        if order.value not in [*Tier]:
+            raise BULK_VALUE(rule=f"{order.action} takes one of {', '.join(Tier)}")
+    elif order.value is not None:
+        raise BULK_VALUE(rule=f"{order.action} takes no value")
+    return order
+
+
+def begin(
+    uow: UnitOfWork,
+    mailing_list: MailingList,
+    kept: Mapping[str, Any],
+    order: BulkOrder,
+    *,
+    caller: Caller,
+    request_id: str | None,
+) -> Job:
+    """Have the members of the caller's list changed who fit the filter.
+
+    Args:
+        kept: the filter, as ``stored_filters`` keeps it.
+        order: one that was checked.
+
+    Raises ``quota.exceeded``; for a removal ``auth.login_again``; for a new tag ``tag.too_many``
+    and ``list.busy``.
+    """
+    if order.action is BulkAction.REMOVE:
+        require_recent_login(uow, caller)
+    owner_id = mailing_list.user_id
+    quotas.require(uow, uow.settings, owner_id, PlanQuota.UNFINISHED_JOBS)
+    quotas.require(uow, uow.settings, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
+    act = BulkAct(list_id=mailing_list.id, user_id=owner_id, filter=dict(kept), action=order.action)
+    if order.action is BulkAction.SET_TYPE:
+        act.type = order.value
+    elif order.value is not None:
+        makes = order.action is BulkAction.TAG
+        # Another transaction may make or delete the same tag just now.
+        with locks.waiting_briefly(uow):
+            found = tags.tag_ids_of(uow, mailing_list.id, [order.value], make=makes, hold=True)
+        # No tag has the id 0, so nothing is taken off where the list has no such tag.
+        act.tag_id = found.get(order.value, 0)
+    uow.session.add(act)
+    uow.session.flush()
+    return outbox.enqueue(
+        uow, CHANGE_MEMBERS, user_id=owner_id, subject_id=act.id, request_id=request_id
+    )
+
+
+def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) -> int | None:
+    """The job that undoes an act: one job until the undo is done, then ``None``.
+
+    A failed or cancelled job is started again. Raises ``bulk.not_found``, ``bulk.running``,
+    ``bulk.undo_over``.
+    """
+    # The job before the act, as a transaction that takes a batch back locks them.
+    job_id = get(uow, caller, bulk_id).undo_job_id
+    job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
+    act = get(uow, caller, bulk_id, lock=True)
+    if act.status == JobStatus.RUNNING:
+        raise BULK_RUNNING()
+    if act.undone_at is not None:
+        return None
+    if act.undo_job_id != job_id:
+        # Another call began the undo just now.
+        return act.undo_job_id
+    goes_on = job is not None and job.finished_at is None
+    # By the database's clock, as what an undo needs is deleted by it.
+    if not goes_on and not uow.session.scalar(_IS_OFFERED, {"bulk_id": act.id}):
+        raise BULK_UNDO_OVER(days=BULK_UNDO_TIME.days)
+    if job is None:
+        job = outbox.enqueue(
+            uow,
+            UNDO_BULK_ACT,
+            user_id=caller.user_id,
+            subject_id=act.id,
+            request_id=request_id,
+            total=act.changed,
+        )
+        act.undo_job_id = job.id
+    elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+        records.restart(uow, job)
+    return job.id
+
+
+_IS_OFFERED = select(BulkAct.created_at > func.now() - BULK_UNDO_TIME).where(
+    BulkAct.id == bindparam("bulk_id")
+)

@@ -1,0 +1,140 @@
+"""Removal of the files of old imports and exports, and of files that belong to neither."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import cast
+
+from sqlalchemy import delete, func, select
+
+from core import ids
+from core.lanes import Lane
+from models import ImportChunk, MemberExport, MemberImport, NamedMember
+from services import removals
+from services.jobs import upkeep
+from storage.encryption import WrappedKey
+from storage.objects import ObjectMissing
+from storage.parts import PartWriter, StoredFile, remove_all
+from storage.resources import Resources
+
+IMPORTS, EXPORTS = "imports/", "exports/"
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A file that is about to be written.
+
+    Attributes:
+        prefix: how the keys of all its objects begin.
+        wrapped: the file's key as its row keeps it.
+    """
+
+    prefix: str
+    writer: PartWriter
+    wrapped: WrappedKey
+
+    def name_in(self, row: MemberImport | MemberExport) -> None:
+        """Make it the row's file."""
+        row.object_prefix = self.prefix
+        row.wrapped_key, row.wrapped_by = self.wrapped.data, self.wrapped.wrapped_by
+
+
+def new_file(resources: Resources, folder: str) -> NewFile:
+    """A file under ``IMPORTS`` or ``EXPORTS``, with a new key."""
+    prefix = folder + ids.random_hash_id(20)
+    key, wrapped = resources.key_wrapper.new_key(prefix)
+    return NewFile(prefix, PartWriter(resources.objects, prefix, key), wrapped)
+
+
+def data_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
+    """The key of the row's file.
+
+    Raises ``ObjectMissing`` once the file is removed, and ``Tampered``.
+    """
+    if row.wrapped_key is None or row.wrapped_by is None:
+        raise ObjectMissing(row.object_prefix)
+    wrapped = WrappedKey(row.wrapped_by, row.wrapped_key)
+    return resources.key_wrapper.unwrap(wrapped, row.object_prefix)
+
+
+def stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
+    """The row's whole file; raises as ``data_key`` does."""
+    assert row.size is not None
+    return StoredFile(resources.objects, row.object_prefix, row.size, data_key(resources, row))
+
+
+SWEEP_FILES = upkeep.register(
+    upkeep.UpkeepKind(
+        "maintenance.sweep_files",
+        every=timedelta(hours=1),
+        lane=Lane.UPKEEP,
+        run=lambda resources, began_at: sweep(resources, now=began_at),
+    )
+)
+BULK_FILE_RETENTION = timedelta(days=7)
+# An upload takes hours at most: an older file without an import or export was left by a crash.
+STRAY_FILE_AGE = timedelta(days=1)
+
+
+def sweep(resources: Resources, *, now: datetime) -> int:
+    """Remove old files and stray ones; returns the number of imports, exports and strays."""
+    removed = 0
+    for kind in (MemberImport, MemberExport):
+        while _remove_oldest(resources, kind, before=now - BULK_FILE_RETENTION):
+            removed += 1
+    for prefix in _strays(resources, before=now - STRAY_FILE_AGE):
+        remove_all(resources.objects, prefix)
+        removed += 1
+    return removed
+
+
+def _remove_oldest(
+    resources: Resources, kind: type[MemberImport] | type[MemberExport], *, before: datetime
+) -> bool:
+    query = (
+        select(kind)
+        .where(
+            # The second condition finds them in the index; the job may have ended much later.
+            kind.files_removed_at.is_(None),
+            kind.created_at < before,
+            kind.finished_at < before,
+        )
+        .order_by(kind.created_at)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+    with resources.unit_of_work() as uow:
+        found = cast("MemberImport | MemberExport | None", uow.session.scalar(query))
+        if found is None:
+            return False
+        if isinstance(found, MemberImport):
+            for kept in (ImportChunk, NamedMember):
+                uow.session.execute(delete(kept).where(kept.import_id == found.id))
+            found.samples = None
+        found.files_removed_at = func.now()
+        # A copy of the file that was kept elsewhere opens no more.
+        found.wrapped_key = found.wrapped_by = None
+        removals.forget(uow, f"{found.object_prefix}/")
+    return True
+
+
+def _strays(resources: Resources, *, before: datetime) -> Iterator[str]:
+    """Prefixes of old objects that belong to no import or export with files."""
+    seen = ""
+    for stored in chain(resources.objects.stored(IMPORTS), resources.objects.stored(EXPORTS)):
+        prefix = "/".join(stored.key.split("/")[:2])
+        if prefix == seen or stored.modified_at > before:
+            continue
+        seen = prefix
+        with resources.unit_of_work() as uow:
+            is_known = any(
+                uow.session.scalar(
+                    select(kind.id).where(
+                        kind.object_prefix == prefix, kind.files_removed_at.is_(None)
+                    )
+                )
+                for kind in (MemberImport, MemberExport)
+            )
+        if not is_known:
+            yield prefix

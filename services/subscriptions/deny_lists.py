@@ -1,0 +1,172 @@
+"""Deny lists: addresses and domains of which an owner, or the operator, wants no new members.
+
+Every path onto a list asks here. A denial is no opt-out: members stay as they are, and whoever was
+denied may come once the entry is gone.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sqlalchemy import exists, func, select, text
+
+from core.errors import FieldProblem
+from core.logging import get_logger
+from core.refusals.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG, MEMBER_DENIED
+from models import DeniedEntry
+from services.accounts import email_addresses
+from services.accounts.email_addresses import InvalidAddress
+from storage.unit_of_work import UnitOfWork
+
+log = get_logger(__name__)
+
+MAX_ENTRIES = 100_000
+_MAX_PROBLEMS = 100
+_SUBDOMAINS = "*."
+# Two writers of one list would each see room for their own entries.
+_HOLD = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:owner_id))")
+
+
+@dataclass(frozen=True)
+class DenyList:
+    """Return the entries of an owner, each in its one spelling and in order."""
+
+    addresses: Sequence[str] = ()
+    domains: Sequence[str] = ()
+
+
+def normalised(addresses: Sequence[str], domains: Sequence[str], *, verb: str = "") -> set[str]:
+    """The entries of a body in their one spelling.
+
+    Args:
+        verb: what the names of the body's fields begin with, such as ``add_``.
+
+    Raises ``deny_list.entry``, which names the first hundred that are neither.
+    """
+    problems: list[FieldProblem] = []
+
+    def refuse(kind: str, number: int, rule: str) -> None:
+        field = f"body.{verb}{kind}[{number}]"
+        problems.append(FieldProblem(field, DENY_LIST_ENTRY.code, rule))
+
+    found: set[str] = set()
+    for number, address in enumerate(email_addresses.normalise_all(addresses)):
+        if isinstance(address, InvalidAddress):
+            refuse("addresses", number, address.reason)
+        else:
+            found.add(address)
+    for number, written in enumerate(domains):
+        domain = _domain(written)
+        if domain is None:
+            refuse("domains", number, "This is no domain, nor one after '*.'.")
+        else:
+            found.add(domain)
+    if problems:
+        first = problems[0]
+        named = tuple(problems[:_MAX_PROBLEMS])
+        raise DENY_LIST_ENTRY(place=first.field, rule=first.message, problems=named)
+    return found
+
+
+def _domain(written: str) -> str | None:
+    """The one spelling of a domain, or of all subdomains of one; ``None`` for another text."""
+    if not written.startswith(_SUBDOMAINS):
+        return email_addresses.normalise_domain(written)
+    # The text after the star may be a top-level domain, which is no mail domain itself.
+    found = email_addresses.normalise_domain(f"a{written[1:]}")
+    return found and f"*{found[1:]}"
+
+
+def read(uow: UnitOfWork, owner_id: int) -> DenyList:
+    entries = sorted(_entries_of(uow, owner_id))
+    return DenyList(
+        [entry for entry in entries if "@" in entry],
+        [entry for entry in entries if "@" not in entry],
+    )
+
+
+def _entries_of(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
+    query = select(DeniedEntry.entry).where(DeniedEntry.user_id == owner_id)
+    return uow.session.scalars(query).all()
+
+
+def replace(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
+    """Let these be all entries; returns how many came or went. Raises ``deny_list.too_long``."""
+    uow.session.execute(_HOLD, {"owner_id": owner_id})
+    before = set(_entries_of(uow, owner_id))
+    return _write(uow, owner_id, add={*entries} - before, remove=before - {*entries})
+
+
+def change(uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]) -> int:
+    """Add and remove entries; returns how many came or went. Raises ``deny_list.too_long``."""
+    uow.session.execute(_HOLD, {"owner_id": owner_id})
+    return _write(uow, owner_id, add={*add} - {*remove}, remove={*remove})
+
+
+def _write(uow: UnitOfWork, owner_id: int, *, add: set[str], remove: set[str]) -> int:
+    if len(add) > MAX_ENTRIES:
+        raise DENY_LIST_TOO_LONG(most=MAX_ENTRIES)
+    values = {"owner_id": owner_id, "gone": sorted(remove), "added": sorted(add)}
+    gone = uow.session.scalar(_REMOVE, values) if remove else 0
+    added = uow.session.scalar(_ADD, values) if add else 0
+    counted = select(func.count()).where(DeniedEntry.user_id == owner_id)
+    if added and (uow.session.scalar(counted) or 0) > MAX_ENTRIES:
+        raise DENY_LIST_TOO_LONG(most=MAX_ENTRIES)
+    return (gone or 0) + (added or 0)
+
+
+_REMOVE = text(
+    "WITH gone AS ("
+    "   DELETE FROM denied_entries WHERE user_id = :owner_id AND entry = ANY(:gone) RETURNING 1)"
+    " SELECT count(*) FROM gone"
+)
+_ADD = text(
+    "WITH added AS ("
+    "   INSERT INTO denied_entries (user_id, entry)"
+    "   SELECT :owner_id, unnest(CAST(:added AS text[])) ON CONFLICT DO NOTHING RETURNING 1)"
+    " SELECT count(*) FROM added"
+)
+
+
+def require_allowed(uow: UnitOfWork, owner_id: int, address: str) -> None:
+    """Raises ``member.denied`` for an address that may not come onto the owner's lists."""
+    if denied_of(uow, owner_id, [address]):
+        raise MEMBER_DENIED()
+
+
+def denied_of(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
+    """Return the normalised addresses that may not come onto the owner's lists."""
+    entries = _of_installation(uow.settings.deny_list)
+    of_owner = DeniedEntry.user_id == owner_id
+    if uow.session.scalar(select(exists().where(of_owner))):
+        wanted = {entry for address in addresses for entry in _entries_for(address)}
+        found = uow.session.scalars(_FIND, {"owner_id": owner_id, "wanted": sorted(wanted)})
+        entries |= {*found}
+    if not entries:
+        return set()
+    return {each for each in addresses if not entries.isdisjoint(_entries_for(each))}
+
+
+_FIND = text("SELECT entry FROM denied_entries WHERE user_id = :owner_id AND entry = ANY(:wanted)")
+
+
+def _entries_for(address: str) -> Iterator[str]:
+    """Every entry that would deny the address."""
+    yield address
+    domain = address.rpartition("@")[2]
+    yield domain
+    while domain := domain.partition(".")[2]:
+        yield f"{_SUBDOMAINS}{domain}"
+
+
+@lru_cache(maxsize=8)
+def _of_installation(written: tuple[str, ...]) -> frozenset[str]:
+    """The operator's entries in their one spelling."""
+    addresses = [each for each in written if "@" in each]
+    spelled = email_addresses.normalise_all(addresses)
+    found = {each for each in spelled if isinstance(each, str)}
+    found |= {each for domain in written if "@" not in domain and (each := _domain(domain))}
+    if len(found) < len({*written}):
+        # Also for two spellings of one.
+        log.warning("deny_list.entries_passed_over", read=len(found), written=len({*written}))
+    return frozenset(found)

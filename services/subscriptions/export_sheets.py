@@ -1,0 +1,296 @@
+"""The columns and rows of exports, by kind, and how a row is written."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import Connection, Row, Select, and_, case, exists, func, not_, select, union_all
+
+from core import clock
+from models import (
+    Erasure,
+    MailingList,
+    MemberExport,
+    MemberTag,
+    OptOut,
+    Subscription,
+    SubscriptionStatus,
+)
+from services.jobs.lease import Lease
+from services.subscriptions import consent
+from services.subscriptions import fields as attribute_fields
+from services.subscriptions.consent import CONSENT_COLUMNS
+from services.subscriptions.fields import as_text
+from services.subscriptions.filters import member_filter
+from services.subscriptions.filters.member_filter import MemberFilter
+from services.subscriptions.member_addresses import RosterAddresses
+from services.subscriptions.members import mails, opt_outs
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+# OWASP, "CSV Injection": an apostrophe stands before each sign that begins a formula.
+# Spreadsheets of many locales cut a line at semicolons, quoted or not, and some readers at tabs
+# and ends of lines, so a cell is guarded after each of these as well. Our reader of imports takes
+# the apostrophes away.
+
+# The full-width signs are read as formulas in East Asian locales.
+_SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
+_START = r"(\A|[;\t\r\n])"
+# A spreadsheet may skip blanks and quotes before the sign.
+_BARE = re.compile(rf'{_START}(?=[ "]*{_SIGN})')
+# For cells that semicolons join: where this finds nothing, no cell has a match.
+_ANY_BARE = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
+# A stored value may look guarded. It gets one more apostrophe, so that the reader's loss is none.
+_BARE_OR_GUARDED = re.compile(rf"{_START}(?=[ \"']*{_SIGN})")
+_GUARDED = re.compile(rf"{_START}'(?=[ \"']*{_SIGN})")
+
+
+def guard_foreign_cell(cell: str) -> str:
+    """A cell of an uploaded file, which the file's writer may have guarded already."""
+    return _BARE.sub(r"\1'", cell)
+
+
+def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
+    """``guard_foreign_cell`` of each, at a fraction of its cost: few cells need a guard."""
+    if _ANY_BARE.search(";" + ";".join(cells)) is None:
+        return list(cells)
+    return [guard_foreign_cell(cell) for cell in cells]
+
+
+def guard_cell(value: str) -> str:
+    """A stored value: the exact inverse of ``bare_cell``, also for a value that looks guarded."""
+    return _BARE_OR_GUARDED.sub(r"\1'", value)
+
+
+def bare_cell(cell: str) -> str:
+    """The cell as it was before ``guard_cell``."""
+    return _GUARDED.sub(r"\1", cell)
+
+
+AnyRow = Row[*tuple[Any, ...]]
+AnySelect = Select[*tuple[Any, ...]]
+Values = Sequence[Any]
+
+
+class ExportKind(StrEnum):
+    MEMBERS = "members"
+    DELIVERY = "delivery"
+
+
+class ExportFormat(StrEnum):
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+class Sheet(NamedTuple):
+    """
+    Attributes:
+        values: of each row, in the order of the columns, as JSON has them. The connection has the
+            view in which the rows were read.
+        rewritten: the places of the columns that CSV has otherwise: in which a spreadsheet might
+            find a formula, and whose values are no text.
+    """
+
+    columns: tuple[str, ...]
+    query: AnySelect
+    values: Callable[[Connection, Sequence[AnyRow]], Iterable[Values]]
+    rewritten: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ChosenMembers:
+    """The members that an export is to have; each ``None`` stands for what the kind has by itself.
+
+    Attributes:
+        statuses: only these.
+    """
+
+    wanted: MemberFilter | None = None
+    statuses: tuple[SubscriptionStatus, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ListAttributes:
+    """The keys of the owner's fields by their ids as text, and the names of the list's tags."""
+
+    fields: Mapping[str, str]
+    tags: Mapping[int, str]
+
+
+_MEMBERS_COLUMNS = (
+    *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
+    *("user_id", "created_at", "joined_at"),
+)
+_HAS_MAIL = _MEMBERS_COLUMNS.index("email_enabled")
+# All but those who were removed, who are no members any more.
+_PRESENT_AND_FORMER = (
+    *(SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING, SubscriptionStatus.UNSUBSCRIBED),
+)
+
+
+def of_export(uow: UnitOfWork, resources: Resources, lease: Lease, export: MemberExport) -> Sheet:
+    """Raises ``segment.tag_deleted``."""
+    mailing_list = uow.session.get_one(MailingList, export.list_id)
+    wanted, statuses = None, None
+    if export.filter is not None:
+        wanted = member_filter.read_begun(uow, mailing_list, export.filter)
+    if export.statuses is not None:
+        statuses = tuple(map(SubscriptionStatus, export.statuses))
+    chosen = ChosenMembers(wanted, statuses)
+    if export.kind == ExportKind.DELIVERY:
+        return roster(resources, lease, mailing_list, chosen)
+    own = attribute_fields.own(uow, mailing_list.user_id).by_key.values()
+    tags = select(MemberTag.id, MemberTag.name).where(MemberTag.list_id == mailing_list.id)
+    attributes = ListAttributes(
+        {str(each.id): each.key for each in own},
+        {row.id: row.name for row in uow.session.execute(tags)},
+    )
+    return members(mailing_list.id, chosen, attributes)
+
+
+def members(list_id: int, chosen: ChosenMembers, attributes: ListAttributes) -> Sheet:
+    """Members of the list, for its owner."""
+    s = Subscription
+    status = case((opt_outs.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=s.status)
+    has_mail = and_(s.email_enabled, not_(opt_outs.HAS_NO_MAIL))
+    statuses = chosen.statuses or _PRESENT_AND_FORMER
+    if chosen.wanted is not None:
+        statuses = chosen.wanted.statuses(chosen.statuses)
+    shown = _chosen_ids(list_id, chosen, statuses).subquery()
+    query = (
+        select(s.email, s.name, status.label("status"), s.type, s.paid_expiry, has_mail, s.source)
+        .add_columns(s.user_id, s.created_at, func.coalesce(s.joined_at, s.created_at))
+        .add_columns(s.tag_ids, s.fields, s.id)
+        .join(shown, shown.c.id == s.id)
+        .order_by(shown.c.id)
+    )
+    if SubscriptionStatus.UNSUBSCRIBED not in statuses:
+        query = query.where(not_(opt_outs.HAS_LEFT))
+    if SubscriptionStatus.REMOVED in statuses:
+        # Nothing is left to show of an erased person.
+        query = query.where(s.email.is_not(None))
+    fields = (f"fields.{key}" for key in attributes.fields.values())
+    columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *fields)
+    others = range(len(_MEMBERS_COLUMNS), len(columns))
+    return Sheet(columns, query, _member_values(attributes), rewritten=(0, 1, _HAS_MAIL, *others))
+
+
+def _chosen_ids(list_id: int, chosen: ChosenMembers, statuses: Sequence[SubscriptionStatus]) -> Any:
+    """Two indexes begin with the list, and neither has all statuses: without them, the members of a
+    small list are looked for in the whole table.
+    """
+    table = Subscription.__table__.alias("chosen")
+    others = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
+    of_list = select(table.c.id).where(table.c.list_id == list_id)
+    if chosen.wanted is not None:
+        of_list = of_list.where(chosen.wanted.condition(table, asked=chosen.statuses))
+    parts = []
+    if SubscriptionStatus.ACTIVE in statuses:
+        parts.append(of_list.where(table.c.status == SubscriptionStatus.ACTIVE.value))
+    if others or not parts:
+        parts.append(of_list.where(table.c.status.in_(others)))
+    return union_all(*parts)
+
+
+def _member_values(
+    attributes: ListAttributes,
+) -> Callable[[Connection, Sequence[AnyRow]], Iterator[Values]]:
+    ids, names, none = list(attributes.fields), attributes.tags, [None] * len(attributes.fields)
+
+    def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
+        agreed = consent.of_batch(reading, [row.id for row in rows])
+        for row in rows:
+            email, name, status, tier, expiry, has_mail, source, user_id, made_at, *others = row
+            joined_at, tag_ids, fields, subscription_id = others
+            yield (
+                *(email, name, status, tier, expiry and clock.iso(expiry), has_mail, source),
+                *(user_id, clock.iso(made_at), clock.iso(joined_at)),
+                *consent.values_of(agreed.get(subscription_id, ())),
+                sorted(names[each] for each in tag_ids if each in names) if tag_ids else [],
+                *([fields.get(each) for each in ids] if fields else none),
+            )
+
+    return values
+
+
+def roster(
+    resources: Resources, lease: Lease, mailing_list: MailingList, chosen: ChosenMembers
+) -> Sheet:
+    """The people who get the mail of the list, for its sender: of the chosen ones, if any are."""
+    columns = (
+        *("email", "name", "user_id", "trace_id", "one_click_url"),
+        *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
+    )
+    s = Subscription
+    # No active member with mail has an opt-out, but the sender must not have to rely on that.
+    opted_out = exists().where(OptOut.list_id == mailing_list.id, OptOut.user_id == s.user_id)
+    # A person is erased from the commit that asks for it. The job that blanks the lists' records
+    # ends later.
+    erased = select(Erasure.user_id).where(Erasure.finished_at.is_(None))
+    is_sent = [s.status == SubscriptionStatus.ACTIVE, s.email_enabled, s.email.is_not(None)]
+    is_sent.append(s.user_id.not_in(erased))
+    if chosen.wanted is not None:
+        is_sent.append(chosen.wanted.condition(asked=(SubscriptionStatus.ACTIVE,)))
+    query = (
+        select(s.email, s.name, s.user_id)
+        .where(s.list_id == mailing_list.id, *is_sent, ~opted_out)
+        .order_by(s.id)
+    )
+    make = mails.trace_id_factory(resources.keyring, mailing_list.id, lease.job_id)
+    # A trace id needs no escaping in a URL, so it is appended to the part that all rows share.
+    one_click = mails.one_click_url(resources.settings, mailing_list.id, "")
+    unsubscribe = mails.unsubscribe_url(resources.settings, "")
+    list_id, _, post = mails.list_headers(resources.settings, mailing_list, "").values()
+
+    addresses = RosterAddresses(resources.keyring, mailing_list.id)
+
+    def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
+        for email, name, user_id in addresses.of(reading, rows):
+            trace_id = make(user_id)
+            urls = (one_click + trace_id, list_id, f"<{unsubscribe}{trace_id}>", post)
+            yield email, name or "", user_id, trace_id, *urls
+
+    # No address is altered, whatever it begins with.
+    return Sheet(columns, query, values, rewritten=(1,))
+
+
+def head(sheet: Sheet, form: ExportFormat) -> bytes:
+    """Return the beginning of a file."""
+    return _csv([sheet.columns]) if form is ExportFormat.CSV else b""
+
+
+def lines(sheet: Sheet, form: ExportFormat, found: Iterable[Values]) -> bytes:
+    """Return the lines of a file for these values of the sheet."""
+    if form is ExportFormat.CSV:
+        return _csv(_cells(each, sheet.rewritten) for each in found)
+    return b"".join(
+        orjson.dumps(dict(zip(sheet.columns, each, strict=True)), option=orjson.OPT_APPEND_NEWLINE)
+        for each in found
+    )
+
+
+def _cells(values: Sequence[Any], rewritten: Iterable[int]) -> list[Any]:
+    cells = list(values)
+    for place in rewritten:
+        if (value := cells[place]) is not None and value != "":
+            cells[place] = guard_cell(
+                ", ".join(map(_tag, value)) if isinstance(value, list) else as_text(value)
+            )
+    return cells
+
+
+def _tag(name: str) -> str:
+    """A tag in quotes, if it could be read as something else than a word between commas."""
+    return '"' + name.replace('"', '""') + '"' if '"' in name or name[0] in "['" else name
+
+
+def _csv(rows: Iterable[Iterable[Any]]) -> bytes:
+    text = io.StringIO()
+    # Quotes keep a cell in one piece wherever the reader cuts at commas or semicolons.
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
+    return text.getvalue().encode()

@@ -1,0 +1,288 @@
+"""Exports: a list written to a file from one consistent view of the database.
+
+The ``members`` export is for the list's owner. The ``delivery`` export, a roster, is for the sender
+of the list's mail: it names the people who get the mail, each with a trace id that stands for that
+person. Only a credential with the scope ``delivery`` may have a roster made, for any list.
+"""
+
+import gzip
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import undefer
+
+from core import ids
+from core.errors import TransientError
+from core.lanes import Lane
+from core.refusals.mailing import (
+    EXPORT_NOT_FOUND,
+    EXPORT_STATUS_OF_ROSTER,
+    LIST_EMAIL_CHANNEL_DISABLED,
+)
+from core.refusals.media import MEDIA_DAMAGED
+from core.scopes import Scope
+from core.settings.notations import PlanQuota
+from models import Job, JobStatus, MailingList, MemberExport, SubscriptionStatus
+from services import paging, removals
+from services.access import quotas
+from services.access.caller import Caller, require_scope
+from services.access.sessions import require_recent_login
+from services.accounts import accounts
+from services.feed.catalogue import FeedEventType, announce
+from services.jobs import kinds, outbox
+from services.jobs import lease as leases
+from services.jobs.lease import JobCancelled, Lease
+from services.paging import PageOfRows, PageRequest
+from services.security_events import EventType, record
+from services.subscriptions import bulk_files, export_sheets, lists, segments
+from services.subscriptions.bulk_files import EXPORTS
+from services.subscriptions.export_sheets import ExportFormat, ExportKind, Sheet, Values
+from storage.encryption import Tampered
+from storage.parts import StoredFile
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+# Rows that are fetched, written and compressed together.
+_ROWS_AT_ONCE = 5_000
+COMPRESSION = 6
+# Longer than any list takes: the rows bound the work, and the job can be cancelled.
+_MAX_TIME = timedelta(hours=1)
+# Longer than any attempt takes.
+_UNFINISHED_FOR = timedelta(days=1)
+
+
+def _end_with_job(uow: UnitOfWork, job: Job) -> None:
+    """End the export, and remove its unfinished file."""
+    export = uow.session.get(MemberExport, job.subject_id)
+    if export is not None:
+        export.finished_at = func.now()
+        removals.forget(uow, f"{export.object_prefix}/")
+        _announce_end(uow, export, job.id, job.status)
+
+
+def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
+    announce(
+        uow,
+        export.user_id,
+        FeedEventType.EXPORT_ENDED,
+        export.id,
+        list_id=export.list_id,
+        status=status,
+        job_id=job_id,
+        kind=export.kind,
+        rows=export.rows,
+    )
+
+
+@dataclass(frozen=True)
+class ExportChoice:
+    """
+    Attributes:
+        kept: a filter as ``stored_filters`` keeps it; ``None`` for all members of the kind.
+        statuses: only members with one of these; ``None`` for those that the kind has by itself,
+            or the filter.
+    """
+
+    kept: Mapping[str, Any] | None = None
+    statuses: tuple[SubscriptionStatus, ...] | None = None
+    form: ExportFormat = ExportFormat.CSV
+
+
+_EVERYTHING = ExportChoice()
+
+
+@dataclass(frozen=True)
+class ExportOrder:
+    """The order of a caller: the members of a segment, or of a filter that is written as JSON."""
+
+    kind: ExportKind
+    segment_id: int | None = None
+    written: Any = None
+    statuses: tuple[SubscriptionStatus, ...] | None = None
+    form: ExportFormat = ExportFormat.CSV
+
+
+def begin(
+    uow: UnitOfWork,
+    caller: Caller,
+    list_id: int,
+    order: ExportOrder,
+    *,
+    request_id: str | None,
+) -> Job:
+    """Start an export of the list.
+
+    Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
+    ``list.not_owner``, ``quota.exceeded`` for the members, what ``saved.selected`` raises, and for
+    the roster ``list.email_channel_disabled`` if the list is not sent by mail, and
+    ``export.status_of_roster``. Quotas don't bound the sender, who gets rosters.
+    """
+    require_scope(caller, EXPORT_JOBS[order.kind].scope)
+    require_recent_login(uow, caller)
+    if order.kind is ExportKind.MEMBERS:
+        lists.owned(uow, caller, list_id)
+        quotas.require(uow, uow.settings, caller.user_id, PlanQuota.UNFINISHED_JOBS)
+    elif order.statuses is not None:
+        raise EXPORT_STATUS_OF_ROSTER()
+    mailing_list = lists.get(uow, list_id)
+    kept = segments.selected(uow, mailing_list, order.segment_id, order.written)
+    if order.kind is ExportKind.MEMBERS:
+        row, storage = quotas.row_bytes(kept), PlanQuota.STORAGE_MB
+        quotas.require(uow, uow.settings, caller.user_id, storage, more=row)
+    choice = ExportChoice(kept, order.statuses, order.form)
+    return enqueue_export(
+        uow, caller.user_id, mailing_list, order.kind, choice=choice, request_id=request_id
+    )
+
+
+def enqueue_export(
+    uow: UnitOfWork,
+    user_id: int,
+    mailing_list: MailingList,
+    kind: ExportKind,
+    *,
+    choice: ExportChoice = _EVERYTHING,
+    request_id: str | None = None,
+    by_operator: bool = False,
+) -> Job:
+    """Start an export for a user whose rights were checked."""
+    if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
+        raise LIST_EMAIL_CHANNEL_DISABLED()
+    # The first attempt names its own file.
+    prefix = EXPORTS + ids.random_hash_id(20)
+    export = MemberExport(
+        list_id=mailing_list.id,
+        user_id=user_id,
+        kind=kind,
+        filter=None if choice.kept is None else dict(choice.kept),
+        statuses=None if choice.statuses is None else list(choice.statuses),
+        format=choice.form,
+        by_operator=by_operator,
+        object_prefix=prefix,
+    )
+    uow.session.add(export)
+    uow.session.flush()
+    record(
+        uow,
+        user_id,
+        EventType.EXPORT_CREATED,
+        export_id=export.id,
+        list_id=mailing_list.id,
+        kind=kind,
+    )
+    return outbox.enqueue(
+        uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id, request_id=request_id
+    )
+
+
+def get(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
+    """Return one of the caller's exports; raises ``export.not_found``."""
+    export = uow.session.get(MemberExport, export_id, options=[undefer(MemberExport.filter)])
+    if export is None or export.user_id != caller.user_id:
+        raise EXPORT_NOT_FOUND()
+    return export
+
+
+def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[MemberExport]:
+    """The caller's exports of all lists, newest first. Raises ``cursor.invalid``."""
+    own, id_ = MemberExport.user_id, MemberExport.id
+    query = paging.of_owner(select(MemberExport), own, caller.user_id, id_, wanted)
+    found = uow.session.scalars(query).all()
+    return paging.cut(found, wanted.limit, lambda export: str(export.id))
+
+
+def get_finished(
+    uow: UnitOfWork, export_id: int, form: ExportFormat = ExportFormat.CSV
+) -> tuple[MemberExport, MailingList]:
+    """Raises ``export.not_found``, also when the file was removed."""
+    export = uow.session.get(MemberExport, export_id)
+    if export is None or export.size is None or export.files_removed_at is not None:
+        raise EXPORT_NOT_FOUND()
+    if export.format != form:
+        raise EXPORT_NOT_FOUND()
+    if accounts.get(uow, export.user_id).erased_at is not None:
+        raise EXPORT_NOT_FOUND()
+    return export, uow.session.get_one(MailingList, export.list_id)
+
+
+def open_file(resources: Resources, export: MemberExport) -> StoredFile:
+    """The file of a finished export; raises ``media.damaged``."""
+    try:
+        return bulk_files.stored_file(resources, export)
+    except Tampered as error:
+        raise MEDIA_DAMAGED() from error
+
+
+def run(resources: Resources, lease: Lease) -> None:
+    """Write the file, and finish the job with its id.
+
+    Raises ``quota.exceeded`` when the file is larger than what the plan has room for; for an export
+    that had failed and goes on, ``segment.tag_deleted`` if a tag was deleted meanwhile.
+    """
+    with resources.unit_of_work() as uow:
+        export = uow.session.get(MemberExport, lease.subject_id)
+        if export is None:
+            raise JobCancelled
+        sheet = export_sheets.of_export(uow, resources, lease, export)
+    form = ExportFormat(export.format)
+    file = bulk_files.new_file(resources, EXPORTS)
+    with resources.unit_of_work() as uow:
+        leases.renew(uow, lease)
+        export = uow.session.get_one(MemberExport, export.id)
+        # An earlier attempt, which may still be writing, has a prefix of its own.
+        removals.forget(uow, f"{export.object_prefix}/")
+        removals.forget(uow, f"{file.prefix}/", after=_UNFINISHED_FOR)
+        file.name_in(export)
+    parts = file.writer
+    rows = 0
+    # The gzip header has no name and no time, so the same list gives the same file.
+    with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
+        packed.write(export_sheets.head(sheet, form))
+        for batch in _batches(resources, sheet, failures=lease.retries):
+            lease.check_cancelled()
+            packed.write(export_sheets.lines(sheet, form, batch))
+            rows += len(batch)
+    parts.close()
+    with resources.unit_of_work() as uow:
+        export = uow.session.get_one(MemberExport, export.id)
+        if export.kind == ExportKind.MEMBERS and not export.by_operator:
+            settings, storage = resources.settings, PlanQuota.STORAGE_MB
+            quotas.require(uow, settings, export.user_id, storage, more=parts.size)
+        export.rows, export.size, export.finished_at = rows, parts.size, func.now()
+        if not removals.keep(uow, f"{export.object_prefix}/"):
+            raise TransientError("The export took longer than an unfinished file is kept.")
+        result = {"export_id": export.id, "rows": rows, "format": export.format}
+        leases.succeed(uow, lease, result)
+        _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)
+
+
+_SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
+
+
+def _register(name: str, scope: Scope) -> kinds.JobKind:
+    return kinds.register(
+        kinds.JobKind(
+            name=name,
+            run=run,
+            # An export holds one view of the database from first to last, so it can't take turns.
+            lane=Lane.EXPORT,
+            deadline_seconds=3600.0,
+            scope=scope,
+            retryable=True,
+            needs_recent_login=True,
+            on_abandoned=_end_with_job,
+        )
+    )
+
+
+EXPORT_JOBS = {kind: _register(f"export.{kind}", scope) for kind, scope in _SCOPES.items()}
+
+
+def _batches(resources: Resources, sheet: Sheet, *, failures: int = 0) -> Iterator[list[Values]]:
+    with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
+        result = reading.execution_options(stream_results=True).execute(sheet.query)
+        for rows in result.partitions(_ROWS_AT_ONCE):
+            yield list(sheet.values(reading, rows))

@@ -1,0 +1,289 @@
+"""The fields of an owner: what members of all their lists may have beside name and address.
+
+A member's row keeps values by the ids of fields, so a field that is renamed or ends rewrites no
+member.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import date
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError
+
+from core.errors import FieldProblem
+from core.languages.shown_lines import is_shown
+from core.refusals import mailing as refusals
+from models import FieldType, MemberField
+from services.access import sessions
+from services.subscriptions import branding
+from storage.unit_of_work import UnitOfWork
+
+# A value is stored as JSON: a text or a choice by its characters, a number as such, a date as
+# ``YYYY-MM-DD``, a boolean. Nothing is stored for a field without a value.
+
+# Programs in JavaScript read integers up to here exactly.
+MAX_NUMBER = 2**53
+MAX_VALUE_CHARACTERS = 1_000
+
+FieldValue = str | bool | int | float
+# The stored values of one member, by the fields' ids as text.
+StoredValues = Mapping[str, FieldValue]
+
+
+class ValueRefused(ValueError):
+    """A value breaks a rule, which the text of this says."""
+
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?\Z", re.ASCII)
+_WORDS = {
+    **dict.fromkeys(("1", "true", "yes", "on", "y", "t"), True),
+    **dict.fromkeys(("0", "false", "no", "off", "n", "f"), False),
+}
+
+
+def stored(field: MemberField, value: object) -> FieldValue | None:
+    """The value as it is stored, without spaces at its ends; ``None`` for an empty one.
+
+    Raises ``ValueRefused``.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+    return None if value is None or value == "" else _BY_TYPE[FieldType(field.type)](field, value)
+
+
+def stored_of_text(field: MemberField, text: str) -> FieldValue | None:
+    """As ``stored``, of what a person wrote into a form or a file."""
+    text = text.strip()
+    value: object = text
+    if field.type == FieldType.NUMBER and _NUMBER.match(text):
+        value = float(text)
+    elif field.type == FieldType.BOOLEAN:
+        value = _WORDS.get(text.casefold(), text)
+    elif field.type == FieldType.CHOICE:
+        spelt = {each.casefold(): each for each in reversed(field.choices)}
+        value = spelt.get(text.casefold(), text) if text not in field.choices else text
+    return stored(field, value)
+
+
+def as_text(value: FieldValue) -> str:
+    """The value in a file: ``stored_of_text`` makes the same value of it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _text(_: MemberField, value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueRefused("must be a text")
+    if len(value) > MAX_VALUE_CHARACTERS or "\0" in value:
+        raise ValueRefused(f"must have at most {MAX_VALUE_CHARACTERS} characters, none of them NUL")
+    return value
+
+
+def _number(_: MemberField, value: object) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueRefused("must be a number")
+    if not math.isfinite(value) or abs(value) > MAX_NUMBER:
+        raise ValueRefused(f"must be a number from -{MAX_NUMBER} to {MAX_NUMBER}")
+    return int(value) if value == int(value) else value
+
+
+def _date(_: MemberField, value: object) -> str:
+    if isinstance(value, str) and _DATE.match(value):
+        with suppress(ValueError):
+            return date.fromisoformat(value).isoformat()
+    raise ValueRefused("must be a date, written YYYY-MM-DD")
+
+
+def _boolean(_: MemberField, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueRefused("must be true or false")
+    return value
+
+
+def _choice(field: MemberField, value: object) -> str:
+    if not isinstance(value, str) or value not in field.choices:
+        raise ValueRefused("must be one of the field's choices")
+    return value
+
+
+_BY_TYPE: Mapping[FieldType, Callable[[MemberField, object], FieldValue]] = {
+    FieldType.TEXT: _text,
+    FieldType.NUMBER: _number,
+    FieldType.DATE: _date,
+    FieldType.BOOLEAN: _boolean,
+    FieldType.CHOICE: _choice,
+}
+
+
+MAX_FIELDS = 50
+# Members keep values of retired fields, so that these are bounded too.
+MAX_FIELDS_EVER = 1_000
+MAX_KEY_CHARACTERS = 40
+MAX_LABEL_CHARACTERS = 100
+MAX_CHOICES = 100
+MAX_CHOICE_CHARACTERS = 100
+
+_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
+
+
+class OwnFields:
+    """The fields of one owner that are not retired, read once for any number of members."""
+
+    def __init__(self, fields: Iterable[MemberField]) -> None:
+        self.by_key = {each.key: each for each in fields}
+        self._keys = {str(each.id): each.key for each in self.by_key.values()}
+
+    def shown(self, values: StoredValues) -> dict[str, FieldValue]:
+        """A member's values by the fields' keys, in the order in which the fields were made."""
+        return {key: values[name] for name, key in self._keys.items() if name in values}
+
+    def public(self) -> "OwnFields":
+        """Return the fields that people may set themselves."""
+        return OwnFields(each for each in self.by_key.values() if each.is_public)
+
+    def of_ids(self, values: StoredValues) -> dict[str, FieldValue]:
+        """The values of these fields alone, by the fields' ids still."""
+        return {name: value for name, value in values.items() if name in self._keys}
+
+    def read(
+        self, given: Mapping[str, object], *, is_text: bool = False
+    ) -> dict[str, FieldValue | None]:
+        """Return given values by ids, as they are stored; ``None`` deletes a value.
+
+        ``is_text``: it comes from a form. Raises ``field.value``, which names each place.
+        """
+        found: dict[str, FieldValue | None] = {}
+        problems = []
+        for key, value in given.items():
+            field = self.by_key.get(key)
+            try:
+                if field is None:
+                    raise ValueRefused("is no field of this owner")  # noqa: TRY301 - one place for all
+                if is_text and isinstance(value, str):
+                    found[str(field.id)] = stored_of_text(field, value)
+                else:
+                    found[str(field.id)] = stored(field, value)
+            except ValueRefused as error:
+                problems.append(FieldProblem(f"body.fields.{key}", "field.value", str(error)))
+        if problems:
+            rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
+            raise refusals.FIELD_VALUE(rules=rules, problems=tuple(problems))
+        return found
+
+
+def merged(values: StoredValues, changes: Mapping[str, FieldValue | None]) -> dict[str, FieldValue]:
+    """A member's values after changes, of which ``None`` removes a value."""
+    after = {**values, **changes}
+    return {name: value for name, value in after.items() if value is not None}
+
+
+def own(uow: UnitOfWork, owner_id: int) -> OwnFields:
+    return OwnFields(list_of(uow, owner_id))
+
+
+def list_of(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
+    """The owner's fields that are not retired, in the order in which they were made."""
+    query = select(MemberField).where(
+        MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
+    )
+    return list(uow.session.scalars(query.order_by(MemberField.id)))
+
+
+def create(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
+    """A new field of the owner.
+
+    Raises ``user.not_found``, ``field.too_many`` and what ``change`` raises.
+    """
+    # Two that are made at once are counted one after the other.
+    sessions.lock_person(uow, owner_id)
+    is_living = MemberField.retired_at.is_(None)
+    counts = select(func.count().filter(is_living), func.count())
+    living, ever = uow.session.execute(counts.where(MemberField.user_id == owner_id)).one()
+    if living >= MAX_FIELDS or ever >= MAX_FIELDS_EVER:
+        raise refusals.FIELD_TOO_MANY(most=MAX_FIELDS, ever=MAX_FIELDS_EVER)
+    field = MemberField(user_id=owner_id, type=type)
+    uow.session.add(field)
+    _set(uow, field, {"choices": [], **values})
+    return field
+
+
+def change(uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]) -> MemberField:
+    """Set the named columns. Its type stays: members have values of it.
+
+    A choice that is taken away stays the value of the members who have it. Raises
+    ``field.not_found``, ``field.key``, ``field.key_taken``, ``field.label``, ``field.choices``,
+    ``text.leads_away``, ``text.misleading``.
+    """
+    field = get(uow, owner_id, field_id, lock=True)
+    _set(uow, field, values)
+    return field
+
+
+def retire(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
+    """Show the field no more, and let another field have its key. Members keep their values.
+
+    Raises ``field.not_found``.
+    """
+    get(uow, owner_id, field_id, lock=True).retired_at = func.now()
+    return 1
+
+
+def get(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) -> MemberField:
+    """Return a field of the owner.
+
+    Another owner's field, or one that was retired, is as if it were not there. Raises
+    ``field.not_found``.
+    """
+    query = select(MemberField).where(
+        MemberField.id == field_id,
+        MemberField.user_id == owner_id,
+        MemberField.retired_at.is_(None),
+    )
+    found = uow.session.scalar(query.with_for_update() if lock else query)
+    if found is None:
+        raise refusals.FIELD_NOT_FOUND()
+    return found
+
+
+def _set(uow: UnitOfWork, field: MemberField, values: Mapping[str, Any]) -> None:
+    before = branding.texts_of(field)
+    for name, value in values.items():
+        setattr(field, name, value)
+    field.label = field.label.strip()
+    field.choices = [each.strip() for each in field.choices]
+    shown = [("label", field.label), *(("choices", each) for each in field.choices)]
+    for name, text in shown:
+        branding.require_harmless(name, text)
+        branding.require_no_secret(name, text)
+    branding.require_no_secret("description", field.description)
+    branding.look_at(uow, field, before)
+    if not _KEY.match(field.key):
+        raise refusals.FIELD_KEY(most=MAX_KEY_CHARACTERS)
+    if not _is_line(field.label, MAX_LABEL_CHARACTERS):
+        raise refusals.FIELD_LABEL(most=MAX_LABEL_CHARACTERS)
+    choices = field.choices
+    is_choice = field.type == FieldType.CHOICE
+    is_right = all(_is_line(each, MAX_CHOICE_CHARACTERS) for each in choices)
+    if (
+        is_choice != bool(choices)
+        or not is_right
+        or not len(set(choices)) == len(choices) <= (MAX_CHOICES)
+    ):
+        raise refusals.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
+    key = field.key
+    try:
+        uow.session.flush()
+    except IntegrityError as error:
+        if "uq_fields_user_id_key" not in str(error.orig):
+            raise
+        raise refusals.FIELD_KEY_TAKEN(key=key) from None
+
+
+def _is_line(text: str, most: int) -> bool:
+    return len(text) <= most and is_shown(text)

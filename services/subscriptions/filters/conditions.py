@@ -1,0 +1,301 @@
+"""The SQL of one comparison of a filter: with a column, a tag or a field of members."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Text,
+    and_,
+    any_,
+    cast,
+    collate,
+    exists,
+    func,
+    literal,
+    literal_column,
+    or_,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from core.errors import DomainError
+from models import MemberTag, Subscription
+from services.accounts import email_addresses
+from services.subscriptions.filters.names import (
+    FilterName,
+    Operator,
+    Span,
+    Value,
+    ValueKind,
+)
+
+# Text is compared without case, by the full case folding of Unicode, as ``str.casefold`` has it.
+# Postgres does the same in a collation of its own, so that the locale of the database has no part
+# in it. Values are bound, and never a part of a statement's text.
+
+Condition = ColumnElement[bool]
+
+# No fields or no tags: in the words of the conditions of partial indexes.
+NONE: ColumnElement[Any] = literal_column("'{}'")
+_FOLDING = "pg_unicode_fast"
+
+
+@dataclass(frozen=True)
+class Members:
+    """The rows that conditions are about.
+
+    Attributes:
+        rows: the table of subscriptions, or some of its rows with all of its columns.
+        tag_ids: of the tags that a filter names and that the list has, by those names.
+    """
+
+    rows: FromClause = Subscription.__table__
+    tag_ids: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """It is never ``is_not``, which is the complement of ``is``.
+
+    Attributes:
+        values: several for ``in``, none for ``exists``, else one.
+    """
+
+    name: FilterName
+    operator: Operator
+    values: tuple[Value, ...] = ()
+
+
+def folded(value: ColumnElement[str]) -> ColumnElement[str]:
+    return func.casefold(collate(value, _FOLDING))
+
+
+def pattern(operator: Operator, value: str) -> str:
+    """For ``LIKE``, which has wildcards of its own."""
+    escaped = re.sub(r"([\\%_])", r"\\\1", value)
+    return f"%{escaped}%" if operator is Operator.CONTAINS else f"{escaped}%"
+
+
+def of_text(comparison: Comparison, column: ColumnElement[str]) -> Condition:
+    """For a text that is stored with its case."""
+    operator, values = comparison.operator, [str(value) for value in comparison.values]
+    if operator in {Operator.CONTAINS, Operator.BEGINS}:
+        return folded(column).like(folded(literal(pattern(operator, values[0]))))
+    return folded(column).in_([folded(literal(value)) for value in values])
+
+
+_Of = Callable[[Comparison, Members], Condition]
+_Indexed = Callable[[Comparison, Members], Condition | None]
+
+# A shorter text is in too many others for an index of three characters at a time.
+MIN_INDEXED_CHARACTERS = 3
+# The last character of Unicode, which no address has.
+_LAST = "\U0010ffff"
+
+
+def column_sql(comparison: Comparison, members: Members) -> Condition:
+    return _BY_NAME[comparison.name.name](comparison, members)
+
+
+def column_indexed(comparison: Comparison, members: Members) -> Condition | None:
+    """Return a condition that an index answers and that holds for every matching member."""
+    found = _INDEXED.get(comparison.name.name)
+    if found is None or comparison.operator is Operator.EXISTS:
+        return None
+    return found(comparison, members)
+
+
+def _of_name(comparison: Comparison, members: Members) -> Condition:
+    column = members.rows.c.name
+    if comparison.operator is Operator.EXISTS:
+        # An empty name is none.
+        return column != ""
+    return of_text(comparison, column)
+
+
+def _of_address(comparison: Comparison, members: Members) -> Condition:
+    column, operator = members.rows.c.email, comparison.operator
+    if operator is Operator.EXISTS:
+        return column.is_not(None)
+    values = [str(value) for value in comparison.values]
+    lowered = unicodedata.normalize("NFC", values[0]).lower()
+    if operator is Operator.CONTAINS:
+        return column.like(pattern(operator, lowered))
+    if operator is Operator.BEGINS:
+        # As the index of a list's addresses compares them, and not that of their parts.
+        return and_(column.bool_op("~>=~")(lowered), column.bool_op("~<~")(lowered + _LAST))
+    return column.in_([_address(value) for value in values])
+
+
+def _address(value: str) -> str:
+    # Text that is no address is the address of no member.
+    with suppress(DomainError):
+        return email_addresses.normalise(value)
+    return value.lower()
+
+
+def _of_column(comparison: Comparison, members: Members) -> Condition:
+    column = members.rows.c[comparison.name.name]
+    if comparison.operator is Operator.EXISTS:
+        return column.is_not(None)
+    return column.in_(comparison.values)
+
+
+def _of_source(comparison: Comparison, members: Members) -> Condition:
+    # All sources are written in lower case.
+    return members.rows.c.source.in_([str(value).lower() for value in comparison.values])
+
+
+def _of_flag(comparison: Comparison, members: Members) -> Condition:
+    return members.rows.c[comparison.name.name].is_(comparison.values[0])
+
+
+def _of_moment(comparison: Comparison, members: Members) -> Condition:
+    return _within(comparison, members.rows.c[comparison.name.name])
+
+
+def _of_joining(comparison: Comparison, members: Members) -> Condition:
+    columns = members.rows.c
+    return _within(comparison, func.coalesce(columns.joined_at, columns.created_at))
+
+
+def _within(comparison: Comparison, moment: ColumnElement[object]) -> Condition:
+    (span,) = comparison.values
+    assert isinstance(span, Span)
+    match comparison.operator:
+        case Operator.BEFORE:
+            return moment < span.begin
+        case Operator.NOT_AFTER:
+            return moment < span.end
+        case Operator.AFTER:
+            return moment >= span.end
+        case Operator.NOT_BEFORE:
+            return moment >= span.begin
+        case _:
+            return and_(moment >= span.begin, moment < span.end)
+
+
+def _of_tag(comparison: Comparison, members: Members) -> Condition:
+    column = members.rows.c.tag_ids
+    if comparison.operator is Operator.EXISTS:
+        # The id of a tag that was deleted may be left.
+        return and_(column != NONE, exists().where(MemberTag.id == any_(column)))
+    # A stored filter has ids; in it, a name is that of a tag that the list did not have.
+    found = (
+        each if isinstance(each, int) else members.tag_ids.get(str(each))
+        for each in comparison.values
+    )
+    named = [tag_id for tag_id in found if tag_id is not None]
+    return column.bool_op("&&")(cast(named, column.type))
+
+
+_BY_NAME: Mapping[str, _Of] = {
+    **dict.fromkeys(("status", "type", "import_id"), _of_column),
+    "email": _of_address,
+    "name": _of_name,
+    "source": _of_source,
+    "email_enabled": _of_flag,
+    "joined_at": _of_joining,
+    **dict.fromkeys(("created_at", "updated_at"), _of_moment),
+    "tag": _of_tag,
+}
+
+
+def _indexed_tag(comparison: Comparison, members: Members) -> Condition:
+    return and_(members.rows.c.tag_ids != NONE, _of_tag(comparison, members))
+
+
+def _indexed_text(of: _Of, comparison: Comparison, members: Members) -> Condition | None:
+    is_part = comparison.operator is Operator.CONTAINS
+    if is_part and len(str(comparison.values[0])) < MIN_INDEXED_CHARACTERS:
+        return None
+    return of(comparison, members)
+
+
+def _indexed_joining(comparison: Comparison, members: Members) -> Condition:
+    """The day of most members is that of their record; one index has those of the others."""
+    joined_at, created_at = members.rows.c.joined_at, members.rows.c.created_at
+    return or_(
+        _within(comparison, joined_at),
+        and_(joined_at.is_(None), _within(comparison, created_at)),
+    )
+
+
+_INDEXED: Mapping[str, _Indexed] = {
+    "email": partial(_indexed_text, _of_address),
+    "name": partial(_indexed_text, _of_name),
+    "import_id": _of_column,
+    "created_at": _of_moment,
+    "joined_at": _indexed_joining,
+    "tag": _indexed_tag,
+}
+
+
+def field_sql(comparison: Comparison, members: Members) -> Condition:
+    key = literal(str(comparison.name.field_id))
+    fields, operator = members.rows.c.fields, comparison.operator
+    value = fields.op("->", return_type=JSONB())(key)
+    words = fields.op("->>", return_type=Text())(key)
+    if operator is Operator.EXISTS:
+        return value.is_not(None)
+    match comparison.name.kind:
+        case ValueKind.NUMBER:
+            wanted = [_json(each) for each in comparison.values]
+            if comparison.operator in {Operator.IS, Operator.IN}:
+                return value.in_(wanted)
+            (least,) = (most,) = wanted
+            is_reached = (
+                value >= least if comparison.operator is Operator.NOT_BEFORE else value <= most
+            )
+            # In the order of JSON documents, values of other types stand before and after all
+            # numbers.
+            return and_(func.jsonb_typeof(value) == "number", is_reached)
+        case ValueKind.DAY:
+            # The days of four-digit years are in the order of their texts.
+            return _of_day(comparison, collate(words, "C"))
+        case ValueKind.BOOLEAN:
+            return value == _json(comparison.values[0])
+        case _:
+            return of_text(comparison, words)
+
+
+def _of_day(comparison: Comparison, words: ColumnElement[str]) -> Condition:
+    days = [str(value) for value in comparison.values]
+    match comparison.operator:
+        case Operator.BEFORE:
+            return words < days[0]
+        case Operator.NOT_AFTER:
+            return words <= days[0]
+        case Operator.AFTER:
+            return words > days[0]
+        case Operator.NOT_BEFORE:
+            return words >= days[0]
+        case _:
+            return words.in_(days)
+
+
+def _json_text(value: Value) -> str:
+    return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+
+
+def _json(value: Value) -> ColumnElement[object]:
+    return cast(literal(_json_text(value), Text()), JSONB())
+
+
+def field_indexed(comparison: Comparison, members: Members) -> Condition | None:
+    """Return whether the folded document has a folded value: one index serves all types."""
+    if comparison.operator not in {Operator.IS, Operator.IN}:
+        return None
+    fields, key = members.rows.c.fields, json.dumps(str(comparison.name.field_id))
+    document = cast(folded(cast(fields, Text())), JSONB())
+    parts = [literal(f"{{{key}: {_json_text(value)}}}", Text()) for value in comparison.values]
+    held = [document.contains(cast(folded(part), JSONB())) for part in parts]
+    return and_(fields != NONE, or_(*held))

@@ -1,0 +1,318 @@
+"""Applies one chunk of rows to a list: in one transaction, by set-based statements.
+
+The rows are copied into a temporary table and judged there against people, subscriptions and
+opt-outs. Then a few statements write the consequences for all rows at once. The list's lock
+(``services.subscriptions.members.locks``) keeps every other act on the list out until the commit,
+so that a verdict still holds when it is written; only other chunks of the same import may come in,
+whose people are others. People are inserted in the order of their addresses, so that two imports
+can't wait for each other.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import func, select, text
+from sqlalchemy.exc import IntegrityError
+
+from core.counters.work_metrics import IMPORTED_ROWS
+from core.errors import DomainError, Kind, TransientError
+from core.logging import get_logger
+from core.settings.notations import PlanQuota
+from models import ImportChunk, MemberImport
+from services.access import quotas
+from services.jobs import lease as leases
+from services.jobs.lease import Lease
+from services.subscriptions import bulk_files, deny_lists, lists
+from services.subscriptions.imports import staging, statements
+from services.subscriptions.imports.endings import (
+    ROWS_PER_CHUNK,
+    VERDICTS,
+    JudgedRow,
+    chunk_key,
+    decode,
+    verdict_of,
+)
+from services.subscriptions.imports.staging import (
+    ADDED,
+    ALREADY,
+    DENIED,
+    LEFT,
+    OPTED_OUT,
+    OVER_QUOTA,
+)
+from services.subscriptions.imports.statements import TagIds
+from services.subscriptions.members import locks
+from storage.connections import constraint_of
+from storage.encryption import seal, unseal
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+
+class NotInTurn(Exception):
+    """The plan is nearly full, so chunks go in their order, and an earlier one is not applied."""
+
+
+@dataclass(frozen=True)
+class AppliedChunk:
+    """The result of one chunk.
+
+    Attributes:
+        counts: the number of rows by verdict; ``left`` rows count as opted out.
+        updated: the number of members, active before, who got another name or tier.
+        left_out: the number of values that rows were taken over without.
+        not_added: the CSV lines of all rows that were not added, or not whole.
+    """
+
+    counts: Counter[str]
+    updated: int
+    left_out: int
+    not_added: bytes
+
+
+@dataclass(frozen=True)
+class PreparedChunk:
+    """Rows of which all is prepared that needs no database.
+
+    Attributes:
+        verdicts: of each row by itself, and ``already`` for those that the list decides on.
+        lines: those rows, for COPY.
+        has_extras: whether some row has fields or tags, say.
+    """
+
+    number: int
+    rows: list[JudgedRow]
+    verdicts: list[str]
+    lines: str
+    has_extras: bool
+
+
+def prepare(number: int, rows: list[JudgedRow]) -> PreparedChunk:
+    """The rows of a chunk with their lines for COPY."""
+    found = [verdict_of(row) or ALREADY for row in rows]
+    has_extras = any(row.extras is not None for row in rows)
+    return PreparedChunk(number, rows, found, staging.copy_lines(rows), has_extras)
+
+
+def apply(
+    uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
+) -> AppliedChunk:
+    """Add and update members as the rows say, as far as opt-outs, deny lists and the plan allow it.
+
+    ``tag_ids``: of the tags that the rows name. Raises ``NotInTurn``, ``TransientError``.
+    """
+    # Before the list is held: no other act needs to wait for it.
+    staging.copy_rows(uow, chunk.lines)
+    (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
+    # Each row's verdict. Rows that change something are in the table JUDGED too.
+    found = list(chunk.verdicts)
+    update = task.on_existing == "update"
+    parameters: dict[str, Any] = {
+        "list_id": task.list_id,
+        "import_id": task.id,
+        "update": update,
+    }
+    parameters["has_opt_outs"] = _count(uow, statements.HAS_OPT_OUTS, parameters) > 0
+    staging.copy_digests(uow, uow.settings.keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
+    if chunk.has_extras:
+        statements.copy_extras(uow, chunk.rows, tag_ids)
+    for verdict, numbers in uow.session.execute(
+        text(statements.JUDGE[chunk.has_extras]), parameters
+    ):
+        for number in numbers:
+            found[number] = verdict
+    told = statements.left_out(uow, task, chunk.rows, tag_ids) if chunk.has_extras else {}
+    updated = _count(uow, statements.COUNT_UPDATED) if update or chunk.has_extras else 0
+    _deny(uow, task, chunk, found)
+    if not (task.dry_run or task.by_operator):
+        _hold_to_quota(uow, task, chunk.number, found)
+    counts = Counter(found)
+    if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
+        _write(uow, task, counts, chunk)
+    if not task.dry_run and chunk.has_extras:
+        statements.keep_claims(uow, task, chunk.rows, found)
+    counts[OPTED_OUT] += counts.pop(LEFT, 0)
+    width = len(staging.header_of(task))
+    told = {number: some for number, some in told.items() if found[number] in (ADDED, ALREADY)}
+    not_added = staging.rejects_csv(chunk.rows, found, told, width)
+    return AppliedChunk(counts, updated, sum(map(len, told.values())), not_added)
+
+
+def _deny(uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, found: list[str]) -> None:
+    """Change the verdicts of the rows that would be added, and that a deny list keeps out."""
+    added = {
+        chunk.rows[place].email: place for place, verdict in enumerate(found) if verdict == ADDED
+    }
+    denied = deny_lists.denied_of(uow, task.user_id, added) if added else set[str]()
+    if places := [added[address] for address in denied]:
+        _rows(uow, statements.PUT_DENIED, {"numbers": places})
+    for place in places:
+        found[place] = DENIED
+
+
+def _hold_to_quota(uow: UnitOfWork, task: MemberImport, number: int, found: list[str]) -> None:
+    """Change the verdicts of the rows that the owner's plan has no room for."""
+    added = [place for place, verdict in enumerate(found) if verdict == ADDED]
+    if not added:
+        return
+    members, most = PlanQuota.MEMBERS, ROWS_PER_CHUNK
+    room = None
+    if not quotas.share(uow, uow.settings, task.user_id, members, most=most):
+        room = quotas.hold(uow, uow.settings, task.user_id, members)
+        earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
+        if uow.session.scalar(select(func.count()).where(*earlier)) != number:
+            raise NotInTurn
+    # Once a row had no room, no row is added any more, so that an import has one end. Read after
+    # the quota's lock: a chunk beside this one may have found no room.
+    over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
+    room = 0 if uow.session.scalar(over_quota) else room
+    beyond = [] if room is None else added[max(room, 0) :]
+    if beyond:
+        _rows(uow, statements.PUT_OVER_QUOTA, {"first": beyond[0]})
+    for place in beyond:
+        found[place] = OVER_QUOTA
+
+
+def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk) -> None:
+    parameters: dict[str, Any] = {
+        "list_id": task.list_id,
+        "import_id": task.id,
+        "user_id": task.user_id,
+        "update": task.on_existing == "update",
+    }
+    known, wanted, changed = uow.session.execute(text(statements.COUNT_WRITES)).one()
+    if known and _count(uow, statements.HOLD_KNOWN_PEOPLE) != known:
+        # A person was erased after the look-up.
+        raise TransientError("a person was erased meanwhile")
+    if wanted:
+        _add_people(uow, wanted)
+    if counts[LEFT]:
+        _rows(uow, statements.KEEP_OPT_OUTS, parameters | statements.undelivered(chunk.rows))
+        _rows(uow, statements.LEAVE, parameters)
+    if changed:
+        _rows(uow, statements.keep_changes(has_extras=chunk.has_extras), parameters)
+        _rows(uow, statements.change(has_extras=chunk.has_extras), parameters)
+    if counts[ADDED]:
+        _rows(uow, statements.insert(has_extras=chunk.has_extras), parameters)
+
+
+# The id may be taken too: with millions of people, one of a million new ids may be.
+_TAKEN = frozenset({"uq_users_email", "pk_users"})
+
+
+def _add_people(uow: UnitOfWork, wanted: int) -> None:
+    try:
+        # To look for a conflict before each row costs as much as half of the row.
+        with uow.session.begin_nested():
+            _rows(uow, statements.ADD_PEOPLE)
+    except IntegrityError as error:
+        if constraint_of(error) not in _TAKEN:
+            raise
+        # Another transaction made one of these people meanwhile, and may have erased them since.
+        if (
+            _rows(uow, statements.ADD_MISSING_PEOPLE) != wanted
+            and _rows(uow, statements.FIND_PEOPLE_AGAIN) != wanted
+        ):
+            raise TransientError("a person was made meanwhile, and erased") from None
+
+
+def _rows(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
+    """The number of rows that the statement wrote."""
+    result = uow.session.execute(text(statement), parameters)
+    return int(result.rowcount)  # type: ignore[attr-defined]
+
+
+def _count(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
+    return uow.session.scalar(text(statement), parameters) or 0
+
+
+log = get_logger(__name__)
+
+_ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
+# An account may move, without the list's lock, to the address of a row that is being applied: a
+# chunk that took the row's person for a new one finds the member whom the list has already.
+_PASSING = frozenset({"uq_subscriptions_user_id_list_id"})
+
+
+class ChunkBroke(Exception):
+    """The database refused what a chunk would write: a fault of ours, which no other try mends."""
+
+    def __init__(self, lines: tuple[int, int]) -> None:
+        super().__init__(f"lines {lines[0]} to {lines[1]}")
+        self.lines = lines
+
+
+def fetch(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:
+    """A stored chunk, ready to be applied."""
+    name = chunk_key(task.object_prefix, number)
+    key = bulk_files.data_key(resources, task)
+    return prepare(number, decode(unseal(resources.objects.get(name), key, name)))
+
+
+def commit(
+    resources: Resources,
+    import_id: int,
+    chunk: PreparedChunk,
+    hold: Callable[[UnitOfWork], Lease],
+) -> None:
+    """Apply a chunk, and count it, in one transaction.
+
+    Args:
+        hold: gives the hold on the import's job, for this transaction alone.
+
+    Raises what ``hold`` and ``apply.apply`` raise, ``ChunkBroke``, and ``list.not_found`` for a
+    list that was archived.
+    """
+    tag_ids: TagIds = {}
+    if chunk.has_extras:
+        with resources.unit_of_work() as uow:
+            task = uow.session.get_one(MemberImport, import_id)
+        tag_ids = statements.make_tags(resources, task, chunk.rows)
+    try:
+        with resources.unit_of_work() as uow:
+            task = uow.session.get_one(MemberImport, import_id)
+            try:
+                lists.get(uow, task.list_id)
+            except DomainError as error:
+                # A list that was archived meanwhile takes no members. Invalid, not missing: the
+                # list existed when the waiting caller named it.
+                raise DomainError(Kind.INVALID, error.code, error.message) from None
+            applied = apply(uow, task, chunk, tag_ids)
+            key = bulk_files.data_key(resources, task)
+            name = staging.rejects_name(task.object_prefix, chunk.number)
+            not_added = seal(applied.not_added, key, name)
+            _count_rows(uow, hold(uow), task, chunk, applied)
+            # A chunk has one such row.
+            uow.session.add(
+                ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
+            )
+    except IntegrityError as error:
+        constraint = constraint_of(error)
+        if constraint in _PASSING:
+            raise TransientError("another act on the list came between") from error
+        log.exception("import.chunk_broke", number=chunk.number, constraint=constraint)
+        raise ChunkBroke(lines_of(chunk)) from error
+
+
+def lines_of(chunk: PreparedChunk) -> tuple[int, int]:
+    """The lines of the file on which the chunk's first and last row begin."""
+    return chunk.rows[0].line, chunk.rows[-1].line
+
+
+def _count_rows(
+    uow: UnitOfWork, lease: Lease, task: MemberImport, chunk: PreparedChunk, applied: AppliedChunk
+) -> None:
+    # Other chunks may have counted since; the hold keeps them out now.
+    uow.session.refresh(task)
+    # The job first, then the import: the order in which a transaction that ends both locks them.
+    # If another worker has the job now, this rolls the chunk back.
+    done = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS) + len(chunk.rows)
+    leases.progress(uow, lease, done=done, total=task.received if task.is_split else None)
+    for verdict, rows in applied.counts.items():
+        setattr(task, verdict, getattr(task, verdict) + rows)
+    task.updated += applied.updated
+    task.left_out += applied.left_out
+    task.applied += 1
+    uow.after_commit(partial(IMPORTED_ROWS.inc, len(chunk.rows)))

@@ -1,0 +1,309 @@
+"""The values of an owner's fields as the cells of files write them."""
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from operator import itemgetter
+from typing import NamedTuple
+
+from core.refusals.imports import IMPORT_MAPPING_FIELD
+from models import FieldType, MemberField
+from services.subscriptions import branding, fields
+from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.fields import (
+    MAX_KEY_CHARACTERS,
+    MAX_LABEL_CHARACTERS,
+    FieldValue,
+    ValueRefused,
+)
+from services.subscriptions.imports.columns import (
+    FIELD_PREFIX,
+    MAX_WORD_CHARACTERS,
+    NOT_SUBSCRIBED,
+    OWN_COLUMNS,
+    TIERS,
+    ColumnLayout,
+    SuppressionStatus,
+    UnknownStatus,
+    is_no,
+    key,
+    suppression_status,
+)
+
+_OTHER_FORMS = (
+    *("%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%b %d, %Y", "%d %b %Y", "%B %d, %Y", "%d %B %Y"),
+    *("%b %d, %Y %I:%M %p", "%Y-%m-%d %H:%M:%S %z"),
+)
+
+
+def read_moment(cell: str) -> datetime | None:
+    """A time with its zone, UTC if it names none; ``None`` for a cell that says no.
+
+    Raises ``ValueError``, whose text names the cell.
+    """
+    text = bare_cell(cell).strip()
+    if is_no(text):
+        return None
+    found = _moment(text) if len(text) <= MAX_WORD_CHARACTERS else None
+    if found is None:
+        raise ValueError(f"{text[:60]!r} is no date that can be read.")
+    return found
+
+
+@lru_cache(1024)
+def _moment(text: str) -> datetime | None:
+    text = text.removesuffix(" UTC")
+    for form in (None, *_OTHER_FORMS):
+        try:
+            # A time without a zone gets one below, whatever its form.
+            found = datetime.strptime(text, form) if form else datetime.fromisoformat(text)  # noqa: DTZ007
+            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):
+            continue
+    # Seconds or milliseconds since 1970, as programs write them: from 2001 on.
+    if len(text) in (10, 13) and text.isascii() and text.isdecimal():
+        return datetime.fromtimestamp(int(text[:10]), UTC)
+    return None
+
+
+MAX_CELL_CHARACTERS_SHOWN = 40
+
+# Numbers that are written as we write them: in another form, such as that of a postal code or of a
+# telephone number, signs or zeros would be lost.
+_PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,9})(\.\d{0,4}[1-9])?\Z", re.ASCII)
+_PLAIN_DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
+_PLAIN_BOOLEANS = frozenset({"true", "false", "yes", "no"})
+
+
+def read_value(cell: str, field: MemberField) -> FieldValue | None:
+    """The value of a cell as the field stores it; ``None`` for a blank one.
+
+    Raises ``ValueRefused``, whose text names the rule and the cell.
+    """
+    written = text = bare_cell(cell).strip()
+    try:
+        if text and field.type == FieldType.DATE:
+            text = _day(text)
+        return fields.stored_of_text(field, text)
+    except ValueRefused as error:
+        shown = written[:MAX_CELL_CHARACTERS_SHOWN]
+        shown += "…" if len(written) > len(shown) else ""
+        raise ValueRefused(f"{error}, not {shown!r}") from None
+
+
+def _day(text: str) -> str:
+    """The day of a date in any form that the other columns of dates may have."""
+    try:
+        moment = read_moment(text)
+    except ValueError:
+        return text
+    return text if moment is None else moment.date().isoformat()
+
+
+def _is_plain_date(text: str) -> bool:
+    try:
+        return _PLAIN_DATE.match(text) is not None and date.fromisoformat(text) is not None
+    except ValueError:
+        return False
+
+
+def guess_type(cells: Iterable[str]) -> FieldType:
+    """The type of which all these cells are written values; text where they don't agree."""
+    seen = {text for cell in cells if (text := bare_cell(cell).strip())}
+    if seen and all(map(_PLAIN_NUMBER.match, seen)):
+        return FieldType.NUMBER
+    if seen and all(map(_is_plain_date, seen)):
+        return FieldType.DATE
+    if seen and {text.casefold() for text in seen} <= _PLAIN_BOOLEANS:
+        return FieldType.BOOLEAN
+    return FieldType.TEXT
+
+
+_WORST_FIRST = (
+    SuppressionStatus.COMPLAINED,
+    SuppressionStatus.BOUNCED,
+    SuppressionStatus.CLEANED,
+    SuppressionStatus.UNSUBSCRIBED,
+)
+_TIERS = ("free", "silver", "gold")
+# Most members of a file have the same few combinations of cells in these columns.
+_MAX_CACHED_MARKS = 1024
+
+
+class MemberMarks(NamedTuple):
+    """The values of these columns; ``problem``: why the record is no member, as code and reason."""
+
+    suppression: SuppressionStatus = SuppressionStatus.WANTED
+    tier: str | None = None
+    problem: tuple[str, str] | None = None
+
+
+_NO_MARKS = MemberMarks()
+
+
+class MarkReader:
+    """Reads the marks of the records of one layout."""
+
+    def __init__(self, layout: ColumnLayout) -> None:
+        self._layout = layout
+        marks = {*layout.status, *layout.left_at, *layout.subscribed, *layout.deleted}
+        self.indexes = sorted(marks.union(layout.tier, layout.paid, layout.active_subscription))
+        # The first index twice, so that itemgetter returns a tuple for a single column too.
+        self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
+        self._cached = lru_cache(_MAX_CACHED_MARKS)(self._marks_of)
+
+    def read(self, cells: Sequence[str]) -> MemberMarks:
+        """The marks of a record that has all columns."""
+        if self._pick is None:
+            return _NO_MARKS
+        picked = self._pick(cells)
+        # The cache holds short cells alone, so that its size is bounded.
+        if max(map(len, picked)) > MAX_WORD_CHARACTERS:
+            return self._marks_of(picked)
+        return self._cached(picked)
+
+    def _marks_of(self, picked: tuple[str, ...]) -> MemberMarks:
+        layout = self._layout
+        cells = dict(zip(self.indexes, picked, strict=False))
+        try:
+            found = {suppression_status(layout.product, cells[index]) for index in layout.status}
+        except UnknownStatus as error:
+            reason = f"The status {str(error)[:60]!r} is not known."
+            return MemberMarks(problem=("row.status_unknown", reason))
+        found |= {status for index, status in layout.left_at.items() if not is_no(cells[index])}
+        consents = (cells[index].strip() for index in layout.subscribed)
+        if any(cell and is_no(cell) for cell in consents):
+            found.add(SuppressionStatus.UNSUBSCRIBED)
+        is_deleted = any(not is_no(cells[index]) for index in layout.deleted)
+        suppression = next((status for status in _WORST_FIRST if status in found), None)
+        if suppression is None and (is_deleted or NOT_SUBSCRIBED in found):
+            reason = "The file says that this person is not subscribed."
+            return MemberMarks(problem=("row.not_subscribed", reason))
+        return MemberMarks(suppression or SuppressionStatus.WANTED, self._tier(cells))
+
+    def _tier(self, cells: Mapping[int, str]) -> str | None:
+        layout = self._layout
+        found = {"silver" for index in layout.paid if not is_no(cells[index])}
+        for index in layout.tier:
+            tier = TIERS.get(key(cells[index]))
+            # Ghost lists the names of paid tiers, which their owner chose.
+            if tier is None and layout.product == "ghost" and cells[index].strip():
+                tier = "silver"
+            found.add(tier or "")
+        for index in layout.active_subscription:
+            if is_no(cells[index]):
+                return "free"
+            found.add("silver")
+        return max(filter(None, found), key=_TIERS.index, default=None)
+
+
+# A file may have a hundred thousand columns.
+MAX_NEW_FIELDS = 500
+
+_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
+_NOT_OF_A_KEY = re.compile(r"[^a-z0-9]+")
+
+
+def match_fields(
+    layout: ColumnLayout, columns: Collection[int], fields: Sequence[MemberField]
+) -> None:
+    """Give these columns to the fields that the mapping or their own names name.
+
+    A field takes one column; a column of exactly its key or label comes first.
+    """
+    by_key = {field.key: field for field in fields}
+    for index in columns:
+        if (wanted := by_key.get(layout.wanted_fields.get(index, ""))) is not None:
+            layout.fields[index] = wanted
+    for fold in (str, key):
+        named: dict[str, MemberField] = {}
+        for field in fields:
+            for name in (field.key, field.label):
+                if folded := fold(name):
+                    named.setdefault(folded, field)
+        for index in unknown_columns(layout, columns):
+            found = named.get(fold(_name(layout, index)))
+            if found is not None and found not in layout.fields.values():
+                layout.fields[index] = found
+
+
+def unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
+    """Return the columns that mean nothing yet, and that the mapping does not name."""
+    known = {*layout.meanings(), *layout.wanted_fields, *layout.passed_over}
+    return [index for index in columns if index not in known]
+
+
+def new_fields(
+    layout: ColumnLayout,
+    columns: Collection[int],
+    taken: Collection[str],
+    sample: Sequence[Sequence[str]],
+) -> dict[int, MemberField]:
+    """The fields that the rest of these columns would become, with ids below 0.
+
+    At most ``MAX_NEW_FIELDS``, which is more than any owner may have. ``taken``: the keys of the
+    owner's fields. Raises ``import.mapping_field``.
+    """
+    found: dict[int, MemberField] = {}
+    keys = {*taken}
+    for index in columns:
+        wanted = layout.wanted_fields.get(index)
+        if wanted is not None and index not in layout.fields:
+            found[index] = _new_field(layout, index, check_key(wanted), sample)
+            keys.add(wanted)
+    for index in unknown_columns(layout, columns):
+        if len(found) >= MAX_NEW_FIELDS:
+            break
+        cells = _cells(sample, index)
+        is_blank = not layout.header[index].strip() and not any(map(str.strip, cells))
+        name = key(layout.header[index])
+        # A blank column is that after a comma at the end of each line.
+        if is_blank or (layout.product == "pressroom" and name in OWN_COLUMNS):
+            continue
+        made = free_key(_name(layout, index), keys)
+        keys.add(made)
+        found[index] = _new_field(layout, index, made, sample)
+    return found
+
+
+def check_key(key: str) -> str:
+    """The key; raises ``import.mapping_field`` for text that can't be one."""
+    if _KEY.match(key) is None:
+        raise IMPORT_MAPPING_FIELD(key=key[:60])
+    return key
+
+
+def _new_field(
+    layout: ColumnLayout, index: int, key: str, sample: Sequence[Sequence[str]]
+) -> MemberField:
+    shown = " ".join(_name(layout, index)[: 10 * MAX_LABEL_CHARACTERS].split())
+    label = "".join(filter(str.isprintable, shown))[:MAX_LABEL_CHARACTERS].strip()
+    if not label or not branding.is_fit_for_label(label):
+        label = f"Column {index + 1}"
+    type_ = guess_type(_cells(sample, index))
+    return MemberField(id=-index - 1, key=key, label=label, type=type_, choices=[])
+
+
+def _name(layout: ColumnLayout, index: int) -> str:
+    return layout.header[index].strip().removeprefix(FIELD_PREFIX)
+
+
+def _cells(sample: Sequence[Sequence[str]], index: int) -> list[str]:
+    return [record[index] for record in sample if index < len(record)]
+
+
+def free_key(name: str, taken: Collection[str]) -> str:
+    """A key made of the column's name that no field has."""
+    plain = unicodedata.normalize("NFKD", name[: 10 * MAX_KEY_CHARACTERS]).casefold()
+    key = _NOT_OF_A_KEY.sub("_", "".join(c for c in plain if not unicodedata.combining(c)))
+    key = key.strip("_")[:MAX_KEY_CHARACTERS].rstrip("_")
+    if not key or not key[0].isalpha():
+        key = f"field_{key}".rstrip("_")[:MAX_KEY_CHARACTERS]
+    number, free = 1, key
+    while free in taken:
+        number += 1
+        ending = f"_{number}"
+        free = key[: MAX_KEY_CHARACTERS - len(ending)] + ending
+    return free

@@ -1,0 +1,478 @@
+"""The rows that a reader of files yields."""
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from core.refusals import imports as refusals
+from models import ImportKind, MemberField
+from services.subscriptions.fields import FieldValue
+
+
+class SuppressionStatus(StrEnum):
+    """A person's state in the file: they get mail, or the reason why they get none."""
+
+    WANTED = "wanted"
+    UNSUBSCRIBED = "unsubscribed"
+    CLEANED = "cleaned"
+    BOUNCED = "bounced"
+    COMPLAINED = "complained"
+
+
+class RowExtras(NamedTuple):
+    """The values of a row beyond name, tier and status. Most files have none of it.
+
+    Attributes:
+        fields: values by the field's id as text.
+        tags: names of tags, none of them twice.
+        joined_at: when the person joined the list that the file comes from, in ISO 8601.
+        claim: what the file says of the person's consent, by the name of each part.
+        left_out: a sentence for each value that could not be taken over.
+    """
+
+    fields: Mapping[str, FieldValue]
+    tags: Sequence[str]
+    joined_at: str | None
+    claim: Mapping[str, str]
+    left_out: Sequence[str]
+
+
+class MemberRow(NamedTuple):
+    """A member as the file names them. The address is trimmed, but not yet checked.
+
+    Attributes:
+        line: the physical line where the record begins, from 1.
+        tier: free, silver or gold; ``None`` when the file names none.
+        cells: the original columns in the order of the header; a record may have fewer or more.
+    """
+
+    line: int
+    email: str
+    name: str
+    tier: str | None
+    paid_expiry: datetime | None
+    suppression: SuppressionStatus
+    cells: Sequence[str]
+    extras: RowExtras | None = None
+
+    @property
+    def left(self) -> bool:
+        return self.suppression is not SuppressionStatus.WANTED
+
+
+class RejectedRecord(NamedTuple):
+    """A record that is not imported, and why. ``cells`` are those that could be read."""
+
+    line: int
+    code: str
+    reason: str
+    cells: Sequence[str]
+
+
+@dataclass(frozen=True)
+class FileDescription:
+    """The recognised form of a file.
+
+    Attributes:
+        container: plain, gzip or zip.
+        format: csv or jsonl.
+        header_line: ``None`` when the file has no header.
+        product: the product whose export the file is, if the header shows it.
+        columns: each role, with the names of the columns that have it.
+    """
+
+    container: str
+    format: str
+    encoding: str
+    delimiter: str | None
+    header_line: int | None
+    product: str | None
+    columns: Mapping[str, Sequence[str]]
+
+
+MAX_WORD_CHARACTERS = 60
+
+_NOT_A_WORD = re.compile(r"[\W_]+")
+_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+
+@lru_cache(4096)
+def _folded(text: str) -> str:
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    kept = "".join(character for character in plain if not unicodedata.combining(character))
+    return _NOT_A_WORD.sub("", kept)
+
+
+def key(text: str) -> str:
+    """``text`` as it is looked up: "E-mail Address " and "email_address" have the same key."""
+    # The cache holds short words alone, so that its size is bounded.
+    return _folded(text) if len(text) <= MAX_WORD_CHARACTERS else ""
+
+
+def _keys(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(key, words))
+
+
+def _by_key(table: str) -> dict[str, str]:
+    return {key(word): meaning for meaning, words in _WORDS[table].items() for word in words}
+
+
+COLUMNS = {role: _keys(words) for role, words in _WORDS["columns"].items()}
+PRODUCTS = [
+    (product, _keys(names)) for product, signs in _WORDS["products"].items() for names in signs
+]
+LEFT_AT = {word: SuppressionStatus(status) for word, status in _by_key("left_at").items()}
+# The person is neither a member nor opted out: they are not imported, and may join.
+NOT_SUBSCRIBED = None
+STATUSES = {
+    word: NOT_SUBSCRIBED if status == "not_subscribed" else SuppressionStatus(status)
+    for word, status in _by_key("statuses").items()
+}
+TIERS = _by_key("tiers")
+_NO = _keys(_WORDS["no"]) | {""}
+
+
+def is_no(cell: str) -> bool:
+    """Return whether a cell says no, is empty, or is a date of zeros alone."""
+    return len(cell) <= MAX_WORD_CHARACTERS and key(cell).lstrip("0") in _NO
+
+
+_KIT_STATES = {"active", "inactive", "cancelled", "canceled", "bounced", "complained", ""}
+
+# Columns of our own exports that say nothing of a person.
+OWN_COLUMNS = frozenset(
+    map(key, ("id", "user id", "source", "import id", "consent claimed by", "consent list id"))
+)
+
+# These products have a fixed list of states: an unknown word may mean that the person left.
+_OWN_MEANING: dict[str, dict[str, SuppressionStatus | None]] = {
+    "beehiiv": {"inactive": SuppressionStatus.UNSUBSCRIBED},
+    "kit": dict.fromkeys(("cancelled", "canceled"), SuppressionStatus.UNSUBSCRIBED),
+    "buttondown": {"paused": SuppressionStatus.WANTED, "blocked": SuppressionStatus.COMPLAINED},
+}
+
+
+class UnknownStatus(Exception):
+    """A status column of a product has an unknown word."""
+
+
+def detect_product(keys: AbstractSet[str]) -> str | None:
+    """The product that writes columns with these keys."""
+    return next((product for product, needed in PRODUCTS if needed <= keys), None)
+
+
+def are_kit_states(cells: AbstractSet[str]) -> bool:
+    """Return whether a column named "state" holds Kit's status, not a part of a country."""
+    return {key(cell) for cell in cells} <= _KIT_STATES
+
+
+def suppression_status(product: str | None, word: str) -> SuppressionStatus | None:
+    """The status that ``word`` means; ``None``: not subscribed, and not opted out."""
+    found = key(word)
+    own = _OWN_MEANING.get(product or "", {})
+    if found in own:
+        return own[found]
+    if own and found and found not in STATUSES:
+        raise UnknownStatus(word)
+    return STATUSES.get(found, SuppressionStatus.WANTED)
+
+
+CONSENT_PARTS = ("at", "how", "ip", "url", "wording", "confirmed_at", "confirmed_ip")
+# Before one of its parts, and before the key of a field.
+CONSENT_PREFIX, FIELD_PREFIX = "consent.", "fields."
+IGNORED = "ignored"
+ROLES = (
+    *("email", "name", "first_name", "last_name", "tier", "paid_expiry", "status"),
+    *("tags", "joined_at", *(CONSENT_PREFIX + part for part in CONSENT_PARTS), "ignore"),
+)
+MAX_COLUMN_NAMES_SHOWN = 30
+
+_INDEXES = frozenset(map(str, range(10_000)))
+# Roles of one column each, and the roles in a mapping that rule the words of a header for them out.
+_SINGLE_ROLES = {
+    "email": set[str](),
+    "name": {"first_name", "last_name"},
+    "first_name": {"name"},
+    "last_name": {"name"},
+    "paid_expiry": set[str](),
+    "joined_at": set[str](),
+    "created_at": {"joined_at"},
+}
+# Roles of any number of columns; the words of a header for them; the role in a mapping that rules
+# the words out.
+_LIST_ROLES = (
+    ("subscribed", COLUMNS["subscribed"], None),
+    ("deleted", COLUMNS["deleted"], None),
+    ("tier", COLUMNS["tier"] | COLUMNS["type"], "tier"),
+    ("paid", COLUMNS["paid"], "tier"),
+    ("status", COLUMNS["status"] | COLUMNS["type"], "status"),
+    ("tags", COLUMNS["tags"], None),
+)
+_MAPPED_LISTS = ("tier", "status", "tags")
+
+
+@dataclass
+class ColumnLayout:
+    """The indexes of the columns of each role.
+
+    Attributes:
+        left_at: columns in which any cell but "no" means that the person has this status.
+        subscribed: columns of yes or no: whether the person gets mail.
+        deleted: columns in which any cell but "no" means that the person is no member.
+        paid: columns in which any cell but "no" means a paid tier.
+        created_at: when the source made the record, which holds where no ``joined_at`` does.
+        consent: columns of what the file says of the person's consent, by the name of each part.
+        fields: columns of an owner's fields.
+        wanted_fields: columns that the mapping gives to fields, by their keys.
+        passed_over: columns that the mapping has ignored.
+    """
+
+    header: Sequence[str]
+    product: str | None = None
+    email: int | None = None
+    name: int | None = None
+    first_name: int | None = None
+    last_name: int | None = None
+    tier: list[int] = field(default_factory=list)
+    status: list[int] = field(default_factory=list)
+    paid_expiry: int | None = None
+    left_at: dict[int, SuppressionStatus] = field(default_factory=dict)
+    subscribed: list[int] = field(default_factory=list)
+    deleted: list[int] = field(default_factory=list)
+    paid: list[int] = field(default_factory=list)
+    active_subscription: list[int] = field(default_factory=list)
+    tags: list[int] = field(default_factory=list)
+    joined_at: int | None = None
+    created_at: int | None = None
+    consent: dict[str, int] = field(default_factory=dict)
+    fields: dict[int, MemberField] = field(default_factory=dict)
+    wanted_fields: dict[int, str] = field(default_factory=dict)
+    passed_over: set[int] = field(default_factory=set)
+
+    def give(self, index: int, role: str) -> None:
+        """Give a column the role that the mapping names."""
+        if role == "ignore":
+            self.passed_over.add(index)
+        elif role.startswith(FIELD_PREFIX):
+            self.wanted_fields[index] = role.removeprefix(FIELD_PREFIX)
+        elif role.startswith(CONSENT_PREFIX):
+            self.consent[role.removeprefix(CONSENT_PREFIX)] = index
+        elif role in _MAPPED_LISTS:
+            getattr(self, role).append(index)
+        else:
+            setattr(self, role, index)
+
+    def meanings(self) -> dict[int, str]:
+        """Return the meaning of each column that has one."""
+        found: dict[int, str] = {}
+        for role, indexes in self._indexes().items():
+            for index in indexes:
+                if index is not None and role not in found.get(index, "").split(", "):
+                    found[index] = f"{found[index]}, {role}" if index in found else role
+        return found
+
+    def described(self) -> dict[str, Sequence[str]]:
+        """Each role that some column has, with the names of its columns."""
+        return {
+            role: names
+            for role, indexes in self._indexes().items()
+            if (names := [self.header[index] for index in indexes if index is not None])
+        }
+
+    def _indexes(self) -> dict[str, list[int | None]]:
+        return {
+            "email": [self.email],
+            "name": [self.name],
+            "first_name": [self.first_name],
+            "last_name": [self.last_name],
+            "tier": [*self.tier, *self.paid, *self.active_subscription],
+            "paid_expiry": [self.paid_expiry],
+            "status": [*self.status, *self.subscribed, *self.deleted, *self.left_at],
+            "tags": [*self.tags],
+            "joined_at": [self.joined_at, self.created_at],
+            **{CONSENT_PREFIX + part: [index] for part, index in self.consent.items()},
+            **{FIELD_PREFIX + each.key: [index] for index, each in self.fields.items()},
+        }
+
+
+def detect_layout(
+    header: Sequence[str],
+    mapping: Mapping[str, str] | None = None,
+    sample: Iterable[Sequence[str]] = (),
+) -> ColumnLayout:
+    """The layout of a file with this header; ``sample`` holds some of its records.
+
+    Raises ``import.mapping_column`` and ``import.mapping_role``.
+    """
+    mapped: dict[int, str] = {}
+    for column, role in (mapping or {}).items():
+        if role not in ROLES and not role.startswith(FIELD_PREFIX):
+            raise refusals.IMPORT_MAPPING_ROLE(
+                role=role[:60], roles=", ".join((*ROLES, "fields.<key>"))
+            )
+        if role not in ("ignore", "tags") and role in mapped.values():
+            raise refusals.IMPORT_MAPPING_ROLE_TWICE(role=role)
+        mapped[index_of(header, column)] = role
+    keys = {key(name) for name in header}
+    layout = ColumnLayout(header, detect_product(keys))
+    for index, role in mapped.items():
+        layout.give(index, role)
+    chosen = frozenset(mapped.values())
+    for index, name in enumerate(header):
+        if index not in mapped:
+            _assign(layout, key(name), index, chosen)
+    _take_kit_state(layout, [*sample], mapped)
+    return layout
+
+
+def columns_shown(header: Sequence[str]) -> str:
+    """A sentence that names the columns, for a refusal."""
+    names = [repr(name[:60]) for name in header[:MAX_COLUMN_NAMES_SHOWN]]
+    more = f" and {len(header) - len(names)} more" if len(header) > len(names) else ""
+    return f"The columns are: {', '.join(names)}{more}." if names else "There are no columns."
+
+
+def index_of(header: Sequence[str], column: str) -> int:
+    """The column that a mapping names so; raises ``import.mapping_column``."""
+    if column in header:
+        return header.index(column)
+    wanted = key(column)
+    for index, name in enumerate(header):
+        if name.strip() == column.strip() or (wanted and key(name) == wanted):
+            return index
+    if column in _INDEXES and int(column) < len(header):
+        return int(column)
+    raise refusals.IMPORT_MAPPING_COLUMN(column=column[:60], columns=columns_shown(header))
+
+
+def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
+    """Give the column the roles of its name in the header. The first column of a role wins.
+
+    ``chosen``: the roles in the mapping.
+    """
+    for role, ruled_out_by in _SINGLE_ROLES.items():
+        if key in COLUMNS[role] and getattr(layout, role) is None and not chosen & ruled_out_by:
+            setattr(layout, role, index)
+            return
+    for part in CONSENT_PARTS:
+        if key in COLUMNS[CONSENT_PREFIX + part] and part not in layout.consent:
+            layout.consent[part] = index
+            return
+    if key in COLUMNS["active_subscription"] and "tier" not in chosen:
+        layout.active_subscription = [index]
+    if key in LEFT_AT:
+        layout.left_at[index] = LEFT_AT[key]
+    for role, words, ruled_out in _LIST_ROLES:
+        if key in words and ruled_out not in chosen:
+            getattr(layout, role).append(index)
+
+
+def _take_kit_state(
+    layout: ColumnLayout, sample: Sequence[Sequence[str]], mapped: Mapping[int, str]
+) -> None:
+    """Take a column named "state" for Kit's status, unless its cells are parts of a country."""
+    if "status" in mapped.values():
+        return
+    for index, name in enumerate(layout.header):
+        cells = {record[index] for record in sample if index < len(record)}
+        if key(name) == "state" and index not in mapped and sample:
+            if are_kit_states(cells) and any(cells):
+                layout.status.append(index)
+                layout.product = layout.product or "kit"
+            elif layout.product == "kit":
+                layout.product = None
+
+
+_UNLESS_NAMED = {
+    ImportKind.SUPPRESSIONS: SuppressionStatus.UNSUBSCRIBED,
+    ImportKind.BOUNCES: SuppressionStatus.BOUNCED,
+    ImportKind.COMPLAINTS: SuppressionStatus.COMPLAINED,
+}
+# The names of columns and the words in them at SES, Mailgun, SendGrid, Postmark and Brevo.
+_REASON_COLUMNS = frozenset(
+    map(
+        key,
+        ("reason", "suppression reason", "type", "bounce type", "suppression type", "event"),
+    )
+)
+_CODE_COLUMNS = frozenset(map(key, ("code", "status", "error code", "smtp code", "bounce code")))
+_SUPPRESSION_WORDS = {
+    SuppressionStatus.COMPLAINED: (
+        "complaint", "complained", "spam", "spam complaint", "spam report", "abuse",
+        "contact flagged as spam",
+    ),
+    SuppressionStatus.BOUNCED: (
+        "bounce", "bounced", "hard bounce", "permanent", "permanent fail", "undeliverable",
+        "invalid", "invalid email",
+    ),
+    SuppressionStatus.UNSUBSCRIBED: (
+        "unsubscribe", "unsubscribed", "group unsubscribe", "global unsubscribe", "manual",
+        "manual suppression", "unsubscribed via ma", "unsubscribed via email",
+        "unsubscribed via api", "admin blocked",
+    ),
+    # A failure that may pass at the next try suppresses no address.
+    None: ("soft bounce", "transient", "temporary", "temporary fail", "deferred", "block"),
+}  # fmt: skip
+_MEANINGS = {key(word): meaning for meaning, words in _SUPPRESSION_WORDS.items() for word in words}
+_WORST_FIRST = (
+    SuppressionStatus.COMPLAINED,
+    SuppressionStatus.BOUNCED,
+    SuppressionStatus.UNSUBSCRIBED,
+    None,
+)
+# Codes of SMTP, such as 550 and 5.1.1: a 4 at the beginning is no last word.
+_CODE = re.compile(r"([45])(?:[0-9]{2}|(?:\.[0-9]{1,3}){2})\Z")
+_BY_CODE = {"5": SuppressionStatus.BOUNCED, "4": None}
+
+
+def suppressed(
+    rows: Iterable[MemberRow | RejectedRecord], header: Sequence[str], kind: ImportKind
+) -> Iterator[MemberRow | RejectedRecord]:
+    """The rows, each with the reason why the person gets no mail.
+
+    A reason that may pass makes a ``RejectedRecord``.
+    """
+    keys = [key(name) for name in header]
+    reasons = [index for index, each in enumerate(keys) if each in _REASON_COLUMNS]
+    codes = [index for index, each in enumerate(keys) if each in _CODE_COLUMNS]
+    for row in rows:
+        if isinstance(row, RejectedRecord):
+            yield row
+            continue
+        # Without a header, and so without names, the word stands somewhere.
+        named = [row.cells[index] for index in reasons if index < len(row.cells)]
+        words = (key(_word(cell)) for cell in (named or row.cells))
+        found = {_MEANINGS[word] for word in words if word in _MEANINGS}
+        coded = (row.cells[index] for index in codes if index < len(row.cells))
+        matches = (_CODE.match(cell.strip()) for cell in coded)
+        found |= {_BY_CODE[match[1]] for match in matches if match}
+        if row.left:
+            found.add(row.suppression)
+        if found == {None}:
+            reason = "The file says that mail may reach this address again."
+            yield RejectedRecord(row.line, "row.may_pass", reason, row.cells)
+            continue
+        worst = next((each for each in _WORST_FIRST if each in found), _UNLESS_NAMED[kind])
+        yield row._replace(suppression=worst or _UNLESS_NAMED[kind])
+
+
+def _word(cell: str) -> str:
+    """The cell; of an object, which Brevo has for a reason, its code."""
+    if len(cell) > MAX_WORD_CHARACTERS * 10 or not cell.startswith("{"):
+        return cell
+    try:
+        found = orjson.loads(cell)
+    except orjson.JSONDecodeError:
+        return cell
+    code = found.get("code")
+    return code if isinstance(code, str) else ""

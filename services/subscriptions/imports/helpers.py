@@ -1,0 +1,297 @@
+"""The helpers of an import: jobs that apply its chunks at the same time, in as many processes.
+
+Once a file is split, its job leaves the rest to a first helper. A helper that has its turn takes
+the first chunk that no other has, and enqueues one more helper while chunks are left and none
+waits. There is a helper for each process that is free, and one more for the next process. A helper
+that finds no chunk ends; the last one ends the import.
+
+A helper's claim on a chunk counts for as long as that attempt at its job runs. Each chunk is
+written under both fences, the helper's and that of the import's job: when the import was cancelled
+or a helper lost its lease, the chunk is rolled back. Chunks of one file have no address in common.
+An import that meets another one on its list has one helper, and they take turns.
+
+A chunk that kills its process is tried three times, whatever becomes of other chunks meanwhile. A
+chunk that was tried before is alone in its turn, so that no other is counted for it. A chunk that
+was tried often enough, or that the database refuses, fails the import once all others are applied.
+"""
+
+import gc
+from contextlib import suppress
+from functools import partial
+
+import psycopg2
+from sqlalchemy import delete, exists, func, or_, select, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from core.errors import DomainError, TransientError
+from core.lanes import Lane
+from core.refusals.jobs import JOB_ROWS_FAILED, JOB_TOO_SLOW, JOB_WORKER_LOST
+from core.scopes import Scope
+from models import Job, JobStatus, MemberImport, WaitingChunk
+from services.access.quotas import MAX_SHARES
+from services.jobs import kinds, outbox, records
+from services.jobs import lease as leases
+from services.jobs.batches import Turn
+from services.jobs.lease import JobCancelled, Lease, LeaseLost
+from services.subscriptions.imports import apply, endings
+from services.subscriptions.imports.apply import ChunkBroke, NotInTurn
+from storage.database import Statement
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+MAX_TRIES = 3
+
+
+class ImportEnded(Exception):
+    """The import has no use for its helpers any more, or for those of its earlier attempt."""
+
+
+def _fail_import(uow: UnitOfWork, job: Job) -> None:
+    """End the import as its helper ended, unless a chunk may have ended the helper."""
+    whole = leases.shared_by_helpers(uow, job.subject_id)
+    if whole is None or job.error is None:
+        return
+    had_chunk = exists().where(
+        WaitingChunk.import_id == whole.subject_id, WaitingChunk.job_id == job.id
+    )
+    was_lost = job.error["code"] in (JOB_WORKER_LOST.code, JOB_TOO_SLOW.code)
+    if was_lost and uow.session.scalar(select(had_chunk)):
+        task = uow.session.get_one(MemberImport, whole.subject_id)
+        _enqueue(uow, whole.job_id, task, job.request_id)
+        return
+    leases.fail(uow, whole, records.refusal_of(job))
+
+
+# No user sees it: what it does is shown as the progress of the import's job.
+
+
+def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
+    """The numbers of the stored chunks that are not applied."""
+    return list(uow.session.scalars(text(_MISSING), {"import_id": task.id, "chunks": task.chunks}))
+
+
+def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
+    """Leave an import whose file is split to its helpers; raises ``LeaseLost``."""
+    leases.leave_to_helpers(uow, lease)
+    let_chunks_in_together(uow, task)
+    uow.session.flush()
+    uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
+    _enqueue(uow, lease.job_id, task, lease.request_id)
+
+
+def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
+    """Let chunks of this import be applied at the same time, unless those of another one are.
+
+    Chunks of two imports may concern the same people.
+    """
+    # When two imports into one list come here at the same time, the second finds the first.
+    uow.session.execute(_ALONE, {"list_id": task.list_id})
+    another = select(func.count()).where(
+        MemberImport.list_id == task.list_id,
+        MemberImport.id != task.id,
+        MemberImport.status == "running",
+        MemberImport.side_by_side,
+    )
+    task.side_by_side = not uow.session.scalar(another)
+
+
+def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport, request_id: str | None) -> None:
+    outbox.enqueue(
+        uow,
+        APPLY_CHUNKS,
+        user_id=None,
+        on_behalf_of=task.user_id,
+        subject_id=job_id,
+        request_id=request_id,
+    )
+
+
+def run(resources: Resources, lease: Lease) -> None:
+    """Apply chunks for one turn; raises as ``chunk_steps.commit`` does."""
+    gc.disable()  # as for the split
+    try:
+        try:
+            found = _begin(resources, lease)
+            if found is not None and not _apply(resources, lease, *found):
+                return
+        except (ImportEnded, NotInTurn):
+            pass
+        _leave(resources, lease)
+    finally:
+        gc.enable()
+
+
+APPLY_CHUNKS = kinds.register(
+    kinds.JobKind(
+        name="members.apply",
+        run=run,
+        lane=Lane.BULK,
+        scope=Scope.SUBSCRIPTION_FULL,
+        retryable=False,
+        on_abandoned=_fail_import,
+    )
+)
+
+
+def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport] | None:
+    """The hold on the import's job and the import, ``None`` when it has ended; a helper more."""
+    with resources.unit_of_work() as uow:
+        # Its own row first, as every transaction that locks both.
+        leases.renew(uow, lease)
+        whole = leases.shared_by_helpers(uow, lease.subject_id)
+        if whole is None:
+            return None
+        task = uow.session.get_one(MemberImport, whole.subject_id)
+        if whole.cancelled.is_set():  # by an API of another release, which does not know the kind
+            leases.cancel(uow, whole)
+            return None
+        waiting = WaitingChunk.import_id == task.id, WaitingChunk.tries < MAX_TRIES
+        left = uow.session.scalar(select(func.count()).where(*waiting)) or 0
+        others = _others(uow, lease, task)
+        most = MAX_SHARES if task.side_by_side else 1
+        if JobStatus.QUEUED not in others and len(others) + 1 < min(left, most):
+            _enqueue(uow, whole.job_id, task, lease.request_id)
+    return whole, task
+
+
+def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> list[str]:
+    """The statuses of the other helpers that have not ended."""
+    theirs = records.working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
+    query = select(Job.status).where(theirs, Job.id != lease.job_id)
+    return list(uow.session.scalars(query))
+
+
+def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport) -> bool:
+    """Apply chunks until none is left that no other helper has, or the turn is over.
+
+    False when it was the turn that was over.
+    """
+    turn, tries = Turn(), 0
+    mine = {"import_id": task.id, "job_id": lease.job_id, "attempt": lease.attempt}
+    try:
+        while not turn.is_over() and tries <= 1:
+            found = resources.database.rows(_TAKE, most=MAX_TRIES, is_first=tries == 0, **mine)
+            if not found:
+                return True
+            [(number, tries)] = found
+            lease.check_cancelled()
+            try:
+                chunk = apply.fetch(resources, task, number)
+                hold = partial(_hold, lease=lease, whole=whole, number=number)
+                apply.commit(resources, task.id, chunk, hold)
+            except ChunkBroke:
+                resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=number, **mine)
+    except _NO_FAULT_OF_A_CHUNK:
+        # A database that is away tells so by the first error.
+        with suppress(psycopg2.Error):
+            resources.database.rows(_GIVE_BACK, **mine)
+        raise
+    with resources.unit_of_work() as uow:
+        leases.yield_turn(uow, lease)
+    return False
+
+
+# Errors that end the turn of a helper, whose process goes on.
+_NO_FAULT_OF_A_CHUNK = (
+    *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
+    *(ImportEnded, JobCancelled, LeaseLost, NotInTurn),
+)
+
+
+def _hold(uow: UnitOfWork, *, lease: Lease, whole: Lease, number: int) -> Lease:
+    """The hold on the import's job, by a helper that still has this chunk.
+
+    Raises ``LeaseLost``, ``ImportEnded``.
+    """
+    leases.progress(uow, lease, done=0)
+    now = leases.shared_by_helpers(uow, whole.job_id)
+    if now is None or now.attempt != whole.attempt:
+        raise ImportEnded
+    mine = (
+        WaitingChunk.import_id == whole.subject_id,
+        WaitingChunk.number == number,
+        WaitingChunk.job_id == lease.job_id,
+        WaitingChunk.attempt == lease.attempt,
+    )
+    if uow.session.scalar(delete(WaitingChunk).where(*mine).returning(WaitingChunk.number)) is None:
+        raise LeaseLost(lease.job_id)
+    return now
+
+
+def _leave(resources: Resources, lease: Lease) -> None:
+    """End the helper that finds no chunk, and the import too when no other helper has one."""
+    failed = _failed_lines(resources, lease)
+    with resources.unit_of_work() as uow:
+        leases.renew(uow, lease)
+        whole = leases.shared_by_helpers(uow, lease.subject_id)
+        if whole is not None:
+            task = uow.session.get_one(MemberImport, whole.subject_id)
+            if task.applied == task.chunks:
+                endings.end(uow, whole, task)
+            elif failed is not None:
+                first, last = failed
+                leases.fail(uow, whole, JOB_ROWS_FAILED(first=first, last=last))
+            elif not _others(uow, lease, task):
+                # The chunk that it gave back is its own to apply.
+                leases.yield_turn(uow, lease)
+                return
+        leases.succeed(uow, lease, {})
+
+
+def _failed_lines(resources: Resources, lease: Lease) -> tuple[int, int] | None:
+    """Lines of a chunk that was tried often enough, once no other chunk is left."""
+    with resources.unit_of_work() as uow:
+        of_import = select(Job.subject_id).where(Job.id == lease.subject_id).scalar_subquery()
+        task = uow.session.get(MemberImport, uow.session.scalar(select(of_import)))
+        waiting = select(WaitingChunk.number, _IS_LEFT).where(WaitingChunk.import_id == of_import)
+        found = uow.session.execute(waiting.order_by(WaitingChunk.number)).all()
+    if task is None or not found or any(is_left for _, is_left in found):
+        return None
+    return apply.lines_of(apply.fetch(resources, task, found[0].number))
+
+
+# Chunks that a helper has, or may still take.
+_IS_LEFT = or_(
+    WaitingChunk.tries < MAX_TRIES,
+    exists().where(
+        Job.id == WaitingChunk.job_id,
+        Job.attempt == WaitingChunk.attempt,
+        Job.status == JobStatus.RUNNING,
+    ),
+)
+_ALONE = text("SELECT pg_advisory_xact_lock(hashtext('imports.side_by_side'), hashint8(:list_id))")
+_MISSING = """
+SELECT generate_series(0, CAST(:chunks AS bigint) - 1) AS number
+EXCEPT SELECT number FROM import_chunks WHERE import_id = :import_id ORDER BY number
+"""
+_WAIT = f"""
+INSERT INTO waiting_chunks (import_id, number)
+SELECT :import_id, number FROM ({_MISSING}) AS missing ON CONFLICT DO NOTHING
+"""  # noqa: S608
+# Takes the first chunk that no helper has. A chunk that was tried before is the first of a turn.
+_TAKE = Statement(
+    """
+    UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
+    WHERE import_id = :import_id AND number = (
+        SELECT number FROM waiting_chunks AS w
+        WHERE import_id = :import_id AND tries < CASE WHEN :is_first THEN :most ELSE 1 END
+        AND NOT EXISTS (
+            SELECT FROM jobs WHERE id = w.job_id AND attempt = w.attempt AND status = 'running'
+        )
+        ORDER BY number LIMIT 1 FOR UPDATE OF w SKIP LOCKED
+    ) RETURNING number, tries
+    """
+)
+_OWN = "import_id = :import_id AND job_id = :job_id AND attempt = :attempt"
+_GIVE_BACK = Statement(
+    f"""
+    UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = tries - 1 WHERE {_OWN}
+    RETURNING number
+    """  # noqa: S608
+)
+_GIVE_UP = Statement(
+    f"""
+    UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = :most
+    WHERE {_OWN} AND number = :number RETURNING number
+    """  # noqa: S608
+)

@@ -1,0 +1,211 @@
+"""The job of an import: it reads the file in turns, and leaves the chunks to helpers.
+
+The members of one request it adds itself while it reads them. The API has checked the body, so its
+first rows need not wait for its last, as those of a file do, of which any part may be damaged.
+"""
+
+import gc
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+
+from sqlalchemy import select
+
+from core.lanes import Lane
+from core.refusals.jobs import JOB_ROWS_FAILED
+from core.scopes import Scope
+from core.settings.notations import PlanQuota
+from models import ImportChunk, MemberImport
+from services.access import quotas
+from services.jobs import kinds
+from services.jobs import lease as leases
+from services.jobs.batches import Turn
+from services.jobs.lease import JobCancelled, Lease
+from services.subscriptions.imports import apply, endings, helpers, shown_cells
+from services.subscriptions.imports import split as splitting
+from services.subscriptions.imports.apply import ChunkBroke, NotInTurn, PreparedChunk
+from services.subscriptions.imports.split import FileSplit
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+# The chunks of one request. The database writes a chunk by one core.
+MAX_CHUNKS_AT_ONCE = 2
+# A file of so long a reading is read anew by another process.
+MAX_STAY_SECONDS = 3600.0
+
+
+def run(resources: Resources, lease: Lease) -> bool:
+    """Take one turn; true when the next one must be in this process, which keeps the file open.
+
+    Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read,
+    ``list.not_found`` for a list that was archived, and ``quota.exceeded`` if the plan has no room
+    for the chunks.
+    """
+    # Rows make no reference cycles, and the search for cycles among millions of rows takes a
+    # quarter of the time.
+    gc.disable()
+    try:
+        with resources.unit_of_work() as uow:
+            task = uow.session.get(MemberImport, lease.subject_id)
+        if task is None:
+            raise JobCancelled
+        if not task.is_split:
+            read = _add if task.source == "members" else _split
+            task, is_kept = read(resources, lease, task)
+            if is_kept:
+                return True
+        if task.is_split:
+            _finish(resources, lease, task)
+            return False
+        with resources.unit_of_work() as uow:
+            leases.yield_turn(uow, lease)
+        return False
+    finally:
+        gc.enable()
+
+
+def _register(name: str) -> kinds.JobKind:
+    return kinds.register(
+        kinds.JobKind(
+            name=name,
+            run=run,
+            lane=Lane.BULK,
+            scope=Scope.SUBSCRIPTION_FULL,
+            retryable=True,
+            on_abandoned=endings.end_with_job,
+            on_restarted=endings.go_on_with_job,
+            max_stay_seconds=MAX_STAY_SECONDS,
+        )
+    )
+
+
+ADD_MEMBERS = _register("members.add")
+IMPORT_FILE = _register("members.import")
+IMPORT_SUPPRESSIONS = _register("members.suppress")
+
+
+def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[MemberImport, bool]:
+    """Add the members of a request for one turn; whether this process keeps the request.
+
+    Two chunks are written at the same time, each by a core of the database's, while the next one
+    is read.
+    """
+    turn = Turn()
+    split = splitting.take_split(resources, task)
+    with resources.unit_of_work() as uow:
+        # No progress yet: a chunk that kills its process does so three times.
+        leases.expect(uow, lease, total=split.total)
+        task = uow.session.get_one(MemberImport, task.id)
+        task.description = {**split.description, "header": split.header}
+        if split.has_several_chunks:
+            helpers.let_chunks_in_together(uow, task)
+        query = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
+        applied = set(uow.session.scalars(query))
+    under_way: deque[tuple[PreparedChunk, Future[None]]] = deque()
+
+    def end_oldest() -> None:
+        chunk, result = under_way.popleft()
+        try:
+            result.result()
+        except NotInTurn:
+            # All before it are applied now.
+            _commit(resources, lease, task.id, chunk)
+
+    with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
+        while not split.is_complete:
+            lease.check_cancelled()
+            number = split.number
+            # After a restart it passes over the chunks before in less than a second.
+            if split.read_next(store=False) and number not in applied:
+                if len(under_way) == MAX_CHUNKS_AT_ONCE:
+                    end_oldest()
+                chunk = apply.prepare(number, split.rows)
+                run = partial(_commit, resources, lease, task.id, chunk)
+                under_way.append((chunk, threads.submit(copy_context().run, run)))
+                if turn.is_over():
+                    break
+        while under_way:
+            end_oldest()
+    with resources.unit_of_work() as uow:
+        leases.renew(uow, lease)
+        task = uow.session.get_one(MemberImport, task.id)
+        # Not with each chunk, of which a later one may be the first to end.
+        task.chunks = max(task.chunks, split.number)
+        task.received = max(task.received, split.received)
+        task.is_split = split.is_complete
+    return task, _is_kept(resources, task, split)
+
+
+def _commit(resources: Resources, lease: Lease, import_id: int, chunk: PreparedChunk) -> None:
+    def hold(uow: UnitOfWork) -> Lease:
+        # Keeps the other chunk from being counted meanwhile.
+        leases.renew(uow, lease)
+        return lease
+
+    try:
+        apply.commit(resources, import_id, chunk, hold)
+    except ChunkBroke as error:
+        first, last = error.lines
+        raise JOB_ROWS_FAILED(first=first, last=last) from None
+
+
+def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[MemberImport, bool]:
+    """Read the file for one turn; whether this process keeps it open for the next."""
+    turn = Turn()
+    split = splitting.take_split(resources, task)
+    # Bounded by the turn too: reading again what was stored before a restart may take minutes.
+    while split.number < task.chunks and not turn.is_over():
+        lease.check_cancelled()
+        split.read_next(store=False)
+    while not task.is_split and not turn.is_over():
+        lease.check_cancelled()
+        rows = split.read_next(store=True)
+        with resources.unit_of_work() as uow:
+            # Fails if another worker has the job now, in the transaction of the progress.
+            total = task.received + rows if split.is_complete else None
+            leases.progress(uow, lease, done=0, total=total)
+            task = uow.session.get_one(MemberImport, task.id)
+            if not task.by_operator:
+                storage, more = PlanQuota.STORAGE_MB, split.chunk_bytes
+                quotas.require(uow, resources.settings, task.user_id, storage, more=more)
+            task.chunk_bytes += split.chunk_bytes
+            task.chunks, task.is_split = split.number, split.is_complete
+            task.received += rows
+            if task.description is None:
+                task.description = {**split.description, "header": split.header}
+                if split.samples is not None:
+                    shown_cells.keep(resources, task, split.samples)
+    return task, _is_kept(resources, task, split)
+
+
+def _is_kept(resources: Resources, task: MemberImport, split: FileSplit) -> bool:
+    """Return whether this process keeps the split open for the next turn; closes it otherwise."""
+    if task.is_split:
+        split.close()
+        return False
+    with resources.unit_of_work() as uow:
+        unfinished = select(MemberImport.id).where(
+            MemberImport.id.in_(splitting.kept_splits()),
+            MemberImport.status == "running",
+            MemberImport.is_split.is_(False),
+        )
+        waiting = list(uow.session.scalars(unfinished))
+    return splitting.keep_split(task, split, waiting)
+
+
+def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
+    """Apply the only chunk, if it is not applied, and end the import; leave several to helpers."""
+    with resources.unit_of_work() as uow:
+        missing = helpers.missing_chunks(uow, task)
+        if missing and task.chunks > 1:
+            helpers.hand_over(uow, lease, uow.session.get_one(MemberImport, task.id))
+            return
+    for number in missing:
+        lease.check_cancelled()
+        _commit(resources, lease, task.id, apply.fetch(resources, task, number))
+    with resources.unit_of_work() as uow:
+        # Its own row first, as every transaction that locks both.
+        leases.renew(uow, lease)
+        task = uow.session.get_one(MemberImport, task.id)
+        endings.end(uow, lease, task)

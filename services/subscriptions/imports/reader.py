@@ -1,0 +1,342 @@
+"""Reads JSON Lines: one object a line, each with keys of its own.
+
+An object within an object, such as that of our own fields, is read as columns of their own.
+"""
+
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import orjson
+
+from core.refusals.imports import (
+    IMPORT_EMPTY,
+    IMPORT_JSON_ARRAY,
+    IMPORT_NO_EMAIL_COLUMN,
+    IMPORT_NO_READABLE_ROW,
+    IMPORT_UNKNOWN_FORMAT,
+)
+from services.subscriptions.imports.columns import (
+    ColumnLayout,
+    FileDescription,
+    MemberRow,
+    RejectedRecord,
+    columns_shown,
+    detect_layout,
+)
+from services.subscriptions.imports.containers import (
+    READ_BYTES,
+    DecodedText,
+    RangedFile,
+    Source,
+    open_container,
+    repair_text,
+)
+from services.subscriptions.imports.delimited import (
+    Block,
+    DelimitedRecords,
+    Dialect,
+    blocks,
+    find_email_column,
+    sniff_dialect,
+    split_lines,
+    too_long,
+    widened,
+)
+from services.subscriptions.imports.row_mapper import BLANKS, RowMapper
+
+# Each object may have keys of its own. Keys beyond this number are not columns.
+MAX_JSON_KEYS = 300
+MAX_JSON_KEY_CHARACTERS = 200
+
+_OBJECT = re.compile(r'\{[ \t]*["}]')
+_ARRAY_OR_SPREAD_OBJECT = re.compile(r"\[\s*[{\]]|\{[ \t]*[\r\n]")
+
+Values = dict[str, str]
+
+
+def sniff(sample: str) -> Dialect | None:
+    """The keys of the sample's objects, if it has some.
+
+    Raises ``import.json_array``, ``import.no_readable_row``.
+    """
+    text = sample.lstrip(BLANKS)
+    if _ARRAY_OR_SPREAD_OBJECT.match(text):
+        raise IMPORT_JSON_ARRAY()
+    if not _OBJECT.match(text):
+        return None
+    rows = [*objects([sample])]
+    found = [one[1] for one in rows if not isinstance(one, RejectedRecord)]
+    if not found and isinstance(first := next(iter(rows), None), RejectedRecord):
+        raise IMPORT_NO_READABLE_ROW(line=first.line, reason=first.reason)
+    names = header(found)
+    records = [cells(values, names) for values in found]
+    return Dialect(None, names, records, find_email_column(records))
+
+
+def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
+    """Each object's line and values, as text, or its rejection."""
+    line = 0
+    for block in blocks:
+        if not isinstance(block, str):
+            line += 1
+            yield too_long(line)
+            continue
+        for text in split_lines(block):
+            line += 1
+            stripped = text.strip(" \t\r\n\x1a\ufeff")
+            if not stripped:
+                continue
+            reason = "Not a JSON object."
+            try:
+                found = orjson.loads(stripped.encode("utf-8", "surrogateescape"))
+            except orjson.JSONDecodeError as error:
+                found, reason = None, f"Not JSON: {error.msg}."
+            except UnicodeEncodeError:
+                found = None
+            if isinstance(found, dict):
+                yield line, {name: _text(value) for name, value in _flat(found)}
+            else:
+                yield RejectedRecord(line, "row.unreadable", reason, (stripped,))
+
+
+def _flat(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values by their names, those of an object within this one as ``object.name``."""
+    for name, value in found.items():
+        if isinstance(value, dict) and value:
+            for inner, each in value.items():
+                yield _text(f"{name}.{inner}"), each
+        else:
+            yield _text(name), value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value.replace("\0", "")
+    if value is None or value in ([], {}):
+        return ""
+    return orjson.dumps(value).decode()
+
+
+def header(found: Iterable[Values]) -> list[str]:
+    """All keys of these objects that may be columns, in the order of the file."""
+    names = dict.fromkeys(name for values in found for name in values)
+    return [name for name in names if len(name) <= MAX_JSON_KEY_CHARACTERS][:MAX_JSON_KEYS]
+
+
+def cells(values: Values, names: Sequence[str]) -> list[str]:
+    return [values.get(name, "") for name in names]
+
+
+# Files of members are JSON Lines, which need no memory for the whole. A list of suppressed
+# addresses is short, and is stored by people just as it was answered.
+
+# A larger file has to be JSON Lines. Parsed, a document takes several times as much memory.
+MAX_DOCUMENT_BYTES = 16 * 1024**2
+_DOCUMENT = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
+
+
+def as_lines(stored: RangedFile, size: int) -> Source:
+    """The records of a JSON document as JSON Lines; every other file as it is.
+
+    ``size`` is that of the file in bytes.
+    """
+    head = stored.read(READ_BYTES)
+    stored.seek(0)
+    if size > MAX_DOCUMENT_BYTES or not _DOCUMENT.match(head):
+        return stored
+    try:
+        document = orjson.loads(stored.read().removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError:
+        document = None
+    records = _records(document)
+    if records is None:
+        stored.seek(0)
+        return stored
+    return io.BytesIO(b"\n".join(orjson.dumps(each) for each in records))
+
+
+def _records(document: Any) -> list[Any] | None:
+    """The document itself, if it is a list, or else its first field that is a list of objects."""
+    if isinstance(document, list):
+        return document
+    if isinstance(document, dict):
+        for value in document.values():
+            if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+                return value
+    return None
+
+
+# File → container → encoding → lines → records → members: each step pulls from the step before it
+# and holds a bounded piece. A record that can't be read becomes a ``RejectedRecord`` with its line.
+# When the file as a whole can't be read, a ``DomainError`` with a code ``import.…`` is raised.
+
+
+Outcome = MemberRow | RejectedRecord | None
+# Given a layout and some records of the file before its rows are read, says which of its columns
+# hold fields; called again when later records have more columns, without records.
+FindFields = Callable[[ColumnLayout, Sequence[Sequence[str]]], None]
+# Given the names of the columns and some records, before it is known what the columns are.
+NoteHeader = Callable[[Sequence[str], Sequence[Sequence[str]]], None]
+
+# The bytes from which encoding, delimiter and header are recognised.
+HEAD_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class MemberReader:
+    """Rows and rejected records in the order of the file. Can be iterated once.
+
+    ``sample`` has some of the file's records, with the columns of ``header``.
+    """
+
+    outcomes: Iterator[Outcome]
+    text: DecodedText
+    header: list[str]
+    sample: Sequence[Sequence[str]]
+    description: FileDescription
+
+    def __iter__(self) -> Iterator[MemberRow | RejectedRecord]:
+        for one in self.outcomes:
+            if isinstance(one, RejectedRecord) and self.text.damaged:
+                # A lone surrogate can't be encoded again.
+                yield one._replace(cells=[repair_text(cell) for cell in one.cells])
+            elif one is not None:
+                yield one
+
+
+def _find_none(_: ColumnLayout, __: Sequence[Sequence[str]]) -> None:
+    """No column holds a field."""
+
+
+def pass_over(_: Sequence[str], __: Sequence[Sequence[str]]) -> None:
+    """The header of a file that is refused is of no use."""
+
+
+def open_rows(
+    source: Source,
+    filename: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    find_fields: FindFields = _find_none,
+    note_header: NoteHeader = pass_over,
+) -> MemberReader:
+    """Recognise the form of the file, and begin to read it.
+
+    ``source`` needs ``seek`` and ``tell`` for a zip (see ``RangedFile``), otherwise only ``read``.
+    ``mapping`` names columns, or their indexes from 0, and the role of each: one of
+    ``columns.ROLES``, or a field. It wins over the header.
+
+    Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
+    ``import.mapping_column``, ``import.mapping_role``, ``import.json_array``,
+    ``import.no_readable_row``, what ``find_fields`` raises and, here or while rows are read,
+    ``import.archive_many_files``, ``import.archive_encrypted``, ``import.expands_too_much``,
+    ``import.truncated`` and ``import.damaged``.
+    """
+    container, chunks = open_container(source)
+    text = DecodedText(chunks, HEAD_BYTES)
+    sample, whole, everything = _head(blocks(text))
+    dialect = sniff(sample) or sniff_dialect(
+        sample, whole=whole, mapping=mapping or {}, filename=filename
+    )
+    if text.is_binary and dialect.delimiter and dialect.email is None:
+        # Its bytes are no names of columns.
+        raise IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
+    note_header(dialect.header, dialect.sample)
+    layout, email = _layout(dialect, mapping)
+    find_fields(layout, dialect.sample)
+    if dialect.delimiter is None:
+        rows = _json_rows(everything, layout, email, partial(_grown, dialect, mapping, find_fields))
+    else:
+        make = RowMapper(layout, email).make
+        rows = (
+            each if isinstance(each, RejectedRecord) else make(*each, damaged=text.damaged)
+            for each in DelimitedRecords(everything, dialect.delimiter or "")
+            if each[0] > dialect.skip_through
+        )
+    description = _described(container, text, dialect, layout)
+    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
+
+
+def _described(
+    container: str, text: DecodedText, dialect: Dialect, layout: ColumnLayout
+) -> FileDescription:
+    return FileDescription(
+        container=container,
+        format="csv" if dialect.delimiter else "jsonl",
+        encoding=text.encoding,
+        delimiter=dialect.delimiter,
+        header_line=dialect.header_line,
+        product=layout.product,
+        columns=layout.described(),
+    )
+
+
+def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
+    """The text of the first blocks, whether they are the whole file, and all blocks.
+
+    Raises ``import.empty``.
+    """
+    head: list[Block] = []
+    characters = 0
+    while characters < HEAD_BYTES // 4 and (block := next(unread, None)) is not None:
+        head.append(block)
+        characters += len(block) if isinstance(block, str) else 0
+    whole = characters < HEAD_BYTES // 4
+    if whole and not any(not isinstance(block, str) or block.strip(BLANKS) for block in head):
+        raise IMPORT_EMPTY()
+    sample = repair_text("".join(block for block in head if isinstance(block, str)))
+    return sample, whole, chain(head, unread)
+
+
+def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[ColumnLayout, int]:
+    """The layout, and the column of addresses: by the mapping, by name, or by its cells."""
+    layout = detect_layout(dialect.header, mapping, dialect.sample)
+    if layout.email is None:
+        if dialect.email is None:
+            raise IMPORT_NO_EMAIL_COLUMN(columns=columns_shown(dialect.header))
+        layout.email = dialect.email
+        # The records may have more columns than the header, and the addresses beyond it.
+        layout.header = widened(dialect.header, dialect.email + 1)
+    return layout, layout.email
+
+
+def _grown(
+    dialect: Dialect,
+    mapping: Mapping[str, str] | None,
+    find_fields: FindFields,
+    names: Sequence[str],
+    before: ColumnLayout,
+) -> ColumnLayout:
+    """The layout of a file of which later records have more columns."""
+    layout = detect_layout(names, mapping, dialect.sample)
+    layout = replace(layout, email=before.email, fields=dict(before.fields))
+    find_fields(layout, ())
+    return layout
+
+
+def _json_rows(
+    everything: Iterable[Block],
+    layout: ColumnLayout,
+    email: int,
+    grow: Callable[[Sequence[str], ColumnLayout], ColumnLayout],
+) -> Iterator[Outcome]:
+    """The rows. Keys that come later, such as the time when a person left, are columns as well."""
+    names = [*layout.header]
+    known = set(names)
+    mapper = RowMapper(layout, email)
+    for found in objects(everything):
+        if isinstance(found, RejectedRecord):
+            yield found
+            continue
+        line, values = found
+        if not values.keys() <= known:
+            grown = header([dict.fromkeys(names, ""), values])
+            if len(grown) > len(names):
+                names, known = grown, set(grown)
+                layout = grow(names, layout)
+                mapper = RowMapper(layout, email)
+        yield mapper.make(line, cells(values, names))

@@ -1,0 +1,325 @@
+"""Imports as their owner finds, lists, looks at again and undoes them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+from sqlalchemy import bindparam, delete, func, select
+
+from core.errors import DomainError
+from core.refusals.imports import (
+    IMPORT_FILE_GONE,
+    IMPORT_NOT_FOUND,
+    IMPORT_RUNNING,
+    IMPORT_UNDO_OVER,
+)
+from core.refusals.jobs import JOB_NOT_FOUND
+from core.refusals.mailing import PLAN_REQUIRED
+from core.refusals.refusal import Refusal
+from core.settings.notations import PlanQuota
+from models import ImportChunk, ImportKind, Job, JobStatus, MemberImport, NamedMember, Plan
+from services import paging, removals
+from services.access import quotas
+from services.access.caller import Caller
+from services.accounts import accounts
+from services.jobs import idempotency, outbox, records
+from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
+from services.paging import PageOfRows, PageRequest
+from services.subscriptions import bulk_files, lists
+from services.subscriptions.bulk_files import IMPORTS, NewFile
+from services.subscriptions.imports.endings import COUNTS
+from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
+from services.subscriptions.imports.undo import UNDO_IMPORT
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+MAX_MEMBERS_PER_REQUEST = 100_000
+MAX_IMPORT_FILENAME_CHARACTERS = 255
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How the rows of a file are applied.
+
+    Attributes:
+        dry_run: judge every row, and change nothing.
+        on_existing: ``update`` gives active members the file's name, tier and fields; ``skip``
+            only adds the fields and tags that they lack.
+        mapping: columns of the file, by name or index, and their roles.
+        kind: what the rows are.
+        create_fields: make fields of the columns that nothing else is known of.
+    """
+
+    dry_run: bool = False
+    on_existing: str = "skip"
+    mapping: Mapping[str, str] | None = None
+    kind: ImportKind = ImportKind.MEMBERS
+    create_fields: bool = False
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """As a record of an import keeps them."""
+        return {**vars(self), "mapping": dict(self.mapping) if self.mapping else None}
+
+
+def read_mapping(text: str | None, refusal: Refusal) -> dict[str, str] | None:
+    """``ImportOptions.mapping`` from JSON; raises ``refusal`` for text that can't be one."""
+    if text is None:
+        return None
+    try:
+        parsed = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise refusal() from None
+    if not isinstance(parsed, dict) or not all(
+        isinstance(each, str) and "\0" not in each for pair in parsed.items() for each in pair
+    ):
+        raise refusal()
+    return parsed
+
+
+def display_filename(filename: str | None) -> str | None:
+    """The file's name as it is stored: bounded, without folders and unprintable characters."""
+    name = (filename or "").replace("\\", "/").rpartition("/")[2]
+    return "".join(filter(str.isprintable, name))[-MAX_IMPORT_FILENAME_CHARACTERS:] or None
+
+
+def new_file(resources: Resources) -> NewFile:
+    """Where the file of a new import is stored."""
+    return bulk_files.new_file(resources, IMPORTS)
+
+
+def forget_file(resources: Resources, prefix: str) -> None:
+    """Have the objects of an import removed that was not accepted."""
+    with resources.unit_of_work() as uow:
+        removals.forget(uow, f"{prefix}/")
+
+
+def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
+    """Raises ``list.not_found``, ``list.not_owner`` and, but for a dry run, ``plan.required``."""
+    lists.owned(uow, caller, list_id)
+    if not dry_run and accounts.get(uow, caller.user_id).plan != Plan.PAID:
+        raise PLAN_REQUIRED()
+
+
+def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool) -> None:
+    """Refuse before a file is read what would be refused after it.
+
+    The quota of members refuses nothing yet: the opt-outs of the file are to be kept. Raises what
+    ``check_owner`` raises, and ``quota.exceeded``.
+    """
+    check_owner(uow, caller, list_id, dry_run=dry_run)
+    for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
+        quotas.require(uow, uow.settings, caller.user_id, quota)
+
+
+def accept_members(
+    resources: Resources,
+    caller: Caller,
+    list_id: int,
+    body: bytes,
+    *,
+    key: IdempotencyKey | None,
+    request_id: str | None,
+) -> AcceptedJob:
+    """Accept the members of one request, whose body has been checked.
+
+    Raises what ``check_owner`` and ``services.jobs.idempotency`` raise, and ``quota.exceeded``.
+    """
+    with resources.unit_of_work() as uow:
+        check_owner(uow, caller, list_id)
+
+    def store() -> Job:
+        file = new_file(resources)
+        file.writer.write(body)
+        file.writer.close()
+        task = MemberImport(
+            list_id=list_id, user_id=caller.user_id, source="members", size=len(body)
+        )
+        file.name_in(task)
+        try:
+            takes = {PlanQuota.STORAGE_MB: len(body)}
+            return idempotency.commit(resources, task, ADD_MEMBERS, key, request_id, takes=takes)
+        except (EqualRequestCommitted, DomainError):
+            forget_file(resources, file.prefix)
+            raise
+
+    return idempotency.once(resources, key, store)
+
+
+def accept_file(
+    resources: Resources,
+    user_id: int,
+    list_id: int,
+    *,
+    file: NewFile,
+    filename: str | None,
+    options: ImportOptions,
+    request_id: str | None,
+    by_operator: bool = False,
+) -> AcceptedJob:
+    """Accept a file that was written, for a user whose rights were checked.
+
+    Raises ``quota.exceeded`` unless it comes ``by_operator``; the file is forgotten then.
+    """
+    task = MemberImport(
+        list_id=list_id,
+        user_id=user_id,
+        source="file",
+        filename=display_filename(filename),
+        size=file.writer.size,
+        by_operator=by_operator,
+        **options.columns,
+    )
+    file.name_in(task)
+    size, is_of_members = task.size, options.kind is ImportKind.MEMBERS
+    takes = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: size}
+    kind = IMPORT_FILE if is_of_members else IMPORT_SUPPRESSIONS
+
+    def store() -> Job:
+        try:
+            return idempotency.commit(resources, task, kind, None, request_id, takes=takes)
+        except DomainError:
+            forget_file(resources, file.prefix)
+            raise
+
+    return idempotency.once(resources, None, store)
+
+
+# The earlier values are kept for this long after they were written, which is after `created_at`.
+UNDO_TIME = timedelta(days=90)
+
+IMPORT_JOBS = (ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS)
+# The values of an import before its file is read.
+_UNREAD: Mapping[str, Any] = {
+    "status": "running",
+    **dict.fromkeys(("error", "description", "columns", "samples", "finished_at")),
+    **dict.fromkeys((*COUNTS, "left_out", "over_quota", "chunks", "chunk_bytes", "applied"), 0),
+    **dict.fromkeys(("is_split", "side_by_side"), False),
+}
+
+
+def get(uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False) -> MemberImport:
+    """Return an import of the caller; raises ``import.not_found``."""
+    query = select(MemberImport).where(
+        MemberImport.id == import_id, MemberImport.user_id == caller.user_id
+    )
+    # Must not keep out a transaction that refers to the row, as one that applies a chunk does.
+    locked = query.with_for_update(key_share=True).execution_options(populate_existing=True)
+    found = uow.session.scalar(locked if lock else query)
+    if found is None:
+        raise IMPORT_NOT_FOUND()
+    return found
+
+
+def list_of(
+    uow: UnitOfWork, caller: Caller, wanted: PageRequest, *, list_id: int | None
+) -> PageOfRows[MemberImport]:
+    """The caller's imports into one list or into all, newest first. Raises ``cursor.invalid``."""
+    task = MemberImport
+    query = paging.of_owner(select(task), task.user_id, caller.user_id, task.id, wanted)
+    if list_id is not None:
+        query = query.where(task.list_id == list_id)
+    found = uow.session.scalars(query).all()
+    return paging.cut(found, wanted.limit, lambda task: str(task.id))
+
+
+def job_of(uow: UnitOfWork, task: MemberImport) -> Job | None:
+    """The job that works on the import; ``None`` once it has ended."""
+    return records.find_unfinished(uow, task.user_id, IMPORT_JOBS, task.id)
+
+
+def undo_job_of(uow: UnitOfWork, task: MemberImport) -> Job | None:
+    """The last job that was to undo the import, as long as jobs are kept."""
+    return uow.session.get(Job, task.undo_job_id) if task.undo_job_id else None
+
+
+def read_again(
+    uow: UnitOfWork,
+    caller: Caller,
+    import_id: int,
+    options: ImportOptions,
+    *,
+    request_id: str | None,
+) -> Job:
+    """Read the file of a dry run once more: to look at it by other options, or to import it.
+
+    The record is that of the new reading then. Raises ``import.not_found``, ``import.running``,
+    ``import.file_gone``, and what ``accept.check_upload`` raises.
+    """
+    task = get(uow, caller, import_id)
+    check_upload(uow, caller, task.list_id, dry_run=options.dry_run)
+    quotas.require(uow, uow.settings, caller.user_id, PlanQuota.STORAGE_MB, more=task.size)
+    task = get(uow, caller, import_id, lock=True)
+    if task.status == "running":
+        raise IMPORT_RUNNING()
+    # The job of one that broke may be started again, and two jobs must not do the work of one.
+    broke = task.error is not None and task.error["code"].startswith("job.")
+    may_go_on = task.dry_run and not broke and task.undo_job_id is None
+    if not may_go_on or not removals.keep(uow, f"{task.object_prefix}/"):
+        raise IMPORT_FILE_GONE()
+    for kept in (ImportChunk, NamedMember):
+        uow.session.execute(delete(kept).where(kept.import_id == task.id))
+    for name, value in {**_UNREAD, **options.columns}.items():
+        setattr(task, name, value)
+    uow.session.flush()
+    kind = IMPORT_FILE if options.kind is ImportKind.MEMBERS else IMPORT_SUPPRESSIONS
+    return outbox.enqueue(
+        uow, kind, user_id=task.user_id, subject_id=task.id, request_id=request_id
+    )
+
+
+def retry(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
+    """Go on with an import whose job failed by no fault of the file.
+
+    Raises ``import.not_found``, ``job.not_found`` when the job is not kept any more, and what
+    ``jobs.records.retry`` raises.
+    """
+    task = get(uow, caller, import_id)
+    job = records.find_late(uow, task.user_id, IMPORT_JOBS, task.id)
+    if job is None:
+        raise JOB_NOT_FOUND()
+    records.retry(uow, caller, job.id, settings=uow.settings)
+
+
+def undo_until(task: MemberImport) -> datetime | None:
+    """Until when the import can be undone; ``None`` while it runs, and after its undo."""
+    if task.finished_at is None or task.undone_at is not None:
+        return None
+    return task.created_at + UNDO_TIME
+
+
+def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int | None:
+    """The job that undoes an import: one job until the undo is done, then ``None``.
+
+    A failed or cancelled job is started again. Raises ``import.not_found``, ``import.running``,
+    ``import.undo_over``.
+    """
+    # The job before the import, as a transaction that takes a batch back locks them.
+    job_id = get(uow, caller, import_id).undo_job_id
+    if job_id is not None:
+        uow.session.get(Job, job_id, with_for_update=True)
+    task = get(uow, caller, import_id, lock=True)
+    if task.status == "running":
+        raise IMPORT_RUNNING()
+    if task.undone_at is not None:
+        return None
+    job = uow.session.get(Job, task.undo_job_id, with_for_update=True) if task.undo_job_id else None
+    goes_on = job is not None and job.finished_at is None
+    # By the database's clock, as what an undo needs is deleted by it.
+    if not goes_on and not uow.session.scalar(_IS_OFFERED, {"import_id": task.id}):
+        raise IMPORT_UNDO_OVER(days=UNDO_TIME.days)
+    if job is None:
+        job = outbox.enqueue(
+            uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id, request_id=request_id
+        )
+        task.undo_job_id = job.id
+    elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+        records.restart(uow, job)
+    return job.id
+
+
+_IS_OFFERED = select(MemberImport.created_at > func.now() - UNDO_TIME).where(
+    MemberImport.id == bindparam("import_id")
+)

@@ -1,0 +1,257 @@
+"""Makes members of records, by the layout of their file."""
+
+import csv
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from core import clock
+from core.languages.shown_lines import JOINERS
+from models import ConsentHow
+from services.subscriptions import tags
+from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.fields import FieldValue, ValueRefused
+from services.subscriptions.imports.cells import (
+    MAX_CELL_CHARACTERS_SHOWN,
+    MarkReader,
+    MemberMarks,
+    read_moment,
+    read_value,
+)
+from services.subscriptions.imports.columns import (
+    ColumnLayout,
+    MemberRow,
+    RejectedRecord,
+    RowExtras,
+)
+from services.subscriptions.imports.containers import is_damaged, repair_text
+from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
+
+# A value that does not fit is left out and told of; the row is taken over without it.
+
+MAX_CLAIM_CHARACTERS = 2_000
+MAX_COLUMN_CHARACTERS_SHOWN = 60
+
+_MOMENTS = ("at", "confirmed_at")
+_ADDRESSES = ("ip", "confirmed_ip")
+
+
+class AttributeReader:
+    """Reads these columns of the records of one layout."""
+
+    def __init__(self, layout: ColumnLayout) -> None:
+        self._layout = layout
+        # A record of ours may have both.
+        joined = layout.joined_at, layout.created_at
+        self._joined = [index for index in joined if index is not None]
+        self.indexes = [*layout.fields, *layout.tags, *self._joined, *layout.consent.values()]
+
+    def read(self, cells: Sequence[str]) -> RowExtras | None:
+        """Return the extras of a record that has all columns, or ``None``."""
+        left_out: list[str] = []
+        fields = dict(self._fields(cells, left_out))
+        named = self._tags(cells, left_out) if self._layout.tags else ()
+        claim = dict(self._claims(cells, left_out)) if self._layout.consent else {}
+        joined_at = self._joined_at(cells, claim, left_out)
+        if not (fields or named or claim or joined_at or left_out):
+            return None
+        return RowExtras(fields, named, joined_at, claim, left_out)
+
+    def _fields(
+        self, cells: Sequence[str], left_out: list[str]
+    ) -> Iterator[tuple[str, FieldValue]]:
+        for index, field in self._layout.fields.items():
+            if not cells[index]:
+                continue
+            try:
+                if (value := read_value(cells[index], field)) is not None:
+                    yield str(field.id), value
+            except ValueRefused as error:
+                left_out.append(self._told(index, error))
+
+    def _tags(self, cells: Sequence[str], left_out: list[str]) -> Sequence[str]:
+        found: dict[str, str] = {}
+        for index in self._layout.tags:
+            unfit = ""
+            for written in split_tags(cells[index]):
+                try:
+                    name = tags.read(written)
+                except ValueRefused as error:
+                    unfit = unfit or f"each {error}, not {written[:MAX_CELL_CHARACTERS_SHOWN]!r}"
+                    continue
+                if tags.folded(name) in found or len(found) < MAX_TAGS_OF_MEMBER:
+                    found.setdefault(tags.folded(name), name)
+                else:
+                    unfit = unfit or f"a member has at most {MAX_TAGS_OF_MEMBER} tags"
+            # A cell gets one sentence, however many values it has.
+            if unfit:
+                left_out.append(self._told(index, unfit))
+        return [*found.values()]
+
+    def _claims(self, cells: Sequence[str], left_out: list[str]) -> Iterator[tuple[str, str]]:
+        for part, index in self._layout.consent.items():
+            text = bare_cell(cells[index]).strip()
+            if not text:
+                continue
+            try:
+                if claimed := _claimed(part, text):
+                    yield part, claimed
+            except ValueError as error:
+                left_out.append(self._told(index, error))
+
+    def _joined_at(
+        self, cells: Sequence[str], claim: Mapping[str, str], left_out: list[str]
+    ) -> str | None:
+        for index in self._joined:
+            try:
+                moment = read_moment(cells[index])
+            except ValueError as error:
+                left_out.append(self._told(index, error))
+            else:
+                if moment is not None:
+                    return clock.iso(moment)
+        # Mailchimp has no other date of joining.
+        return claim.get("confirmed_at") or claim.get("at")
+
+    def _told(self, index: int, rule: object) -> str:
+        return f"{self._layout.header[index].strip()[:MAX_COLUMN_CHARACTERS_SHOWN]}: {rule}"
+
+
+def split_tags(cell: str) -> Iterator[str]:
+    """The names in a cell: parted by commas, in quotes or not, or a JSON array."""
+    text = " ".join(bare_cell(cell).split())
+    names: list[Any] = []
+    if text.startswith("["):
+        try:
+            names = orjson.loads(text)
+        except ValueError:
+            names = []
+    if not names and text:
+        names = next(csv.reader([text], skipinitialspace=True), [])
+    for name in names:
+        if isinstance(name, str) and (shown := name.strip()):
+            yield shown
+
+
+def _claimed(part: str, text: str) -> str | None:
+    """Return a part of a claim as it is kept; raises ``ValueError``."""
+    if part in _MOMENTS:
+        moment = read_moment(text)
+        return None if moment is None else clock.iso(moment)
+    if len(text) > MAX_CLAIM_CHARACTERS:
+        raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
+    if part in _ADDRESSES:
+        try:
+            # Our own exports have the networks alone of addresses that are old.
+            ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            shown = text[:MAX_CELL_CHARACTERS_SHOWN]
+            raise ValueError(f"must be an IP address, not {shown!r}") from None
+    if part == "how" and text not in set(ConsentHow):
+        raise ValueError(f"must be one of {', '.join(ConsentHow)}")
+    return text
+
+
+MAX_MEMBER_NAME_CHARACTERS = 200
+
+_IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
+# The ends of a cell that is empty, has brackets, or has the old mark of a file's end.
+_ODD_ENDS = ("", ">", "\x1a")
+BLANKS = " \t\r\n\x1a\ufeff\xa0"
+
+
+class RowMapper:
+    """Makes the rows of files of one layout, which has a column of addresses."""
+
+    def __init__(self, layout: ColumnLayout, email: int) -> None:
+        self._email = email
+        self._name = layout.name
+        self._parts = [i for i in (layout.first_name, layout.last_name) if i is not None]
+        self._expiry = layout.paid_expiry
+        self._marks = MarkReader(layout)
+        attributes = AttributeReader(layout)
+        # Most files have none.
+        self._attributes = attributes if attributes.indexes else None
+        singles = [i for i in (email, self._name, self._expiry) if i is not None]
+        read = (*singles, *self._parts, *self._marks.indexes, *attributes.indexes)
+        self._width = max(*read, 0) + 1
+
+    def make(
+        self, line: int, cells: list[str], *, damaged: bool = False
+    ) -> MemberRow | RejectedRecord | None:
+        """A member, a rejected record, or ``None`` for a record of blanks alone.
+
+        ``damaged``: some byte of the file up to here could not be read exactly.
+        """
+        if damaged and any(map(is_damaged, cells)):
+            has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))
+            cells = [repair_text(cell) for cell in cells]
+            if has_damaged_email:
+                reason = "The address has bytes that are not in the encoding."
+                return RejectedRecord(line, "encoding.invalid", reason, cells)
+        short = self._width - len(cells)
+        padded = [*cells, *[""] * short] if short > 0 else cells
+        email = padded[self._email].strip()
+        name = "" if self._name is None else _name_in(padded[self._name])
+        if not name and self._parts:
+            parts = [_name_in(padded[index]) for index in self._parts]
+            name = " ".join(filter(None, parts))[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
+        if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
+            # The name of ``Jane Doe <jane@example.com>``.
+            found = _IN_BRACKETS.match(email) if email.endswith(">") else None
+            name = name or (_name_in(found[1].strip(' "')) if found else "")
+            email = _tidy_email(email)
+            if not email and not any(cell.strip(BLANKS) for cell in cells):
+                return None
+            if not email:
+                reason = "There is no e-mail address in this row."
+                return RejectedRecord(line, "row.no_email", reason, cells)
+        marks = self._marks.read(padded)
+        if marks.problem:
+            return RejectedRecord(line, *marks.problem, cells)
+        try:
+            expiry = self._expiry_of(padded, marks)
+        except ValueError as error:
+            return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
+        extras = self._attributes.read(padded) if self._attributes else None
+        return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells, extras)
+
+    def _expiry_of(self, cells: Sequence[str], marks: MemberMarks) -> datetime | None:
+        if self._expiry is None or marks.tier == "free" or not cells[self._expiry]:
+            return None
+        return read_moment(cells[self._expiry])
+
+
+def _tidy_email(email: str) -> str:
+    """The address without what copying leaves around it: brackets and invisible characters."""
+    email = bare_cell(email).strip(BLANKS)
+    if found := _IN_BRACKETS.match(email):
+        email = found[2]
+    if email.isascii():
+        return email
+    start, end = 0, len(email)
+    while start < end and unicodedata.category(email[start]) in {"Cf", "Zs"}:
+        start += 1
+    while end > start and unicodedata.category(email[end - 1]) in {"Cf", "Zs"}:
+        end -= 1
+    return email[start:end]
+
+
+def _name_in(cell: str) -> str:
+    """The name in a cell of a file, which may be guarded; a name that comes by itself never is."""
+    return tidy_name(bare_cell(cell) if "'" in cell else cell)
+
+
+def tidy_name(name: str) -> str:
+    if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
+        return name.strip()
+    shown = (
+        c if c.isprintable() or c in JOINERS else " " if c.isspace() else ""
+        for c in name[: 10 * MAX_MEMBER_NAME_CHARACTERS]
+    )
+    return " ".join("".join(shown).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()

@@ -1,0 +1,131 @@
+"""Samples of a file for its owner: cells of each column, and the first rows of a dry run.
+
+These are other people's data: they are kept encrypted under the key of the import's file, and for
+as long as that file's rows that were not added.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from typing import Any, NamedTuple, Self
+
+import orjson
+from sqlalchemy import select
+from sqlalchemy.orm import undefer
+
+from core import clock
+from models import MemberImport, SubscriptionStatus, Tier
+from services.accounts import email_addresses
+from services.accounts.email_addresses import InvalidAddress
+from services.subscriptions import bulk_files
+from services.subscriptions.imports.columns import MemberRow, RejectedRecord
+from storage.encryption import seal, unseal
+from storage.resources import Resources
+
+MAX_ROWS_SHOWN = 5
+MAX_EXAMPLES = 3
+MAX_EXAMPLE_CHARACTERS = 60
+# Further columns have names alone.
+MAX_COLUMNS_WITH_EXAMPLES = 500
+MAX_LEFT_OUT_SHOWN = 20
+
+AnyRow = MemberRow | RejectedRecord
+
+
+class ImportSamples(NamedTuple):
+    """
+    Attributes:
+        examples: some cells of each column, in the order of the columns.
+        preview: the first rows as they would be.
+    """
+
+    examples: Sequence[Sequence[str]]
+    preview: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(
+        cls,
+        header: Sequence[str],
+        records: Sequence[Sequence[str]],
+        first: Sequence[AnyRow],
+        keys: Mapping[str, str],
+    ) -> Self:
+        """
+        Args:
+            records: some records of the file.
+            keys: of the fields, by their ids as text.
+        """
+        columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
+        examples = [_examples(records, index) for index in columns]
+        return cls(examples, list(_preview(first, keys)))
+
+
+def keep(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
+    key = bulk_files.data_key(resources, task)
+    task.samples = seal(orjson.dumps(tuple(samples)), key, _name(task))
+
+
+def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of an import's job, with the samples as long as they are kept."""
+    if "columns" not in result:
+        return {**result}
+    query = select(MemberImport).where(MemberImport.id == result["import_id"])
+    with resources.unit_of_work() as uow:
+        task = uow.session.scalar(query.options(undefer(MemberImport.samples)))
+    found = ImportSamples((), ()) if task is None else _kept(resources, task)
+    examples = chain(found.examples, repeat(()))
+    columns = [
+        {**column, "examples": cells}
+        for column, cells in zip(result["columns"], examples, strict=False)
+    ]
+    return {**result, "columns": columns, **({"preview": found.preview} if found.preview else {})}
+
+
+def _kept(resources: Resources, task: MemberImport) -> ImportSamples:
+    if task.samples is None or task.files_removed_at is not None:
+        return ImportSamples((), ())
+    key = bulk_files.data_key(resources, task)
+    return ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
+
+
+def _name(task: MemberImport) -> str:
+    return f"{task.object_prefix}/samples"
+
+
+def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
+    found: dict[str, None] = {}
+    for record in records:
+        if index < len(record) and (cell := record[index].strip()[:MAX_EXAMPLE_CHARACTERS]):
+            found[cell] = None
+            if len(found) == MAX_EXAMPLES:
+                break
+    return [*found]
+
+
+def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    addresses = email_addresses.normalise_all(
+        [row.email for row in first if isinstance(row, MemberRow)]
+    )
+    normalised = iter(addresses)
+    for row in first:
+        if isinstance(row, RejectedRecord):
+            yield {"line": row.line, "code": row.code, "reason": row.reason}
+            continue
+        address = next(normalised)
+        if isinstance(address, InvalidAddress):
+            yield {"line": row.line, "code": "email.invalid", "reason": address.reason}
+        else:
+            extras = row.extras
+            fields = {} if extras is None else extras.fields
+            yield {
+                "line": row.line,
+                "email": address,
+                "name": row.name or None,
+                "type": row.tier or Tier.FREE.value,
+                "paid_expiry": None if row.paid_expiry is None else clock.iso(row.paid_expiry),
+                "status": row.suppression.value if row.left else SubscriptionStatus.ACTIVE.value,
+                "joined_at": None if extras is None else extras.joined_at,
+                "tags": [] if extras is None else extras.tags,
+                "fields": {keys[name]: value for name, value in fields.items() if name in keys},
+                "consent": {} if extras is None else extras.claim,
+                "left_out": [] if extras is None else extras.left_out[:MAX_LEFT_OUT_SHOWN],
+            }

@@ -1,0 +1,349 @@
+"""Mailing lists: their rules, and who may find and change one."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import ColumnElement, Row, ScalarSelect, func, literal, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+
+from core.ids import MAX_ID, MAX_UINT64
+from core.languages.shown_lines import is_shown
+from core.refusals import mailing as refusals
+from core.settings import origins
+from core.settings.notations import PlanQuota
+from models import ListReport, MailingList, OptOutKind, User
+from services import paging
+from services.access import quotas, sessions
+from services.access.caller import Caller
+from services.paging import WHOLE, PageOfRows, PageRequest
+from services.subscriptions import branding, consent
+from services.subscriptions.members import locks, unsubscribe
+from services.subscriptions.members.changes import Actor
+from services.subscriptions.members.locks import waiting_briefly
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
+_NUMBER = re.compile(r"[0-9]{1,20}\Z")
+MAX_LIST_TITLE_CHARACTERS = 200
+MAX_IMAGE_URL_CHARACTERS = 2048
+MAX_REDIRECT_ORIGINS = 10
+_IMAGES = ("avatar_image_url", "favicon_image_url")
+# No column: each version of it is a row.
+_WORDING = "consent_wording"
+_STRANGERS_READ = frozenset({"title", "tagline", _WORDING, "sender_name", *branding.TEXTS})
+_CHALLENGE = ("challenge_enabled", "challenge_provider")
+
+
+def create_own(
+    uow: UnitOfWork,
+    caller: Caller,
+    *,
+    title: str,
+    slug: str,
+    fields: Mapping[str, Any],
+    providers: Collection[str],
+) -> MailingList:
+    """Make a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
+    # A person who owns a list is not erased, and one who is erased gets none.
+    sessions.lock_person(uow, caller.user_id)
+    quotas.require(uow, uow.settings, caller.user_id, PlanQuota.LISTS)
+    return create(
+        uow, owner_id=caller.user_id, title=title, slug=slug, fields=fields, providers=providers
+    )
+
+
+def create(
+    uow: UnitOfWork,
+    *,
+    owner_id: int,
+    title: str,
+    slug: str,
+    fields: Mapping[str, Any] | None = None,
+    providers: Collection[str] = (),
+) -> MailingList:
+    """Make a list; raises what ``change`` raises.
+
+    Args:
+        fields: other columns that an owner sets.
+        providers: the challenge providers that are set up in this deployment.
+    """
+    mailing_list = MailingList(user_id=owner_id)
+    uow.session.add(mailing_list)
+    change(uow, mailing_list, {**(fields or {}), "title": title, "slug": slug}, providers)
+    return mailing_list
+
+
+def change(
+    uow: UnitOfWork,
+    mailing_list: MailingList,
+    fields: Mapping[str, Any],
+    providers: Collection[str],
+) -> None:
+    """Set the named columns.
+
+    Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
+    ``list.challenge_provider``, ``list.redirect_origins``, ``list.consent_wordings``,
+    ``list.colour``, ``list.logo``, ``list.sender_name``, ``list.words``, ``list.busy``,
+    ``text.leads_away``, ``text.misleading``.
+    """
+    for name in _STRANGERS_READ & fields.keys():
+        branding.require_harmless(name, fields[name])
+    if "sender_name" in fields:
+        branding.require_other_name(uow.settings, "sender_name", fields["sender_name"])
+    before = branding.texts_of(mailing_list)
+    columns = {name: value for name, value in fields.items() if name != _WORDING}
+    _set(mailing_list, columns, providers)
+    with uow.session.no_autoflush:
+        branding.settle(uow, mailing_list, columns)
+    branding.look_at(uow, mailing_list, before)
+    # A flush that fails expires what it knew.
+    slug = mailing_list.slug
+    try:
+        # A new slug waits for the rows that an import is writing about the list.
+        with waiting_briefly(uow):
+            uow.session.flush()
+    except IntegrityError as error:
+        if "uq_lists_slug" not in str(error.orig):
+            raise
+        raise refusals.LIST_SLUG_TAKEN(slug=slug) from None
+    if _WORDING in fields:
+        with waiting_briefly(uow):
+            consent.choose(uow, mailing_list, fields[_WORDING])
+
+
+def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:
+    """Archive the list: it takes no new members and sends no mail, and members can still leave."""
+    statement = (
+        update(MailingList)
+        .where(MailingList.id == mailing_list.id, MailingList.archived_at.is_(None))
+        .values(archived_at=func.now())
+        .returning(MailingList.id)
+    )
+    return len(uow.session.execute(statement).all())
+
+
+def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
+    return uow.session.scalar(select(MailingList).where(MailingList.slug == slug))
+
+
+def get(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
+    """Raises ``list.not_found``, also for an archived list unless ``archived`` is set."""
+    return _shown(uow.session.get(MailingList, list_id), archived=archived)
+
+
+def _shown(found: MailingList | None, *, archived: bool) -> MailingList:
+    if found is None or (found.archived_at is not None and not archived):
+        raise refusals.LIST_NOT_FOUND()
+    return found
+
+
+def id_of(name: str) -> int | None:
+    """The id that a name is, or ``None`` if it is a slug; raises ``list.name_invalid``."""
+    if _NUMBER.match(name) and int(name) <= MAX_UINT64:
+        # 0 is no id.
+        return int(name) if int(name) <= MAX_ID else 0
+    if not _SLUG.match(name) or name.isdigit():
+        raise refusals.LIST_NAME_INVALID()
+    return None
+
+
+def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
+    """The list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
+    list_id = id_of(name)
+    if list_id is not None:
+        return get(uow, list_id, archived=archived)
+    return _shown(find_by_slug(uow, name), archived=archived)
+
+
+def owned(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
+    """The caller's own list; raises ``list.not_found``, ``list.not_owner``."""
+    found = get(uow, list_id)
+    require_owner(found.user_id, caller)
+    return found
+
+
+def require_owner(owner_id: int | None, caller: Caller) -> None:
+    """For the owner of a list, ``None`` where there is no such list.
+
+    Raises ``list.not_found``, ``list.not_owner``.
+    """
+    if owner_id is None:
+        raise refusals.LIST_NOT_FOUND()
+    if owner_id != caller.user_id:
+        raise refusals.LIST_NOT_OWNER()
+
+
+def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[MailingList]:
+    """The user's lists that are not archived, newest first. Raises ``cursor.invalid``."""
+    open_ones = select(MailingList).where(
+        MailingList.user_id == user_id, MailingList.archived_at.is_(None)
+    )
+    query = paging.by_moment(open_ones, MailingList.created_at, MailingList.id, wanted)
+    found = uow.session.scalars(query).all()
+    return paging.cut(
+        found, wanted.limit, lambda each: paging.moment_cursor(each.created_at, each.id)
+    )
+
+
+def choices(uow: UnitOfWork, user_id: int, most: int = WHOLE.limit) -> Sequence[Row[int, str, str]]:
+    """Return the ``id``, ``slug`` and ``title`` of the same lists, without their texts."""
+    each = MailingList
+    named = select(each.id, each.slug, each.title)
+    is_open = each.user_id == user_id, each.archived_at.is_(None)
+    newest = named.where(*is_open).order_by(each.created_at.desc(), each.id.desc())
+    return uow.session.execute(newest.limit(most)).all()
+
+
+def list_all(
+    uow: UnitOfWork, *, owner_id: int | None, archived: bool, limit: int
+) -> list[MailingList]:
+    """The lists of all users or of one, archived or not, newest first, for the operator."""
+    is_archived = MailingList.archived_at.is_not(None)
+    query = select(MailingList).where(is_archived if archived else ~is_archived)
+    if owner_id is not None:
+        query = query.where(MailingList.user_id == owner_id)
+    newest_first = query.order_by(MailingList.created_at.desc(), MailingList.id.desc())
+    return list(uow.session.scalars(newest_first.limit(limit)))
+
+
+def titles_of(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
+    """The titles of these lists, archived ones among them, for one to whom they are no secret."""
+    query = select(MailingList.id, MailingList.title).where(MailingList.id.in_(set(list_ids)))
+    return {row.id: row.title for row in uow.session.execute(query)}
+
+
+def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
+    for name, value in fields.items():
+        setattr(mailing_list, name, value)
+    title = mailing_list.title.strip()
+    # The title goes into mails; with a second line an owner could write text to any stranger.
+    if len(title) > MAX_LIST_TITLE_CHARACTERS or not is_shown(title):
+        raise refusals.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
+    mailing_list.title = title
+    if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
+        raise refusals.LIST_SLUG()
+    known = [origins.read(text) for text in (mailing_list.redirect_origins or [])]
+    found = list(dict.fromkeys(each for each in known if each is not None))
+    if None in known or len(found) > MAX_REDIRECT_ORIGINS:
+        raise refusals.LIST_REDIRECT_ORIGINS(most=MAX_REDIRECT_ORIGINS)
+    mailing_list.redirect_origins = found
+    for name in _IMAGES:
+        url = getattr(mailing_list, name)
+        if url is None:
+            continue
+        try:
+            parts = urlsplit(url)
+            is_absolute = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        except ValueError:
+            is_absolute = False
+        is_one_word = url.isprintable() and " " not in url
+        if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
+            raise refusals.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
+    # A provider that is no longer set up must not stop the owner from changing the title.
+    is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE)
+    if is_checked and mailing_list.challenge_provider not in providers:
+        raise refusals.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
+
+
+_LATELY = timedelta(days=7)
+MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
+MAX_PAGE_REPORTS_OF_LIST = 1_000
+
+
+def report(resources: Resources, mailing_list: MailingList, person: User, actor: Actor) -> None:
+    """Record that the person did not ask for the list, and let them leave it for good.
+
+    Reporting again changes nothing. The person leaves first: should this be cut off between the
+    two, they get no more mail, and can still report.
+    """
+    unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
+    with resources.unit_of_work() as uow:
+        if locks.share_person(uow, person.id):
+            statement = insert(ListReport).values(list_id=mailing_list.id, user_id=person.id)
+            uow.session.execute(statement.on_conflict_do_nothing())
+
+
+def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
+    """Record that a stranger, of whom only the network is known, reports the list's page.
+
+    Reporting again changes nothing. A network reports a few lists a day, and a list has so many
+    such reports: more would tell the operator no more.
+    """
+    by_network = ListReport.network_digest == network_digest
+    today = ListReport.created_at > func.now() - timedelta(days=1)
+    on_list = ListReport.list_id == mailing_list.id, ListReport.network_digest.is_not(None)
+    wanted = select(literal(mailing_list.id), literal(network_digest)).where(
+        _count_where(by_network, today) < MAX_PAGE_REPORTS_OF_NETWORK_A_DAY,
+        _count_where(*on_list) < MAX_PAGE_REPORTS_OF_LIST,
+    )
+    statement = insert(ListReport).from_select(["list_id", "network_digest"], wanted)
+    uow.session.execute(statement.on_conflict_do_nothing())
+
+
+def _count_where(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
+    return select(func.count()).select_from(ListReport).where(*conditions).scalar_subquery()
+
+
+def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> bool:
+    """Return whether this person has reported the list."""
+    query = select(ListReport.id).where(
+        ListReport.list_id == mailing_list.id, ListReport.user_id == person.id
+    )
+    return uow.session.scalar(query) is not None
+
+
+@dataclass(frozen=True)
+class ReportedList:
+    list_id: int
+    slug: str
+    title: str
+    owner_id: int
+    owner: str
+    reports: int
+    by_strangers: int
+    reports_in_7_days: int
+    last_at: datetime
+
+
+def reported_lists(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
+    """Lists with reports, those with the most in the last week first."""
+    total = func.count(ListReport.id)
+    lately = total.filter(ListReport.created_at > func.now() - _LATELY)
+    # The lists are chosen first, so that no other lists and owners are read.
+    worst = (
+        select(
+            ListReport.list_id,
+            total.label("total"),
+            func.count(ListReport.network_digest).label("by_strangers"),
+            lately.label("lately"),
+            func.max(ListReport.created_at).label("last_at"),
+        )
+        .group_by(ListReport.list_id)
+        .order_by(lately.desc(), total.desc(), ListReport.list_id)
+        .limit(limit)
+        .subquery()
+    )
+    found = worst.c
+    query = (
+        select(
+            MailingList.id,
+            MailingList.slug,
+            MailingList.title,
+            User.id,
+            User.email,
+            found.total,
+            found.by_strangers,
+            found.lately,
+            found.last_at,
+        )
+        .join(worst, MailingList.id == found.list_id)
+        .join(User, User.id == MailingList.user_id)
+        .order_by(found.lately.desc(), found.total.desc(), MailingList.id)
+    )
+    return [ReportedList(*row) for row in uow.session.execute(query)]

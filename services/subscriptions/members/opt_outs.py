@@ -1,0 +1,275 @@
+"""Opt-outs: a person's own refusal of a list, or of its mail. Only that person lifts it.
+
+An opt-out is found by the person, and by an HMAC of their address. The HMAC stays when the person
+is erased, so that an owner who adds the address again does not bring the mail back. The account of
+a member may have moved to another address than the list knows: an opt-out is kept under all that
+the person had, in rows without the person.
+
+An opt-out counts from its commit, which needs no lock. While a bulk act holds the list, the
+person's record stays behind it until it is settled.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, case, delete, exists, func, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import aliased
+
+from core.keyring import Keyring
+from models import FormerAddress, OptOut, OptOutKind, Subscription, SubscriptionStatus, User
+from services.subscriptions.members import changes
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from storage.unit_of_work import UnitOfWork
+
+# A key must stay in the ring for as long as opt-outs of erased people are to be recognised.
+_PURPOSE = "opt-out"
+# A person who moves more often writes no more rows for an opt-out.
+_MAX_FORMER_ADDRESSES = 50
+
+
+def kinds_of(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User) -> set[OptOutKind]:
+    """The person's opt-outs on this list."""
+    digests = address_digests(keyring, person.email)
+    query = select(OptOut.kind).where(
+        OptOut.list_id == list_id,
+        or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests)),
+    )
+    return {OptOutKind(kind) for kind in uow.session.scalars(query)}
+
+
+def record(
+    uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *, kind: OptOutKind, source: str
+) -> None:
+    """Store the person's opt-out; nothing changes if it is stored already."""
+    digest = _digest(keyring, person.email)
+    _make_way(uow, keyring, list_id, person.id, address_digests(keyring, person.email))
+    values = {"list_id": list_id, "kind": kind, "source": source}
+    for each in _former_addresses(uow, person):
+        also = insert(OptOut).values(address_hmac=_digest(keyring, each), **values)
+        uow.session.execute(also.on_conflict_do_nothing())
+    values |= {"user_id": person.id}
+    statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
+    if uow.session.scalar(statement.returning(OptOut.id)) is not None:
+        return
+    # The person may have opted out, been erased, come back and opted out again: attach the stored
+    # opt-out to the new record.
+    other = aliased(OptOut)
+    is_attached = exists().where(
+        other.list_id == list_id, other.kind == kind, other.user_id == person.id
+    )
+    uow.session.execute(
+        update(OptOut)
+        .where(
+            OptOut.list_id == list_id,
+            OptOut.kind == kind,
+            OptOut.address_hmac == digest,
+            OptOut.user_id.is_(None),
+            ~is_attached,
+        )
+        .values(user_id=person.id)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def record_again(
+    uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *, kind: OptOutKind, source: str
+) -> int | None:
+    """``record``, and say that the person refused just now, whatever they refused before.
+
+    Returns the opt-out's id.
+    """
+    record(uow, keyring, list_id, person, kind=kind, source=source)
+    statement = (
+        update(OptOut)
+        .where(OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id)
+        .values(created_at=func.clock_timestamp(), source=source)
+        .returning(OptOut.id)
+    )
+    return uow.session.scalar(statement)
+
+
+def record_past(
+    uow: UnitOfWork,
+    list_id: int,
+    user_id: int | None,
+    address_hmac: bytes,
+    *,
+    kind: OptOutKind,
+    source: str,
+    at: datetime,
+) -> bool:
+    """Store an opt-out that a restored database has lost, and settle the person's record.
+
+    False if it is stored already. Nothing else may use the database meanwhile.
+    """
+    person = None if user_id is None else uow.session.get(User, user_id)
+    if person is not None and person.erased_at is not None:
+        person = None
+    values = {"list_id": list_id, "address_hmac": address_hmac, "kind": kind, "source": source}
+    statement = insert(OptOut).values(user_id=person and person.id, created_at=at, **values)
+    stored = statement.on_conflict_do_nothing().returning(OptOut.id)
+    if uow.session.scalar(stored) is None:
+        return False
+    found = None if person is None else changes.find(uow, list_id, person.id)
+    if found is not None:
+        settle(uow, found, Actor(ActorKind.OPERATOR, Via.COMMAND))
+    return True
+
+
+def _of_record(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return exists().where(
+        OptOut.list_id == Subscription.list_id,
+        OptOut.user_id == Subscription.user_id,
+        OptOut.kind == kind,
+        *conditions,
+    )
+
+
+# Subscriptions whose person has left the list, though the status does not say so yet. An active
+# person has no opt-out; one who has asked to come back is pending, since after the opt-out.
+HAS_LEFT = or_(
+    and_(Subscription.status == SubscriptionStatus.ACTIVE, _of_record(OptOutKind.LIST)),
+    and_(
+        Subscription.status == SubscriptionStatus.PENDING,
+        _of_record(OptOutKind.LIST, OptOut.created_at > Subscription.updated_at),
+    ),
+)
+# Members with mail whose person has switched it off.
+HAS_NO_MAIL = and_(Subscription.email_enabled, _of_record(OptOutKind.EMAIL))
+
+
+def unsettled(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
+    """The values that the record should have by its person's opt-outs, and has not yet."""
+    query = select(HAS_LEFT, HAS_NO_MAIL).where(Subscription.id == record.id)
+    has_left, has_no_mail = uow.session.execute(query).one()
+    status = {"status": SubscriptionStatus.UNSUBSCRIBED} if has_left else {}
+    return status | ({"email_enabled": False} if has_no_mail else {})
+
+
+def settle(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
+    """Bring the record up to its person's opt-outs; call it under the pair's lock."""
+    values = unsettled(uow, record)
+    if values:
+        actor = actor or Actor(ActorKind.USER, Via.TRACE, record.user_id)
+        action = "unsubscribed" if "status" in values else "email_disabled"
+        changes.change(uow, record, action, actor, **values)
+
+
+def lift(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *kinds: OptOutKind) -> None:
+    """Delete the person's opt-outs. Call it only for an act of that person.
+
+    An opt-out of somebody else who had the address before stays.
+    """
+    digests = address_digests(keyring, person.email)
+    _make_way(uow, keyring, list_id, person.id, digests)
+    for each in _former_addresses(uow, person):
+        digests += address_digests(keyring, each)
+    of_nobody_else = and_(OptOut.user_id.is_(None), OptOut.address_hmac.in_(digests))
+    uow.session.execute(
+        delete(OptOut).where(
+            OptOut.list_id == list_id,
+            OptOut.kind.in_(kinds),
+            or_(OptOut.user_id == person.id, of_nobody_else),
+        )
+    )
+
+
+def _make_way(
+    uow: UnitOfWork, keyring: Keyring, list_id: int, user_id: int, digests: Collection[bytes]
+) -> None:
+    """Keep the opt-outs of other people by those people alone, who had this person's address.
+
+    An opt-out of a person who is known is found by them. Once they are erased it is kept under the
+    address that they have by then.
+    """
+    of_others = (
+        OptOut.list_id == list_id,
+        OptOut.address_hmac.in_(digests),
+        OptOut.user_id != user_id,
+    )
+    others = set(uow.session.scalars(select(OptOut.user_id).where(*of_others)))
+    for each in others:
+        # No address: each opt-out of a list has one digest to itself.
+        of_nothing = _digest(keyring, str(each))
+        theirs = update(OptOut).where(*of_others, OptOut.user_id == each)
+        uow.session.execute(
+            theirs.values(address_hmac=of_nothing).execution_options(synchronize_session=False)
+        )
+
+
+def hand_over(uow: UnitOfWork, keyring: Keyring, *, of: User, to: User) -> None:
+    """Let the opt-outs of a record whose address an account takes be those of the account.
+
+    They hold for all addresses of either. Both people are locked.
+    """
+    theirs = OptOut.user_id == of.id
+    for address in (to.email, *_former_addresses(uow, to)):
+        _keep_under(uow, keyring, address, theirs)
+    same = aliased(OptOut)
+    has_same = exists().where(
+        same.list_id == OptOut.list_id, same.kind == OptOut.kind, same.user_id == to.id
+    )
+    whose = case((has_same, None), else_=to.id)
+    uow.session.execute(
+        update(OptOut)
+        .where(theirs)
+        .values(user_id=whose)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def keep_for_address(uow: UnitOfWork, keyring: Keyring, person: User, address: str) -> None:
+    """Let the person's opt-outs hold for an address that they are about to have."""
+    _keep_under(uow, keyring, address, OptOut.user_id == person.id)
+
+
+def keep_for_erasure(uow: UnitOfWork, keyring: Keyring, person: User, address: str) -> int:
+    """Detach the opt-outs of a person who is about to be erased; HMACs of their addresses stay.
+
+    Args:
+        address: the one that the person has, or proved to have.
+
+    Returns the number of opt-outs.
+    """
+    of_person = OptOut.user_id == person.id
+    _keep_under(uow, keyring, address, of_person)
+    for each in _former_addresses(uow, person):
+        _keep_under(uow, keyring, each, of_person)
+    detached = update(OptOut).where(of_person).values(user_id=None)
+    return len(uow.session.execute(detached.returning(OptOut.id)).all())
+
+
+def _keep_under(uow: UnitOfWork, keyring: Keyring, address: str, *of: ColumnElement[bool]) -> None:
+    """Keep these opt-outs under the address as well, without their person."""
+    digest = literal(_digest(keyring, address))
+    kept = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at).where(*of)
+    columns = ["list_id", "address_hmac", "kind", "source", "created_at"]
+    statement = insert(OptOut).from_select(columns, kept)
+    uow.session.execute(statement.on_conflict_do_nothing())
+
+
+def address_digests(keyring: Keyring, address: str) -> list[bytes]:
+    """The digests under which an opt-out of this address may be stored: one for each key."""
+    return address_digester(keyring)(address)
+
+
+def address_digester(keyring: Keyring) -> Callable[[str], list[bytes]]:
+    """A function that makes ``address_digests``: an import may need them a million times."""
+    signer = keyring.signer(_PURPOSE)
+    return lambda address: signer.digests(address.encode())
+
+
+def _digest(keyring: Keyring, address: str) -> bytes:
+    return keyring.signer(_PURPOSE).digest(address.encode())
+
+
+def _former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
+    """The latest that nobody has now: whoever has one says by themselves what they want."""
+    query = select(FormerAddress.email).where(
+        FormerAddress.user_id == person.id,
+        ~exists().where(User.email == FormerAddress.email),
+    )
+    query = query.order_by(FormerAddress.left_at.desc()).limit(_MAX_FORMER_ADDRESSES)
+    return uow.session.scalars(query).all()

@@ -1,0 +1,186 @@
+"""A person's own acts on their subscription: leave, undo the leaving, switch the mail off or on.
+
+Only the person may do these, so each writes or lifts an opt-out. They work without a subscription
+too: a person who was removed from a list, or was never on it, may opt out for the future. A trace
+id of a person who was erased since changes nothing, and is not an error.
+"""
+
+from datetime import timedelta
+
+from sqlalchemy import func, or_, select
+
+from core.errors import DomainError, TransientError
+from core.keyring import Keyring
+from core.lanes import Lane
+from core.refusals.mailing import LIST_BUSY
+from core.scopes import Scope
+from models import (
+    MailingList,
+    OptOut,
+    OptOutKind,
+    Subscription,
+    SubscriptionEvent,
+    SubscriptionStatus,
+    User,
+)
+from services.jobs import kinds, outbox
+from services.jobs import lease as leases
+from services.jobs.kinds import JobKind
+from services.jobs.lease import Lease
+from services.subscriptions.members import changes, locks, opt_outs
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+_CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
+
+# Settles a record whose list was held by a bulk act when its person opted out. No user sees it.
+
+
+def opt_out(
+    resources: Resources, mailing_list: MailingList, person: User, kind: OptOutKind, actor: Actor
+) -> None:
+    """The person leaves the list or switches its mail off, whatever holds the list.
+
+    The opt-out is committed when this returns, and all that is sent or shown from then on obeys it.
+    If a bulk act holds the list, the record follows once it is over, by a job.
+    """
+    keyring = resources.keyring
+    try:
+        with resources.unit_of_work() as uow:
+            if kind is OptOutKind.LIST:
+                leave(uow, keyring, mailing_list, person, actor, wait=False)
+            else:
+                set_email(uow, keyring, mailing_list, person, actor, enabled=False, wait=False)
+    except DomainError as error:
+        if error.code != LIST_BUSY.code:
+            raise
+        with resources.unit_of_work() as uow:
+            if not locks.share_person(uow, person.id):
+                return
+            found = opt_outs.record_again(
+                uow, keyring, mailing_list.id, person, kind=kind, source=actor.via
+            )
+            outbox.enqueue(
+                uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found, request_id=actor.request_id
+            )
+
+
+def follow_all(uow: UnitOfWork, user_id: int, *, request_id: str | None) -> None:
+    """Have a job settle each record that is behind its person's opt-outs."""
+    behind = or_(opt_outs.HAS_LEFT, opt_outs.HAS_NO_MAIL)
+    query = select(Subscription.list_id).where(Subscription.user_id == user_id, behind)
+    list_ids = uow.session.scalars(query).all()
+    of_lists = OptOut.user_id == user_id, OptOut.list_id.in_(list_ids)
+    # The one of a list settles it all.
+    ids = select(func.min(OptOut.id)).where(*of_lists).group_by(OptOut.list_id)
+    for found in uow.session.scalars(ids).all():
+        outbox.enqueue(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found, request_id=request_id)
+
+
+def follow(resources: Resources, lease: Lease) -> None:
+    """Settle the record of an opt-out, unless its person has taken it back or was erased."""
+    with resources.unit_of_work() as uow:
+        found = uow.session.get(OptOut, lease.subject_id)
+        if found is not None and found.user_id is not None:
+            # An import keeps why: a bounce, say.
+            via = Via(found.source) if found.source in set(Via) else Via.IMPORT
+            actor = Actor(ActorKind.USER, via, user_id=found.user_id, request_id=lease.request_id)
+            try:
+                locks.lock_pair(uow, found.user_id, found.list_id)
+            except DomainError as error:
+                raise TransientError(error.code) from error
+            record = changes.find(uow, found.list_id, found.user_id)
+            if record is not None:
+                opt_outs.settle(uow, record, actor)
+        leases.succeed(uow, lease, {})
+
+
+FOLLOW_OPT_OUT = kinds.register(
+    JobKind(
+        name="opt_out.follow",
+        run=follow,
+        # Not behind the bulk work that holds the list.
+        lane=Lane.UPKEEP,
+        scope=Scope.SUBSCRIPTION_FULL,
+        retryable=True,
+        # No outage is longer: a person's no is not given up.
+        patience=timedelta(days=365),
+    )
+)
+
+
+def leave(
+    uow: UnitOfWork,
+    keyring: Keyring,
+    mailing_list: MailingList,
+    person: User,
+    actor: Actor,
+    *,
+    wait: bool = True,
+) -> None:
+    """Unsubscribe the person; only they themselves can bring them back. Raises ``list.busy``."""
+    if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
+        return
+    opt_outs.record(uow, keyring, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
+    record = changes.find(uow, mailing_list.id, person.id)
+    if record is not None and record.status in _CAN_LEAVE:
+        changes.change(uow, record, "unsubscribed", actor, status=SubscriptionStatus.UNSUBSCRIBED)
+
+
+def undo_leave(
+    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
+) -> None:
+    """Undo the last leaving: the subscription gets back the status that it had before."""
+    if not locks.lock_pair(uow, person.id, mailing_list.id):
+        return
+    opt_outs.lift(uow, keyring, mailing_list.id, person, OptOutKind.LIST)
+    record = changes.find(uow, mailing_list.id, person.id)
+    if record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED:
+        before = _status_before_leaving(uow, record)
+        changes.change(uow, record, "unsubscribing_undone", actor, status=before)
+
+
+def _status_before_leaving(uow: UnitOfWork, subscription: Subscription) -> SubscriptionStatus:
+    """The status that a person who left gets back when they undo it: pending, or else active."""
+    left_from = uow.session.scalar(
+        select(SubscriptionEvent.status_before)
+        .where(
+            SubscriptionEvent.list_id == subscription.list_id,
+            SubscriptionEvent.user_id == subscription.user_id,
+            SubscriptionEvent.status_after == SubscriptionStatus.UNSUBSCRIBED,
+            SubscriptionEvent.status_before.is_distinct_from(SubscriptionStatus.UNSUBSCRIBED),
+        )
+        .order_by(SubscriptionEvent.id.desc())
+        .limit(1)
+    )
+    # A person who left another list and was transferred here has no earlier status on this list.
+    if left_from == SubscriptionStatus.PENDING:
+        return SubscriptionStatus.PENDING
+    return SubscriptionStatus.ACTIVE
+
+
+def set_email(
+    uow: UnitOfWork,
+    keyring: Keyring,
+    mailing_list: MailingList,
+    person: User,
+    actor: Actor,
+    *,
+    enabled: bool,
+    wait: bool = True,
+) -> None:
+    """Switch the list's mail to this person off or on; the person stays a subscriber.
+
+    Raises ``list.busy``.
+    """
+    if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
+        return
+    kind = OptOutKind.EMAIL
+    if enabled:
+        opt_outs.lift(uow, keyring, mailing_list.id, person, kind)
+    else:
+        opt_outs.record(uow, keyring, mailing_list.id, person, kind=kind, source=actor.via)
+    record = changes.find(uow, mailing_list.id, person.id)
+    if record is not None:
+        changes.switch_mail(uow, record, actor, enabled=enabled)

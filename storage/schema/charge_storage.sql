@@ -1,0 +1,12 @@
+-- The first charge makes the owner's row. An erased owner has none, and what is deleted later
+-- doesn't bring it back.
+CREATE FUNCTION charge_storage(owner bigint, difference bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF difference > 0 THEN
+        INSERT INTO storage_uses (user_id, bytes) VALUES (owner, difference)
+        ON CONFLICT (user_id) DO UPDATE SET bytes = storage_uses.bytes + excluded.bytes;
+    ELSIF difference < 0 THEN
+        UPDATE storage_uses SET bytes = bytes + difference WHERE user_id = owner;
+    END IF;
+END
+$$;

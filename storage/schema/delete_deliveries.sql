@@ -1,0 +1,11 @@
+-- Before their endpoint, which says whose they are.
+CREATE FUNCTION delete_deliveries() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM webhook_deliveries WHERE endpoint_id = OLD.id;
+    RETURN OLD;
+END
+$$;
+
+CREATE TRIGGER webhook_endpoints_delete_deliveries BEFORE DELETE
+    ON webhook_endpoints
+    FOR EACH ROW EXECUTE FUNCTION delete_deliveries();

@@ -1,0 +1,39 @@
+import asyncio
+import time
+
+import pytest
+
+from api.pages.sign_up.submission import STEP_SECONDS, padded_duration
+
+
+async def paced(work: float = 0.0) -> float:
+    began = time.perf_counter()
+    async with padded_duration():
+        await asyncio.sleep(work)
+    return time.perf_counter() - began
+
+
+def test_what_takes_longer_does_not_show() -> None:
+    for work in (0.0, 0.01, 0.05):
+        assert asyncio.run(paced(work)) >= STEP_SECONDS * 0.95
+
+
+def test_what_breaks_does_not_show() -> None:
+    async def breaking() -> None:
+        async with padded_duration():
+            raise LookupError
+
+    began = time.perf_counter()
+    with pytest.raises(LookupError):
+        asyncio.run(breaking())
+    assert time.perf_counter() - began >= STEP_SECONDS * 0.95
+
+
+def test_a_thousand_callers_wait_together_on_one_thread() -> None:
+    async def crowd() -> None:
+        await asyncio.gather(*(paced() for _ in range(1000)))
+
+    began = time.perf_counter()
+    asyncio.run(crowd())
+    # One after the other they would take a hundred seconds.
+    assert time.perf_counter() - began < 1000 * STEP_SECONDS / 5

@@ -1,0 +1,53 @@
+import pytest
+from pydantic import AnyHttpUrl
+
+from api.browsers import SESSION, browser_name, cookies_of
+from core.settings import Settings
+
+LINUX = "Mozilla/5.0 (X11; Linux x86_64"
+WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"
+CHROME = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"
+
+
+def at(url: str) -> Settings:
+    return Settings.model_construct(public_url=AnyHttpUrl(url))
+
+
+@pytest.mark.parametrize(
+    ("url", "origin", "prefix"),
+    [
+        ("https://news.example", "https://news.example", "__Host-"),
+        ("https://news.example:443/api/", "https://news.example", "__Host-"),
+        ("https://news.example:8443/api", "https://news.example:8443", "__Host-"),
+        ("https://127.0.0.1", "https://127.0.0.1", "__Host-"),
+        ("http://news.example", "http://news.example", "__Host-"),
+        ("http://192.168.1.7:80", "http://192.168.1.7", "__Host-"),
+        ("http://localhost.evil.example", "http://localhost.evil.example", "__Host-"),
+        ("http://127.0.0.1:8000/", "http://127.0.0.1:8000", ""),
+        ("http://localhost:8000", "http://localhost:8000", ""),
+        ("http://[::1]:8000", "http://[::1]:8000", ""),
+    ],
+)
+def test_cookies_are_for_tls_but_on_the_loopback(url: str, origin: str, prefix: str) -> None:
+    assert at(url).public_origin == origin
+    cookies = cookies_of(at(url))
+    assert cookies.name(SESSION) == f"{prefix}pressroom_session"
+    assert cookies.secure == bool(prefix)
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "name"),
+    [
+        (f"{LINUX}; rv:145.0) Gecko/20100101 Firefox/145.0", "Firefox on Linux"),
+        (f"{WINDOWS} {CHROME}", "Chrome on Windows"),
+        (f"{WINDOWS} {CHROME} Edg/141.0.0.0", "Edge on Windows"),
+        (f"Mozilla/5.0 (Linux; Android 10; K) {CHROME} OPR/95.0", "Opera on Android"),
+        ("Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) Safari/604.1", "Safari on iPhone"),
+        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15) Safari/605.1.15", "Safari on macOS"),
+        ("curl/8.5.0", None),
+        ("<script>alert(1)</script>", None),
+        (None, None),
+    ],
+)
+def test_people_know_their_browser_by_these_words(user_agent: str | None, name: str | None) -> None:
+    assert browser_name(user_agent) == name

@@ -1,0 +1,193 @@
+"""The console's numbers, figures, counts and scripts, without a server."""
+
+import hashlib
+import re
+from datetime import UTC, date, datetime, timedelta
+from importlib.resources import files
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from api.console.console_display import counted, curl_call, moment, number, relative, signed
+from api.console.frame import console_part
+from api.console.lists.growth import HEIGHT, WIDTH, GrowthPlot, growth_plot
+from api.console.members.forms import NOBODY, ShownCount
+from api.console.typed_forms import TypedForm
+from services.subscriptions.figures import MemberFigures
+from services.subscriptions.segments import MemberCount
+
+NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("ago", "words"),
+    [
+        (timedelta(0), "just now"),
+        (timedelta(seconds=59), "just now"),
+        (timedelta(seconds=60), "1 minute ago"),
+        (timedelta(minutes=59, seconds=59), "59 minutes ago"),
+        (timedelta(hours=1), "1 hour ago"),
+        (timedelta(hours=47, minutes=59), "47 hours ago"),
+        (timedelta(days=2), "2 days ago"),
+        (timedelta(days=30), "30 days ago"),
+        (timedelta(days=31), "22 Oct 2026"),
+        (timedelta(seconds=-30), "in less than a minute"),
+        (timedelta(minutes=-15), "in 15 minutes"),
+        (timedelta(days=-7), "in 7 days"),
+        (timedelta(days=-365), "22 Nov 2027"),
+    ],
+)
+def test_a_moment_is_told_by_its_distance(ago: timedelta, words: str) -> None:
+    assert relative(NOW - ago, NOW) == words
+
+
+def test_the_exact_moment_shows_at_hover() -> None:
+    text = moment(datetime(2020, 2, 29, 23, 59, 58, tzinfo=UTC)).__html__()
+    assert text == (
+        '<time datetime="2020-02-29T23:59:58.000000Z" title="29 Feb 2020, 23:59:58 UTC">'
+        "29 Feb 2020</time>"
+    )
+
+
+def test_numbers_have_their_thousands_and_things_their_plural() -> None:
+    assert number(1_234_567) == "1,234,567"
+    assert [signed(each) for each in (1_234, 0, -5)] == [
+        "+1,234",
+        "0",
+        "\N{MINUS SIGN}5",
+    ]
+    assert [counted(each, "member") for each in (0, 1, 2_000)] == [
+        "0 members",
+        "1 member",
+        "2,000 members",
+    ]
+
+
+def test_what_a_person_typed_is_one_word_of_the_call() -> None:
+    call = curl_call("https://x.example", "POST", "/lists", {"title": "it's; rm -rf $HOME"})
+    assert call == (
+        "curl --request POST https://x.example/lists \\\n"
+        '  --header "Authorization: Bearer $PRESSROOM_KEY" \\\n'
+        "  --header 'Content-Type: application/json' \\\n"
+        """  --data '{"title": "it'"'"'s; rm -rf $HOME"}'"""
+    )
+
+
+def plotted(*numbers: tuple[int, int]) -> GrowthPlot:
+    first = date(2026, 1, 1)
+    return growth_plot(
+        [
+            MemberFigures(str(first + timedelta(days=day)), joined, left)
+            for day, (joined, left) in enumerate(numbers)
+        ]
+    )
+
+
+def test_bars_stand_on_the_zero_line_on_one_scale() -> None:
+    plot = plotted((30, 0), (15, 10), (0, 0))
+    assert (plot.most_joined, plot.most_left) == (30, 10)
+    assert plot.zero == HEIGHT * 30 / 40
+    tall, half, none = plot.bars
+    assert (tall.joined_y, tall.joined_height, tall.left_height) == (0, plot.zero, 0)
+    assert half.joined_height * 2 == tall.joined_height
+    assert half.joined_y + half.joined_height == plot.zero
+    assert plot.zero + half.left_height == HEIGHT
+    assert (none.joined_height, none.left_height) == (0, 0)
+    assert none.x + none.width <= WIDTH
+
+
+def test_sums_are_those_of_all_days() -> None:
+    plot = plotted((3, 1), (0, 4))
+    assert (plot.joined, plot.left, plot.net) == (3, 5, -2)
+
+
+@pytest.mark.parametrize(("days", "size"), [(30, 1), (62, 1), (63, 7), (365, 7), (1_095, 21)])
+def test_many_days_make_spans_of_whole_weeks(days: int, size: int) -> None:
+    plot = plotted(*[(1, 0)] * days)
+    assert plot.days_of_span == size
+    assert len(plot.spans) <= 62
+    assert sum(each.joined for each in plot.spans) == days
+    assert plot.spans[-1].last == date(2026, 1, 1) + timedelta(days=days - 1)
+
+
+def test_a_list_to_which_nothing_happened_has_a_line_in_the_middle() -> None:
+    plot = plotted((0, 0), (0, 0))
+    assert plot.zero == HEIGHT / 2
+    assert {point.split(",")[1] for point in plot.line.split()} == {str(plot.zero)}
+
+
+PAGE = "https://p.example/console/lists/1/segments/2"
+RECOUNT = "?count=exactly"
+
+
+def page_of(template: str, counted: ShownCount, **others: Any) -> str:
+    values = {
+        "base": "https://p.example",
+        "path": "/console/lists/1/segments/2",
+        "csrf_token": "",
+        "list": SimpleNamespace(id=1, title="A list"),
+        "form": TypedForm(),
+        "counted_now": counted,
+    }
+    return console_part(template, values | others)
+
+
+def total_of(counted: ShownCount) -> str:
+    text = page_of("segment.html", counted, segment_id=2)
+    return text.split('<p class="total"')[1].split("</p>")[0]
+
+
+@pytest.mark.parametrize(
+    ("counted", "button"),
+    [
+        (NOBODY, "<button disabled>Do it</button>"),
+        (ShownCount(MemberCount(0, is_exact=False), RECOUNT), "<button>Do it</button>"),
+        (
+            ShownCount(MemberCount(1_234, is_exact=False), RECOUNT),
+            "<button>Do it to at least 1,234 members</button>",
+        ),
+    ],
+)
+def test_an_act_is_offered_unless_it_is_known_to_be_about_nobody(
+    counted: ShownCount, button: str
+) -> None:
+    nothing: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}
+    text = page_of("new_act.html", counted, written={}, written_text="{}", **nothing)
+    assert button in text
+
+
+def test_an_exact_number_is_told_as_it_is() -> None:
+    assert "<b>0</b> members now" in total_of(NOBODY)
+    text = total_of(ShownCount(MemberCount(1_234, is_exact=True), None))
+    assert "<b>1,234</b> members now" in text
+    assert "At least" not in text
+    assert "href" not in text
+
+
+def test_another_number_leads_to_the_exact_one_with_and_without_a_script() -> None:
+    words = "At least <b>1,234</b> members now"
+    text = total_of(ShownCount(MemberCount(1_234, is_exact=False), RECOUNT))
+    assert words in text
+    assert f'hx-get="{PAGE}{RECOUNT}"' in text
+    assert f'href="{PAGE}{RECOUNT}"' in text
+    # Whoever asked for it, and got none, is led in no circle.
+    text = total_of(ShownCount(MemberCount(1_234, is_exact=False), None))
+    assert words in text
+    assert RECOUNT not in text
+
+
+VENDORED = files("api.console").joinpath("static/vendored")
+ROW = re.compile(
+    r"^\| `([\w.-]+)` \|.*\| \[0BSD\]\(([\w.-]+)\) \| `([0-9a-f]{64})` \|$", re.MULTILINE
+)
+
+
+def test_each_file_has_the_hash_and_the_licence_that_are_written_down() -> None:
+    rows = ROW.findall(VENDORED.joinpath("README.md").read_text())
+    scripts = {each.name for each in VENDORED.iterdir() if each.name.endswith(".js")}
+    assert scripts == {name for name, _, _ in rows}
+    for name, licence, digest in rows:
+        assert hashlib.sha256(VENDORED.joinpath(name).read_bytes()).hexdigest() == digest
+        terms = " ".join(VENDORED.joinpath(licence).read_text().split())
+        assert "for any purpose with or without fee is hereby granted" in terms

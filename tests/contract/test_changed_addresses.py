@@ -1,0 +1,256 @@
+"""An account moves to an address of which lists have a record, or shows its lists the new one."""
+
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import httpx
+import pytest
+
+from services.credits.ledger import grant
+from tests.contract.bulk import add, counts, imported, of_addresses
+from tests.contract.moving import CONFIRM, MOVED, ask, brought, join, leave, roster
+from tests.contract.replies import data
+from tests.contract.subscribers import count, known_member, member, members, new_list, trace_for
+from tests.stack import Stack, eventually
+from tests.visiting import (
+    PASSWORD,
+    Visitor,
+    a_visitor,
+    hidden,
+    new_account,
+    new_address,
+    user_id_of,
+)
+
+
+@pytest.fixture
+def new(client: httpx.Client, list_id: int) -> str:
+    """An address of which a list has a record."""
+    email = new_address()
+    brought(client, list_id, email, name="Known")
+    return email
+
+
+def link_to(person: Visitor, email: str) -> str:
+    """Ask for the address; returns the link that it is mailed."""
+    person.fill_in("/account/email", email=email, current=PASSWORD)
+    return person.mailed_path(email, CONFIRM)
+
+
+def address_of(person: Visitor) -> str:
+    return str(data(person.get("/users/me"))["email"])
+
+
+def opts_out(client: httpx.Client, stack: Stack, list_id: int, user_id: int) -> None:
+    trace = {"trace_id": trace_for(stack, list_id, user_id)}
+    assert data(client.request("DELETE", f"/subscriptions/{list_id}", params=trace)) == 1
+
+
+# -- a record of the address -----------------------------------------------------------------------
+
+
+def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
+    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client
+) -> None:
+    new = new_address()
+    on, left, both = (new_list(client)["id"] for _ in range(3))
+    for each in (on, left, both):
+        record_id = brought(client, each, new)
+    join(person, both)
+    for each in (left, both):
+        opts_out(client, person.stack, each, record_id)
+    link = link_to(person, new)
+    assert "erase that record" in person.get(link).text
+    assert person.fill_in(link).headers["location"].endswith("/account?done=address")
+    assert address_of(person) == new
+    user_id = user_id_of(person.stack, new)
+    assert user_id != record_id
+    assert [roster(sender, each) for each in (on, left, both)] == [[], [], []]
+    erased = "SELECT finished_at IS NOT NULL FROM erasures WHERE user_id = %s"
+    eventually(lambda: person.stack.query(erased, record_id) == [(True,)], what="the erasure")
+    assert person.stack.query("SELECT 1 FROM subscriptions WHERE email = %s", new) == []
+    eventually(lambda: count(client, both) == 0, what="the account's own record to follow")
+    # By neither address does anybody bring them back.
+    for each in (left, both):
+        for address in (email, new):
+            assert data(add(client, each, address)) == 0
+    # It is the person's to take back.
+    join(person, both)
+    assert roster(sender, both) == [new]
+
+
+def test_no_record_is_erased_that_the_page_did_not_tell_of(
+    person: Visitor, email: str, client: httpx.Client, list_id: int
+) -> None:
+    new = new_address()
+    link = link_to(person, new)
+    shown = hidden(person.get(link))
+    assert "erase" not in shown
+    brought(client, list_id, new)
+    reply = person.client.post(link.partition("?")[0], data=shown)
+    assert (reply.status_code, address_of(person)) == (303, email)
+    assert "erase that record" in person.get(reply.headers["location"]).text
+    assert known_member(client, list_id, new)
+    person.fill_in(link)
+    assert address_of(person) == new
+
+
+def test_asking_tells_nothing_of_an_address(person: Visitor, new: str) -> None:
+    told, mailed = set(), set()
+    for each in (new_address(), new, new_account(person.stack)):
+        reply = person.fill_in("/account/email", email=each, current=PASSWORD)
+        told.add((reply.status_code, reply.headers["location"], reply.text))
+        # The same mail to each, and none to the person who asked.
+        mailed.add(person.mailed(each, CONFIRM).partition("?token=")[0])
+    assert (len(told), len(mailed)) == (1, 1)
+    # Nor does the link tell anybody else.
+    link = link_to(person, new)
+    with a_visitor(person.stack) as stranger:
+        assert stranger.get(link).status_code == 303
+        stranger.log_in(new_account(person.stack))
+        assert stranger.get(link).status_code == 403
+        origin = {"Origin": person.stack.api_url}
+        assert stranger.client.post(link, headers=origin).status_code == 403
+
+
+def test_an_address_with_an_account_is_refused_to_who_proved_it(
+    person: Visitor, email: str, new: str
+) -> None:
+    # A record without a login is one too, once it has something of its own.
+    grant(
+        person.stack.resources.database,
+        user_id_of(person.stack, new),
+        Decimal(5),
+        source_id="a present",
+    )
+    for each in (new_account(person.stack), new):
+        reply = person.get(link_to(person, each))
+        assert reply.status_code == 409
+        assert "This address has an account" in reply.text
+    assert address_of(person) == email
+
+
+def test_a_record_that_gets_a_password_before_the_button_is_kept(
+    person: Visitor, email: str, new: str, client: httpx.Client, list_id: int
+) -> None:
+    link = link_to(person, new)
+    shown = hidden(person.get(link))
+    with a_visitor(person.stack) as visitor:
+        visitor.fill_in("/register", email=new)
+        registering = visitor.mailed_path(new, "Finish your registration")
+        assert visitor.fill_in(registering, name="New", password=PASSWORD).status_code == 303
+    reply = person.client.post(link.partition("?")[0], data=shown)
+    assert (reply.status_code, address_of(person)) == (409, email)
+    assert known_member(client, list_id, new)
+
+
+def test_of_two_presses_of_the_button_one_counts(person: Visitor, new: str) -> None:
+    record_id = user_id_of(person.stack, new)
+    link = link_to(person, new)
+    shown = hidden(person.get(link))
+    with ThreadPoolExecutor(2) as presses:
+        replies = presses.map(
+            lambda _: person.client.post(link.partition("?")[0], data=shown).status_code, range(2)
+        )
+        assert sorted(replies) == [303, 403]
+    assert address_of(person) == new
+    erasures = "SELECT count(*) FROM erasures WHERE user_id = %s"
+    assert person.stack.query(erasures, record_id) == [(1,)]
+
+
+def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
+    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client
+) -> None:
+    new, list_id = new_address(), new_list(client)["id"]
+    opts_out(client, person.stack, list_id, brought(client, list_id, new))
+    user_id = user_id_of(person.stack, email)
+    person.fill_in(link_to(person, new))
+    assert person.fill_in(person.mailed_path(email, MOVED)).status_code == 303
+    assert user_id_of(person.stack, email) == user_id
+    assert person.stack.query("SELECT 1 FROM users WHERE email = %s", new) == []
+    for each in (email, new):
+        data(add(client, list_id, each))
+    assert roster(sender, list_id) == []
+
+
+# -- what the owners of lists see ------------------------------------------------------------------
+
+
+@pytest.fixture
+def moved(person: Visitor, client: httpx.Client, list_id: int) -> str:
+    """The new address of a member who ticked the box."""
+    join(person, list_id)
+    new = new_address()
+    person.fill_in(link_to(person, new), show="yes")
+    return new
+
+
+def let_days_pass(stack: Stack, email: str) -> None:
+    """Let the time pass in which a change of address can be undone."""
+    user_id = user_id_of(stack, email)
+    sent = "SELECT 1 FROM account_mails WHERE user_id = %s AND kind = 'address_changed'"
+    eventually(lambda: stack.query(f"{sent} AND sent_at IS NOT NULL", user_id), what="the mail")
+    stack.query("UPDATE mailed_links SET expires_at = now() WHERE user_id = %s", user_id)
+    make_due(stack, user_id)
+    open_ = (
+        "SELECT 1 FROM jobs WHERE kind = 'account.show_address' AND subject_id = %s"
+        " AND finished_at IS NULL AND run_at <= now()"
+    )
+    eventually(lambda: not stack.query(open_, user_id), what="the end of the job")
+
+
+def make_due(stack: Stack, user_id: int) -> None:
+    stack.query(
+        "UPDATE jobs SET run_at = now(), send_after = now(), sends = 1"
+        " WHERE kind = 'account.show_address' AND subject_id = %s AND finished_at IS NULL",
+        user_id,
+    )
+
+
+def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
+    person: Visitor, email: str, moved: str, client: httpx.Client, list_id: int
+) -> None:
+    user_id = user_id_of(person.stack, moved)
+    person.mailed(email, MOVED)
+    # A job that comes too early, since the mail was late, puts itself off.
+    make_due(person.stack, user_id)
+    later = (
+        "SELECT 1 FROM jobs WHERE kind = 'account.show_address' AND subject_id = %s"
+        " AND run_at BETWEEN now() + '71 h' AND now() + '73 h' AND finished_at IS NULL"
+    )
+    eventually(lambda: person.stack.query(later, user_id), what="the job to be put off")
+    assert member(client, list_id, moved) is None
+    let_days_pass(person.stack, moved)
+    assert member(client, list_id, email) is None
+    assert known_member(client, list_id, moved)["user_id"] == user_id
+    # A file that has the old address still means them.
+    assert counts(imported(client, list_id, of_addresses(email, moved))) == {
+        "received": 2,
+        "already": 1,
+        "duplicate": 1,
+    }
+    assert len(members(client, list_id)) == 1
+    leave(person, list_id)
+    for each in (email, moved):
+        data(add(client, list_id, each))
+    assert count(client, list_id) == 0
+
+
+def test_owners_see_no_new_address_after_an_undo(
+    person: Visitor, email: str, moved: str, client: httpx.Client, list_id: int
+) -> None:
+    assert person.fill_in(person.mailed_path(email, MOVED)).status_code == 303
+    let_days_pass(person.stack, email)
+    [shown] = members(client, list_id)
+    assert shown["email"] == email
+
+
+def test_owners_see_no_new_address_that_nobody_showed_them(
+    person: Visitor, email: str, moved: str, client: httpx.Client, list_id: int
+) -> None:
+    # The person moves on without the box.
+    last = new_address()
+    ask(person, last)
+    let_days_pass(person.stack, last)
+    [shown] = members(client, list_id)
+    assert shown["email"] == email

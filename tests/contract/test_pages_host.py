@@ -1,0 +1,136 @@
+"""Readers' pages on a host of their own: there no person logs in, and elsewhere there are none."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from core.errors import SettingsError
+from core.settings.given_settings import read_values
+from core.settings.product_settings import Settings
+from services.accounts.mailed_tokens import Purpose
+from tests.consoles import at_console
+from tests.contract.replies import data
+from tests.contract.subscribers import new_address, new_list
+from tests.contract.test_pages import heading
+from tests.ports import free_port
+from tests.stack import Stack
+from tests.subscribers import Subscriber, subscribe
+from tests.visiting import SESSION, hidden
+
+PAGES = "http://pages.example"
+ONE_CLICK = {"List-Unsubscribe": "One-Click"}
+
+
+@pytest.fixture(scope="module")
+def port(quiet: Stack) -> Iterator[int]:
+    found = free_port()
+    running = quiet.start_api(found, PRESSROOM_PAGES_URL=PAGES)
+    yield found
+    running.stop()
+
+
+@pytest.fixture
+def main(port: int) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client:
+        yield client
+
+
+@pytest.fixture
+def pages(port: int) -> Iterator[httpx.Client]:
+    host = {"Host": "pages.example"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=host, timeout=60.0) as client:
+        yield client
+
+
+@pytest.fixture
+def reader(quiet: Stack, quiet_client: httpx.Client) -> Subscriber:
+    return subscribe(quiet, new_list(quiet_client)["id"])
+
+
+def test_readers_pages_lead_to_their_own_host(
+    main: httpx.Client, pages: httpx.Client, quiet_client: httpx.Client, reader: Subscriber
+) -> None:
+    slug = data(quiet_client.get(f"/lists/{reader.list_id}"))["slug"]
+    trace = f"trace_id={reader.trace_id}"
+    paths = (
+        *(f"/s/{slug}", f"/s/{slug}/report", f"/preferences/ask?list={slug}"),
+        *(f"/subscribed?list={reader.list_id}", f"/unsubscribe?{trace}", f"/report?{trace}"),
+        reader.confirm_url().removeprefix(reader.stack.api_url),
+    )
+    for path in paths:
+        moved = main.get(path)
+        assert (moved.status_code, moved.headers["location"]) == (308, PAGES + path)
+        shown = pages.get(path)
+        assert shown.status_code == 200, shown.text
+        assert heading(shown)
+        assert "set-cookie" not in shown.headers
+        assert str(main.base_url) not in shown.text
+    # A page with an owner's words is no answer of the main host, whatever was sent to it.
+    for path in (f"/s/{slug}", f"/subscriptions/{reader.list_id}"):
+        assert main.post(path, data={"email": "nobody"}).status_code == 308
+
+
+def test_nobody_logs_in_and_no_program_calls_where_readers_pages_are(
+    quiet: Stack, main: httpx.Client, pages: httpx.Client, quiet_client: httpx.Client
+) -> None:
+    key = {"Authorization": quiet_client.headers["Authorization"]}
+    with at_console(quiet) as owner:
+        session = {"Cookie": f"{SESSION}={owner.visitor.cookie}"}
+    made = new_list(quiet_client)["id"]
+    for path in ("/", "/login", "/register", "/console", "/account", "/docs", "/openapi.json"):
+        assert pages.get(path).status_code == 404, path
+    for path in ("/users/me", f"/lists/{made}", "/lists", "/media/a.webp", "/metrics"):
+        for credentials in (key, session):
+            assert pages.get(path, headers=credentials).status_code == 404, path
+    assert main.get("/login").status_code == 200
+    assert main.get("/users/me", headers=key).status_code == 200
+    # No credential makes more of a stranger's form.
+    form = {"email": new_address()}
+    sent = pages.post(f"/subscriptions/{made}", data=form, headers={"Authorization": "Bearer no"})
+    assert (sent.status_code, sent.headers["location"]) == (303, f"{PAGES}/subscribed?list={made}")
+
+
+def test_what_readers_send_works_on_their_host(
+    quiet: Stack, main: httpx.Client, pages: httpx.Client, quiet_client: httpx.Client
+) -> None:
+    list_id = new_list(quiet_client)["id"]
+    embedded = data(main.get(f"/lists/{list_id}/embed", headers=quiet_client.headers))
+    assert embedded["action"] == f"{PAGES}/subscriptions/{list_id}"
+    assert embedded["page_url"].startswith(f"{PAGES}/s/")
+    assert data(pages.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
+    # A call of a program goes to the API, as before.
+    assert data(main.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
+    # One click is never redirected, and mails that are older than the setting name the API.
+    for host in (pages, main):
+        leaving = subscribe(quiet, list_id)
+        query = {"trace_id": leaving.trace_id}
+        assert host.post("/unsubscribe", params=query, data=ONE_CLICK).status_code == 200
+        assert leaving.stands() == ("active", False)
+        leaving = subscribe(quiet, list_id)
+        query = {"trace_id": leaving.trace_id}
+        gone = host.post(f"/subscriptions/{list_id}/delete", params=query, data=ONE_CLICK)
+        assert gone.status_code == 200, gone.text
+        assert leaving.stands() == ("active", False)
+
+
+def test_a_visit_to_preferences_stays_on_readers_host(
+    pages: httpx.Client, reader: Subscriber
+) -> None:
+    token = reader.mailed_token(Purpose.OPEN_PREFERENCES)
+    link = f"/preferences/open?token={token}"
+    opened = pages.post(link, data=hidden(pages.get(link)))
+    assert (opened.status_code, opened.headers["location"]) == (303, f"{PAGES}/preferences")
+    cookie = opened.headers["set-cookie"].split(";")[0]
+    page = pages.get("/preferences", headers={"Cookie": f"{SESSION}=x; {cookie}"})
+    assert heading(page) == "Your subscriptions"
+    assert f"{PAGES}/preferences/answers" in page.text
+
+
+@pytest.mark.parametrize(
+    "url", ["https://api.example.com:8443", "http://pages.example", "https://pages.example/below"]
+)
+def test_readers_host_is_another_one_with_the_same_scheme(quiet: Stack, url: str) -> None:
+    given = {"public_url": "https://api.example.com", "pages_url": url}
+    with pytest.raises(SettingsError, match="PRESSROOM_PAGES_URL: must have another host"):
+        read_values(Settings, {**quiet.settings().model_dump(include=set()), **given})

@@ -1,0 +1,248 @@
+"""An account at all its bounds at once: no answer is large, and the API gives the memory back."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+
+from devstack.supervisor.programs import answers
+from models import Plan
+from services.access import sessions
+from services.access.quotas import row_bytes
+from services.subscriptions.fields import MAX_FIELDS
+from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
+from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
+from tests.contract import credits
+from tests.contract.bulk import add
+from tests.contract.replies import data
+from tests.contract.segments import filter_of_bytes
+from tests.contract.subscribers import new_address, new_list
+from tests.held_memory import held_memory
+from tests.openapi import openapi_document
+from tests.ports import free_port
+from tests.quotas import MB
+from tests.security.calls import CALLS, Call
+from tests.security.console_calls import CONSOLE_CALLS
+from tests.security.world import World, build
+from tests.stack import Stack, eventually
+from tests.visiting import SESSION
+
+pytestmark = [pytest.mark.full("processes"), pytest.mark.timeout(900)]
+
+MAX_ANSWER_BYTES = 4_000_000
+MAX_LEFT_BYTES = 100 * MB
+# Of the free plan.
+LISTS, MEMBERS = 5, 1000
+# As large as a filter may be.
+FILTER = json.dumps(filter_of_bytes(MAX_FILTER_BYTES))
+# Photos are a provider's.
+READS = {
+    name: call
+    for name, call in {**CALLS, **CONSOLE_CALLS}.items()
+    if name.startswith("GET ") and "/photos/" not in name
+}
+
+
+def test_no_answer_of_an_account_at_its_bounds_is_large_and_the_memory_comes_back(
+    stack: Stack,
+) -> None:
+    world = build(stack)
+    port = free_port()
+    # A start of its own: a process that was forked shares memory with others.
+    api = stack.start(
+        "api-at-bounds",
+        *("serve", "--port", str(port)),
+        ready=lambda: answers(port, "/healthz"),
+        port=port,
+    )
+    with stack.resources.unit_of_work() as uow:
+        cookie = sessions.begin(uow, stack.resources.keyring, world.owner.user_id)
+    headers = {"Authorization": f"Bearer {world.owner.key}"}
+    url = f"http://127.0.0.1:{port}"
+    program = httpx.Client(base_url=url, headers=headers, timeout=60)
+    browser = httpx.Client(base_url=url, cookies={SESSION: cookie}, timeout=60)
+    with program, browser:
+        read_all(world, program, browser)
+        before = settled_memory(api.pid)
+        fill(world)
+        sizes = read_all(world, program, browser)
+        large = {name: size for name, size in sizes.items() if size > MAX_ANSWER_BYTES}
+        assert large == {}
+        # The account is as large as this test says.
+        assert sizes["GET /lists/{list_id}/subscriptions"] > MAX_ANSWER_BYTES * 0.9
+        with ThreadPoolExecutor(4) as threads:
+            largest = [name for name, size in sizes.items() if size > MAX_ANSWER_BYTES / 2]
+            list(threads.map(partial(read, world, program), 4 * largest))
+        eventually(
+            lambda: held_memory(api.pid) <= before + MAX_LEFT_BYTES,
+            within=30,
+            what=f"the return of the API to {before / MB:.0f} MB",
+        )
+
+
+def read_all(world: World, program: httpx.Client, browser: httpx.Client) -> dict[str, int]:
+    """The bytes of each answer that the owner can read, with the largest limit."""
+    return {name: read(world, browser if " /console" in name else program, name) for name in READS}
+
+
+def read(world: World, client: httpx.Client, name: str) -> int:
+    reply = with_largest_limit(name, READS[name]).send(client, name, world.values)
+    assert reply.status_code < 500, (name, reply.text)
+    return len(reply.content)
+
+
+def with_largest_limit(name: str, call: Call) -> Call:
+    operation: dict[str, Any] = openapi_document()["paths"].get(name.split(" ")[1], {})
+    parameters = operation.get("get", {}).get("parameters", [])
+    if not any(each.get("name") == "limit" for each in parameters):
+        return call
+    return replace(call, query={**call.query, "limit": 1000})
+
+
+def settled_memory(pid: int) -> int:
+    level, since = 0, time.monotonic()
+
+    def stays() -> bool:
+        nonlocal level, since
+        if abs(held_memory(pid) - level) > MB:
+            level, since = held_memory(pid), time.monotonic()
+        return time.monotonic() - since > 2
+
+    eventually(stays, within=30, what="a memory that stays as it is")
+    return level
+
+
+def fill(world: World) -> None:
+    """Bring the account to its bounds, by SQL where calls would take long."""
+    stack, client, owner_id = world.stack, world.client, world.owner.user_id
+    list_id, user_id = world.values["list_id"], world.values["user_id"]
+    names = [f"field_{number}" for number in range(MAX_FIELDS - 1)]
+    fields = [{"key": name, "label": name, "type": "text"} for name in names]
+    ids = [data(client.post("/fields", json=each))["id"] for each in fields]
+    data(add(client, list_id, *(new_address() for _ in range(MEMBERS - 3))))
+    values = json.dumps({str(each): "😀" * 1000 for each in ids})
+    stack.query("UPDATE subscriptions SET fields = %s WHERE list_id = %s", values, list_id)
+    for _ in range(LISTS - 3):
+        new_list(client)
+    texts = {"description": "😀" * 5000, "tagline": "😀" * 500, "consent_wording": "😀" * 2000}
+    for each in data(client.get("/lists"))["items"]:
+        data(client.patch(f"/lists/{each['id']}", json=texts))
+    stack.query(
+        "INSERT INTO segments (list_id, name, folded, filter)"
+        " SELECT id, n::text, n::text, %s FROM lists, generate_series(2, %s) AS n"
+        " WHERE user_id = %s",
+        *(FILTER, MAX_SEGMENTS_A_LIST, owner_id),
+    )
+    stack.query(
+        "INSERT INTO bulk_acts (list_id, user_id, filter, action, status, finished_at)"
+        " SELECT %s, %s, %s, 'email_off', 'succeeded', now() FROM generate_series(1, 1000)",
+        *(list_id, owner_id, FILTER),
+    )
+    stack.query(
+        "INSERT INTO exports (list_id, user_id, kind, filter, object_prefix, finished_at)"
+        " SELECT %s, %s, 'members', %s, 'none/' || %s || n, now()"
+        " FROM generate_series(1, 1000) AS n",
+        *(list_id, owner_id, FILTER, world.mark),
+    )
+    # Each of these bytes is six of JSON.
+    stack.query(
+        "INSERT INTO webhook_deliveries (endpoint_id, event_type, status, answer)"
+        " SELECT %s, 'webhook.test', 'delivered', decode(repeat('01', 4096), 'hex')"
+        " FROM generate_series(1, 1000)",
+        world.values["endpoint_id"],
+    )
+    stack.query(
+        "INSERT INTO tags (list_id, name, folded)"
+        " SELECT %s, rpad(n::text, 40, '😀'), n::text FROM generate_series(1, 9000) AS n",
+        list_id,
+    )
+    copies(
+        stack,
+        "attachments",
+        "hash_id = %s",
+        world.values["hash_id"],
+        hash_id="md5(n::text || hash_id)",
+        filename="md5(n::text || hash_id) || '.webp'",
+        alt_text="repeat('😀', 2000)",
+        tags="array_fill(repeat('😀', 64), ARRAY[50])",
+    )
+    columns = [{"name": "😀" * 150 + str(n), "becomes": "ignored"} for n in range(500)]
+    kept = {"columns": columns, "ignored_columns": [each["name"] for each in columns]}
+    copies(
+        stack,
+        "imports",
+        "id = %s",
+        world.values["import_id"],
+        100,
+        object_prefix="object_prefix || n",
+        # A key opens the file of its own import alone, so a copy has none.
+        wrapped_key="NULL::bytea",
+        wrapped_by="NULL::text",
+        columns=literal(kept),
+    )
+    copies(
+        stack,
+        "jobs",
+        "id = %s",
+        world.values["job_id"],
+        100,
+        result=f"result || {literal(kept)}",
+    )
+    copies(
+        stack,
+        "subscription_events",
+        "id = (SELECT max(id) FROM subscription_events WHERE user_id = %s)",
+        user_id,
+        changed="array_fill('fields.' || repeat('a', 40), ARRAY[50])",
+    )
+    copies(
+        stack,
+        "events",
+        "id = (SELECT max(id) FROM events WHERE user_id = %s)",
+        owner_id,
+        detail="jsonb_build_object('key_id', repeat('1', 1900))",
+        user_agent="repeat('\"', 300)",
+    )
+    copies(
+        stack,
+        "feed_events",
+        "id = (SELECT max(id) FROM feed_events WHERE user_id = %s)",
+        owner_id,
+        data="jsonb_build_object('key_id', repeat('1', 1900))",
+    )
+    credits.grant(stack, owner_id, "1000")
+    stack.query(
+        "SELECT credit_consume(%s, 1, 'charge ' || n, %s, NULL, NULL, NULL)"
+        " FROM generate_series(1, 600) AS n",
+        *(owner_id, json.dumps({"note": "x" * 8000})),
+    )
+    stack.query("UPDATE users SET plan = %s WHERE id = %s", Plan.FREE, owner_id)
+    used = data(client.get("/users/me"))["quotas"]["storage_mb"]["used"]
+    assert used * MB > (LISTS * MAX_SEGMENTS_A_LIST + 2000) * row_bytes(json.loads(FILTER))
+
+
+def literal(value: object) -> str:
+    return f"'{json.dumps(value, ensure_ascii=False)}'::jsonb"
+
+
+def copies(
+    stack: Stack, table: str, which: str, name: object, count: int = 1000, **changed: str
+) -> None:
+    """Rows like the one that is there, with other ids, and these columns changed."""
+    found = stack.query(
+        "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+        " AND NOT attisdropped AND attname <> 'id'",
+        table,
+    )
+    columns = [str(column) for (column,) in found]
+    values = ", ".join(changed.get(each, each) for each in columns)
+    stack.query(
+        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM {table},"
+        f" generate_series(1, {count}) AS n WHERE {which}",
+        name,
+    )

@@ -1,0 +1,84 @@
+"""Postgres logs what failed, and none of the values: no address, name or password hash."""
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from sqlalchemy import text, update
+from sqlalchemy.exc import DBAPIError
+
+from core.errors import DomainError
+from devstack.supervisor.home_folder import Home
+from models import User
+from services.accounts import accounts
+from tests.stack import Stack, eventually
+
+PASSWORD = "correct horse battery"
+
+
+def test_log_of_the_database_has_errors_without_their_values(stack: Stack, home: Path) -> None:
+    log = Home(home.resolve()).log("postgres")
+    start = log.stat().st_size
+    word = secrets.token_hex(8)
+    emails = [f"{word}.{number}@example.com" for number in range(2)]
+    ids = [add(stack, email) for email in emails]
+    with pytest.raises(DomainError):
+        add(stack, emails[0])
+    with pytest.raises(DBAPIError):
+        sleep(stack, word, within="20ms")
+    cancel(stack, word)
+    deadlock(stack, ids, word)
+
+    def told() -> str:
+        return log.read_bytes()[start:].decode(errors="replace")
+
+    errors = (
+        'duplicate key value violates unique constraint "uq_users_email"',
+        "canceling statement due to statement timeout",
+        "canceling statement due to user request",
+        "deadlock detected",
+    )
+    eventually(lambda: all(error in told() for error in errors), what="the errors")
+    assert word not in told()
+    assert "$argon2id$" not in told()
+
+
+def add(stack: Stack, email: str) -> int:
+    with stack.resources.unit_of_work() as uow:
+        return accounts.create_user(uow, email=email, name=email, password=PASSWORD).id
+
+
+def sleep(stack: Stack, word: str, *, within: str) -> None:
+    with stack.resources.unit_of_work() as uow:
+        uow.session.execute(text(f"SET LOCAL statement_timeout = '{within}'"))
+        uow.session.execute(text("SELECT :word, pg_sleep(60)"), {"word": word})
+
+
+def cancel(stack: Stack, word: str) -> None:
+    cancelled = (
+        "SELECT pg_cancel_backend(pid) FROM pg_stat_activity"
+        " WHERE pid <> pg_backend_pid() AND state = 'active' AND query LIKE %s"
+    )
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(sleep, stack, word, within="60s")
+        eventually(lambda: stack.query(cancelled, f"%{word}%pg_sleep%"), what="the statement")
+        assert isinstance(waiting.exception(), DBAPIError)
+
+
+def deadlock(stack: Stack, ids: list[int], word: str) -> None:
+    """Two transactions change two people, in two orders."""
+    both_hold_one = Barrier(2)
+
+    def change(first: int, second: int) -> None:
+        with stack.resources.unit_of_work() as uow:
+            for user_id in (first, second):
+                uow.session.execute(update(User).where(User.id == user_id).values(name=word))
+                if user_id == first:
+                    both_hold_one.wait(30)
+
+    with ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(change, *ids), pool.submit(change, *reversed(ids))]
+        failed = [end.exception() for end in ends]
+    assert sum(error is not None for error in failed) == 1

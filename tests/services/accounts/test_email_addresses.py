@@ -1,0 +1,202 @@
+from random import Random
+
+import pytest
+from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, validate_email
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from core.errors import DomainError
+from services.accounts import email_addresses
+from services.accounts.email_addresses import InvalidAddress
+from tests.sizes import sized
+
+CORPUS = sized(105_000, 105_000, few=3_000)
+
+ATOM = "abcxyzABCXYZ0189_!#$%&'*+-/=?^`{|}~"
+# Letters that change with case, compose, read from the right, and those that are no letters at all.
+LETTERS = (
+    "\u00e9\u00c9\u00df\u03c2\u03a3\u03c3\u0130\u0131\u017f\u212a\u4e2d\u6587\u3042\u30a2\uac00\u0915\u093e"
+    "\u05d0\u05d1\u0661a\u0301e\u0308\u1112\u1161\u11ab\uff21\uff10\uff0e\u3002"
+    '@<>"\\ \u200d\u202e\xa0\ud800\U0001f600'
+)
+WORDS = [
+    "info",
+    "Jane",
+    "o'brien",
+    "x",
+    "news+tag",
+    "a.b.c",
+    "first.last",
+    "müller",
+    "用户",
+    "иван",
+]
+HOSTS = [
+    "example",
+    "mail",
+    "a",
+    "A1",
+    "x-y",
+    "xn--mnchen-3ya",
+    "xn--zz",
+    "ab--cd",
+    "bücher",
+    "例え",
+]
+HOSTS += ["1", "-a", "a-", "a_b", "l" * 63, "l" * 64, "אב", "ex\u0301ample", "faß", "ⅷ", "a.b", ""]
+COMMON_HOSTS = ["example", "mail", "a", "A1", "x-y"]
+ENDINGS = [
+    "com",
+    "COM",
+    "co.uk",
+    "museum",
+    "c",
+    "c1",
+    "1c",
+    "рф",
+    "中国",
+    "com.",
+    "123",
+    "xn--p1ai",
+    "",
+]
+ENDINGS += [*SPECIAL_USE_DOMAIN_NAMES, *(name.title() for name in SPECIAL_USE_DOMAIN_NAMES)]
+ODD = [
+    "a@[127.0.0.1]",
+    "a@[IPv6:::1]",
+    '"quoted"@example.com',
+    '"a b"@example.com',
+    "Jane <jane@example.com>",
+    "jane@example.com>",
+    "a@b@example.com",
+    "\u212a@example.com",
+    "jane\uff20example.com",
+    "a@\u0338example.com",
+    "@example.com",
+    "a@",
+    "",
+    "@",
+    "a@example.com\n",
+    "a@localhost",
+    "a@te\u017ft",
+    "a@x.te\u017ft",
+    "a@xlocal",
+    "a@x.xtest",
+]
+
+
+def reference(address: str) -> str | None:
+    try:
+        return validate_email(address, check_deliverability=False).normalized.lower()
+    except EmailNotValidError:
+        return None
+
+
+def local(random: Random) -> str:
+    kind = random.randrange(8)
+    if kind < 3:
+        return random.choice(WORDS) + str(random.randrange(1000))
+    if kind < 6:
+        return "".join(random.choices(ATOM + ".", k=random.randrange(1, 12)))
+    if kind < 7:
+        return "".join(random.choices(ATOM + LETTERS, k=random.randrange(1, 6)))
+    return random.choice("aé中") * random.randrange(1, 260)
+
+
+def domain(random: Random) -> str:
+    if random.randrange(8) == 0:
+        drawn = "".join(random.choices("abZ09-." + LETTERS, k=random.randrange(1, 9)))
+        return f"{drawn}.{random.choice(ENDINGS)}"
+    labels = random.choices(HOSTS, k=random.choice([1, 1, 1, 2, 5]))
+    return ".".join([*labels, random.choice(ENDINGS)])
+
+
+def corpus(count: int) -> list[str]:
+    random = Random(5321)
+    drawn = [f"{local(random)}@{domain(random)}" for _ in range(count // 3)]
+    common = [
+        f"{random.choice(WORDS)}{random.randrange(10**6)}@{random.choice(COMMON_HOSTS)}.{random.choice(ENDINGS)}"
+        for _ in range(count - len(drawn))
+    ]
+    return ODD + drawn + common
+
+
+def agree(candidates: list[str]) -> int:
+    """How many are taken, once each verdict has been seen to be the library's."""
+    found = email_addresses.normalise_all(candidates)
+    for address, verdict in zip(candidates, found, strict=True):
+        expected = reference(address)
+        assert (None if isinstance(verdict, InvalidAddress) else verdict) == expected, ascii(
+            address
+        )
+    return sum(not isinstance(one, InvalidAddress) for one in found)
+
+
+@pytest.mark.both("properties")
+@pytest.mark.slow
+def test_verdict_and_spelling_equal_the_librarys_on_a_large_corpus() -> None:
+    taken = agree(corpus(CORPUS))
+
+    assert CORPUS / 4 < taken < CORPUS * 3 / 4
+
+
+@pytest.mark.both("properties")
+@settings(max_examples=sized(300, 300, few=25), deadline=None)
+@given(st.text(min_size=1, max_size=12), st.text(min_size=1, max_size=12), st.sampled_from(ENDINGS))
+@example("Ⓐ", "ﬀ", "com")
+def test_verdict_equals_the_librarys_for_any_characters(name: str, host: str, ending: str) -> None:
+    agree([f"{name}@{host}.{ending}", f"jane@{host}.{ending}", f"{name}@example.com"])
+
+
+@pytest.mark.parametrize("length", range(50, 80))
+def test_verdict_equals_the_librarys_around_every_limit_of_length(length: int) -> None:
+    agree(
+        [
+            "a" * length + "@example.com",
+            "a@" + "b" * length + ".com",
+            "a@" + "b" * length,
+            "a@" + "b.c" * length + ".com",
+            "é" * (length + 60) + "@example.com",
+            "a" * (length + 170) + "@example.com",
+            "a" * (length + 150) + "@bücher.example.com",
+            "é@" + "b" * length + ".com",
+        ]
+    )
+
+
+@pytest.mark.both("properties")
+def test_every_character_gets_the_librarys_verdict_in_a_local_part() -> None:
+    agree([f"a{chr(point)}b@example.com" for point in range(0, 0x3100, sized(1, 1, few=16))])
+
+
+def test_one_address_is_normalised_as_in_a_batch() -> None:
+    assert email_addresses.normalise("Jörg.Ünal+News@BÜCHER.example.com") == (
+        "jörg.ünal+news@bücher.example.com"
+    )
+    with pytest.raises(DomainError) as refusal:
+        email_addresses.normalise("jane@example.local")
+    assert refusal.value.code == "email.invalid"
+
+
+def test_endless_address_is_refused_without_being_examined() -> None:
+    endless = "a" * 5_000_000 + "@example.com"
+
+    (verdict,) = email_addresses.normalise_all([endless])
+
+    assert isinstance(verdict, InvalidAddress)
+    assert "254" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("address", "mailbox"),
+    [
+        ("reader@example.com", "reader@example.com"),
+        ("rea.der+news@example.com", "rea.der@example.com"),
+        ("reader+a+b@example.com", "reader@example.com"),
+        ("+tag@example.com", "+tag@example.com"),
+        ("r.e.a.d.e.r+x@gmail.com", "reader@gmail.com"),
+        ("rea.der@googlemail.com", "reader@gmail.com"),
+    ],
+)
+def test_a_mailbox_has_many_addresses(address: str, mailbox: str) -> None:
+    assert email_addresses.mailbox_of(address) == mailbox

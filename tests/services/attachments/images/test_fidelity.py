@@ -1,0 +1,244 @@
+"""Every mode and format against an independent reading of the same file.
+
+Lossless results must agree in every pixel that can be seen. Lossy ones may differ by MEAN levels
+on average and by MOST at worst.
+"""
+
+import zlib
+from collections.abc import Iterator
+
+import pytest
+from PIL import ExifTags, Image, ImageOps
+
+from services.attachments.images.conversion import convert
+from tests.services.attachments.images.reading import differences, read
+from tests.services.attachments.images.samples import chunk, encoded, opened, picture, quarters
+
+# To write and read pictures takes seconds.
+pytestmark = pytest.mark.slow
+MEAN, MOST = 4.0, 32
+SIZE = (24, 18)
+
+
+def source(mode: str) -> Image.Image:
+    """The same scene in any mode, partly transparent where the mode can be."""
+    scene = picture(*SIZE)
+    if mode in ("LA", "RGBA"):
+        scene = scene.convert(mode)
+        scene.putalpha(Image.radial_gradient("L").resize(SIZE))
+        return scene
+    if mode == "P":
+        return scene.quantize(16)
+    if mode in ("I;16", "I"):
+        return scene.convert("L").convert("I").point(lambda level: level * 257).convert(mode)
+    return scene.convert(mode)
+
+
+FORMATS: dict[str, tuple[str, dict[str, object]]] = {
+    "png": ("PNG", {}),
+    "jpeg": ("JPEG", {"quality": 95, "subsampling": 0}),
+    "gif": ("GIF", {}),
+    "webp": ("WEBP", {"lossless": True, "exact": True}),
+    "lossy webp": ("WEBP", {"quality": 90}),
+    "ico": ("ICO", {"sizes": [(16, 16)]}),
+    "bitmap ico": ("ICO", {"sizes": [(16, 16)], "bitmap_format": "bmp"}),
+}
+MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F", "HSV", "LAB")
+LOSSY = ("jpeg", "lossy webp")
+
+
+def writable() -> Iterator[tuple[str, str]]:
+    for name, (format_name, options) in FORMATS.items():
+        for mode in MODES:
+            try:
+                encoded(source(mode), format_name, **options)
+            except (OSError, ValueError, KeyError):
+                continue
+            yield name, mode
+
+
+WRITABLE = list(writable())
+
+
+def test_every_format_is_tried_in_the_modes_it_is_known_to_take() -> None:
+    assert {("png", mode) for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")} <= set(WRITABLE)
+    assert {("jpeg", mode) for mode in ("1", "L", "RGB", "CMYK", "YCbCr")} <= set(WRITABLE)
+    assert {(name, "RGBA") for name in FORMATS if name != "jpeg"} <= set(WRITABLE)
+
+
+@pytest.mark.parametrize(("name", "mode"), WRITABLE)
+def test_still_of_every_mode_agrees_with_its_source(name: str, mode: str) -> None:
+    format_name, options = FORMATS[name]
+    data = encoded(source(mode), format_name, **options)
+    assert_agrees(data, lossy=name in LOSSY)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("png", 3), ("gif", 3), ("webp", 3), ("png", bytes(range(0, 256, 16)))],
+)
+def test_palette_with_transparency_agrees_with_its_source(name: str, key: int | bytes) -> None:
+    format_name, options = FORMATS[name]
+    image = source("P")
+    image.info["transparency"] = key
+    assert_agrees(encoded(image, format_name, **options), lossy=False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "key"), [("1", 255), ("L", 90), ("RGB", (255, 0, 0)), ("I;16", 0)]
+)
+def test_transparent_colour_agrees_with_its_source(mode: str, key: int | tuple[int, ...]) -> None:
+    image = quarters().convert("L").convert("I;16") if mode == "I;16" else quarters().convert(mode)
+    data = encoded(image, "PNG", transparency=1 if mode == "1" else key)
+    assert_agrees(data, lossy=False)
+
+
+def assert_agrees(data: bytes, *, lossy: bool) -> None:
+    found = differences(read(convert(data).data), read(data))
+    if lossy:
+        assert sum(found) / len(found) <= MEAN
+        assert max(found) <= MOST
+    else:
+        assert max(found) == 0
+
+
+# -- orientation ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["jpeg", "png", "webp", "lossy webp"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_still_is_turned_as_its_exif_says(name: str, orientation: int) -> None:
+    format_name, options = FORMATS[name]
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    data = encoded(quarters(), format_name, exif=exif, **options)
+    with opened(data) as image:
+        turned = ImageOps.exif_transpose(image).convert("RGB")
+    result = convert(data)
+    assert (result.width, result.height) == turned.size
+    assert CORNERS[orientation] == "".join(corners(opened(result.data).convert("RGB")))
+
+
+# Where the quarters of "RGBW", read as rows, are to be seen: by the definition in EXIF.
+CORNERS = {
+    1: "RGBW",
+    2: "GRWB",
+    3: "WBGR",
+    4: "BWRG",
+    5: "RBGW",
+    6: "BRWG",
+    7: "WGBR",
+    8: "GWRB",
+}
+
+
+def corners(image: Image.Image) -> Iterator[str]:
+    right, bottom = image.width - 5, image.height - 5
+    for at in ((4, 4), (right, 4), (4, bottom), (right, bottom)):
+        levels = image.getpixel(at)
+        assert isinstance(levels, tuple)
+        bright = [level > 128 for level in levels]
+        yield "W" if all(bright) else "RGB"[bright.index(True)]
+
+
+XMP = b'<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+XMP_ELEMENT = b"<x:xmpmeta><tiff:Orientation>6</tiff:Orientation></x:xmpmeta>"
+
+
+def text_chunks(value: bytes) -> dict[str, bytes]:
+    """A text of a PNG in each way that there is; the keyword is XMP's."""
+    keyword = b"XML:com.adobe.xmp\0"
+    packed = zlib.compress(value)
+    return {
+        "text": chunk(b"tEXt", keyword + value),
+        "packed text": chunk(b"zTXt", keyword + b"\0" + packed),
+        "international text": chunk(b"iTXt", keyword + b"\0\0en\0what it is\0" + value),
+        "packed international text": chunk(b"iTXt", keyword + b"\1\0\0\0" + packed),
+    }
+
+
+def with_chunk(extra: bytes, data: bytes | None = None) -> bytes:
+    data = data or encoded(quarters(), "PNG")
+    place = data.index(b"IDAT") - 4
+    return data[:place] + extra + data[place:]
+
+
+def assert_turned_as_by_pillow(data: bytes, *, to: int) -> None:
+    with opened(data) as image:
+        turned = ImageOps.exif_transpose(image)
+    result = convert(data)
+    assert (result.width, result.height) == turned.size
+    assert CORNERS[to] == "".join(corners(opened(result.data).convert("RGB")))
+
+
+@pytest.mark.parametrize("name", ["jpeg", "png", "webp", "lossy webp"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_still_without_exif_is_turned_as_its_xmp_says(name: str, orientation: int) -> None:
+    format_name, options = FORMATS[name]
+    xmp = XMP.replace(b"6", str(orientation).encode())
+    if format_name == "PNG":
+        data = with_chunk(text_chunks(xmp)["international text"])
+    else:
+        data = encoded(quarters(), format_name, xmp=xmp, **options)
+    assert_turned_as_by_pillow(data, to=orientation)
+
+
+@pytest.mark.parametrize("name", ["jpeg", "png", "webp"])
+def test_exif_wins_over_xmp(name: str) -> None:
+    format_name, options = FORMATS[name]
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 3
+    data = encoded(quarters(), format_name, exif=exif, **options)
+    if format_name == "PNG":
+        data = with_chunk(text_chunks(XMP)["international text"], data)
+    else:
+        data = encoded(quarters(), format_name, exif=exif, xmp=XMP, **options)
+    assert_turned_as_by_pillow(data, to=3)
+
+
+@pytest.mark.parametrize("way", text_chunks(b""))
+def test_png_is_turned_whichever_chunk_has_its_xmp(way: str) -> None:
+    for xmp in (XMP, XMP_ELEMENT):
+        assert_turned_as_by_pillow(with_chunk(text_chunks(xmp)[way]), to=6)
+
+
+@pytest.mark.parametrize("name", [b"tEXt", b"zTXt"])
+def test_png_is_turned_as_its_exif_in_a_text_says(name: bytes) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 8
+    block = exif.tobytes()
+    text = f"\nexif\n{len(block):8}\n{block.hex()}\n".encode()
+    value = b"\0" + zlib.compress(text) if name == b"zTXt" else text
+    assert_turned_as_by_pillow(with_chunk(chunk(name, b"Raw profile type exif\0" + value)), to=8)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        *text_chunks(b"").values(),
+        *text_chunks(b"tiff:Orientation").values(),
+        *text_chunks(b'tiff:Orientation="0"').values(),
+        *text_chunks(b'tiff:Orientation="9"').values(),
+        chunk(b"iTXt", b""),
+        chunk(b"iTXt", b"XML:com.adobe.xmp"),
+        chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0not packed"),
+        chunk(b"zTXt", b"XML:com.adobe.xmp\0\0" + zlib.compress(XMP)[:-5]),
+        chunk(b"tEXt", b"Raw profile type exif\0\nexif\n4\nno hex at all"),
+        chunk(b"tEXt", b"Raw profile type exif\0"),
+        chunk(b"tEXt", "Orientation\0ä".encode()),
+    ],
+)  # fmt: skip
+def test_texts_that_say_nothing_leave_a_png_as_it_is(extra: bytes) -> None:
+    assert_agrees(with_chunk(extra), lossy=False)
+
+
+def test_text_that_is_packed_a_thousandfold_is_not_unpacked() -> None:
+    """What would turn the picture comes after more than a text may have."""
+    packed = zlib.compress(bytes(2**24) + XMP)
+    result = convert(with_chunk(chunk(b"zTXt", b"XML:com.adobe.xmp\0\0" + packed)))
+    assert result.data == convert(encoded(quarters(), "PNG")).data
+
+
+@pytest.mark.parametrize("exif", [b"", b"II*\0", b"Exif\0\0MM\0*\xff\xff\xff\xff", b"\xff" * 40])
+def test_broken_exif_does_not_refuse_a_png(exif: bytes) -> None:
+    assert_agrees(with_chunk(chunk(b"eXIf", exif)), lossy=False)

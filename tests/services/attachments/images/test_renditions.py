@@ -1,0 +1,199 @@
+"""Smaller copies of an image for pages, and one for mails."""
+
+import pytest
+from PIL import ExifTags, Image, ImageChops, ImageStat
+
+from services.attachments.images.conversion import convert
+from services.attachments.images.outcome import Rendition
+from tests.services.attachments.images.samples import (
+    BLUE,
+    CLEAR,
+    GREEN,
+    RED,
+    GifFrame,
+    Rectangle,
+    animated,
+    apng,
+    encoded,
+    gif,
+    one_of_each,
+    opened,
+    picture,
+    playback,
+    quarters,
+    timeline,
+    wide_gamut_profile,
+)
+
+# To write and read pictures takes seconds.
+pytestmark = pytest.mark.slow
+
+MEAN = 4.0
+
+
+def renditions_of(data: bytes) -> dict[str, Rendition]:
+    return {each.name: each for each in convert(data, with_renditions=True).renditions}
+
+
+def half_clear(width: int, height: int) -> Image.Image:
+    image = picture(width, height).convert("RGBA")
+    image.paste(CLEAR, (0, 0, width // 2, height))
+    return image
+
+
+def test_none_are_made_unless_they_are_asked_for() -> None:
+    data = encoded(picture(700, 500), "JPEG")
+    assert convert(data).renditions == ()
+    whole = convert(data, with_renditions=True)
+    assert whole.data == convert(data).data
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (200, ["mail"]),
+        (320, ["mail"]),
+        (321, ["320", "mail"]),
+        (640, ["320", "mail"]),
+        (1280, ["320", "640", "mail"]),
+        (1281, ["320", "640", "1280", "mail"]),
+    ],
+)
+def test_each_width_that_is_narrower_than_the_picture_is_made(
+    width: int, expected: list[str]
+) -> None:
+    made = renditions_of(encoded(picture(width, 90), "JPEG"))
+    assert list(made) == expected
+    for name, each in made.items():
+        assert each.width == (min(width, 1280) if name == "mail" else int(name))
+
+
+@pytest.mark.parametrize("size", [(1500, 1000), (1500, 3000), (2000, 3), (321, 16_000)])
+def test_a_rendition_has_the_shape_of_its_picture(size: tuple[int, int]) -> None:
+    for each in renditions_of(encoded(picture(*size), "PNG")).values():
+        assert abs(each.height - size[1] * each.width / size[0]) <= 1
+        assert each.height >= 1
+
+
+@pytest.mark.parametrize("name", one_of_each())
+def test_a_rendition_describes_the_bytes_that_it_carries(name: str) -> None:
+    for each in convert(one_of_each()[name], with_renditions=True).renditions:
+        image = opened(each.data)
+        assert (image.size, Image.MIME[image.format or ""]) == (
+            (each.width, each.height),
+            each.mime_type,
+        )
+
+
+@pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
+def test_a_rendition_looks_like_its_picture(format_name: str) -> None:
+    original = picture(1400, 900)
+    for each in renditions_of(encoded(original, format_name)).values():
+        found = opened(each.data).convert("RGB")
+        expected = original.resize(found.size, Image.Resampling.BOX)
+        assert max(ImageStat.Stat(ImageChops.difference(found, expected)).mean) <= MEAN
+
+
+def test_a_rendition_for_mails_is_a_jpeg_unless_parts_are_transparent() -> None:
+    opaque = picture(700, 500)
+    for image, expected in (
+        (opaque, "image/jpeg"),
+        (opaque.convert("RGBA"), "image/jpeg"),
+        (half_clear(700, 500), "image/png"),
+    ):
+        made = renditions_of(encoded(image, "PNG"))
+        assert made["mail"].mime_type == expected
+        assert made["320"].mime_type == "image/webp"
+
+
+def test_transparent_parts_stay_so_and_colour_nothing_beside_them() -> None:
+    """Under the transparent half the picture is black, which may not come through."""
+    image = Image.new("RGBA", (1400, 700), CLEAR)
+    image.paste((*RED, 255), (700, 0, 1400, 700))
+    for each in renditions_of(encoded(image, "PNG")).values():
+        found = opened(each.data).convert("RGBA")
+        assert found.getpixel((5, 5)) == CLEAR
+        edge = found.crop((each.width // 2 - 4, 8, each.width // 2 + 5, 9))
+        pixels = [edge.getpixel((x, 0)) for x in range(edge.width)]
+        levels = [pixel[0] for pixel in pixels if isinstance(pixel, tuple) and pixel[3] > 40]
+        assert levels
+        assert min(levels) > 240
+
+
+def test_renditions_stand_upright_in_srgb_without_metadata() -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    exif[ExifTags.Base.Artist] = "Somebody's name"
+    large = quarters().resize((960, 640), Image.Resampling.NEAREST)
+    for format_name in ("JPEG", "PNG"):
+        data = encoded(
+            large,
+            format_name,
+            exif=exif,
+            icc_profile=wide_gamut_profile(),
+            comment=b"Somebody's words",
+        )
+        for each in renditions_of(data).values():
+            image = opened(each.data)
+            assert image.height > image.width
+            assert not {"exif", "icc_profile", "xmp", "comment"} & set(image.info)
+            # The profile's red is green: quarters() has blue, red above and white, green below.
+            right = image.convert("RGB").getpixel((image.width - 9, 9))
+            assert isinstance(right, tuple)
+            assert right[1] > right[0]
+
+
+@pytest.mark.parametrize("format_name", ["GIF", "PNG", "WEBP"])
+def test_renditions_of_an_animation_move_and_its_mail_stands_still(format_name: str) -> None:
+    frames = [Image.new("RGB", (700, 350), colour) for colour in (RED, GREEN, BLUE)]
+    data = encoded(
+        frames[0],
+        format_name,
+        save_all=True,
+        append_images=frames[1:],
+        duration=[100, 250, 70],
+        loop=3,
+    )
+    made = renditions_of(data)
+    assert list(made) == ["320", "640", "mail"]
+    whole = convert(data)
+    for name in ("320", "640"):
+        assert [ms for _, ms in playback(made[name].data)] == [100, 250, 70]
+        assert opened(made[name].data).info["loop"] == opened(whole.data).info["loop"]
+        for (found, _), expected in zip(
+            timeline(made[name].data, (9, 9)), (RED, GREEN, BLUE), strict=True
+        ):
+            assert max(abs(a - b) for a, b in zip(found, expected, strict=False)) < 16
+    assert getattr(opened(made["mail"].data), "n_frames", 1) == 1
+    red = opened(made["mail"].data).convert("RGB").getpixel((9, 9))
+    assert isinstance(red, tuple)
+    assert red[0] > 240
+
+
+def test_parts_of_an_animation_are_drawn_where_they_belong() -> None:
+    """Frames smaller than the canvas, with what disposal leaves of them, scaled together."""
+    moving = apng(
+        (800, 400),
+        [
+            Rectangle((0, 0, 800, 400), (*RED, 255)),
+            Rectangle((400, 200, 800, 400), (*BLUE, 255), dispose=1),
+            Rectangle((0, 0, 10, 10), (*GREEN, 255)),
+        ],
+    )
+    (narrow,) = (each for name, each in renditions_of(moving).items() if name == "320")
+    seen = [colour for colour, _ in timeline(narrow.data, (310, 150))]
+    assert [max(range(3), key=colour.__getitem__) for colour in seen[:2]] == [0, 2]
+    assert seen[2][3] == 0
+
+
+def test_animation_that_shows_through_has_a_png_for_mails() -> None:
+    data = gif((400, 300), [GifFrame((0, 0, 200, 300), 1), GifFrame((200, 0, 400, 300), 2)])
+    made = renditions_of(data)
+    assert made["mail"].mime_type == "image/png"
+    image = opened(made["mail"].data).convert("RGBA")
+    assert image.getpixel((390, 9)) == CLEAR
+
+
+def test_same_bytes_in_give_the_same_renditions() -> None:
+    for data in (encoded(half_clear(700, 500), "PNG"), animated("GIF", (RED, GREEN), (50, 50))):
+        assert convert(data, with_renditions=True) == convert(data, with_renditions=True)

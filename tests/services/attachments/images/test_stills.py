@@ -1,0 +1,276 @@
+import struct
+import zlib
+
+import pytest
+from PIL import ExifTags, Image, ImageChops, ImageStat
+
+from services.attachments.images import outcome, still
+from services.attachments.images.conversion import convert
+from services.attachments.images.outcome import MAX_LOSSLESS_PIXELS, ConvertedImage
+from tests.services.attachments.images import samples
+from tests.services.attachments.images.samples import (
+    BLUE,
+    GREEN,
+    RED,
+    WHITE,
+    encoded,
+    opened,
+    picture,
+    quarters,
+)
+
+
+def stored(result: ConvertedImage) -> Image.Image:
+    image = opened(result.data)
+    image.load()
+    return image
+
+
+def assert_close(image: Image.Image, expected: Image.Image, *, mean: float = 4) -> None:
+    difference = ImageChops.difference(image.convert("RGB"), expected.convert("RGB"))
+    assert max(ImageStat.Stat(difference).mean) <= mean
+
+
+def is_lossless(data: bytes) -> bool:
+    return b"VP8L" in data[:64] and b"VP8 " not in data[:64]
+
+
+@pytest.mark.parametrize("name", samples.one_of_each())
+def test_outcome_describes_the_bytes_it_carries(name: str) -> None:
+    result = convert(samples.one_of_each()[name])
+    image = stored(result)
+    assert result.mime_type == Image.MIME[image.format or ""]
+    assert result.mime_type == f"image/{(image.format or '').lower()}"
+    assert (result.width, result.height) == image.size
+    assert result.frames == getattr(image, "n_frames", 1)
+
+
+@pytest.mark.parametrize("name", samples.one_of_each())
+def test_same_bytes_in_give_the_same_bytes_out(name: str) -> None:
+    data = samples.one_of_each()[name]
+    assert convert(data) == convert(data)
+
+
+@pytest.mark.parametrize("name", ["jpeg", "mpo"])
+def test_photo_becomes_a_webp_of_its_first_picture(name: str) -> None:
+    result = convert(samples.one_of_each()[name])
+    assert (result.mime_type, result.frames) == ("image/webp", 1)
+    assert not is_lossless(result.data)
+    assert_close(stored(result), picture())
+
+
+UPRIGHT_TO_STORED = {
+    1: None,
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
+
+@pytest.mark.parametrize("orientation", UPRIGHT_TO_STORED)
+def test_rotated_photo_comes_out_upright(orientation: int) -> None:
+    turn = UPRIGHT_TO_STORED[orientation]
+    sideways = quarters() if turn is None else quarters().transpose(turn)
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    result = convert(encoded(sideways, "JPEG", exif=exif, quality=95))
+    assert (result.width, result.height) == (96, 64)
+    assert_close(stored(result), quarters(), mean=6)
+
+
+def test_metadata_is_dropped() -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Artist] = "Somebody's name"
+    profile = samples.srgb_profile()
+    for format_name in ("JPEG", "PNG", "WEBP"):
+        data = encoded(picture(), format_name, exif=exif, icc_profile=profile, xmp=b"<x:xmpmeta/>")
+        image = stored(convert(data))
+        assert not {"exif", "icc_profile", "xmp"} & set(image.info)
+    icon = stored(convert(encoded(picture(), "ICO", sizes=[(32, 32)])))
+    assert not {"exif", "icc_profile", "xmp"} & set(icon.info)
+
+
+def test_broken_exif_does_not_refuse_a_photo() -> None:
+    data = encoded(picture(), "JPEG", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
+    assert_close(stored(convert(data)), picture())
+
+
+@pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
+def test_colours_are_converted_from_the_embedded_profile(format_name: str) -> None:
+    red = Image.new("RGB", (32, 32), RED)
+    options = {"lossless": True} if format_name == "WEBP" else {}
+    data = encoded(red, format_name, icc_profile=samples.wide_gamut_profile(), **options)
+    image = stored(convert(data)).convert("RGB")
+    assert_close(image, Image.new("RGB", (32, 32), GREEN), mean=8)
+
+
+def test_an_srgb_profile_leaves_every_pixel_as_it_is() -> None:
+    data = encoded(picture(), "PNG", icc_profile=samples.srgb_profile())
+    assert stored(convert(data)).convert("RGB").tobytes() == picture().tobytes()
+
+
+def test_an_srgb_profile_costs_no_conversion() -> None:
+    assert still._to_srgb(samples.srgb_profile(), "RGB", "RGB") is None
+    assert still._to_srgb(samples.wide_gamut_profile(), "RGB", "RGB") is not None
+
+
+def test_lossless_includes_colours_under_full_transparency() -> None:
+    source = picture().convert("RGBA")
+    source.putalpha(0)
+    assert stored(convert(encoded(source, "PNG"))).tobytes() == source.tobytes()
+
+
+def test_broken_profile_does_not_refuse_a_photo() -> None:
+    data = encoded(picture(), "JPEG", icc_profile=b"not a profile" * 20)
+    assert_close(stored(convert(data)), picture())
+
+
+def test_cmyk_photo_keeps_its_colours() -> None:
+    assert_close(
+        stored(convert(encoded(quarters().convert("CMYK"), "JPEG", quality=95))), quarters(), mean=8
+    )
+
+
+def test_grey_photo_stays_grey() -> None:
+    grey = picture().convert("L")
+    assert_close(stored(convert(encoded(grey, "JPEG"))), grey)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
+def test_png_of_every_mode_keeps_every_pixel(mode: str) -> None:
+    source = picture().convert("RGBA")
+    source.putalpha(Image.linear_gradient("L").resize(source.size))
+    source = source.convert(mode)
+    result = convert(encoded(source, "PNG"))
+    assert is_lossless(result.data)
+    assert stored(result).convert("RGBA").tobytes() == source.convert("RGBA").tobytes()
+
+
+@pytest.mark.parametrize("format_name", ["PNG", "GIF"])
+def test_transparent_palette_entry_stays_transparent(format_name: str) -> None:
+    source = quarters().quantize(4)
+    top_left = source.getpixel((0, 0))
+    image = stored(convert(encoded(source, format_name, transparency=top_left))).convert("RGBA")
+    assert [image.getchannel("A").getpixel(at) for at in ((0, 0), (95, 60))] == [0, 255]
+
+
+def test_palette_with_partial_alpha_keeps_it() -> None:
+    source = quarters().quantize(4)
+    alphas = bytes([10, 80, 160, 255])
+    image = stored(convert(encoded(source, "PNG", transparency=alphas))).convert("RGBA")
+    corners = [image.getchannel("A").getpixel(at) for at in ((0, 0), (95, 0), (0, 63), (95, 63))]
+    indices = [source.tobytes()[x + 96 * y] for x, y in ((0, 0), (95, 0), (0, 63), (95, 63))]
+    assert corners == [alphas[index] for index in indices]
+
+
+def test_sixteen_bit_grey_is_scaled_not_clipped() -> None:
+    rows = b"\0" + struct.pack(">4H", 0, 0x4000, 0x8000, 0xFFFF)
+    image = stored(convert(samples.png(4, 1, rows, depth=16, colour=0)))
+    assert image.convert("L").tobytes() == bytes([0, 0x40, 0x80, 0xFF])
+
+
+def test_sixteen_bit_transparent_grey_is_matched_in_full_depth() -> None:
+    rows = b"\0" + struct.pack(">3H", 0x4001, 0x4002, 0x5001)
+    key = samples.chunk(b"tRNS", struct.pack(">H", 0x4001))
+    image = stored(convert(samples.png(3, 1, rows, depth=16, colour=0, extra=key)))
+    assert image.convert("RGBA").getchannel("A").tobytes() == bytes([0, 255, 255])
+
+
+def test_sixteen_bit_colour_and_alpha_are_kept() -> None:
+    rows = b"\0" + struct.pack(">8H", 0xFFFF, 0, 0x8000, 0x4000, 0, 0xFFFF, 0, 0xFFFF)
+    image = stored(convert(samples.png(2, 1, rows, depth=16, colour=6)))
+    assert image.convert("RGBA").tobytes() == bytes([255, 0, 0x80, 0x40, 0, 255, 0, 255])
+
+
+def test_transparent_colour_of_a_two_bit_png_is_found() -> None:
+    key = samples.chunk(b"tRNS", struct.pack(">H", 1))
+    image = stored(convert(samples.png(4, 1, b"\0\x1b", depth=2, colour=0, extra=key)))
+    assert image.convert("RGBA").getchannel("A").tobytes() == bytes([255, 0, 255, 255])
+
+
+@pytest.mark.parametrize(("pixels", "lossless"), [(12_000_000, True), (12_000_001, False)])
+def test_png_is_lossless_up_to_twelve_megapixels(
+    pixels: int, lossless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MAX_LOSSLESS_PIXELS == 12_000_000
+    monkeypatch.setattr(outcome, "MAX_LOSSLESS_PIXELS", 96 * 64 - (pixels - 12_000_000))
+    assert is_lossless(convert(encoded(picture(), "PNG")).data) is lossless
+
+
+def test_gif_of_one_frame_becomes_a_lossless_still() -> None:
+    source = picture().quantize(32)
+    result = convert(encoded(source, "GIF"))
+    assert is_lossless(result.data)
+    assert stored(result).convert("RGB").tobytes() == source.convert("RGB").tobytes()
+
+
+def test_text_in_a_png_cannot_fail_it() -> None:
+    bomb = samples.chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(9_000_000)))
+    rows = samples.rgba_rows(8, 8, (*RED, 255))
+    result = convert(samples.png(8, 8, rows, extra=bomb))
+    assert stored(result).convert("RGB").getpixel((0, 0)) == RED
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+def test_webp_stays_lossless_only_if_it_was(lossless: bool) -> None:
+    result = convert(encoded(picture(), "WEBP", lossless=lossless))
+    assert is_lossless(result.data) is lossless
+    assert_close(stored(result), picture())
+
+
+def test_icon_becomes_a_png_of_its_largest_image() -> None:
+    result = convert(encoded(picture(64, 64), "ICO", sizes=[(16, 16), (64, 64), (32, 32)]))
+    assert result.mime_type == "image/png"
+    assert (result.width, result.height) == (64, 64)
+    assert_close(stored(result), picture(64, 64))
+
+
+def icon(*images: tuple[int, bytes]) -> bytes:
+    """Entries of (bits said in the directory, body)."""
+    directory, bodies = struct.pack("<HHH", 0, 1, len(images)), b""
+    for bits, body in images:
+        place = 6 + 16 * len(images) + len(bodies)
+        directory += struct.pack("<BBBBHHII", 32, 32, 0, 0, 1, bits, len(body), place)
+        bodies += body
+    return directory + bodies
+
+
+def bitmap(colour: tuple[int, ...], bits: int, *, side: int = 32, masked_rows: int = 0) -> bytes:
+    header = struct.pack("<IiiHHIIiiII", 40, side, 2 * side, 1, bits, 0, 0, 0, 0, 0, 0)
+    pixels = bytes(colour) * (side * side)
+    mask = b"\xff" * (side // 8 * masked_rows) + bytes(side // 8 * (side - masked_rows))
+    return header + pixels + mask
+
+
+def test_among_equal_sizes_the_deepest_icon_is_taken() -> None:
+    shallow, deep = bitmap((0, 0, 255), 24), bitmap((255, 0, 0, 255), 32)
+    for images in (((24, shallow), (32, deep)), ((32, deep), (24, shallow))):
+        assert stored(convert(icon(*images))).convert("RGB").getpixel((5, 5)) == BLUE
+
+
+def test_icon_mask_makes_pixels_transparent() -> None:
+    image = stored(convert(icon((24, bitmap((0, 0, 255), 24, masked_rows=8))))).convert("RGBA")
+    # Bitmaps are stored from the bottom up.
+    assert (image.getpixel((3, 31)), image.getpixel((3, 0))) == ((*RED, 0), (*RED, 255))
+
+
+def test_icon_without_alpha_in_its_alpha_byte_is_visible() -> None:
+    image = stored(convert(icon((32, bitmap((0, 0, 255, 0), 32)))))
+    assert image.convert("RGBA").getpixel((3, 3)) == (*RED, 255)
+
+
+def test_icon_directory_that_lies_about_size_is_not_believed() -> None:
+    large = encoded(Image.new("RGB", (300, 300), WHITE), "PNG")
+    assert convert(icon((32, bitmap((0, 0, 255), 24)), (32, large))).width == 300
+
+
+def test_blurhash_tells_pictures_apart_and_sees_transparency_as_white() -> None:
+    clear = convert(encoded(Image.new("RGBA", (50, 50), (0, 0, 0, 0)), "PNG")).blurhash
+    white = convert(encoded(Image.new("RGB", (50, 50), WHITE), "PNG")).blurhash
+    assert clear == white
+    assert white != convert(encoded(picture(), "PNG")).blurhash
+    assert len(white) == 28

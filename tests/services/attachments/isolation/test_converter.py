@@ -1,0 +1,389 @@
+import json
+import os
+import platform
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+import pytest
+from PIL import Image
+
+from services.attachments.images.conversion import convert
+from services.attachments.images.outcome import UnreadableImage
+from services.attachments.isolation import confinement
+from services.attachments.isolation import converter as process_module
+from services.attachments.isolation.child import ANSWER, answer_parts, outcome
+from services.attachments.isolation.converter import ConverterProcess
+from tests.pictures import photo
+from tests.services.attachments.images.samples import encoded, one_of_each, picture, png, rgba_rows
+
+pytestmark = pytest.mark.stack
+
+ROOT = Path(__file__).parents[4]
+MB = 1024 * 1024
+
+
+def slow_image() -> bytes:
+    """Takes about half a second."""
+    return encoded(Image.effect_noise((1600, 1200), 90).convert("RGB"), "PNG", compress_level=1)
+
+
+def assert_works(converter: ConverterProcess) -> None:
+    data = one_of_each()["png"]
+    assert converter.convert(data) == convert(data)
+
+
+def eventually(true: Callable[[], bool], seconds: float = 60.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def running(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def pid_of(converter: ConverterProcess) -> int:
+    assert converter.pid is not None
+    return converter.pid
+
+
+@contextmanager
+def signal_soon(pid: int, number: signal.Signals, seconds: float) -> Iterator[None]:
+    timer = threading.Timer(seconds, os.kill, (pid, number))
+    timer.start()
+    yield
+    timer.join()
+
+
+@pytest.mark.parametrize("name", one_of_each())
+def test_child_gives_what_the_function_gives(converter: ConverterProcess, name: str) -> None:
+    data = one_of_each()[name]
+    assert converter.convert(data) == convert(data)
+    with_renditions = converter.convert(data, with_renditions=True)
+    assert with_renditions == convert(data, with_renditions=True)
+    assert with_renditions.renditions
+
+
+def test_renditions_of_a_large_picture_come_through(converter: ConverterProcess) -> None:
+    for data in (photo(1400, 300), encoded(picture(1400, 300).convert("RGBA"), "PNG")):
+        result = converter.convert(data, with_renditions=True)
+        assert len(result.renditions) == 4
+        assert result == convert(data, with_renditions=True)
+
+
+def test_answer_with_a_rendition_that_is_not_known_is_none(converter: ConverterProcess) -> None:
+    """Code in the child's place could name a file as it likes."""
+    text = b"".join(answer_parts(convert(one_of_each()["png"], with_renditions=True)))
+    head, rest = text[: ANSWER.size], text[ANSWER.size :]
+    (length, _) = ANSWER.unpack(head)
+    told = json.loads(rest[:length])
+    told["fields"]["renditions"] *= 2
+    told["sizes"] += told["sizes"][1:]
+    with pytest.raises(ValueError, match="the same name"):
+        outcome(json.dumps(told).encode(), rest[length:])
+    told["fields"]["renditions"][0]["name"] = "../mail"
+    with pytest.raises(ValueError, match="not a valid RenditionName"):
+        outcome(json.dumps(told).encode(), rest[length:])
+
+
+def test_refusal_comes_through_with_its_code_and_message(converter: ConverterProcess) -> None:
+    data = one_of_each()["gif"][:-5]
+    with pytest.raises(UnreadableImage) as direct:
+        convert(data)
+    with pytest.raises(UnreadableImage) as piped:
+        converter.convert(data)
+    assert (piped.value.code, piped.value.message) == (direct.value.code, direct.value.message)
+    assert_works(converter)
+
+
+def test_five_megabytes_go_both_ways_without_a_deadlock(converter: ConverterProcess) -> None:
+    noise = Image.frombytes("RGB", (1300, 1300), random.Random(1).randbytes(3 * 1300 * 1300))
+    data = encoded(noise, "PNG", compress_level=0)
+    assert len(data) > 5_000_000
+    assert len(converter.convert(data).data) > 4_000_000
+
+
+def test_one_child_serves_many_images(converter: ConverterProcess) -> None:
+    assert_works(converter)
+    before = converter.pid
+    for _ in range(20):
+        assert_works(converter)
+    assert converter.pid == before
+
+
+def test_child_killed_while_idle_goes_unnoticed() -> None:
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        killed = pid_of(converter)
+        os.kill(killed, signal.SIGKILL)
+        assert eventually(lambda: not running(killed))
+        assert_works(converter)
+
+
+def test_child_killed_at_work_fails_that_image_only_and_names_the_signal() -> None:
+    slow = slow_image()
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        with (
+            signal_soon(pid_of(converter), signal.SIGKILL, 0.1),
+            pytest.raises(UnreadableImage, match="SIGKILL") as caught,
+        ):
+            converter.convert(slow)
+        assert caught.value.code == "image.crashed"
+        assert_works(converter)
+
+
+@pytest.mark.parametrize("size", [100, 5_000_000], ids=["answer", "request"])
+def test_child_that_hangs_is_killed_in_time(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        hung = pid_of(converter)
+        os.kill(hung, signal.SIGSTOP)
+        with monkeypatch.context() as patched:
+            patched.setattr(converter, "_timeout", 0.5)
+            with pytest.raises(UnreadableImage) as caught:
+                converter.convert(bytes(size))
+        assert caught.value.code == "image.timeout"
+        assert not running(hung)
+        assert_works(converter)
+
+
+def test_image_that_needs_too_much_memory_fails_alone() -> None:
+    large = png(7000, 7000, rgba_rows(7000, 7000, (1, 2, 3, 4)))
+    with ConverterProcess(memory_bytes=256 * MB) as converter:
+        with pytest.raises(UnreadableImage) as caught:
+            converter.convert(large)
+        assert caught.value.code == "image.out_of_memory"
+        assert_works(converter)
+
+
+def test_memory_returns_to_its_level() -> None:
+    photo = encoded(picture(3000, 2000), "JPEG")
+    with ConverterProcess() as converter:
+        converter.convert(photo)
+        for _ in range(4):
+            converter.convert(photo)
+        assert eventually(lambda: _resident(pid_of(converter)) < 80 * MB)
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+def test_child_is_replaced_after_its_share_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "_IMAGES_PER_CHILD", 2)
+    with ConverterProcess() as converter:
+        pids = []
+        for _ in range(3):
+            assert_works(converter)
+            pids.append(pid_of(converter))
+        assert pids[0] == pids[1] != pids[2]
+        assert not running(pids[0])
+
+
+def test_child_that_has_computed_enough_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = subprocess.Popen
+    tired = (
+        "from services.attachments.isolation import child;"
+        " child._MAX_CPU_SECONDS = 0.0; child.main()"
+    )
+
+    def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        return real([command[0], "-c", tired, *command[3:]], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    with ConverterProcess() as converter:
+        pids = set()
+        for _ in range(2):
+            assert_works(converter)
+            pids.add(pid_of(converter))
+    assert len(pids) == 2
+
+
+def test_image_sent_to_a_child_that_has_just_retired_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, stand_ins = subprocess.Popen, [["true"]]
+
+    def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        return real(stand_ins.pop() if stand_ins else command, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    with ConverterProcess() as converter:
+        assert_works(converter)
+
+
+def test_exception_in_mid_image_does_not_mix_up_answers() -> None:
+    def too_late(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError("the worker's own limit")
+
+    previous = signal.signal(signal.SIGUSR1, too_late)
+    try:
+        with ConverterProcess() as converter:
+            assert_works(converter)
+            slow = slow_image()
+            with signal_soon(os.getpid(), signal.SIGUSR1, 0.1), pytest.raises(TimeoutError):
+                converter.convert(slow)
+            assert_works(converter)
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("Max core file size", "0"),
+        ("Max file size", "0"),
+        ("Max open files", "0"),
+        ("Max processes", "0"),
+        ("Max cpu time", str(confinement.MAX_CPU_SECONDS)),
+        ("Max address space", str(process_module.MEMORY_BYTES)),
+    ],
+)
+def test_child_has_limits_of_its_own(converter: ConverterProcess, name: str, most: str) -> None:
+    assert_works(converter)
+    limits = Path(f"/proc/{converter.pid}/limits").read_text()
+    (line,) = [line for line in limits.splitlines() if line.startswith(name)]
+    assert line.removeprefix(name).split()[:2] == [most, most]
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_filter_exists_for_the_processors_that_we_support(
+    monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert confinement.decoding_filter().program
+
+
+def test_processor_without_a_filter_is_a_refusal_of_the_filter_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert confinement.filter_refusal() is None
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert "riscv64" in str(confinement.filter_refusal())
+
+
+def test_no_conversion_imports_a_module(tmp_path: Path) -> None:
+    """The confined child can open no file, and so import nothing."""
+    for name, data in one_of_each().items():
+        (tmp_path / name).write_bytes(data)
+    script = (
+        "import pathlib, sys, services.attachments.isolation.child\n"
+        "from services.attachments.images.conversion import convert\n"
+        "images = [file.read_bytes() for file in pathlib.Path(sys.argv[1]).iterdir()]\n"
+        "before = set(sys.modules)\n"
+        "for data in images: convert(data, with_renditions=True)\n"
+        "print(len(images), *sorted(set(sys.modules) - before))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert ran.stdout.split() == [str(len(one_of_each()))]
+
+
+def test_child_does_not_outlive_a_parent_killed_at_once() -> None:
+    script = (
+        "from services.attachments.isolation.converter import ConverterProcess; import time\n"
+        "c = ConverterProcess(); c.start(); print(c.pid, flush=True); time.sleep(60)"
+    )
+    for loaded in (False, True):
+        parent = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        assert parent.stdout
+        child = int(parent.stdout.readline())
+        if loaded:
+            assert eventually(partial(_has_pillow, child))
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        assert eventually(partial(_ended, child))
+
+
+def test_child_at_work_dies_at_once_with_its_parent(tmp_path: Path) -> None:
+    image = tmp_path / "slow.png"
+    noise = Image.effect_noise((3000, 3000), 90).convert("RGB")
+    image.write_bytes(encoded(noise, "PNG", compress_level=1))
+    script = (
+        "import sys, pathlib\n"
+        "from services.attachments.isolation.converter import ConverterProcess\n"
+        "c = ConverterProcess(); c.start(); data = pathlib.Path(sys.argv[1]).read_bytes()\n"
+        "print(c.pid, flush=True); c.convert(data)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, str(image)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert parent.stdout
+    child = int(parent.stdout.readline())
+    assert eventually(lambda: _resident(child) > 60 * MB)
+    spent = sum(psutil.Process(child).cpu_times()[:2])
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    # The rest of its image takes seconds of a processor.
+    assert _spent_until_its_end(child) - spent < 0.5
+
+
+def _spent_until_its_end(pid: int) -> float:
+    spent = 0.0
+    while running(pid):
+        with suppress(psutil.NoSuchProcess):
+            spent = sum(psutil.Process(pid).cpu_times()[:2])
+        time.sleep(0.02)
+    return spent
+
+
+def _has_pillow(pid: int) -> bool:
+    return "PIL" in Path(f"/proc/{pid}/maps").read_text()
+
+
+def _ended(pid: int) -> bool:
+    return not running(pid)
+
+
+def test_forked_worker_gets_a_child_of_its_own() -> None:
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        ours = converter.pid
+        fork = os.fork()
+        if fork == 0:
+            try:
+                assert_works(converter)
+                os._exit(0 if converter.pid != ours else 3)
+            except BaseException:  # noqa: BLE001 - a fork of pytest must not return into it
+                os._exit(4)
+        assert os.waitpid(fork, 0)[1] == 0
+        assert_works(converter)
+        assert converter.pid == ours
+
+
+def test_closing_leaves_no_process_and_it_may_be_used_again() -> None:
+    converter = ConverterProcess()
+    converter.start()
+    first = pid_of(converter)
+    converter.close()
+    assert not running(first)
+    assert_works(converter)
+    converter.close()
+
+
+def test_importing_the_package_does_not_load_pillow() -> None:
+    script = "import services.attachments.images, sys; sys.exit('PIL' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

@@ -1,0 +1,167 @@
+from datetime import timedelta
+from typing import Any
+
+import httpx
+from sqlalchemy import event
+
+from core import clock
+from services import removals
+from services.attachments import strays
+from services.attachments.strays import Stray, StrayKind
+from tests.commands import printed
+from tests.pictures import photo
+from tests.stack import Stack
+
+
+def found(stack: Stack, *, hours: float = 2) -> set[Stray]:
+    """What a sweep finds that looks `hours` from now."""
+    removals.work_off(stack.resources)
+    return set(strays.find(stack.resources, now=clock.now() + timedelta(hours=hours)))
+
+
+def upload(client: httpx.Client, **params: str) -> dict[str, Any]:
+    reply = client.post("/attachments", files={"file": ("p.jpg", photo())}, params=params)
+    data: dict[str, Any] = reply.json()["data"]
+    return data
+
+
+def with_renditions(client: httpx.Client) -> tuple[dict[str, Any], list[str]]:
+    """An upload's record, and the keys of its renditions."""
+    record = upload(client, renditions="1")
+    folder = f"renditions/{record['hash_id']}"
+    return record, [f"{folder}/{each['filename']}" for each in record["renditions"]]
+
+
+def test_what_belongs_together_is_no_stray(stack: Stack, client: httpx.Client) -> None:
+    record = upload(client)
+    assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
+
+
+def test_renditions_and_what_a_worker_may_be_writing_are_no_strays(
+    stack: Stack, client: httpx.Client
+) -> None:
+    record, keys = with_renditions(client)
+    assert len(keys) == 2
+    assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
+    unfinished = "UPDATE attachments SET status = 1, renditions = '[]' WHERE id = %s"
+    stack.query(unfinished, record["id"])
+    assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
+
+
+def test_a_rendition_that_no_row_names_is_found_and_removed(
+    stack: Stack, client: httpx.Client
+) -> None:
+    """Of a deleted attachment, of one without renditions, and one that a row no longer names."""
+    plain, (record, keys) = upload(client), with_renditions(client)
+    put = stack.resources.objects.put
+    lost = ["renditions/000000000000/000000000000-320.webp"]
+    lost += [f"renditions/{each['hash_id']}/{each['hash_id']}-1.webp" for each in (plain, record)]
+    for key in lost:
+        put(key, b"left behind", "image/webp")
+    expected = {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in lost}
+    mine = found(stack)
+    assert expected <= mine
+    assert not {stray.key for stray in mine} & set(keys)
+    for stray in expected:
+        strays.mend(stack.resources, stray)
+    assert not expected & found(stack)
+    assert all(stack.resources.objects.exists(key) for key in keys)
+
+
+def test_a_rendition_whose_object_is_gone_is_forgotten_and_the_picture_stays(
+    stack: Stack, client: httpx.Client
+) -> None:
+    record, keys = with_renditions(client)
+    stack.resources.objects.remove(keys[0])
+    stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, keys[0])
+    assert stray in found(stack)
+    strays.mend(stack.resources, stray)
+    after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
+    assert (after["status"], after["renditions"]) == (2, record["renditions"][1:])
+    assert not [each for each in found(stack) if record["hash_id"] in each.key]
+
+
+def test_the_renditions_of_a_picture_that_is_gone_go_too(
+    stack: Stack, client: httpx.Client
+) -> None:
+    record, keys = with_renditions(client)
+    stack.resources.objects.remove(record["pathname"])
+    strays.mend(stack.resources, Stray(StrayKind.ROW_WITHOUT_OBJECT, record["pathname"]))
+    after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
+    assert (after["status"], after["renditions"]) == (3, [])
+    assert {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys} <= found(stack)
+
+
+def test_an_object_without_a_row_is_found_and_removed(stack: Stack) -> None:
+    keys = ["originals/000000000000", "media/zzzzzzzzzzzz.webp", "media/0.webp"]
+    for key in keys:
+        stack.resources.objects.put(key, b"left behind", "image/webp")
+    expected = {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys}
+    assert expected <= found(stack)
+    for stray in expected:
+        strays.mend(stack.resources, stray)
+    assert not expected & found(stack)
+    assert not any(stack.resources.objects.exists(key) for key in keys)
+
+
+def test_a_row_whose_object_is_gone_is_found_and_failed(stack: Stack, client: httpx.Client) -> None:
+    record = upload(client)
+    key = f"media/{record['filename']}"
+    stack.resources.objects.remove(key)
+    stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, key)
+    assert stray in found(stack)
+    strays.mend(stack.resources, stray)
+    after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
+    assert (after["status"], after["error"]["code"]) == (3, "attachment.object_missing")
+    assert stray not in found(stack)
+
+
+def test_what_is_young_is_left_alone(stack: Stack) -> None:
+    key = "originals/111111111111"
+    stack.resources.objects.put(key, b"of a request under way", "image/webp")
+    assert Stray(StrayKind.OBJECT_WITHOUT_ROW, key) not in found(stack, hours=0.5)
+    stack.resources.objects.remove(key)
+
+
+def test_an_upload_that_waits_for_its_worker_keeps_its_original(stack: Stack) -> None:
+    owner = stack.new_owner()
+    stack.query(
+        "INSERT INTO attachments (user_id, hash_id, status, encrypted, mime_type, filename, size,"
+        " checksum, original_filename, original_mime_type, original_size, original_checksum)"
+        " VALUES (%s, 'waiting', 1, false, 'image/webp', 'waiting.webp', 0, '', 'x', 'image/png',"
+        " 1, '')",
+        owner.user_id,
+    )
+    stack.resources.objects.put("originals/waiting", b"a picture", "image/webp")
+    assert not [stray for stray in found(stack) if "waiting" in stray.key]
+
+
+def test_the_sweep_looks_at_no_attachment_but_those_of_the_originals_that_are_there(
+    stack: Stack,
+) -> None:
+    asked = list[str]()
+
+    def note(*words: object) -> None:
+        if "attachments" in (statement := str(words[2])):
+            asked.append(statement)
+
+    later = clock.now() + timedelta(hours=2)
+    strays.sweep_uploads(stack.resources, now=later)
+    engine = stack.resources.database.engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        # Other tests' uploads may still wait for their workers.
+        waiting = len(stack.stored("originals/"))
+        assert strays.sweep_uploads(stack.resources, now=later) == 0
+        assert len(asked) <= waiting
+        key = "originals/222222222222"
+        stack.resources.objects.put(key, b"left behind", "image/webp")
+        assert strays.sweep_uploads(stack.resources, now=later) == 1
+        assert not stack.resources.objects.exists(key)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+def test_the_command_says_what_it_found_and_mends_it_when_asked(stack: Stack) -> None:
+    # The bucket's clock can't be moved: what the command finds is what is an hour old.
+    assert printed(stack, "attachments", "sweep", "--fix") == []

@@ -1,0 +1,310 @@
+"""A run from checkpoints reads what is new, and is misled by nothing that is not signed."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from pydantic import SecretStr
+
+from core.settings import Settings
+from integrations.payments.port import Evidence
+from models import OrderVia
+from services.credits import ledger, verify
+from services.credits.settlement import settle
+from services.credits.verify import CheckpointBook, LedgerReport
+from storage.resources import Resources
+from tests.faults import till
+from tests.stack import Stack
+
+TABLES = (
+    "open_charges, credit_entries, credit_accounts, credit_checkpoints, payment_orders,"
+    " payment_order_changes, payment_events, payment_order_checkpoints"
+)
+NOT_SIGNED = "the checkpoint was not signed by us"
+
+
+@pytest.fixture(scope="module")
+def _books(make_stack: Callable[[str], Stack]) -> Stack:
+    return make_stack("checkpoints")
+
+
+@pytest.fixture
+def books(_books: Stack) -> Iterator[Stack]:
+    """A database whose ledger may be falsified."""
+    yield _books
+    falsify(_books, f"TRUNCATE {TABLES}")
+
+
+@pytest.fixture
+def holder(books: Stack) -> int:
+    """A user with five entries, all verified."""
+    user_id = books.new_owner().user_id
+    give(books, user_id, 5)
+    assert check(books).faults == []
+    return user_id
+
+
+def give(books: Stack, user_id: int, times: int) -> None:
+    for _ in range(times):
+        ledger.grant(books.resources.database, user_id, Decimal(1), source_id="x")
+
+
+def falsify(books: Stack, *statements: str) -> None:
+    """What only somebody with the database's own rights can do: past every trigger."""
+    books.query("SET session_replication_role = replica;" + ";".join(statements))
+
+
+def check(books: Stack, *, full: bool = False) -> LedgerReport:
+    return verify.verify(books.resources, full=full)
+
+
+def faults(books: Stack, *, full: bool = False) -> list[tuple[int | None, str]]:
+    return [(each.seq, each.fault) for each in check(books, full=full).faults]
+
+
+def read(report: LedgerReport) -> tuple[int, int, int]:
+    return report.accounts, report.resumed, report.entries
+
+
+def test_a_second_run_reads_what_is_new(books: Stack, holder: int) -> None:
+    assert read(check(books)) == (1, 1, 0)
+    give(books, holder, 2)
+    other = books.new_owner().user_id
+    give(books, other, 3)
+    assert read(check(books)) == (2, 1, 5)
+    assert read(check(books)) == (2, 2, 0)
+    assert read(check(books, full=True)) == (2, 0, 10)
+
+
+def test_what_changes_after_a_checkpoint_is_found_each_time(books: Stack, holder: int) -> None:
+    give(books, holder, 2)
+    falsify(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 7")
+    for _ in range(2):
+        assert faults(books) == [(7, "the hash does not fit what it says")]
+
+
+@pytest.mark.parametrize(
+    "change", ["balance = balance + 1", "debt = 1", "last_seq = 6", "last_hash = sha256('x')"]
+)
+def test_an_account_that_changes_without_an_entry_is_found(
+    books: Stack, holder: int, change: str
+) -> None:
+    falsify(books, f"UPDATE credit_accounts SET {change}")
+    assert faults(books)
+
+
+def test_what_changes_before_a_checkpoint_is_found_by_a_full_run_and_then_by_each(
+    books: Stack, holder: int
+) -> None:
+    falsify(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
+    assert faults(books) == []
+    found = [(3, "the hash does not fit what it says")]
+    assert faults(books, full=True) == found
+    assert faults(books) == found
+
+
+def test_an_end_that_is_gone_is_found(books: Stack, holder: int) -> None:
+    give(books, holder, 2)
+    assert check(books).faults == []
+    falsify(
+        books,
+        "DELETE FROM credit_entries WHERE seq > 4",
+        "UPDATE credit_accounts SET balance = 4, last_seq = 4,"
+        " last_hash = (SELECT hash FROM credit_entries WHERE seq = 4)",
+    )
+    found = [(None, "the entry of the checkpoint is not as it was verified")]
+    assert faults(books, full=True) == found
+    assert faults(books) == found
+    # Nothing else in the database can tell: what is left is a whole ledger.
+    falsify(books, "TRUNCATE credit_checkpoints")
+    assert faults(books) == []
+
+
+def test_a_shorter_ledger_does_not_reach_its_checkpoint(books: Stack, holder: int) -> None:
+    falsify(
+        books,
+        "DELETE FROM credit_entries WHERE seq > 4",
+        "UPDATE credit_accounts SET balance = 4, last_seq = 4,"
+        " last_hash = (SELECT hash FROM credit_entries WHERE seq = 4)",
+    )
+    assert (None, "the entry of the checkpoint is not as it was verified") in faults(books)
+
+
+def test_a_rewritten_chain_does_not_pass_its_checkpoint(books: Stack, holder: int) -> None:
+    before = "(SELECT hash FROM credit_entries WHERE seq = 4)"
+    falsify(
+        books,
+        "UPDATE credit_entries SET source_id = 'y' WHERE seq = 5",
+        f"UPDATE credit_entries e SET hash = credit_entry_hash({before}, e) WHERE seq = 5",
+        "UPDATE credit_accounts SET last_hash = (SELECT hash FROM credit_entries WHERE seq = 5)",
+    )
+    assert (None, "the entry of the checkpoint is not as it was verified") in faults(books)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "seq = 6",
+        "hash = sha256('x')",
+        "balance = balance + 1",
+        "debt = debt + 1",
+        "user_id = {other}",
+        "signature = signature || 'x'",
+    ],
+)
+def test_a_forged_checkpoint_is_a_fault_and_hides_nothing(
+    books: Stack, holder: int, forged: str
+) -> None:
+    other = books.new_owner().user_id
+    give(books, other, 1)
+    falsify(
+        books,
+        f"UPDATE credit_checkpoints SET {forged.format(other=other)}",
+        "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3",
+    )
+    for _ in range(2):
+        found = faults(books)
+        assert NOT_SIGNED in {fault for _, fault in found}
+        assert (3, "the hash does not fit what it says") in found
+
+
+def test_a_full_run_replaces_a_forged_checkpoint(books: Stack, holder: int) -> None:
+    falsify(books, "UPDATE credit_checkpoints SET seq = 3")
+    assert faults(books) == [(3, NOT_SIGNED)]
+    assert faults(books, full=True) == [(3, NOT_SIGNED)]
+    assert (faults(books), read(check(books))) == ([], (1, 1, 0))
+
+
+def test_an_old_checkpoint_that_is_put_back_makes_a_run_read_more(
+    books: Stack, holder: int
+) -> None:
+    [old] = books.query("SELECT seq, hash, balance, signature FROM credit_checkpoints")
+    give(books, holder, 3)
+    assert read(check(books)) == (1, 1, 3)
+    books.query(
+        "UPDATE credit_checkpoints SET seq = %s, hash = %s, balance = %s, signature = %s", *old
+    )
+    assert read(check(books)) == (1, 1, 3)
+
+
+def signing_with(books: Stack, keys: str) -> Resources:
+    values = {**dict(books.settings()), "secret_keys": SecretStr(keys)}
+    return replace(books.resources, settings=Settings.model_construct(**values))
+
+
+def test_without_its_key_a_checkpoint_does_not_count(books: Stack, holder: int) -> None:
+    key = f"next:{'n' * 43}"
+    rotated = signing_with(books, f"{key},{books.environment['PRESSROOM_SECRET_KEYS']}")
+    assert read(verify.verify(rotated, full=False)) == (1, 1, 0)
+    gone = signing_with(books, key)
+    report = verify.verify(gone, full=False)
+    assert (report.faults, report.keys_gone, read(report)) == ([], 1, (1, 0, 5))
+    # From now on there are checkpoints under the new key.
+    report = verify.verify(gone, full=False)
+    assert (report.keys_gone, read(report)) == (0, (1, 1, 0))
+
+
+def test_an_account_that_is_gone_is_found_by_its_checkpoint(books: Stack, holder: int) -> None:
+    falsify(books, "TRUNCATE open_charges, credit_entries, credit_accounts")
+    assert (None, "the entry of the checkpoint is not as it was verified") in faults(books)
+
+
+def test_charges_go_on_while_runs_verify(books: Stack, holder: int) -> None:
+    stop = threading.Event()
+
+    def spend() -> None:
+        while not stop.is_set():
+            give(books, holder, 1)
+
+    spenders = [threading.Thread(target=spend) for _ in range(3)]
+    for each in spenders:
+        each.start()
+    try:
+        reports = [check(books) for _ in range(20)]
+    finally:
+        stop.set()
+        for each in spenders:
+            each.join()
+    assert [report.faults for report in reports] == [[]] * 20
+    assert any(report.entries for report in reports)
+    last = check(books)
+    [(entries,)] = books.query("SELECT count(*) FROM credit_entries")
+    assert last.faults == []
+    assert 5 + sum(report.entries for report in [*reports, last]) == entries
+
+
+# -- orders --------------------------------------------------------------------------------------
+
+
+def paid_order(books: Stack) -> int:
+    terms = till.new_order(books, books.new_owner().user_id, minor=500, credit_units=5_000_000)
+    paid = Evidence(order_id=terms.order_id, amount_minor=500, currency="USD", paid=True)
+    with books.resources.unit_of_work() as uow:
+        settle(uow, terms.order_id, paid, OrderVia.WEBHOOK)
+    return terms.order_id
+
+
+def age_changes(books: Stack) -> None:
+    falsify(books, "UPDATE payment_order_changes SET created_at = created_at - interval '2 hours'")
+
+
+def test_orders_that_were_verified_are_not_looked_at_again(books: Stack) -> None:
+    old = paid_order(books)
+    age_changes(books)
+    paid_order(books)
+    assert check(books).orders is None
+    # What is younger than an hour is looked at again.
+    assert check(books).orders == 1
+    falsify(books, f"UPDATE payment_orders SET credited = 0 WHERE id = {old}")
+    assert check(books).faults == []
+    assert {each.order_id for each in check(books, full=True).faults} == {old}
+    assert {each.order_id for each in check(books).faults} == {old}
+
+
+def test_an_old_order_with_a_new_entry_is_looked_at(books: Stack) -> None:
+    old = paid_order(books)
+    age_changes(books)
+    paid_order(books)
+    check(books)
+    take = "SELECT credit_take(user_id, 1, 'refund', id, 100, 'USD') IS NULL FROM payment_orders"
+    books.query(f"{take} WHERE id = %s", old)
+    assert {each.order_id for each in check(books).faults} == {old}
+
+
+def test_a_new_order_without_its_entry_is_found(books: Stack) -> None:
+    paid_order(books)
+    age_changes(books)
+    new = paid_order(books)
+    check(books)
+    falsify(
+        books,
+        f"UPDATE payment_orders SET credited = 0 WHERE id = {new}",
+    )
+    assert {each.order_id for each in check(books).faults} == {new}
+
+
+def test_a_forged_checkpoint_of_the_orders_is_a_fault(books: Stack) -> None:
+    old = paid_order(books)
+    age_changes(books)
+    paid_order(books)
+    check(books)
+    falsify(
+        books,
+        "UPDATE payment_order_checkpoints SET change_id = change_id + 1000",
+        f"UPDATE payment_orders SET credited = 0 WHERE id = {old}",
+    )
+    report = check(books)
+    assert report.orders is None
+    found = {(each.order_id, each.fault) for each in report.faults}
+    assert (None, "the checkpoint of the orders was not signed by us") in found
+    assert old in {order_id for order_id, _ in found}
+
+
+def test_a_checkpoint_is_written_for_the_book_that_asks(books: Stack, holder: int) -> None:
+    falsify(books, "TRUNCATE credit_checkpoints")
+    verify.run(books.resources.database.engine)
+    assert books.query("SELECT 1 FROM credit_checkpoints") == []
+    verify.run(books.resources.database.engine, CheckpointBook(books.resources))
+    assert len(books.query("SELECT 1 FROM credit_checkpoints")) == 1

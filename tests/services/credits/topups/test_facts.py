@@ -1,0 +1,290 @@
+"""In whichever order news come, and however often, what is known at the end is the same."""
+
+import itertools
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core import clock
+from integrations.payments.port import DisputeStatus, Evidence
+from models import OrderStatus, PaymentOrder, Resolution
+from services.credits import settlement
+
+PAID = Evidence(
+    order_id=7, session_id="cs", payment_id="pi", amount_minor=1000, currency="USD", paid=True
+)
+
+
+def order(**more: Any) -> PaymentOrder:
+    terms: dict[str, Any] = {
+        "id": 7,
+        "user_id": 1,
+        "status": "pending",
+        "channel": "stripe",
+        "currency": "USD",
+        "amount": Decimal(10),
+        "amount_minor": 1000,
+        "credit_amount": Decimal("333.3333"),
+        "session_id": "cs",
+        "expires_at": clock.now() + timedelta(hours=1),
+        "refunded_minor": 0,
+        "refunds_failed_minor": 0,
+        "disputes_minor": 0,
+        "disputes_ended_minor": 0,
+        "disputes_lost_minor": 0,
+        "is_failed": False,
+        "is_expired": False,
+        "credited": Decimal(0),
+        "taken": Decimal(0),
+    }
+    return PaymentOrder(**(terms | more))
+
+
+def walk(subject: PaymentOrder) -> list[str]:
+    seen = [str(subject.status)]
+    while (status := settlement.next_status(subject)) is not None:
+        subject.status = status
+        seen.append(status)
+    return seen
+
+
+def told(subject: PaymentOrder, *news: Evidence) -> PaymentOrder:
+    for evidence in news:
+        settlement.add_evidence(subject, evidence)
+        walk(subject)
+    return subject
+
+
+def disputed(total: int, ended: int = 0, lost: int = 0) -> Evidence:
+    """All disputes of the payment, as a list of them says at some moment."""
+    return Evidence(
+        payment_id="pi",
+        disputes_minor=total,
+        disputes_ended_minor=ended,
+        disputes_lost_minor=lost,
+    )
+
+
+def outcome(subject: PaymentOrder) -> tuple[object, ...]:
+    return subject.status, settlement.due_back(subject), subject.refunded_amount
+
+
+refunds = st.builds(lambda minor: replace(PAID, refunded_minor=minor), st.integers(1, 1000))
+failures = st.builds(
+    lambda total, failed: Evidence(
+        payment_id="pi", refunded_minor=max(total, failed), refunds_failed_minor=failed
+    ),
+    st.integers(1, 1500),
+    st.integers(1, 1000),
+)
+disputes = st.lists(st.integers(0, 700), min_size=3, max_size=3).map(
+    lambda sums: disputed(*sorted(sums, reverse=True))
+)
+expiry = st.just(Evidence(order_id=7, session_id="cs", expired=True))
+
+
+@given(
+    st.lists(
+        st.one_of(st.just(PAID), refunds, failures, disputes, expiry), min_size=1, max_size=6
+    ).flatmap(lambda news: st.tuples(st.just(news), st.permutations(news + news)))
+)
+def test_order_and_number_of_news_do_not_matter(
+    drawn: tuple[list[Evidence], list[Evidence]],
+) -> None:
+    once, shuffled = drawn
+    assert outcome(told(order(), *once)) == outcome(told(order(), *shuffled))
+
+
+def test_news_before_we_know_of_the_page_is_not_lost() -> None:
+    early = order(status="created", session_id=None)
+    told(early, PAID)
+    assert (early.status, early.session_id, early.payment_id) == ("paid", "cs", "pi")
+    before_the_payment = order(status="created", session_id=None)
+    told(before_the_payment, replace(PAID, session_id=None, refunded_minor=1000))
+    assert before_the_payment.status == "refunded"
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        replace(PAID, amount_minor=999),
+        replace(PAID, amount_minor=100_000),
+        replace(PAID, currency="EUR"),
+        replace(PAID, order_id=8),
+        replace(PAID, session_id="cs_other"),
+    ],
+)
+@pytest.mark.parametrize("status", ["created", "pending", "expired", "failed", "paid_unclaimed"])
+def test_a_payment_that_differs_goes_to_review(status: str, strange: Evidence) -> None:
+    user_id = None if status == "paid_unclaimed" else 1
+    subject = told(order(status=status, user_id=user_id), strange)
+    assert subject.status == OrderStatus.REVIEW
+    assert not settlement.is_credited(subject)
+    # What comes later does not talk it out of that; an operator does.
+    assert told(subject, PAID).status == OrderStatus.REVIEW
+    subject.user_id, subject.resolution = 1, Resolution.CREDIT
+    assert walk(subject)[-1] == OrderStatus.PAID
+
+
+@pytest.mark.parametrize("status", ["paid", "disputed", "refunded"])
+def test_a_payment_that_differs_changes_nothing_later(status: str) -> None:
+    dispute = DisputeStatus.OPEN if status == "disputed" else None
+    subject = order(status=status, paid_at=clock.now(), dispute=dispute)
+    before = outcome(subject)
+    assert outcome(told(subject, replace(PAID, amount_minor=1, refunded_minor=1000))) == before
+
+
+def test_unpaid_news_that_differ_are_no_news() -> None:
+    subject = told(order(), Evidence(order_id=7, amount_minor=1, currency="USD", expired=True))
+    assert (subject.status, subject.mismatch) == ("pending", None)
+
+
+def test_a_payment_without_amount_or_currency_does_not_count() -> None:
+    for lacking in (replace(PAID, amount_minor=None), replace(PAID, currency=None)):
+        assert told(order(), lacking).status == "pending"
+
+
+def test_currencies_are_compared_whatever_their_case() -> None:
+    assert told(order(), replace(PAID, currency="usd")).status == "paid"
+
+
+@pytest.mark.parametrize(
+    ("back", "due"),
+    [(0, "0"), (1, "0.3334"), (500, "166.6667"), (999, "333"), (1000, "333.3333")],
+)
+def test_what_is_due_is_rounded_up_and_all_for_all(back: int, due: str) -> None:
+    assert settlement.due_back(order(refunded_minor=back)) == Decimal(due)
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=8), st.integers(1, 10**12))
+def test_parts_given_back_one_after_the_other_take_what_all_at_once_does(
+    parts: list[int], credit_units: int
+) -> None:
+    credit_amount = Decimal(credit_units).scaleb(-4)
+    totals = [min(1000, total) for total in itertools.accumulate(parts)]
+    dues = [
+        settlement.due_back(order(refunded_minor=t, credit_amount=credit_amount)) for t in totals
+    ]
+    assert dues == sorted(dues)
+    # What is left is never worth more than the money that was kept.
+    for total, due in zip(totals, dues, strict=True):
+        assert (credit_amount - due) * 1000 <= credit_amount * (1000 - total)
+        assert (due == credit_amount) >= (total == 1000)
+
+
+def test_a_dispute_takes_its_part_and_gives_it_back_when_won() -> None:
+    opened = disputed(500)
+    subject = told(order(payment_id="pi"), PAID, opened)
+    assert outcome(subject) == ("disputed", Decimal("166.6667"), Decimal("0.00"))
+    told(subject, disputed(500, ended=500))
+    assert outcome(subject) == ("paid", Decimal(0), Decimal("0.00"))
+    # A list of disputes that was made before it ended, and comes late.
+    told(subject, opened)
+    assert outcome(subject) == ("paid", Decimal(0), Decimal("0.00"))
+
+
+@pytest.mark.parametrize(
+    ("minor", "status", "due", "back"),
+    [(1000, "refunded", "333.3333", "10.00"), (400, "paid", "133.3334", "4.00")],
+)
+def test_a_lost_dispute_counts_as_given_back(minor: int, status: str, due: str, back: str) -> None:
+    opened, lost = disputed(minor), disputed(minor, ended=minor, lost=minor)
+    for news in ((PAID, opened, lost), (opened, PAID, lost), (lost, opened, PAID)):
+        subject = told(order(payment_id="pi"), *news)
+        assert outcome(subject) == (status, Decimal(due), Decimal(back))
+
+
+def test_refund_and_dispute_together_never_take_more_than_all() -> None:
+    subject = told(
+        order(payment_id="pi"),
+        replace(PAID, refunded_minor=700),
+        disputed(1000, ended=1000, lost=1000),
+    )
+    assert outcome(subject) == ("refunded", Decimal("333.3333"), Decimal("10.00"))
+    # As when the seller gives back at the first sign of fraud, and the bank takes the same money.
+    open_still = told(order(payment_id="pi"), replace(PAID, refunded_minor=700), disputed(1000))
+    assert outcome(open_still) == ("disputed", Decimal("333.3333"), Decimal("7.00"))
+    told(open_still, disputed(1000, ended=1000))
+    assert outcome(open_still) == ("paid", Decimal("233.3334"), Decimal("7.00"))
+
+
+def test_one_of_two_disputes_is_won_and_the_other_is_lost() -> None:
+    subject = told(order(payment_id="pi", credit_amount=Decimal(1000)), PAID)
+    steps = (
+        (disputed(300), "open", ("disputed", 300, 0)),
+        (disputed(1000), "open", ("disputed", 1000, 0)),
+        (disputed(1000, ended=300), "open", ("disputed", 700, 0)),
+        (disputed(1000, ended=1000, lost=700), "lost", ("paid", 700, 7)),
+    )
+    for heard, state, expected in steps:
+        told(subject, heard)
+        assert (subject.dispute, outcome(subject)) == (state, expected)
+
+
+def test_a_lost_dispute_stays_lost_while_another_is_open_and_when_that_is_won() -> None:
+    subject = told(order(payment_id="pi", credit_amount=Decimal(1000)), PAID)
+    told(subject, disputed(300, ended=300, lost=300), disputed(1000, ended=300, lost=300))
+    assert (subject.dispute, outcome(subject)) == ("open", ("disputed", 1000, 3))
+    told(subject, disputed(1000, ended=1000, lost=300))
+    assert (subject.dispute, outcome(subject)) == ("lost", ("paid", 300, 3))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 300), st.sampled_from(["open", "won", "lost"])),
+        min_size=1,
+        max_size=3,
+    ).flatmap(lambda all_of: st.tuples(st.just(all_of), st.permutations([0, 1, 2, 3, 4, 5] * 2)))
+)
+def test_lists_of_disputes_end_the_same_in_whichever_order_they_come(
+    drawn: tuple[list[tuple[int, str]], list[int]],
+) -> None:
+    all_of, sequence = drawn
+    # First each dispute opens, then each ends: a list of them after each of these.
+    lists = [disputed(sum(minor for minor, _ in all_of[: n + 1])) for n in range(len(all_of))]
+    total, ended, lost = lists[-1].disputes_minor or 0, 0, 0
+    for minor, end in all_of:
+        ended += minor if end != "open" else 0
+        lost += minor if end == "lost" else 0
+        lists.append(disputed(total, ended, lost))
+    subject = told(order(payment_id="pi", credit_amount=Decimal(1000)), PAID)
+    told(subject, *(lists[place] for place in sequence if place < len(lists)))
+    state = "open" if total > ended else "lost" if lost else "won"
+    assert (subject.dispute, settlement.due_back(subject)) == (state, Decimal(total - ended + lost))
+    assert subject.refunded_amount == Decimal(lost).scaleb(-2)
+
+
+def test_late_payment_of_an_expired_order_counts() -> None:
+    late = told(order(), Evidence(order_id=7, expired=True))
+    assert late.status == "expired"
+    assert told(late, PAID).status == "paid"
+
+
+@pytest.mark.parametrize(
+    ("resolution", "status"), [(Resolution.CREDIT, "paid"), (Resolution.REFUNDED, "refunded")]
+)
+def test_payment_of_a_failed_order_waits_for_an_operator(
+    resolution: Resolution, status: str
+) -> None:
+    failed = told(order(), Evidence(order_id=7, failed=True))
+    assert failed.status == OrderStatus.FAILED
+    told(failed, PAID, PAID, Evidence(order_id=7, failed=True))
+    assert (failed.status, failed.mismatch) == ("review", "it was paid after it had failed")
+    assert not settlement.is_credited(failed)
+    failed.resolution = resolution
+    assert walk(failed)[-1] == status
+    assert settlement.is_credited(failed) == (resolution is Resolution.CREDIT)
+
+
+def test_a_payment_that_came_before_its_failure_counts() -> None:
+    assert told(order(), PAID, Evidence(order_id=7, failed=True)).status == "paid"
+
+
+def test_nothing_leads_out_of_refunded() -> None:
+    refunded = order(status="refunded", refunded_minor=1000)
+    assert told(refunded, PAID).status == "refunded"

@@ -1,0 +1,236 @@
+"""Money is rounded up, credits down: no way of asking gives more than was paid for."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from core.errors import DomainError
+from core.money import MAX_AMOUNT, is_storable
+from core.settings import Settings, origins
+from core.settings.notations import DEFAULT_CURRENCIES, Currency, parse_currencies
+from services.credits.checkout import MAX_AMOUNT_MINOR, CreditRate, Price, price
+
+
+def selling(currencies: str = DEFAULT_CURRENCIES, credits_per_usd: str = "100") -> Settings:
+    return Settings.model_construct(
+        currencies=parse_currencies(currencies), credits_per_usd=Decimal(credits_per_usd)
+    )
+
+
+def asked(
+    currency: str | None = "USD",
+    amount: str | None = None,
+    credit_amount: str | None = None,
+    settings: Settings | None = None,
+) -> Price:
+    return price(
+        settings or selling(),
+        currency=currency,
+        amount=None if amount is None else Decimal(amount),
+        credit_amount=None if credit_amount is None else Decimal(credit_amount),
+    )
+
+
+@pytest.mark.parametrize(
+    ("currency", "amount", "minor", "bought"),
+    [
+        ("USD", "5", 500, "500"),
+        ("usd", "5.010", 501, "501"),
+        ("EUR", "1", 100, "108.6956"),
+        ("GBP", "0.99", 99, "125.3164"),
+        ("JPY", "100", 100, "66.6666"),
+        ("JPY", "1e3", 1000, "666.6666"),
+        (None, "0.50", 50, "50"),
+    ],
+)
+def test_credits_for_money_are_rounded_down(
+    currency: str | None, amount: str, minor: int, bought: str
+) -> None:
+    found = asked(currency, amount)
+    assert (found.amount_minor, found.credit_amount) == (minor, Decimal(bought))
+
+
+@pytest.mark.parametrize(
+    ("currency", "credit_amount", "minor"),
+    [
+        ("USD", "500", 500),
+        ("USD", "500.0001", 501),
+        ("EUR", "100", 92),
+        ("EUR", "100.0001", 93),
+        ("JPY", "66.6666", 100),
+        ("JPY", "66.6667", 101),
+        ("JPY", "100", 150),
+    ],
+)
+def test_money_for_credits_is_rounded_up(currency: str, credit_amount: str, minor: int) -> None:
+    found = asked(currency, credit_amount=credit_amount)
+    assert (found.amount_minor, found.credit_amount) == (minor, Decimal(credit_amount))
+
+
+@pytest.mark.parametrize(
+    ("code", "currency", "amount", "credit_amount"),
+    [
+        ("topup.amount_missing", "USD", None, None),
+        ("topup.amount_missing", "USD", "0", None),
+        ("topup.amount_missing", "USD", "0", "0"),
+        ("topup.amount", "USD", "-1", None),
+        ("topup.amount", "USD", "-5", "500"),
+        ("topup.amount", "USD", None, "-1"),
+        ("topup.amount", "USD", "1.001", None),
+        ("topup.amount", "JPY", "100.5", None),
+        ("topup.amount", "USD", "1e-9", None),
+        ("topup.amount", "USD", "1e99", None),
+        ("topup.amount", "USD", "Infinity", None),
+        ("topup.amount", "USD", None, "1.00001"),
+        ("topup.amount", "USD", None, "1e999999"),
+        ("topup.amount_mismatch", "USD", "5", "501"),
+        ("topup.amount_mismatch", "USD", "5", "499"),
+        ("topup.amount_mismatch", "EUR", "1", "109"),
+        ("topup.amount_too_small", "USD", "0.49", None),
+        ("topup.amount_too_small", "USD", None, "49"),
+        ("topup.amount_too_small", "JPY", "99", None),
+        ("topup.amount_too_large", "USD", "1000000", None),
+        ("topup.amount_too_large", "JPY", "100000000", None),
+        ("topup.amount_too_large", "USD", None, "99999999.0001"),
+        ("topup.currency", "CHF", "5", None),
+        ("topup.currency", "", "5", None),
+    ],
+)
+def test_what_cannot_be_sold_is_refused_and_says_where(
+    code: str, currency: str, amount: str | None, credit_amount: str | None
+) -> None:
+    with pytest.raises(DomainError) as refusal:
+        asked(currency, amount, credit_amount)
+    assert refusal.value.code == code
+    [problem] = refusal.value.problems
+    assert problem.field in {"body.amount", "body.credit_amount", "body.currency"}
+
+
+def test_an_amount_that_buys_nothing_or_too_much_is_refused() -> None:
+    with pytest.raises(DomainError, match="buys no credits"):
+        asked(amount="0.50", settings=selling(credits_per_usd="0.0001"))
+    with pytest.raises(DomainError, match="too many credits"):
+        asked(amount="999999", settings=selling(credits_per_usd="99999999999"))
+
+
+@given(
+    code=st.sampled_from(["USD", "EUR", "JPY"]),
+    per_usd=st.decimals("0.0001", 1000, places=4),
+    minimum=st.integers(1, 1000),
+    credits_per_usd=st.decimals("0.0001", 1_000_000, places=4),
+)
+def test_the_smallest_and_the_largest_order_are_sold_and_no_others_beyond(
+    code: str, per_usd: Decimal, minimum: int, credits_per_usd: Decimal
+) -> None:
+    settings = selling(f"{code}:{per_usd}:{minimum}", str(credits_per_usd))
+    rate = CreditRate(settings.currencies[0], credits_per_usd)
+    least, most = rate.least_minor, rate.most_minor
+
+    def sells(minor: int) -> bool:
+        amount = Decimal(minor).scaleb(-rate.currency.digits)
+        try:
+            price(settings, currency=code, amount=amount, credit_amount=None)
+        except DomainError:
+            return False
+        return True
+
+    if least <= most:
+        assert sells(least)
+        assert sells(most)
+    assert not sells(least - 1)
+    assert not sells(most + 1)
+
+
+def test_either_side_of_a_rounding_agrees_with_the_other() -> None:
+    # 100 credits cost 0.92 EUR; 1 EUR buys 108.6956, which cost 1 EUR.
+    for amount, credit_amount in (("0.92", "100"), ("1", "108.6956"), ("0.5", "54.3478")):
+        found = asked("EUR", amount, credit_amount)
+        assert (found.amount, found.credit_amount) == (Decimal(amount), Decimal(credit_amount))
+    assert asked("USD", "0", "500").amount == 5
+
+
+rates = st.decimals("0.0001", "100000", places=4)
+codes = st.sampled_from(["USD", "JPY", "KWD", "EUR"]).filter(lambda code: code != "KWD")
+built = st.builds(
+    CreditRate,
+    st.builds(Currency, codes, rates, st.just(Decimal(1))),
+    rates.filter(lambda rate: rate > 0),
+)
+
+
+def worth(rate: CreditRate, minor: int) -> Fraction:
+    units = Fraction(minor, 10**rate.currency.digits)
+    return units / Fraction(rate.currency.per_usd) * Fraction(rate.credits_per_usd)
+
+
+@given(built, st.integers(1, MAX_AMOUNT_MINOR))
+def test_money_never_buys_more_than_it_is_worth(rate: CreditRate, minor: int) -> None:
+    bought = rate.credits(minor)
+    assert 0 <= worth(rate, minor) - Fraction(bought) < Fraction(1, 10_000)
+    if is_storable(bought) and bought:
+        # Whoever asks for just these credits pays no more, and not less than they are worth.
+        assert rate.minor(bought) <= minor
+
+
+@given(built, st.decimals("0.0001", MAX_AMOUNT, places=4))
+def test_credits_never_cost_less_than_they_are_worth(
+    rate: CreditRate, credit_amount: Decimal
+) -> None:
+    minor = rate.minor(credit_amount)
+    assert worth(rate, minor) >= Fraction(credit_amount) > worth(rate, minor - 1)
+    assert rate.credits(minor) >= credit_amount
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("currencies", "USD"),
+        ("currencies", "USD:1"),
+        ("currencies", "usd:1:1"),
+        ("currencies", "XTS:1:1"),
+        ("currencies", "USD:0:1"),
+        ("currencies", "USD:-1:1"),
+        ("currencies", "USD:1:0.001"),
+        ("currencies", "JPY:150:0.5"),
+        ("currencies", "USD:1:1,USD:2:1"),
+        ("currencies", "USD:NaN:1"),
+        ("currencies", ","),
+        ("credits_per_usd", "0"),
+        ("credits_per_usd", "-1"),
+        ("credits_per_usd", "1.00001"),
+        ("redirect_origins", "example.com"),
+        ("redirect_origins", "https://example.com/path"),
+        ("redirect_origins", "https://user@example.com"),
+        ("redirect_origins", "ftp://example.com"),
+        ("redirect_origins", "https://example.com:99999"),
+        ("redirect_origins", "https://*.example.com"),
+    ],
+)
+def test_a_bad_setting_names_itself(name: str, value: str) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        Settings.model_validate({name: value})
+    assert name in {error["loc"][0] for error in refusal.value.errors()}
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("https://WWW.Example.com:443", "https://www.example.com"),
+        ("http://localhost:80", "http://localhost"),
+        ("http://localhost:8080", "http://localhost:8080"),
+        ("https://[::1]:9", "https://[::1]:9"),
+        ("https://example.com:080", None),
+        ("https://example.com:0", None),
+        ("https://example.com.", None),
+        ("https://example.com/", None),
+    ],
+)
+def test_origins_have_one_spelling(text: str, origin: str | None) -> None:
+    assert origins.read(text) == origin

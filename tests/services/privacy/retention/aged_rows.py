@@ -1,0 +1,135 @@
+"""A row for each rule of retention, of any age."""
+
+from datetime import timedelta
+
+from sqlalchemy import inspect
+
+from core.ids import random_id
+from services.privacy.kept import RULES, Rule
+from tests.stack import Stack
+
+# By the names of the rules: `{at}` is the moment from which the row is kept for a while, and
+# `{any}` differs from row to row.
+INSERTS = {
+    "jobs": "jobs (kind, lane, status, finished_at) VALUES ('x', 'bulk', 'succeeded', {at})",
+    "subscription_events": "subscription_events (list_id, user_id, action, actor, via, created_at)"
+    " VALUES ({list}, {user}, 'requested', 'stranger', 'challenge', {at})",
+    "subscription_events.ip": "subscription_events (list_id, user_id, action, actor, via, ip,"
+    " created_at) VALUES ({list}, {user}, 'requested', 'stranger', 'challenge', '192.0.2.1', {at})",
+    "consent_entries.ip": "consent_entries (list_id, user_id, how, ip, occurred_at)"
+    " VALUES ({list}, {user}, 'form', '192.0.2.1', {at})",
+    "consent_claims.ip": "consent_claims (import_id, subscription_id, how, claimed_by, ip,"
+    " occurred_at) VALUES ({import}, {any}, 'form', 'file', '192.0.2.1', {at})",
+    "events": "events (user_id, type, occurred_at) VALUES (1, 'x', {at})",
+    "feed_events": "feed_events (user_id, type, occurred_at) VALUES (1, 'key.created', {at})",
+    "import_changes": "import_changes (import_id, subscription_id, activated, applied_at,"
+    " status_before, type_before, type_after, updated_at_before)"
+    " VALUES ({import}, {any}, false, {at}, 'active', 'free', 'free', now())",
+    "bulk_changes": "bulk_changes (bulk_id, subscription_id, applied_at, updated_at_before,"
+    " status_before, type_before) VALUES (1, {any}, {at}, now(), 'active', 'free')",
+    "bulk_acts": "bulk_acts (list_id, user_id, filter, action, status, finished_at)"
+    " VALUES ({list}, {user}, '{{}}', 'remove', 'succeeded', {at})",
+    "imports": "imports (list_id, user_id, source, object_prefix, size, status, finished_at,"
+    " files_removed_at) VALUES ({list}, {user}, 'file', '{any}', 1, 'succeeded', {at}, now())",
+    "imports.files": "imports (list_id, user_id, source, object_prefix, size, status, created_at,"
+    " finished_at) VALUES ({list}, {user}, 'file', '{any}', 1, 'succeeded', {at}, {at})",
+    "exports": "exports (list_id, user_id, kind, object_prefix, created_at, files_removed_at)"
+    " VALUES ({list}, {user}, 'members', '{any}', {at}, now())",
+    "exports.files": "exports (list_id, user_id, kind, object_prefix, created_at, finished_at)"
+    " VALUES ({list}, {user}, 'members', '{any}', {at}, {at})",
+    "idempotency_records": "idempotency_records (caller_id, route, key, fingerprint, answer,"
+    " expires_at) VALUES ({user}, 'x', '{any}', sha256('x'), '{{}}', {at})",
+    "user_sessions": "user_sessions (user_id, secret_hmac, expires_at)"
+    " VALUES ({user}, sha256('{any}'), {at})",
+    "user_sessions.ended": "user_sessions (user_id, secret_hmac, expires_at, ended_at)"
+    " VALUES ({user}, sha256('{any}'), now() + interval '1 day', {at})",
+    "mailed_links": "mailed_links (purpose, user_id, secret_hmac, expires_at)"
+    " VALUES ('x', {user}, sha256('{any}'), {at})",
+    "account_mails": "account_mails (kind, email, created_at) VALUES ('x', '{any}', {at})",
+    "mail_counts": "mail_counts (digest, mails, ends_at) VALUES (sha256('{any}'), 1, {at})",
+    "list_reports": "list_reports (list_id, created_at) VALUES ({list}, {at})",
+    "departures": "departures (kind, created_at) VALUES ('erased', {at})",
+    "webhook_deliveries": "webhook_deliveries (endpoint_id, event_type, created_at)"
+    " VALUES ({endpoint}, 'key.created', {at})",
+    "webhook_endpoints": "webhook_endpoints (user_id, url, types, place, event_id, deleted_at)"
+    " VALUES ({user}, 'https://example.com/', '{{key.created}}', 1, 1, {at})",
+    "webhook_secrets": "webhook_secrets (endpoint_id, context, wrapped_key, wrapped_by, expires_at)"
+    " VALUES ({endpoint}, 'retention-{any}', 'x', 'x', {at})",
+    "login_attempts": "login_attempts (subject, attempts, paused_until, tried_at)"
+    " VALUES (sha256('{any}'), 1, now(), {at})",
+    "spent_proofs": "spent_proofs (proof_hash, expires_at) VALUES (sha256('{any}'), {at})",
+    "composer_uses": "composer_uses (user_id, day, calls) VALUES ({own}, {at}, 1)",
+    "oauth_codes": "oauth_codes (grant_id, secret_hmac, redirect_uri, scopes, challenge,"
+    " expires_at) VALUES ({grant}, sha256('{any}'), 'x', '{{}}', repeat('x', 43), {at})",
+    "oauth_tokens": "oauth_tokens (kind, grant_id, family, secret_hmac, scopes, expires_at)"
+    " VALUES ('access', {grant}, 1, sha256('{any}'), '{{}}', {at})",
+    "subscriptions": "subscriptions (list_id, user_id, status, source, created_at)"
+    " VALUES ({list}, {own}, 'pending', 'challenge', {at})",
+}
+RULES_BY_NAME = {rule.name: rule for rule in RULES}
+
+
+# Most rows have moments of microseconds; a use of the composer goes with its day.
+SPANS = {"composer_uses": timedelta(days=1)}
+MINUTE = timedelta(minutes=1)
+
+
+class AgedRows:
+    """Makes rows of one stack, and says which of them are there."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.made = 0
+        self.parents = self._make_parents()
+
+    def make_old(self, name: str) -> str:
+        """A row whose time is just over; its key."""
+        return self.make(name, past_by=SPANS.get(name, MINUTE))
+
+    def make_young(self, name: str) -> str:
+        return self.make(name, past_by=-SPANS.get(name, MINUTE))
+
+    def make(self, name: str, *, past_by: timedelta) -> str:
+        """A row that is past its time by so much, or will be, where that is negative; its key."""
+        self.made += 1
+        own = random_id()
+        if "{own}" in INSERTS[name]:
+            query = "INSERT INTO users (id, email) VALUES (%s, %s)"
+            self.stack.query(query, own, f"{own}@example.com")
+        rule = RULES_BY_NAME[name]
+        seconds = (rule.age(self.stack.settings()) + past_by).total_seconds()
+        row = INSERTS[name].format(
+            at=f"now() - interval '{seconds:.0f} seconds'", any=self.made, own=own, **self.parents
+        )
+        [(key,)] = self.stack.query(f"INSERT INTO {row} RETURNING {_key(rule)}")
+        return str(key)
+
+    def is_there(self, name: str, key: str) -> bool:
+        rule = RULES_BY_NAME[name]
+        query = f"SELECT 1 FROM {rule.model.__tablename__} WHERE {_key(rule)} = %s"
+        return bool(self.stack.query(query, key))
+
+    def _make_parents(self) -> dict[str, object]:
+        """Rows that the others refer to."""
+        user = self.stack.new_owner().user_id
+        made: dict[str, object] = {"user": user}
+        for name, row in {
+            "list": "lists (id, user_id, title, slug) VALUES ({user}, {user}, 'x', 's{user}')",
+            "import": "imports (list_id, user_id, source, object_prefix, size)"
+            " VALUES ({list}, {user}, 'file', 'parent', 1)",
+            "upkeep": "upkeep (name, every_seconds) VALUES ('maintenance.shorten_ips', 3600)",
+            "endpoint": "webhook_endpoints (user_id, url, types, place, event_id)"
+            " VALUES ({user}, 'https://example.com/', '{{key.created}}', 1, 1)",
+            "client": "oauth_clients (client_id, name, redirect_uris, scopes)"
+            " VALUES ('retention', 'x', '{{}}', '{{}}')",
+            "grant": "oauth_grants (user_id, client_id, scopes)"
+            " VALUES ({user}, '{client}', '{{}}')",
+        }.items():
+            key = {"client": "client_id", "upkeep": "name"}.get(name, "id")
+            [(made[name],)] = self.stack.query(f"INSERT INTO {row.format(**made)} RETURNING {key}")
+        return made
+
+
+def _key(rule: Rule) -> str:
+    columns = ", ".join(column.name for column in inspect(rule.model).primary_key)
+    return f"ROW({columns})::text"

@@ -1,0 +1,17 @@
+from collections.abc import Callable
+
+import pytest
+
+from tests.services.privacy.retention.aged_rows import AgedRows
+from tests.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def bare(make_lasting_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without processes, in which nothing is purged but by the test."""
+    return make_lasting_stack("retention")
+
+
+@pytest.fixture(scope="session")
+def rows(bare: Stack) -> AgedRows:
+    return AgedRows(bare)

@@ -1,0 +1,64 @@
+"""What should be gone is counted, and costs little to count."""
+
+from datetime import timedelta
+
+import httpx
+
+from services.privacy.kept import RULES
+from services.privacy.purging import OverdueRows, purge_outlived
+from tests.services.privacy.retention.aged_rows import SPANS, AgedRows
+from tests.stack import Stack, eventually
+from tests.upkeep import resting_upkeep
+
+COUNTED = [rule.name for rule in RULES if rule.moment is not None]
+TWO_ROUNDS = timedelta(hours=2)
+MINUTE = timedelta(minutes=1)
+LATEST = {rule.name: rule.longer + TWO_ROUNDS for rule in RULES}
+
+
+def counted(stack: Stack) -> dict[str, int]:
+    return dict(OverdueRows(stack.settings()).count(stack.resources.database))
+
+
+def test_rows_are_overdue_two_rounds_after_their_time(bare: Stack, rows: AgedRows) -> None:
+    purge_outlived(bare.resources)
+    before = counted(bare)
+    assert set(before) == set(COUNTED)
+    for name in COUNTED:
+        rows.make(name, past_by=LATEST[name] - SPANS.get(name, MINUTE))
+    assert counted(bare) == before
+    for name in COUNTED:
+        rows.make(name, past_by=LATEST[name] + SPANS.get(name, MINUTE))
+    # A session that has ended is past its other time too, and a file has a row of its own rule.
+    risen = {name: count - before[name] for name, count in counted(bare).items()}
+    assert risen == dict.fromkeys(COUNTED, 1)
+    purge_outlived(bare.resources)
+
+
+def test_a_count_stops_at_a_thousand(bare: Stack) -> None:
+    bare.query(
+        "INSERT INTO mail_counts (digest, mails, ends_at)"
+        " SELECT sha256(('many' || n)::bytea), 1, now() - interval '1 day'"
+        " FROM generate_series(1, 3000) AS n"
+    )
+    assert counted(bare)["mail_counts"] == 1_000
+    purge_outlived(bare.resources)
+    assert counted(bare)["mail_counts"] == 0
+
+
+def test_the_metrics_show_it_by_table(stack: Stack, stranger: httpx.Client) -> None:
+    token = stack.environment["PRESSROOM_METRICS_TOKEN"]
+
+    def shown() -> str:
+        reply = stranger.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+        return reply.raise_for_status().text
+
+    with resting_upkeep(stack):
+        stack.query(
+            "INSERT INTO mail_counts (digest, mails, ends_at)"
+            " VALUES (sha256('overdue'), 1, now() - interval '3 hours')"
+        )
+        line = 'pressroom_overdue_rows{table="mail_counts"} 1.0'
+        eventually(lambda: line in shown(), what="the overdue row among the metrics")
+        assert 'pressroom_overdue_rows{table="jobs"} 0.0' in shown()
+    stack.query("DELETE FROM mail_counts WHERE digest = sha256('overdue')")

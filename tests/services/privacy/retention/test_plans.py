@@ -1,0 +1,63 @@
+"""What upkeep deletes is found by indexes: by its time, and by what refers to it."""
+
+import pytest
+from sqlalchemy import text
+
+from services.privacy.kept import KEPT_FOR_GOOD, RULES, past
+from storage.unit_of_work import UnitOfWork
+from tests.stack import Stack
+
+# A foreign key's rows are looked for by these columns when a row that it refers to is deleted. A
+# partial index will do if it has every row that refers to something.
+FOREIGN_KEYS = """
+SELECT c.conname, c.confrelid::regclass::text, c.confdeltype::text, EXISTS (
+    SELECT FROM pg_index i
+    WHERE i.indrelid = c.conrelid AND i.indisvalid
+    AND (SELECT array_agg(column_ ORDER BY column_) FROM unnest(
+        (i.indkey::int2[])[0:cardinality(c.conkey) - 1]) AS column_)
+        = (SELECT array_agg(column_ ORDER BY column_) FROM unnest(c.conkey) AS column_)
+    AND (i.indpred IS NULL OR pg_get_expr(i.indpred, i.indrelid) = (
+        SELECT '(' || attname || ' IS NOT NULL)' FROM pg_attribute
+        WHERE attrelid = c.conrelid AND attnum = c.conkey[1] AND cardinality(c.conkey) = 1))
+)
+FROM pg_constraint c
+WHERE c.contype = 'f' AND c.connamespace = 'public'::regnamespace AND c.conparentid = 0
+"""
+# The foreign keys of partitions are those of their tables.
+NO_ACTION = "a"
+
+
+def test_every_foreign_key_whose_row_may_be_deleted_has_an_index(bare: Stack) -> None:
+    stays = {model.__tablename__ for model in KEPT_FOR_GOOD}
+    found = bare.query(FOREIGN_KEYS)
+    assert len(found) > 30
+    without = {
+        name
+        for name, parent, action, has_index in found
+        if not has_index and (action != NO_ACTION or parent not in stays)
+    }
+    assert without == set()
+
+
+def plan(uow: UnitOfWork, statement: str) -> str:
+    # Of a small table all would be read at once: what matters is which plan there is at all.
+    for way in ("seqscan", "bitmapscan", "sort"):
+        uow.session.execute(text(f"SET LOCAL enable_{way} = off"))
+    return "\n".join(uow.session.connection().exec_driver_sql(f"EXPLAIN {statement}").scalars())
+
+
+@pytest.mark.parametrize("name", [rule.name for rule in RULES if rule.moment is not None])
+def test_old_rows_are_found_in_the_order_of_an_index(bare: Stack, name: str) -> None:
+    [rule] = [each for each in RULES if each.name == name]
+    with bare.resources.unit_of_work() as uow:
+        rows = past(rule, rule.age(bare.settings()), limit=10)
+        dialect = uow.session.get_bind().dialect
+        compiled = rows.places.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+        shown = plan(uow, str(compiled))
+    table = rule.model.__tablename__
+    assert "Sort" not in shown, shown
+    assert f"Seq Scan on {table}" not in shown, shown
+    assert f" on {table}" in shown, shown
+    # The rows are then found by their places.
+    if not rule.oldest_by:
+        assert "Index Cond" in shown, shown

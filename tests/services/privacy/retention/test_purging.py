@@ -1,0 +1,160 @@
+"""What is past its time goes, table by table, and nothing else does."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+import psycopg2
+import pytest
+from sqlalchemy import text
+
+from core.settings.notations import Retained
+from services.privacy.kept import RULES
+from services.privacy.purging import Purge, TablePurge, TablesNotPurged, purge_outlived
+from storage.unit_of_work import UnitOfWork
+from tests.services.privacy.retention.aged_rows import AgedRows
+from tests.stack import Stack
+
+PURGED = [rule.name for rule in RULES if rule.is_purged]
+
+
+def test_what_is_past_its_time_goes_and_the_rest_stays(bare: Stack, rows: AgedRows) -> None:
+    old = {name: rows.make_old(name) for name in PURGED}
+    young = {name: rows.make_young(name) for name in PURGED}
+    assert purge_outlived(bare.resources) >= len(PURGED)
+    assert [name for name in PURGED if rows.is_there(name, old[name])] == []
+    assert [name for name in PURGED if not rows.is_there(name, young[name])] == []
+    assert purge_outlived(bare.resources) == 0
+
+
+def test_a_month_more_in_the_setting_keeps_rows_for_longer(bare: Stack, rows: AgedRows) -> None:
+    settings = bare.settings()
+    longer = {kept: days + 30 for kept, days in settings.retention.items()}
+    names = [rule.name for rule in RULES if rule.is_purged and isinstance(rule.period, Retained)]
+    assert names
+    made = {name: rows.make(name, past_by=timedelta(days=29)) for name in names}
+    changed = settings.model_copy(update={"retention": longer})
+    purge_outlived(replace(bare.resources, settings=changed))
+    assert [name for name in names if not rows.is_there(name, made[name])] == []
+    purge_outlived(bare.resources)
+    assert [name for name in names if rows.is_there(name, made[name])] == []
+
+
+def test_imports_and_exports_stay_while_something_needs_them(bare: Stack, rows: AgedRows) -> None:
+    for name, needed in (
+        ("imports", "added = 2, undone = 1"),
+        ("imports", "files_removed_at = NULL"),
+        ("imports", "finished_at = NULL, status = 'running'"),
+        ("exports", "files_removed_at = NULL"),
+    ):
+        key = rows.make_old(name)
+        bare.query(f"UPDATE {name} SET {needed} WHERE ROW(id)::text = %s", key)
+        purge_outlived(bare.resources)
+        assert rows.is_there(name, key), needed
+        bare.query(f"DELETE FROM {name} WHERE ROW(id)::text = %s", key)
+    tried = rows.make_old("imports")
+    bare.query("UPDATE imports SET dry_run = true, added = 5 WHERE ROW(id)::text = %s", tried)
+    purge_outlived(bare.resources)
+    assert not rows.is_there("imports", tried)
+
+
+@contextmanager
+def broken(stack: Stack, table: str) -> Iterator[None]:
+    """No row of the table can be deleted."""
+    stack.query(
+        "CREATE FUNCTION ck_broken() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN RAISE EXCEPTION ''a broken row''; END'"
+    )
+    try:
+        stack.query(
+            f"CREATE TRIGGER broken BEFORE DELETE ON {table}"
+            " FOR EACH ROW EXECUTE FUNCTION ck_broken()"
+        )
+        yield
+    finally:
+        stack.query("DROP FUNCTION ck_broken() CASCADE")
+
+
+@contextmanager
+def transaction(stack: Stack, statement: str) -> Iterator[None]:
+    """The statement is done, and its transaction goes on."""
+    connection = psycopg2.connect(stack.owner_url)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            yield
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("table", [name for name in PURGED if "." not in name])
+def test_a_table_that_is_broken_stops_no_other(bare: Stack, rows: AgedRows, table: str) -> None:
+    made = {name: rows.make_old(name) for name in PURGED}
+    with broken(bare, table), pytest.raises(TablesNotPurged, match=rf"^{table}\b.* \(RaiseExcep"):
+        purge_outlived(bare.resources)
+    left = {name for name in PURGED if rows.is_there(name, made[name])}
+    assert left == {name for name in PURGED if name.split(".")[0] == table}
+    purge_outlived(bare.resources)
+
+
+def test_a_table_that_is_locked_stops_no_other(bare: Stack, rows: AgedRows) -> None:
+    made = {name: rows.make_old(name) for name in PURGED}
+    lock = "LOCK TABLE spent_proofs IN ACCESS EXCLUSIVE MODE"
+    with (
+        transaction(bare, lock),
+        pytest.raises(TablesNotPurged, match=r"^spent_proofs \(LockNotAvailable\); \d+ rows"),
+    ):
+        purge_outlived(bare.resources)
+    assert [name for name in PURGED if rows.is_there(name, made[name])] == ["spent_proofs"]
+    purge_outlived(bare.resources)
+
+
+def test_a_row_that_is_locked_is_passed_over(bare: Stack, rows: AgedRows) -> None:
+    held, other = (rows.make_old("spent_proofs") for _ in range(2))
+    lock = f"SELECT 1 FROM spent_proofs WHERE ROW(proof_hash)::text = '{held}' FOR UPDATE"
+    with transaction(bare, lock):
+        purge_outlived(bare.resources)
+        assert rows.is_there("spent_proofs", held)
+        assert not rows.is_there("spent_proofs", other)
+    purge_outlived(bare.resources)
+    assert not rows.is_there("spent_proofs", held)
+
+
+def test_batches_that_the_database_ends_get_smaller(bare: Stack) -> None:
+    sizes: list[int] = []
+    left = 25
+
+    def batch(uow: UnitOfWork, rows: int) -> int:
+        nonlocal left
+        sizes.append(rows)
+        uow.session.execute(text("SET LOCAL statement_timeout = 200"))
+        uow.session.execute(text("SELECT pg_sleep(:seconds)"), {"seconds": rows / 200})
+        done = min(rows, left)
+        left -= done
+        return done
+
+    purge = Purge(bare.resources)
+    purge.work_off(TablePurge("slow", batch, 1_000))
+    assert sizes == [1_000, 100, 10, 10, 10]
+    assert purge.end() == 25
+
+
+def test_tables_take_turns(bare: Stack) -> None:
+    done: list[str] = []
+
+    def batch_of(name: str, rows: int) -> TablePurge:
+        left = [rows]
+
+        def batch(_: UnitOfWork, limit: int) -> int:
+            done.append(name)
+            purged = min(limit, left[0])
+            left[0] -= purged
+            return purged
+
+        return TablePurge(name, batch, 10)
+
+    purge = Purge(bare.resources)
+    purge.work_off(batch_of("large", 35), batch_of("small", 5))
+    assert done == ["large", "small", "large", "large", "large"]
+    assert purge.end() == 40

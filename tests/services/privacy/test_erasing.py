@@ -1,0 +1,373 @@
+"""The job of an erasure: in batches, and a person is gone from its first moment on."""
+
+from itertools import pairwise
+
+import pytest
+
+from core.errors import DomainError, TransientError
+from core.ids import random_hash_id
+from models import JobStatus, OptOutKind, User
+from models.declarative import Model
+from services.access.caller import Caller
+from services.accounts import accounts
+from services.attachments import records
+from services.jobs import lease as leases
+from services.jobs.lease import Lease, LeaseLost
+from services.privacy import erasure, stages
+from services.subscriptions import exports, lists, sign_up
+from services.subscriptions.export_sheets import ExportKind
+from services.subscriptions.imports import staging
+from services.subscriptions.member_attributes import GivenAttributes
+from services.subscriptions.members import locks, mails, members, unsubscribe
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.members import MemberEdit
+from storage.unit_of_work import UnitOfWork
+from tests.erasing import claim, erase, finish, take_turn
+from tests.importing import Importing, csv_of
+from tests.services.privacy.lives import fill, left
+from tests.stack import Owner
+
+READER = Actor(ActorKind.USER, Via.LOGIN)
+OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
+ROWS = 47
+# Rows that a batch of the test may have.
+SMALL = 10
+
+
+@pytest.fixture
+def address() -> str:
+    return f"{random_hash_id()}@example.com"
+
+
+@pytest.fixture
+def user_id(quiet: Importing, address: str) -> int:
+    with quiet.resources.unit_of_work() as uow:
+        return accounts.create_user(uow, email=address, name="Ada", password="secret-word-12").id
+
+
+@pytest.fixture
+def list_id(quiet: Importing, keeper: Owner) -> int:
+    return quiet.new_list(keeper)
+
+
+def found(uow: UnitOfWork, user_id: int) -> User:
+    return uow.session.get_one(User, user_id)
+
+
+def join(quiet: Importing, list_id: int, user_id: int) -> None:
+    with quiet.resources.unit_of_work() as uow:
+        person, of = found(uow, user_id), lists.get(uow, list_id)
+        settings = quiet.resources.settings
+        sign_up.join(uow, settings.keyring, of, person, READER)
+
+
+def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "MAX_ROWS", SMALL)
+    monkeypatch.setattr(stages, "MAX_EVENTS", SMALL)
+    monkeypatch.setattr(stages, "MAX_LISTS", 2)
+
+
+def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
+    quiet: Importing,
+    keeper: Owner,
+    address: str,
+    user_id: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_small(monkeypatch)
+    list_ids = [quiet.new_list(keeper) for _ in range(5)]
+    for each in list_ids:
+        join(quiet, each, user_id)
+    fill(quiet.stack, list_id=list_ids[0], user_id=user_id, other_id=keeper.user_id, rows=ROWS)
+    job_id = erasure.begin(quiet.resources, address)
+    seen, note = [0], leases.progress
+
+    def looking(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
+        note(uow, lease, done=done)
+        seen.append(done)
+        # Other transactions lock the person meanwhile as a login does, and write about them.
+        lock = "SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE NOWAIT"
+        assert quiet.stack.query(lock, user_id) == [(1,)]
+
+    monkeypatch.setattr(leases, "progress", looking)
+    erased = finish(quiet.resources, job_id)
+    assert (erased.subscriptions, erased.attachments, erased.jobs) == (5, ROWS, ROWS)
+    assert left(quiet.stack, user_id) == {}
+    batches = [after - before for before, after in pairwise(seen)]
+    assert max(batches) == SMALL
+    assert len(batches) > 5 * ROWS / SMALL
+
+
+def test_what_a_killed_worker_leaves_is_erased_by_the_next_and_counted_once(
+    *,
+    quiet: Importing,
+    keeper: Owner,
+    list_id: int,
+    address: str,
+    user_id: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_small(monkeypatch)
+    join(quiet, list_id, user_id)
+    fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=ROWS)
+    job_id = erasure.begin(quiet.resources, address)
+    note, calls = leases.progress, [0]
+
+    def dying(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
+        note(uow, lease, done=done)
+        calls[0] += 1
+        if calls[0] % 3 == 0:
+            # Of this transaction nothing stays, as of a process that ends in it.
+            raise LeaseLost(job_id)
+
+    monkeypatch.setattr(leases, "progress", dying)
+    while (lease := claim(quiet.resources, job_id)) is not None:
+        try:
+            take_turn(quiet.resources, lease)
+        except LeaseLost:
+            with quiet.resources.unit_of_work() as uow:
+                leases.hand_back(uow, lease)
+    erased = finish(quiet.resources, job_id)
+    assert (erased.subscriptions, erased.attachments, erased.jobs) == (1, ROWS, ROWS)
+    assert left(quiet.stack, user_id) == {}
+    [(counts,)] = quiet.stack.query("SELECT counts FROM erasures WHERE user_id = %s", user_id)
+    assert isinstance(counts, dict)
+    # One event tells that the person joined, without an address.
+    assert (counts["events"], counts["acts"], counts["idempotency"]) == (ROWS, ROWS, ROWS)
+
+
+def test_a_worker_that_lost_the_job_erases_nothing(
+    quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
+) -> None:
+    fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=2)
+    job_id = erasure.begin(quiet.resources, address)
+    before = left(quiet.stack, user_id)
+    lost = claim(quiet.resources, job_id)
+    assert lost is not None
+    with quiet.resources.unit_of_work() as uow:
+        leases.hand_back(uow, lost)
+    with pytest.raises(LeaseLost):
+        erasure.run(quiet.resources, lost)
+    assert left(quiet.stack, user_id) == before
+    finish(quiet.resources, job_id)
+
+
+# -- from the first moment on ----------------------------------------------------------------------
+
+
+def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_shown(
+    quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
+) -> None:
+    own = quiet.new_list(Owner(user_id, address, ""))
+    task = quiet.bring(Owner(user_id, address, ""), own, csv_of([["nobody", ""]]))
+    with quiet.resources.unit_of_work() as uow:
+        job = exports.enqueue_export(uow, user_id, lists.get(uow, own), ExportKind.MEMBERS)
+        export_id = job.subject_id
+    quiet.stack.query("UPDATE exports SET size = 1, finished_at = now() WHERE id = %s", export_id)
+    with quiet.resources.unit_of_work() as uow:
+        lists.archive(uow, lists.get(uow, own))
+    fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=1)
+    name = random_hash_id()
+    rename = "UPDATE attachments SET filename = %s, hash_id = %s WHERE user_id = %s"
+    quiet.stack.query(rename, f"{name}.webp", name, user_id)
+    with quiet.resources.unit_of_work() as uow:
+        found, _ = records.find_media(uow, f"{name}.webp")
+        assert found.user_id == user_id
+        assert exports.get_finished(uow, export_id or 0)
+    assert staging.stream_rejects(quiet.resources, task.id)
+    erasure.begin(quiet.resources, address)
+    with quiet.resources.unit_of_work() as uow:
+        for refused, look in (
+            ("media.not_found", lambda: records.find_media(uow, f"{name}.webp")),
+            ("export.not_found", lambda: exports.get_finished(uow, export_id or 0)),
+            ("import.errors_gone", lambda: staging.stream_rejects(quiet.resources, task.id)),
+            ("user.not_found", lambda: accounts.get_by_email(uow, address)),
+            ("user.not_found", lambda: new_list(quiet, uow, user_id)),
+        ):
+            with pytest.raises(DomainError) as refusal:
+                look()
+            assert refusal.value.code == refused
+
+
+def new_list(quiet: Importing, uow: UnitOfWork, user_id: int) -> None:
+    caller = Caller(user_id, frozenset(), unrestricted=True, key_id=0)
+    words = {"title": "Late", "slug": random_hash_id()}
+    lists.create_own(uow, caller, **words, fields={}, providers=[])
+
+
+class NoMailer:
+    def send(self, mail: object) -> None:
+        raise AssertionError(f"sent {mail}")
+
+
+def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
+    quiet: Importing, list_id: int, address: str, user_id: int
+) -> None:
+    join(quiet, list_id, user_id)
+    job_id = erasure.begin(quiet.resources, address)
+    edit = MemberEdit({"name": "Ada"}, GivenAttributes())
+
+    def put(named: int | str) -> int:
+        with quiet.resources.unit_of_work() as uow:
+            of = lists.get(uow, list_id)
+            return members.upsert(uow, of, named, edit, OWNER).user_id
+
+    with pytest.raises(DomainError, match="no such member"):
+        put(user_id)
+    other = put(address)
+    assert other != user_id
+    finish(quiet.resources, job_id)
+    assert put(address) == other
+
+
+def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
+    quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
+) -> None:
+    asking = Actor(ActorKind.STRANGER, Via.CHALLENGE)
+    settings = quiet.resources.settings
+    with quiet.resources.unit_of_work() as uow:
+        of = lists.get(uow, list_id)
+        of.confirm_required = True
+        sign_up.request(uow, settings.keyring, of, address, asking)
+    erasure.begin(quiet.resources, address)
+    [(job_id,)] = quiet.stack.query(
+        "SELECT j.id FROM jobs j JOIN subscriptions s ON s.id = j.subject_id"
+        " WHERE j.kind = 'subscription.mail_confirmation' AND s.user_id = %s",
+        user_id,
+    )
+    lease = claim(quiet.resources, int(str(job_id)))
+    assert lease is not None
+    mails.send_confirmation(quiet.resources, lease, NoMailer())
+    assert quiet.job(int(str(job_id))).result == {"sent": False}
+
+
+def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
+    quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
+) -> None:
+    join(quiet, list_id, user_id)
+    with quiet.resources.unit_of_work() as uow:
+        person, of = found(uow, user_id), lists.get(uow, list_id)
+        unsubscribe.leave(uow, quiet.resources.keyring, of, person, READER)
+    job_id = erasure.begin(quiet.resources, address)
+    task = quiet.bring(keeper, list_id, csv_of([[address, ""]]))
+    assert (task.opted_out, task.added) == (1, 0)
+    # What the next person of the address says in the middle of the erasure is theirs.
+    with quiet.resources.unit_of_work() as uow:
+        again, of = accounts.find_or_create_person(uow, address), lists.get(uow, list_id)
+        unsubscribe.leave(uow, quiet.resources.keyring, of, again, READER)
+    finish(quiet.resources, job_id)
+    kept = quiet.stack.query("SELECT user_id, kind FROM opt_outs WHERE list_id = %s", list_id)
+    assert kept == [(again.id, OptOutKind.LIST)]
+
+
+# -- again, and what comes late --------------------------------------------------------------------
+
+
+def test_asked_for_again_it_is_the_same_job_until_it_has_ended(
+    quiet: Importing, address: str, user_id: int
+) -> None:
+    job_id = erasure.begin(quiet.resources, address)
+    assert erasure.begin(quiet.resources, address.upper()) == job_id
+    quiet.stack.query(
+        "UPDATE jobs SET status = 'failed', finished_at = now(), error ="
+        ' \'{"kind": "internal", "code": "job.broke", "message": "It broke."}\' WHERE id = %s',
+        job_id,
+    )
+    assert erasure.begin(quiet.resources, address) == job_id
+    assert quiet.job(job_id).status == JobStatus.QUEUED
+    quiet.stack.query("DELETE FROM jobs WHERE id = %s", job_id)
+    again = erasure.begin(quiet.resources, address)
+    assert again != job_id
+    assert finish(quiet.resources, again).user_id == user_id
+    with pytest.raises(DomainError, match=address):
+        erasure.begin(quiet.resources, address)
+    kept = quiet.stack.query(
+        "SELECT address_hmac, stage, finished_at IS NOT NULL FROM erasures WHERE user_id = %s",
+        user_id,
+    )
+    assert kept == [(None, None, True)]
+
+
+def test_what_a_slow_request_writes_after_the_end_is_erased_an_hour_later(
+    quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
+) -> None:
+    ended = erasure.begin(quiet.resources, address)
+    finish(quiet.resources, ended)
+    fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=3)
+    [(job_id,)] = quiet.stack.query("SELECT job_id FROM erasures WHERE user_id = %s", user_id)
+    due = "SELECT run_at BETWEEN now() + '59 min' AND now() + '1 h', sends FROM jobs WHERE id = %s"
+    assert quiet.stack.query(due, job_id) == [(True, 0)]
+    assert claim(quiet.resources, int(str(job_id))) is None
+    quiet.stack.query("UPDATE jobs SET run_at = now() WHERE id = %s", job_id)
+    finish(quiet.resources, int(str(job_id)))
+    assert left(quiet.stack, user_id) == {}
+    # And that is all.
+    later = "SELECT count(*) FROM jobs WHERE kind = 'person.erase' AND subject_id = %s"
+    assert quiet.stack.query(later, user_id) == [(2,)]
+
+
+def test_a_person_who_is_held_is_erased_once_they_are_free(
+    quiet: Importing, address: str, user_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erasure, "MAX_WAIT_SECONDS", 0.0)
+    with quiet.resources.unit_of_work() as uow:
+        uow.session.get(User, user_id, with_for_update=True)
+        with pytest.raises(Exception, match="lock timeout"):
+            erasure.begin(quiet.resources, address)
+    erase(quiet.resources, address)
+
+
+def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
+    quiet: Importing, list_id: int, address: str, user_id: int
+) -> None:
+    join(quiet, list_id, user_id)
+    job_id = erasure.begin(quiet.resources, address)
+    lease = claim(quiet.resources, job_id)
+    assert lease is not None
+    with quiet.resources.unit_of_work() as uow:
+        locks.lock_list(uow, list_id)
+        with pytest.raises(TransientError, match="busy"):
+            erasure.run(quiet.resources, lease)
+    with quiet.resources.unit_of_work() as uow:
+        leases.hand_back(uow, lease)
+    assert finish(quiet.resources, job_id).subscriptions == 1
+
+
+# -- completeness, and its price -------------------------------------------------------------------
+
+# These stay without a name: the ledger, and what belongs to the list or proves the erasure.
+KEPT = {"credit_accounts", "credit_checkpoints", "credit_entries", "erasures"}
+IN_STAGES = {
+    *("account_mails", "api_keys", "attachments", "idempotency_records", "jobs", "list_reports"),
+    *("mailed_links", "lists", "exports", "imports", "oauth_grants", "payment_orders"),
+    *("composer_uses", "storage_uses", "totp_secrets", "recovery_codes", "passkeys"),
+    *("denied_entries", "fields", "subscriptions", "subscription_events", "user_sessions"),
+    *("bulk_acts", "webhook_endpoints", "former_addresses"),
+    # With the mark itself.
+    "opt_outs",
+}
+
+
+def test_every_table_that_refers_to_a_person_is_thought_of() -> None:
+    key = User.__table__.c.id
+    refer = {
+        table.name
+        for table in Model.metadata.sorted_tables
+        for foreign in table.foreign_keys
+        if foreign.column is key
+    }
+    assert refer == KEPT | IN_STAGES
+
+
+def test_events_are_found_by_an_index_in_the_order_of_their_ids(quiet: Importing) -> None:
+    for condition, index in (
+        ("user_id = 1", "user_id_id"),
+        ("actor_id = 1 AND (ip IS NOT NULL OR request_id IS NOT NULL)", "actor_id_id"),
+    ):
+        plan = quiet.stack.query(
+            "SET enable_seqscan = off; SET enable_sort = off; EXPLAIN SELECT id FROM"
+            f" subscription_events WHERE {condition} AND id > 5 ORDER BY id LIMIT 10"
+        )
+        told = "\n".join(str(line) for (line,) in plan)
+        assert f"ix_subscription_events_{index}" in told
+        assert "Sort" not in told

@@ -1,0 +1,296 @@
+"""A person who is erased is nowhere any more, and what they said no to holds."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from core.errors import DomainError
+from core.ids import random_hash_id
+from core.keyring import Keyring
+from services.accounts import accounts
+from services.privacy import erasure
+from services.subscriptions import lists, sign_up
+from services.subscriptions.members import changes, unsubscribe
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from tests.commands import pressroom, printed
+from tests.erasing import finish
+from tests.pictures import photo
+from tests.services.subscriptions.members.acting import Acting, Person
+from tests.stack import Owner, Stack
+
+STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
+COUNTS = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
+
+
+@pytest.fixture
+def acting(stack: Stack) -> Iterator[Acting]:
+    with stack.client() as client:
+        yield Acting(stack, client)
+
+
+@dataclass
+class Erasable:
+    """A person whose name and address are words that nothing else holds."""
+
+    name: str
+    person: Person
+
+    @property
+    def words(self) -> list[str]:
+        # Any spelling of them counts, and the address in parts too.
+        return [self.name.lower(), self.person.address.partition("@")[0]]
+
+
+@pytest.fixture
+def reader(stack: Stack, acting: Acting) -> Erasable:
+    name = f"Ada{random_hash_id()}"
+    person = acting.new_person(with_login=True)
+    stack.query("UPDATE users SET name = %s WHERE id = %s", name, person.user_id)
+    return Erasable(name, person)
+
+
+@pytest.fixture
+def list_id(acting: Acting, owner: Owner) -> int:
+    return acting.new_list(owner, confirm_required=False, challenge=False)
+
+
+def found_anywhere(stack: Stack, words: list[str]) -> set[str]:
+    """Every column of any table, and every key in storage, that holds one of the words."""
+    columns = stack.query(
+        "SELECT quote_ident(table_schema) || '.' || quote_ident(table_name),"
+        " quote_ident(column_name)"
+        " FROM information_schema.columns JOIN information_schema.tables"
+        " USING (table_catalog, table_schema, table_name)"
+        " WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
+        " AND table_type = 'BASE TABLE'"
+    )
+    assert len(columns) > 100
+    # Every type has a text form; bytes are looked at as hex digits, and as the text that they are.
+    pattern = "|".join([*words, *(word.encode().hex() for word in words)])
+    looks = (
+        f"SELECT '{table}.{column}' WHERE EXISTS (SELECT 1 FROM {table} WHERE {column}::text ~* %s)"
+        for table, column in columns
+    )
+    found = stack.query(" UNION ALL ".join(looks), *[pattern] * len(columns))
+    return {str(column) for (column,) in found}
+
+
+def live_a_little(stack: Stack, acting: Acting, owner: Owner, list_id: int, who: Erasable) -> str:
+    """Leave something of the person in every table that can hold it; the hash id of a picture."""
+    person, key = who.person, {"Authorization": f"Bearer {who.person.key}"}
+    assert person.user_id is not None
+    acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=person.key)
+    name = {"name": f"{who.name} Reader", "type": "gold"}
+    acting.reply("PATCH", f"/lists/{list_id}/members/{person.user_id}", key=owner.key, json=name)
+    confirming = acting.new_list(owner, confirm_required=True, challenge=False)
+    acting.ask(confirming, person.address)
+    acting.mail_link(confirming, person.user_id)
+    texts = {"title": f"{who.name}'s own", "slug": f"by-{who.name.lower()}", "tagline": who.name}
+    body = {**texts, "redirect_origins": [f"https://{who.name.lower()}.example.com"]}
+    own = acting.client.post("/lists", headers=key, json=body).json()["data"]["id"]
+    # Which is refused since the file has no such column.
+    mapping = {"dry_run": "true", "mapping": json.dumps({who.name: "email"})}
+    sent = {"file": (f"{who.name}.csv", b"E-mail\nsomebody@example.com\n")}
+    waiting = {**key, "Prefer": "wait=30"}
+    acting.client.post(f"/lists/{own}/imports", headers=waiting, params=mapping, files=sent)
+    acting.ask(own, f"{random_hash_id()}@example.com")
+    [(member,)] = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", own)
+    acting.remove(own, int(str(member)), person.key or "")
+    acting.reply("DELETE", f"/lists/{own}", key=person.key)
+    files = {"file": (f"{who.name}.jpg", photo())}
+    headers = {**key, "Idempotency-Key": random_hash_id() * 2}
+    uploaded = acting.client.post("/attachments?renditions=1", headers=headers, files=files)
+    hash_id = str(uploaded.json()["data"]["hash_id"])
+    words = {"alt_text": f"{who.name} at sea", "title": who.name, "tags": [who.name]}
+    acting.client.patch(f"/attachments/{hash_id}", headers=key, json=words)
+    return hash_id
+
+
+def test_nothing_is_left_of_an_erased_person(
+    stack: Stack, acting: Acting, owner: Owner, list_id: int, reader: Erasable
+) -> None:
+    hash_id = live_a_little(stack, acting, owner, list_id, reader)
+    held = {"users.email", "users.name", "subscriptions.email", "subscriptions.name", "lists.title"}
+    held |= {
+        "imports.error",
+        "lists.redirect_origins",
+        "attachments.alt_text",
+        "attachments.title",
+        "attachments.tags",
+    }
+    there = found_anywhere(stack, reader.words)
+    assert {f"public.{each}" for each in held} <= there
+    # The feed tells of the person, and never holds what an erasure would have to take out of it.
+    told = "SELECT 1 FROM feed_events WHERE data ->> 'user_id' = %s"
+    assert stack.query(told, str(reader.person.user_id))
+    assert not {column for column in there if column.startswith("public.feed_")}
+    assert any(key.startswith(f"renditions/{hash_id}/") for key in stack.stored())
+
+    erased = printed(stack, "users", "erase", reader.person.address.upper())
+    assert erased.pop("user_id") == reader.person.user_id
+    assert erased == dict(zip(COUNTS, (2, 0, 1, 1, 1, 2), strict=True))
+    assert found_anywhere(stack, reader.words) == set()
+    assert [key for key in stack.stored() if hash_id in key] == []
+    leftovers = stack.query(
+        "SELECT count(*) FROM subscription_events WHERE (ip IS NOT NULL OR request_id IS NOT NULL)"
+        " AND %s IN (user_id, actor_id)",
+        reader.person.user_id,
+    )
+    assert leftovers == [(0,)]
+
+
+def test_the_keys_of_an_erased_person_are_refused_at_once(acting: Acting, reader: Erasable) -> None:
+    assert acting.reply("GET", "/subscriptions", key=reader.person.key) == (200, [])
+    acting.erase(reader.person.address)
+    refusal = (401, "auth.invalid_credentials")
+    assert acting.reply("GET", "/subscriptions", key=reader.person.key) == refusal
+
+
+def test_history_keeps_what_happened_to_an_erased_person(
+    stack: Stack, acting: Acting, owner: Owner, list_id: int, reader: Erasable
+) -> None:
+    acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=reader.person.key)
+    acting.leave(list_id, key=reader.person.key)
+    erased = acting.erase(reader.person.address)
+    with stack.client(owner.key) as client:
+        path = f"/lists/{list_id}/members/{erased.user_id}/history"
+        history = client.get(path).json()["data"]["items"]
+    told = [(each["action"], each["actor"], each["status_after"]) for each in history]
+    assert told == [
+        ("erased", "operator", "removed"),
+        ("unsubscribed", "user", "unsubscribed"),
+        ("subscribed", "user", "active"),
+    ]
+    assert {(each["ip"], each["request_id"]) for each in history} == {(None, None)}
+    assert erased.opt_outs_kept == 1
+    # The owner sees that somebody was there, and not who.
+    [member] = shown(stack, owner, list_id, "removed")
+    assert (member["email"], member["name"]) == (None, None)
+    assert member["user"] == {"id": erased.user_id, "name": None}
+
+
+def test_an_erased_subscriber_is_not_counted_and_others_stay_as_they_are(
+    stack: Stack, acting: Acting, owner: Owner, list_id: int, reader: Erasable
+) -> None:
+    acting.ask(list_id, f"{random_hash_id()}@example.com")
+    before = shown(stack, owner, list_id, "active")
+    acting.ask(list_id, reader.person.address)
+    acting.erase(reader.person.address)
+    assert shown(stack, owner, list_id, "active") == before
+    with stack.client(owner.key) as client:
+        assert client.get(f"/lists/{list_id}").json()["data"]["subscriber_count"] == 1
+
+
+@pytest.mark.parametrize("no", ["list", "mail"])
+def test_a_no_outlives_its_person_when_the_address_comes_back(
+    acting: Acting, owner: Owner, list_id: int, reader: Erasable, no: str
+) -> None:
+    stack = acting.stack
+    address, key = reader.person.address, reader.person.key
+    free = acting.new_list(owner, confirm_required=False, challenge=False)
+    for each in (list_id, free):
+        acting.reply("POST", f"/subscriptions/{each}/no-challenge", key=key)
+    if no == "list":
+        acting.leave(list_id, key=key)
+    else:
+        acting.switch_mail(list_id, enabled=False, key=key)
+    acting.erase(address)
+    for _ in range(2):
+        for each in (list_id, free):
+            acting.ask(each, address.upper())
+        [member] = shown(stack, owner, list_id, "pending")
+        assert (member["email"], member["email_enabled"]) == (address, no == "list")
+        assert shown(stack, owner, list_id, "active") == []
+        path = f"/subscriptions/{list_id}/members/{member['user_id']}/email"
+        refusal = acting.reply("PUT", path, key=owner.key, json={"enabled": True})
+        assert refusal == (409, "subscription.opted_out")
+        assert [each["email"] for each in shown(stack, owner, free, "active")] == [address]
+        # Another round: what a second person of the address said no to outlives them too.
+        acting.erase(address)
+
+
+def shown(stack: Stack, owner: Owner, list_id: int, status: str) -> list[dict[str, object]]:
+    with stack.client(owner.key) as client:
+        page = client.get(f"/lists/{list_id}/subscriptions", params={"status": status})
+    items: list[dict[str, object]] = page.json()["data"]["items"]
+    return items
+
+
+def test_a_no_is_known_under_a_key_that_was_rotated_since(
+    stack: Stack, acting: Acting, list_id: int, reader: Erasable
+) -> None:
+    acting.leave(list_id, key=reader.person.key)
+    acting.erase(reader.person.address)
+    old = stack.environment["PRESSROOM_SECRET_KEYS"]
+    rotated = Keyring.parse("new:" + "A" * 43 + "," + old)
+    with stack.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, list_id)
+        email = reader.person.address
+        sign_up.request(uow, rotated, mailing_list, email, STRANGER)
+        again = accounts.get_by_email(uow, reader.person.address)
+        record = changes.find(uow, list_id, again.id)
+        assert record is not None
+        assert record.status == "pending"
+        # Said again under the new key, and erased again: known under either.
+        unsubscribe.leave(uow, rotated, mailing_list, again, STRANGER)
+    with stack.resources.unit_of_work() as uow:
+        job_id = erasure.mark(uow, rotated, reader.person.address)
+    assert finish(stack.resources, job_id).opt_outs_kept == 1
+    acting.ask(list_id, reader.person.address)
+    [(status,)] = stack.query(
+        "SELECT status FROM subscriptions WHERE list_id = %s AND email = %s",
+        list_id,
+        reader.person.address,
+    )
+    assert status == "pending"
+
+
+def status_of(stack: Stack, user_id: int, list_id: int) -> object:
+    found = stack.query(
+        "SELECT status FROM subscriptions WHERE user_id = %s AND list_id = %s", user_id, list_id
+    )
+    return found[0][0] if found else None
+
+
+def test_a_no_that_outlived_its_person_is_lifted_by_the_one_who_has_the_address_now(
+    stack: Stack, acting: Acting, list_id: int, reader: Erasable
+) -> None:
+    acting.leave(list_id, key=reader.person.key)
+    acting.erase(reader.person.address)
+    acting.ask(list_id, reader.person.address)
+    [(user_id,)] = stack.query("SELECT id FROM users WHERE email = %s", reader.person.address)
+    path = f"/subscriptions/{list_id}/no-challenge"
+    assert acting.reply("POST", path, key=stack.new_key(int(str(user_id)))) == (200, 1)
+    assert status_of(stack, int(str(user_id)), list_id) == "active"
+    assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []
+
+
+def test_nobody_to_erase_is_said_so(stack: Stack, acting: Acting) -> None:
+    person = acting.new_person(with_login=True)
+    acting.erase(person.address)
+    for address in (person.address, "never.there@example.com"):
+        with pytest.raises(DomainError, match=address) as refusal:
+            acting.erase(address)
+        assert refusal.value.code == "user.not_found"
+
+
+def test_the_owner_of_a_list_is_not_erased(
+    stack: Stack, acting: Acting, owner: Owner, list_id: int
+) -> None:
+    with pytest.raises(DomainError) as refusal:
+        acting.erase(owner.email)
+    assert refusal.value.code == "user.owns_lists"
+    with stack.client(owner.key) as client:
+        slug = client.get(f"/lists/{list_id}").json()["data"]["slug"]
+    assert slug in refusal.value.message
+    assert stack.query("SELECT 1 FROM users WHERE email = %s", owner.email) == [(1,)]
+
+
+def test_a_script_is_not_asked_and_told_what_was_done(stack: Stack, acting: Acting) -> None:
+    person = acting.new_person(with_login=True)
+    done = pressroom(stack, "users", "erase", person.address)
+    assert done.returncode == 0, done.stderr
+    told = dict(line.split() for line in done.stdout.splitlines())
+    assert told == {"user_id": str(person.user_id), **dict.fromkeys(COUNTS, "0"), "keys": "1"}

@@ -1,0 +1,269 @@
+"""Acts in batches: each member once, whatever happens between two of them."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+
+from core.errors import DomainError
+from core.settings.notations import PlanQuota
+from models import BulkAct, BulkAction, OptOutKind, Subscription, User
+from services.jobs import batches
+from services.jobs import lease as leases
+from services.jobs.lease import Lease, LeaseLost
+from services.subscriptions import lists, tags
+from services.subscriptions.bulk_actions import actions
+from services.subscriptions.bulk_actions import batches as batches_module
+from services.subscriptions.members import members, opt_outs
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from tests.importing import csv_of
+from tests.services.subscriptions.bulk_actions.acts import IN_ANY_STATUS, Acts
+
+OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_module, "MAX_BATCH_MEMBERS", 3)
+
+
+def claim(acts: Acts, job_id: int) -> Lease:
+    lease = acts.importing.claim(job_id)
+    assert lease is not None
+    return lease
+
+
+def kept_for_undo(acts: Acts) -> object:
+    [(count,)] = acts.stack.query(
+        "SELECT count(*) FROM bulk_changes JOIN bulk_acts ON id = bulk_id WHERE list_id = %s",
+        acts.list_id,
+    )
+    return count
+
+
+def person_of(acts: Acts, email: str) -> int:
+    with acts.resources.unit_of_work() as uow:
+        return uow.session.scalars(select(User.id).where(User.email == email)).one()
+
+
+def remove(acts: Acts, email: str) -> None:
+    user_id = person_of(acts, email)
+    with acts.resources.unit_of_work() as uow:
+        members.remove(uow, lists.get(uow, acts.list_id), user_id, OWNER)
+
+
+def test_many_batches_change_each_member_once_and_their_undo_restores_every_column(
+    acts: Acts,
+) -> None:
+    acts.add(10)
+    before = acts.records()
+    result = acts.do(BulkAction.TAG, "vip")
+    assert (result["matched"], result["changed"]) == (10, 10)
+    assert set(Counter(acts.events()).values()) == {1}
+    assert len(acts.events()) == 10
+    undone = acts.take_back(result["bulk_id"])
+    assert undone == {"bulk_id": result["bulk_id"], "undone": 10, "kept": 0}
+    assert acts.records() == before
+    assert kept_for_undo(acts) == 0
+
+
+class Killed(BaseException):
+    """The worker's process ends here."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("is_undo", [False, True])
+def test_an_act_goes_on_where_a_worker_died(
+    acts: Acts, monkeypatch: pytest.MonkeyPatch, is_undo: bool
+) -> None:
+    acts.add(8)
+    if is_undo:
+        job_id = acts.begin_undo(acts.do(BulkAction.REMOVE)["bulk_id"])
+    else:
+        job_id = acts.begin(BulkAction.REMOVE)
+    run = actions.undo_changes if is_undo else actions.change_members
+    expected = "active" if is_undo else "removed"
+    # In the middle of a batch, and after each of three.
+    for done in (0, 3, 6, 8):
+        lease = claim(acts, job_id)
+        with monkeypatch.context() as patched:
+            if done:
+                patched.setattr(Lease, "check_cancelled", looks_once())
+            else:
+                patched.setattr(leases, "progress", die)
+            with pytest.raises(Killed):
+                run(acts.resources, lease)
+        assert acts.statuses().count(expected) == done
+        with acts.resources.unit_of_work() as uow:
+            leases.hand_back(uow, lease)
+    job = acts.importing.work(job_id)
+    assert job.status == "succeeded"
+    assert job.result is not None
+    assert job.result["undone" if is_undo else "changed"] == 8
+    assert set(Counter(acts.events()).values()) == {1}
+
+
+def looks_once() -> Callable[[Lease], None]:
+    """The worker lives until it looks a second time whether its job was cancelled."""
+    looks: list[Lease] = []
+
+    def look(lease: Lease) -> None:
+        if looks:
+            raise Killed
+        looks.append(lease)
+
+    return look
+
+
+def test_a_worker_that_lost_its_lease_changes_nothing(acts: Acts) -> None:
+    acts.add(4)
+    job_id = acts.begin(BulkAction.REMOVE)
+    lost = claim(acts, job_id)
+    with acts.resources.unit_of_work() as uow:
+        leases.hand_back(uow, lost)
+    before = acts.records()
+    with pytest.raises(LeaseLost):
+        actions.change_members(acts.resources, lost)
+    assert acts.records() == before
+    assert acts.events() == []
+    assert kept_for_undo(acts) == 0
+    assert acts.importing.work(job_id).result is not None
+    assert acts.statuses() == ["removed"] * 4
+
+
+def test_members_in_any_status_are_met_once_though_the_act_changes_it(acts: Acts) -> None:
+    everyone = acts.add(7)
+    for each in everyone[:2]:
+        remove(acts, each)
+    result = acts.do(BulkAction.REMOVE, written=IN_ANY_STATUS)
+    assert (result["matched"], result["changed"]) == (7, 5)
+    assert acts.statuses() == ["removed"] * 7
+    assert acts.take_back(result["bulk_id"])["undone"] == 5
+    assert Counter(acts.statuses()) == {"active": 5, "removed": 2}
+
+
+def test_a_member_who_left_while_the_list_was_held_counts_as_gone(acts: Acts) -> None:
+    """Their opt-out is there, and the record follows later: it must not seem younger than that."""
+    ada = acts.add(2)[0]
+    with acts.resources.unit_of_work() as uow:
+        person = uow.session.get_one(User, person_of(acts, ada))
+        uow.session.query(Subscription).filter_by(user_id=person.id).update({"status": "pending"})
+    with acts.resources.unit_of_work() as uow:
+        keyring = acts.resources.keyring
+        kind = OptOutKind.LIST
+        opt_outs.record_again(uow, keyring, acts.list_id, person, kind=kind, source=Via.TRACE)
+    result = acts.do(BulkAction.TAG, "vip", IN_ANY_STATUS)
+    assert (result["matched"], result["changed"]) == (1, 1)
+    with acts.resources.unit_of_work() as uow:
+        found = uow.session.query(Subscription).filter_by(user_id=person.id).one()
+        assert opt_outs.unsettled(uow, found)["status"] == "unsubscribed"
+
+
+def test_a_member_has_a_hundred_tags_at_most(acts: Acts) -> None:
+    acts.add(2)
+    names = [f"tag {number}" for number in range(100)]
+    with acts.resources.unit_of_work() as uow:
+        ids = tags.tag_ids_of(uow, acts.list_id, names, make=True)
+    acts.stack.query(
+        "UPDATE subscriptions SET tag_ids = (SELECT array_agg(id ORDER BY id) FROM tags"
+        " WHERE list_id = %s) WHERE id = (SELECT min(id) FROM subscriptions WHERE list_id = %s)",
+        *(acts.list_id, acts.list_id),
+    )
+
+    def tag(name: str) -> tuple[int, int]:
+        result = acts.do(BulkAction.TAG, name)
+        return result["matched"], result["changed"]
+
+    def delete(name: str) -> None:
+        with acts.resources.unit_of_work() as uow:
+            tags.delete(uow, acts.list_id, ids[name])
+
+    assert tag("vip") == (2, 1)
+    # A deleted tag frees its place at once, and so it does for an undo.
+    delete("tag 0")
+    assert tag("vip") == (2, 1)
+    assert tag("other") == (2, 1)
+    off = acts.do(BulkAction.UNTAG, "tag 1")["bulk_id"]
+    assert tag("other") == (2, 1)
+    delete("tag 2")
+    assert acts.take_back(off)["undone"] == 1
+
+
+def test_the_undo_of_an_act_leaves_an_earlier_import_to_be_undone(acts: Acts) -> None:
+    file = csv_of([[f"{n}.{acts.list_id}@example.com", ""] for n in range(4)])
+    task = acts.importing.bring(acts.owner, acts.list_id, file)
+    for action, value in ((BulkAction.TAG, "vip"), (BulkAction.REMOVE, None)):
+        acts.take_back(acts.do(action, value)["bulk_id"])
+    undone = acts.importing.take_back(acts.owner, task.id)
+    assert (undone["undone"], undone["kept"]) == (4, 0)
+
+
+def test_acts_that_are_undone_in_their_own_order_each_take_back_what_is_theirs(
+    acts: Acts,
+) -> None:
+    acts.add(4)
+    shown = "SELECT status, email_enabled, tag_ids FROM subscriptions WHERE list_id = %s"
+    before = acts.stack.query(shown, acts.list_id)
+    off = acts.do(BulkAction.EMAIL_OFF)["bulk_id"]
+    tagged = acts.do(BulkAction.TAG, "vip")["bulk_id"]
+    gone = acts.do(BulkAction.REMOVE)["bulk_id"]
+    for bulk_id in (off, tagged, gone):
+        assert acts.take_back(bulk_id)["undone"] == 4
+    assert acts.stack.query(shown, acts.list_id) == before
+
+
+def test_two_tiers_that_are_undone_in_their_own_order_leave_the_one_before_both(
+    acts: Acts,
+) -> None:
+    acts.add(4)
+    shown = "SELECT type, paid_expiry FROM subscriptions WHERE list_id = %s"
+    before = acts.stack.query(shown, acts.list_id)
+    silver = acts.do(BulkAction.SET_TYPE, "silver")["bulk_id"]
+    gold = acts.do(BulkAction.SET_TYPE, "gold")["bulk_id"]
+    assert acts.take_back(silver) == {"bulk_id": silver, "undone": 0, "kept": 4}
+    assert acts.take_back(gold) == {"bulk_id": gold, "undone": 4, "kept": 0}
+    assert acts.stack.query(shown, acts.list_id) == before
+
+
+def test_a_cancelled_act_stays_as_far_as_it_came_and_can_be_taken_back(
+    acts: Acts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acts.add(5)
+    before = acts.records()
+    job_id = acts.begin(BulkAction.REMOVE)
+    lease, over = claim(acts, job_id), iter([False, True])
+    with monkeypatch.context() as patched:
+        patched.setattr(batches.Turn, "is_over", lambda _: next(over))
+        actions.change_members(acts.resources, lease)
+    again = claim(acts, job_id)
+    with acts.resources.unit_of_work() as uow:
+        leases.cancel(uow, again)
+    with acts.resources.unit_of_work() as uow:
+        act = uow.session.scalars(select(BulkAct).where(BulkAct.list_id == acts.list_id)).one()
+    assert (act.status, act.changed, act.finished_at is None) == ("cancelled", 3, False)
+    assert acts.take_back(act.id)["undone"] == 3
+    assert acts.records() == before
+
+
+def test_an_undo_brings_no_more_members_back_than_the_plan_has_room_for(acts: Acts) -> None:
+    gone = acts.add(3)
+    bulk_id = acts.do(BulkAction.REMOVE)["bulk_id"]
+    acts.add(2, tag="new")
+    quota = {PlanQuota.MEMBERS: 4}
+    bounded = acts.stack.settings().model_copy(update={"quota_paid": quota})
+    job_id = acts.begin_undo(bulk_id)
+    lease = claim(acts, job_id)
+    with pytest.raises(DomainError) as refused:
+        actions.undo_changes(replace(acts.resources, settings=bounded), lease)
+    assert refused.value.code == "quota.exceeded"
+    assert acts.statuses() == ["removed"] * 3 + ["active"] * 2
+    # With room for all it goes on.
+    with acts.resources.unit_of_work() as uow:
+        leases.hand_back(uow, lease)
+    assert acts.importing.work(job_id).status == "succeeded"
+    assert acts.statuses() == ["active"] * (len(gone) + 2)

@@ -1,0 +1,376 @@
+"""What files say of consent: kept as claims, bounded, taken back with their import."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import psycopg2
+import pytest
+from psycopg2.errors import RestrictViolation
+
+from core import clock
+from core.ids import random_hash_id
+from models import ConsentHow, MailingList, MemberImport, User
+from services.accounts import accounts
+from services.paging import WHOLE
+from services.subscriptions import consent, lists, sign_up
+from services.subscriptions.consent import (
+    CONSENT_COLUMNS,
+    ConsentClaimed,
+    ConsentShown,
+    of_batch,
+    values_of,
+)
+from services.subscriptions.imports import undo
+from services.subscriptions.members import changes, members, unsubscribe
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from storage.unit_of_work import UnitOfWork
+from tests.erasing import erase
+from tests.importing import Importing, csv_of
+from tests.stack import Owner
+
+OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
+READER = Actor(ActorKind.USER, Via.LOGIN, ip="198.51.100.7", page_url="https://example.com/tea")
+THEN = datetime(2019, 3, 4, 5, 6, 7, tzinfo=UTC)
+LATELY = timedelta(days=1)
+
+
+@pytest.fixture
+def people() -> list[str]:
+    tag = random_hash_id()
+    return [f"{number}.{tag}@example.com" for number in range(5)]
+
+
+def bring(importing: Importing, owner: Owner, list_id: int, people: Sequence[str]) -> MemberImport:
+    return importing.bring(owner, list_id, csv_of([[each] for each in people], ("email",)))
+
+
+def claim(
+    importing: Importing, import_id: int, *claims: ConsentClaimed, by: str = "Mailchimp"
+) -> int:
+    addresses = {each.email for each in claims}
+    with importing.resources.unit_of_work() as uow:
+        people = {each: accounts.find_or_create_person(uow, each).id for each in addresses}
+        return consent.claim_many(uow, import_id, claims, people=people, claimed_by=by)
+
+
+def found(uow: UnitOfWork, list_id: int, address: str) -> tuple[MailingList, User]:
+    person = uow.session.query(User).where(User.email == address).one()
+    return lists.get(uow, list_id), person
+
+
+def consent_of(importing: Importing, list_id: int, address: str) -> list[ConsentShown]:
+    with importing.resources.unit_of_work() as uow:
+        _, person = found(uow, list_id, address)
+        member = changes.find(uow, list_id, person.id)
+        assert member is not None
+        return consent.page(uow, member, WHOLE).rows
+
+
+def claims_of(importing: Importing, import_id: int) -> int:
+    query = "SELECT count(*) FROM consent_claims WHERE import_id = %s"
+    [(count,)] = importing.stack.query(query, import_id)
+    return int(str(count))
+
+
+def test_a_claim_is_shown_as_one_with_who_makes_it(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task = bring(importing, owner, list_id, people[:2])
+    lately = clock.now() - LATELY
+    signed_up = ConsentClaimed(
+        people[0],
+        ConsentHow.FORM,
+        lately,
+        ip=" 203.0.113.9 ",
+        url="https://old.example.com/join?id=secret",
+        wording=" Send me\0 tea. ",
+    )
+    confirmed = ConsentClaimed(people[0], ConsentHow.CONFIRMATION, lately + timedelta(hours=1))
+    assert claim(importing, task.id, signed_up, confirmed) == 2
+    by_import, second, first = consent_of(importing, list_id, people[0])
+    assert (by_import.how, by_import.claimed_by, by_import.import_id) == (
+        "import",
+        "owner",
+        task.id,
+    )
+    assert first._replace(place=0) == ConsentShown(
+        occurred_at=lately,
+        how="form",
+        ip="203.0.113.9",
+        url="https://old.example.com/join",
+        browser=None,
+        wording="Send me tea.",
+        wording_version=None,
+        claimed_by="Mailchimp",
+        confirmed=False,
+        list_id=list_id,
+        import_id=task.id,
+        place=0,
+    )
+    assert (second.how, second.ip, second.claimed_by) == ("confirmation", None, "Mailchimp")
+    # Of the other member nothing is claimed.
+    assert [each.how for each in consent_of(importing, list_id, people[1])] == ["import"]
+
+
+def test_one_member_has_one_claim_of_each_kind_by_an_import(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task = bring(importing, owner, list_id, people[:1])
+    twice = [ConsentClaimed(people[0], ConsentHow.FORM, THEN)] * 2
+    assert claim(importing, task.id, *twice) == 1
+    assert claim(importing, task.id, *twice) == 0
+    another = bring(importing, owner, list_id, people[:1])
+    assert claim(importing, another.id, *twice, by="Ghost") == 1
+    makers = [each.claimed_by for each in consent_of(importing, list_id, people[0])]
+    assert makers == ["owner", "Ghost", "Mailchimp"]
+
+
+def test_claims_are_kept_about_active_members_of_the_imports_list_alone(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    left, elsewhere, stranger = people[:3]
+    task = bring(importing, owner, list_id, [left])
+    bring(importing, owner, importing.new_list(owner), [elsewhere])
+    with importing.resources.unit_of_work() as uow:
+        of, person = found(uow, list_id, left)
+        unsubscribe.leave(uow, importing.resources.keyring, of, person, READER)
+    claims = [ConsentClaimed(each, ConsentHow.FORM, THEN) for each in (left, elsewhere, stranger)]
+    assert claim(importing, task.id, *claims) == 0
+    assert claim(importing, task.id) == 0
+    assert claim(importing, task.id + 10**12, *claims) == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("203.0.113.9", "203.0.113.9"),
+        ("2001:DB8::1", "2001:db8::1"),
+        # As our own exports have them once they are shortened.
+        ("203.0.113.0/24", "203.0.113.0/24"),
+        ("2001:db8:1::/48", "2001:db8:1::/48"),
+        ("203.0.113.9/31", "203.0.113.0/24"),
+        ("", None),
+        ("unknown", None),
+        ("203.0.113.9, 10.0.0.1", None),
+        ("fe80::1%" + "x" * 500, None),
+        ("9" * 10_000, None),
+    ],
+)
+def test_an_address_of_a_file_is_one_or_is_left_out(
+    *,
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    people: list[str],
+    written: str,
+    kept: str | None,
+) -> None:
+    task = bring(importing, owner, list_id, people[:1])
+    lately = clock.now() - LATELY
+    claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, lately, ip=written))
+    [told] = [
+        each for each in consent_of(importing, list_id, people[0]) if each.claimed_by == "Mailchimp"
+    ]
+    assert told.ip == kept
+
+
+def test_long_texts_and_odd_times_of_a_file_do_no_harm(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task = bring(importing, owner, list_id, people)
+    future, nothing = datetime(9998, 1, 1, tzinfo=UTC), None
+    claims = [
+        ConsentClaimed(people[0], ConsentHow.FORM, future, wording="w" * 100_000),
+        ConsentClaimed(people[1], ConsentHow.FORM, nothing, url="javascript:alert(1)"),
+        ConsentClaimed(people[2], ConsentHow.FORM, datetime(1, 1, 1, tzinfo=UTC)),
+        ConsentClaimed(
+            people[3],
+            ConsentHow.FORM,
+            THEN,
+            ip="192.0.2.7",
+            url="https://x.example/" + "a" * 9_000,
+        ),
+    ]
+    assert claim(importing, task.id, *claims) == 4
+    told = [
+        next(each for each in consent_of(importing, list_id, address) if each.claimed_by != "owner")
+        for address in people[:4]
+    ]
+    assert told[0].wording == "w" * 2_000
+    for each in told[:3]:
+        assert abs(each.occurred_at - clock.now()) < timedelta(minutes=5)
+    assert told[3].occurred_at == THEN
+    assert [each.url for each in told] == [None] * 4
+    # Old when it came: no address is kept whole that would be shortened at the next upkeep.
+    assert told[3].ip == "192.0.2.0/24"
+
+
+def test_an_undo_takes_the_claims_back_and_no_others(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(undo, "BATCH", 2)
+    kept = people[0]
+    first = bring(importing, owner, list_id, people[:3])
+    second = bring(importing, owner, list_id, people)
+    each_of = [ConsentClaimed(each, ConsentHow.FORM, THEN) for each in people]
+    assert claim(importing, first.id, *each_of[:3]) == 3
+    both = [*each_of, *(ConsentClaimed(each, ConsentHow.CONFIRMATION, THEN) for each in people)]
+    assert claim(importing, second.id, *both) == 10
+    with importing.resources.unit_of_work() as uow:
+        _, person = found(uow, list_id, kept)
+        member = changes.find(uow, list_id, person.id)
+        assert member is not None
+        changes.change(uow, member, "edited", OWNER, name="Edited")
+    assert importing.take_back(owner, second.id)["undone"] == 2
+    assert (claims_of(importing, first.id), claims_of(importing, second.id)) == (3, 0)
+    assert [each.import_id for each in consent_of(importing, list_id, kept)] == [first.id] * 2
+    assert importing.take_back(owner, first.id) == {
+        "import_id": first.id,
+        "undone": 2,
+        "kept": 1,
+    }
+    assert claims_of(importing, first.id) == 0
+    assert [each.how for each in consent_of(importing, list_id, kept)] == ["import"]
+
+
+def test_a_claim_goes_with_a_transfer_and_back_with_the_undo(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task, other = bring(importing, owner, list_id, people[:1]), importing.new_list(owner)
+    claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, THEN))
+    with importing.resources.unit_of_work() as uow:
+        of, person = found(uow, list_id, people[0])
+        target, settings = lists.get(uow, other), importing.resources.settings
+        keyring = settings.keyring
+        members.transfer(uow, keyring, of, target, person.id, actor=OWNER)
+    there = consent_of(importing, other, people[0])
+    assert [(each.how, each.claimed_by, each.list_id) for each in there] == [
+        ("transfer", "owner", other),
+        ("import", "owner", list_id),
+        ("form", "Mailchimp", list_id),
+    ]
+    importing.take_back(owner, task.id)
+    assert [each.how for each in consent_of(importing, other, people[0])] == ["transfer", "import"]
+
+
+def test_the_erasure_of_a_person_takes_their_claims(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task = bring(importing, owner, list_id, people)
+    claim(importing, task.id, *(ConsentClaimed(each, ConsentHow.FORM, THEN) for each in people))
+    erase(importing.resources, people[0])
+    assert claims_of(importing, task.id) == len(people) - 1
+
+
+def test_the_erasure_of_an_owner_blanks_the_wordings_of_their_lists(
+    importing: Importing, owner: Owner
+) -> None:
+    with importing.resources.unit_of_work() as uow:
+        made = lists.create(
+            uow,
+            owner_id=owner.user_id,
+            title="Tea",
+            slug=random_hash_id(),
+            fields={"consent_wording": "Ada sends me tea."},
+        )
+        lists.archive(uow, made)
+    erase(importing.resources, owner.email)
+    texts = "SELECT wording FROM consent_wordings WHERE list_id = %s"
+    assert importing.stack.query(texts, made.id) == [("Erased",)]
+
+
+# -- what the application's role may not -----------------------------------------------------------
+
+
+def test_the_applications_role_takes_back_no_claim_of_an_import_that_stands(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task = bring(importing, owner, list_id, people[:1])
+    claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, THEN))
+    url = importing.stack.environment["PRESSROOM_DATABASE_URL"]
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        with pytest.raises(RestrictViolation):
+            cursor.execute("SELECT take_back_claims(%s, 10)", (task.id,))
+    assert claims_of(importing, task.id) == 1
+
+
+def test_the_applications_role_erases_nothing_of_a_person_who_is_there(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task = bring(importing, owner, list_id, people[:1])
+    claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, THEN, ip="192.0.2.1"))
+    with importing.resources.unit_of_work() as uow:
+        of, person = found(uow, importing.new_list(owner), people[0])
+        settings = importing.resources.settings
+        sign_up.join(uow, settings.keyring, of, person, READER)
+        user_id = person.id
+    before = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
+    assert len(before) == 1
+    url = importing.stack.environment["PRESSROOM_DATABASE_URL"]
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute("SELECT erase_consent(ARRAY[%s, %s], 10)", (user_id, owner.user_id))
+        assert cursor.fetchone() == (0,)
+        # Not even addresses of today, whatever it asks for.
+        cursor.execute("SELECT shorten_consent_ips(-100, 10)")
+    after = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
+    assert after == before
+    assert claims_of(importing, task.id) == 1
+
+
+# -- many at once --------------------------------------------------------------------------------
+
+
+def test_an_export_gets_the_consent_of_many_members_at_once(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task = bring(importing, owner, list_id, people[:2])
+    wording = "=SUM(A1)"
+    claimed = ConsentClaimed(people[0], ConsentHow.FORM, THEN, ip="192.0.2.7", wording=wording)
+    claim(importing, task.id, claimed)
+    with importing.resources.unit_of_work() as uow:
+        _, person = found(uow, list_id, people[1])
+        of = lists.get(uow, list_id)
+        unsubscribe.leave(uow, importing.resources.keyring, of, person, READER)
+        settings = importing.resources.settings
+        sign_up.join(uow, settings.keyring, of, person, READER)
+    rows = importing.stack.query(
+        "SELECT email, id FROM subscriptions WHERE list_id = %s ORDER BY email", list_id
+    )
+    ids = {str(email): int(str(row_id)) for email, row_id in rows}
+    with importing.resources.long_reads.view(timedelta(minutes=1)) as reading:
+        shown = of_batch(reading, [*ids.values(), 2**52])
+    assert set(shown) == set(ids.values())
+    assert {ids[each]: consent_of(importing, list_id, each) for each in people[:2]} == shown
+    by_claim, own = (
+        dict(zip(CONSENT_COLUMNS, values_of(shown[ids[each]]), strict=True)) for each in people[:2]
+    )
+    # A member's own act comes before what is claimed of them.
+    assert own.pop("consent_at")
+    assert own == {
+        "consent_how": "login",
+        "consent_ip": "198.51.100.7",
+        "consent_url": "https://example.com/tea",
+        "consent_wording": None,
+        "consent_confirmed_at": None,
+        "consent_confirmed_ip": None,
+        "consent_claimed_by": None,
+    }
+    # What the file says tells more than that there was a file.
+    assert by_claim == {
+        "consent_at": clock.iso(THEN),
+        "consent_how": "form",
+        "consent_ip": "192.0.2.0/24",
+        "consent_url": None,
+        "consent_wording": wording,
+        "consent_confirmed_at": None,
+        "consent_confirmed_ip": None,
+        "consent_claimed_by": "Mailchimp",
+    }
+    assert values_of(()) == (None,) * len(CONSENT_COLUMNS)

@@ -1,0 +1,134 @@
+"""What is not in the grammar is refused, with its place."""
+
+from typing import Any
+
+import pytest
+
+from core.errors import DomainError, Kind
+from models import FieldType, MemberField
+from services.subscriptions.filters import grammar
+from services.subscriptions.filters.names import known_names
+
+pytestmark = pytest.mark.check
+
+NAMES = known_names(
+    MemberField(id=number, key=kind.value, type=kind) for number, kind in enumerate(FieldType, 1)
+)
+ADA = {"field": "name", "is": "Ada"}
+HUNDRED = {"field": "name", "in": ["x"] * 100}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """So many objects, one in the other."""
+    found: dict[str, Any] = ADA
+    for _ in range(depth - 1):
+        found = {"not": found}
+    return found
+
+
+REFUSED: list[tuple[object, str, str]] = [
+    (None, "filter", "type"),
+    ([ADA], "filter", "type"),
+    ({}, "filter", "form"),
+    ({"all": [ADA], "any": [ADA]}, "filter", "form"),
+    ({"and": [ADA]}, "filter", "form"),
+    ({"not": ADA, "field": "name"}, "filter.operator", "operator"),
+    ({"all": []}, "filter.all", "type"),
+    ({"any": ADA}, "filter.any", "type"),
+    ({"not": [ADA]}, "filter.not", "type"),
+    (
+        {"all": [ADA, {"any": [{"field": "nmae", "is": "x"}]}]},
+        "filter.all[1].any[0].field",
+        "unknown",
+    ),
+    ({"field": "fields.gone", "is": "x"}, "filter.field", "unknown"),
+    ({"field": ["name"], "is": "x"}, "filter.field", "unknown"),
+    ({"field": "user_id", "is": 1}, "filter.field", "unknown"),
+    ({"field": "name"}, "filter", "form"),
+    ({**ADA, "contains": "d"}, "filter", "form"),
+    ({"field": "name", "like": "%"}, "filter.operator", "operator"),
+    ({"field": "name", "before": "x"}, "filter.before", "operator"),
+    ({"field": "status", "exists": True}, "filter.exists", "operator"),
+    ({"field": "tag", "contains": "x"}, "filter.contains", "operator"),
+    ({"field": "fields.boolean", "in": [True]}, "filter.in", "operator"),
+    ({"field": "status", "is": "gone"}, "filter.is", "type"),
+    ({"field": "type", "in": ["gold", "free", 1]}, "filter.in[2]", "type"),
+    ({"field": "name", "in": []}, "filter.in", "type"),
+    ({"field": "name", "in": "Ada"}, "filter.in", "type"),
+    ({"field": "name", "in": ["x"] * 101}, "filter.in", "type"),
+    ({"field": "name", "is": 1}, "filter.is", "type"),
+    ({"field": "name", "is": ""}, "filter.is", "type"),
+    ({"field": "name", "is": "a\0"}, "filter.is", "type"),
+    ({"field": "name", "is": "a\ud800"}, "filter.is", "type"),
+    ({"field": "name", "is": "a" * 1001}, "filter.is", "type"),
+    ({"field": "name", "exists": 1}, "filter.exists", "type"),
+    ({"field": "tag", "is": "a,b"}, "filter.is", "type"),
+    ({"field": "tag", "is": "a" * 41}, "filter.is", "type"),
+    ({"field": "import_id", "is": True}, "filter.is", "type"),
+    ({"field": "import_id", "is": "7"}, "filter.is", "type"),
+    ({"field": "import_id", "is": 2**53}, "filter.is", "type"),
+    ({"field": "email_enabled", "is": 1}, "filter.is", "type"),
+    ({"field": "created_at", "after": 1767225600}, "filter.after", "type"),
+    ({"field": "created_at", "after": "2026-02-30"}, "filter.after", "type"),
+    ({"field": "created_at", "after": "2026-02-03T04:05:06"}, "filter.after", "type"),
+    ({"field": "created_at", "after": "0001-01-01T00:00:00+14:00"}, "filter.after", "type"),
+    ({"field": "created_at", "at_most": "9999-12-31"}, "filter.at_most", "type"),
+    ({"field": "fields.date", "is": "2026-02-03T04:05:06Z"}, "filter.is", "type"),
+    ({"field": "fields.date", "is": "2026-02-30"}, "filter.is", "type"),
+    ({"field": "fields.number", "at_least": "7"}, "filter.at_least", "type"),
+    ({"field": "fields.number", "is": float("inf")}, "filter.is", "type"),
+    ({"field": "fields.number", "is": True}, "filter.is", "type"),
+    ({"field": "fields.choice", "is": None}, "filter.is", "type"),
+    (nested(6), "filter.not.not.not.not.not", "too_deep"),
+    ({"all": [{"any": [ADA] * 26}] * 2}, "filter.all[1].any[24]", "too_many"),
+    ({"all": [HUNDRED] * 5 + [{"not": ADA}]}, "filter.all[5].not.is", "too_many"),
+]
+
+
+@pytest.mark.parametrize(("written", "place", "code"), REFUSED)
+def test_what_is_not_in_the_grammar_is_refused_at_its_place(
+    written: object, place: str, code: str
+) -> None:
+    with pytest.raises(DomainError) as refused:
+        grammar.parse(written, NAMES)
+    assert refused.value.kind is Kind.MALFORMED
+    assert refused.value.code == "filter.invalid"
+    [problem] = refused.value.problems
+    assert (problem.field, problem.code) == (place, code)
+    assert refused.value.message == f"{place}: {problem.message}"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        nested(5),
+        {"all": [ADA] * 50},
+        {"all": [{"any": [ADA] * 25}] * 2},
+        {"all": [HUNDRED] * 5},
+        {"field": "name", "is": "a" * 1000},
+        {"field": "created_at", "before": "1970-01-01"},
+        {"field": "created_at", "at_most": "9998-12-31T23:59:59.999999-12:00"},
+        {"field": "fields.date", "is": "9999-12-31"},
+        {"field": "status", "is": "Active"},
+        {"field": "import_id", "in": [1, 2**53 - 1]},
+        {"field": "fields.number", "is": -1e300},
+    ],
+)
+def test_what_is_at_a_bound_is_read(written: object) -> None:
+    assert list(grammar.parse(written, NAMES).comparisons())
+
+
+def test_a_filter_that_is_far_too_large_is_not_read_to_its_end() -> None:
+    class Counted(dict[str, Any]):
+        seen = 0
+
+        def __contains__(self, key: object) -> bool:
+            Counted.seen += key == "field"
+            return super().__contains__(key)
+
+    part = Counted(ADA)
+    for _ in range(3):
+        part = Counted({"any": [part] * 50})
+    with pytest.raises(DomainError, match="one more than"):
+        grammar.parse(part, NAMES)
+    assert Counted.seen < 100

@@ -1,0 +1,30 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.importing import Importing
+from tests.services.subscriptions.members.racing import deadlocks
+from tests.stack import Owner, Stack
+
+
+@pytest.fixture(scope="session")
+def importing(make_lasting_stack: Callable[[str], Stack]) -> Importing:
+    """A stack without a worker: the tests themselves work on the jobs."""
+    return Importing(make_lasting_stack("imports"))
+
+
+@pytest.fixture
+def owner(importing: Importing) -> Owner:
+    return importing.stack.new_owner()
+
+
+@pytest.fixture
+def list_id(importing: Importing, owner: Owner) -> int:
+    return importing.new_list(owner)
+
+
+@pytest.fixture
+def _no_deadlock(importing: Importing) -> Iterator[None]:
+    before = deadlocks(importing.stack)
+    yield
+    assert deadlocks(importing.stack) == before

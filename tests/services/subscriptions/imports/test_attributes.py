@@ -1,0 +1,324 @@
+"""The columns beyond name, tier and status: what they become, and what of them can't be read."""
+
+import csv
+import io
+
+import pytest
+
+from models import FieldType, MemberField
+from services.subscriptions.imports import cells
+from services.subscriptions.imports.cells import guess_type
+from services.subscriptions.imports.columns import (
+    ColumnLayout,
+    MemberRow,
+    RejectedRecord,
+    RowExtras,
+)
+from services.subscriptions.imports.endings import JudgedRow, decode, encode
+from services.subscriptions.imports.reader import FindFields, MemberReader
+from services.subscriptions.imports.split import MAX_BATCH_CHARACTERS, SeenAddresses, judge_rows
+from tests.services.subscriptions.imports.forms import opened, rows
+
+OWN = (
+    MemberField(id=1, key="company", label="Company", type="text", choices=[]),
+    MemberField(id=2, key="age", label="Years", type="number", choices=[]),
+    MemberField(id=3, key="born", label="Birthday", type="date", choices=[]),
+    MemberField(id=4, key="likes", label="Likes mail", type="boolean", choices=[]),
+    MemberField(id=5, key="size", label="Size", type="choice", choices=["S", "M"]),
+)
+
+
+def among(own: tuple[MemberField, ...], *, create: bool = False) -> FindFields:
+    def find(layout: ColumnLayout, sample: object) -> None:
+        columns = range(len(layout.header))
+        cells.match_fields(layout, columns, own)
+        if create:
+            keys = [each.key for each in own]
+            layout.fields.update(
+                cells.new_fields(layout, columns, keys, sample)  # type: ignore[arg-type]
+            )
+
+    return find
+
+
+def read(file: str, **options: object) -> list[RowExtras | None]:
+    return [row.extras for row in rows(file, find_fields=among(OWN), **options)]
+
+
+def one(file: str, **options: object) -> RowExtras:
+    [found] = read(file, **options)
+    assert found is not None
+    return found
+
+
+def test_a_file_without_such_columns_has_rows_without_extras() -> None:
+    assert read("email,name,tier\na@example.com,Ada,gold\n") == [None]
+    assert read("email,company,tags\na@example.com,,\n") == [None]
+
+
+@pytest.mark.parametrize("header", ["company", "Company", "COMPANY ", "fields.company"])
+def test_column_of_a_fields_key_or_label_holds_the_field(header: str) -> None:
+    assert one(f"email,{header}\na@example.com,Acme\n").fields == {"1": "Acme"}
+
+
+def test_first_column_of_exactly_the_name_has_the_field_and_no_other_column() -> None:
+    reader = opened("email,COMPANY,company\na@example.com,one,two\n", find_fields=among(OWN))
+    assert reader.description.columns["fields.company"] == ["company"]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "name", "value"),
+    [
+        ("age", "42", "2", 42),
+        ("Years", "4.5", "2", 4.5),
+        ("age", "'-3", "2", -3),
+        ("born", "1999-12-31", "3", "1999-12-31"),
+        ("born", "Dec 31, 1999", "3", "1999-12-31"),
+        ("born", "1999-12-31T10:00:00Z", "3", "1999-12-31"),
+        ("likes", "Yes", "4", True),
+        ("likes", "0", "4", False),
+        ("size", "m", "5", "M"),
+        ("company", "'=Acme", "1", "=Acme"),
+    ],
+)
+def test_value_is_read_as_its_field_stores_it(
+    column: str, cell: str, name: str, value: object
+) -> None:
+    assert one(f'email,{column}\na@example.com,"{cell}"\n').fields == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        ("age", "old"),
+        ("age", "nan"),
+        ("age", "1e999"),
+        ("age", "9" * 400),
+        ("born", "31.12."),
+        ("likes", "perhaps"),
+        ("size", "XL"),
+        ("company", "x" * 1001),
+        ("created_at", "soon"),
+        ("optin_ip", "everywhere"),
+        ("tags", "x" * 41),
+    ],
+)
+def test_value_that_does_not_fit_is_told_of_and_the_row_stays(column: str, cell: str) -> None:
+    found = one(f"email,{column}\na@example.com,{cell}\n")
+
+    assert (found.fields, found.tags, found.joined_at, found.claim) == ({}, [], None, {}) or (
+        found.fields == {} and not found.tags and found.claim == {}
+    )
+    [told] = found.left_out
+    assert told.startswith(f"{column}: ")
+    assert len(told) < 200
+
+
+@pytest.mark.parametrize(
+    ("cell", "tags"),
+    [
+        ("vip", ["vip"]),
+        ("vip, Old Friends ,vip,VIP", ["vip", "Old Friends"]),
+        ('"vip","a friend"', ["vip", "a friend"]),
+        ('["a","b"]', ["a", "b"]),
+        (" , ,", []),
+        ("a;b", ["a;b"]),
+        ("[not json", ["[not json"]),
+    ],
+)
+def test_tags_are_parted_as_products_part_them(cell: str, tags: list[str]) -> None:
+    text = io.StringIO()
+    csv.writer(text).writerows([["email", "labels", "company"], ["a@example.com", cell, "x"]])
+
+    assert list(one(text.getvalue()).tags) == tags
+
+
+def test_member_has_a_hundred_tags_at_most() -> None:
+    names = ",".join(f"t{number}" for number in range(150))
+    found = one(f'email,tags\na@example.com,"{names}"\n')
+
+    assert len(found.tags) == 100
+    assert found.left_out == ["tags: a member has at most 100 tags"]
+
+
+def test_date_of_joining_is_that_of_the_member_before_that_of_the_record() -> None:
+    header = "email,created_at,joined_at\n"
+    assert one(f"{header}a@example.com,2020-01-01,2019-01-01\n").joined_at == (
+        "2019-01-01T00:00:00.000000Z"
+    )
+    assert one(f"{header}a@example.com,2020-01-01,\n").joined_at == "2020-01-01T00:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("2023-11-14T22:13:20Z", "2023-11-14 22:13:20 UTC", "2023-11-14T23:13:20+01:00"),
+        *("1700000000", "1700000000123", "Nov 14, 2023 10:13 PM"),
+    ],
+)
+def test_date_of_joining_is_read_as_products_and_programs_write_it(cell: str) -> None:
+    found = one(f'email,created_at\na@example.com,"{cell}"\n')
+
+    assert found.joined_at is not None
+    assert found.joined_at.startswith("2023-11-14T22:13")
+
+
+def test_what_the_file_claims_of_consent_is_read() -> None:
+    found = one(
+        "email,OPTIN_TIME,OPTIN_IP,CONFIRM_TIME,CONFIRM_IP\n"
+        "a@example.com,2024-01-02 10:00:00,192.0.2.1,2024-01-02 10:05:00,2001:db8::/48\n"
+    )
+    assert found.claim == {
+        "at": "2024-01-02T10:00:00.000000Z",
+        "ip": "192.0.2.1",
+        "confirmed_at": "2024-01-02T10:05:00.000000Z",
+        "confirmed_ip": "2001:db8::/48",
+    }
+    assert found.joined_at == "2024-01-02T10:05:00.000000Z"
+
+
+def test_mapping_assigns_any_column() -> None:
+    mapping = {"a": "fields.company", "b": "tags", "c": "joined_at", "d": "consent.at"}
+    mapping |= {"company": "ignore", "e": "tags"}
+    found = one(
+        "email,a,b,c,d,company,e\na@example.com,Acme,x,2020-01-01,2021-01-01,no,y\n",
+        mapping=mapping,
+    )
+    assert found.fields == {"1": "Acme"}
+    assert list(found.tags) == ["x", "y"]
+    assert found.joined_at == "2020-01-01T00:00:00.000000Z"
+    assert found.claim == {"at": "2021-01-01T00:00:00.000000Z"}
+
+
+def new(file: str) -> dict[str, tuple[str, str]]:
+    """The fields that the file would make: by column, key and type."""
+    layout: list[ColumnLayout] = []
+
+    def find(found: ColumnLayout, sample: object) -> None:
+        among(OWN, create=True)(found, sample)  # type: ignore[arg-type]
+        layout.append(found)
+
+    opened(file, find_fields=find)
+    return {
+        layout[0].header[index]: (field.key, field.type)
+        for index, field in layout[0].fields.items()
+        if field.id < 0
+    }
+
+
+def test_unknown_columns_become_fields_of_the_type_that_all_cells_have() -> None:
+    file = "email,Shoe size,Zip,Paid on,Active?,Note,Émile's №,company,,\n"
+    file += "a@example.com,42,01234,2020-01-01,yes,3,x,Acme,,\n"
+    file += "b@example.com,43.5,81234,2020-02-01,no,three,y,,,\n"
+
+    assert new(file) == {
+        "Shoe size": ("shoe_size", "number"),
+        "Zip": ("zip", "text"),
+        "Paid on": ("paid_on", "date"),
+        "Active?": ("active", "boolean"),
+        "Note": ("note", "text"),
+        "Émile's №": ("emile_s_no", "text"),
+    }
+
+
+def test_keys_of_new_fields_are_free_and_of_their_form() -> None:
+    file = f"email,Age!,age?,2nd,会社,{'x' * 60},{'x' * 60}y\na@example.com,a,b,c,d,e,f\n"
+
+    assert [key for key, _ in new(file).values()] == [
+        *("age_2", "field_2nd", "field", "x" * 40, "x" * 38 + "_2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "type_"),
+    [
+        (["1", "", "2.5"], FieldType.NUMBER),
+        (["1", "x"], FieldType.TEXT),
+        (["007"], FieldType.TEXT),
+        (["+491"], FieldType.TEXT),
+        (["1.50"], FieldType.TEXT),
+        (["4915112345678"], FieldType.TEXT),
+        (["2020-02-30"], FieldType.TEXT),
+        (["2020-01-01 10:00"], FieldType.TEXT),
+        (["TRUE", "false"], FieldType.BOOLEAN),
+        (["", " "], FieldType.TEXT),
+    ],
+)
+def test_type_is_guessed_where_no_cell_would_lose_anything(
+    cells: list[str], type_: FieldType
+) -> None:
+    assert guess_type(cells) is type_
+
+
+def test_object_within_an_object_of_json_is_read_as_columns() -> None:
+    file = '{"email": "a@example.com", "fields": {"company": "Acme", "age": 7}, "tags": ["x"]}\n'
+
+    found = one(file)
+
+    assert (found.fields, list(found.tags)) == ({"1": "Acme", "2": 7}, ["x"])
+
+
+def test_key_that_comes_late_in_json_lines_holds_its_field_too() -> None:
+    many = "".join(f'{{"email": "m{n}@example.com"}}\n' for n in range(3000))
+    late = '{"email": "z@example.com", "fields": {"company": "Acme"}}\n'
+
+    assert read(many + late)[-1] == RowExtras({"1": "Acme"}, (), None, {}, [])
+
+
+@pytest.mark.parametrize("columns", [2_000, 20_000])
+def test_file_of_very_many_columns_is_read(columns: int) -> None:
+    header = ",".join(f"c{number}" for number in range(columns))
+    reader = opened(f"email,{header}\na@example.com{',x' * columns}\n", find_fields=among(OWN))
+
+    [row] = reader
+    assert isinstance(row, MemberRow)
+    assert row.extras is None
+
+
+def test_many_columns_without_a_name_take_no_time_to_name() -> None:
+    layout = ColumnLayout(["email", *[""] * 50_000])
+    found = cells.new_fields(layout, range(1, 50_001), (), [["", *["x"] * 50_000]])
+    assert len(found) == cells.MAX_NEW_FIELDS
+
+
+def test_sentences_on_what_is_left_out_count_among_the_characters_of_a_batch() -> None:
+    header = ",".join(f"age{number}" for number in range(50))
+    own = tuple(
+        MemberField(id=n, key=f"age{n}", label=f"age{n}", type="number", choices=[])
+        for n in range(50)
+    )
+    line = f"m%d@example.com{',x' * 50}\n"
+    file = f"email,{header}\n" + "".join(line % number for number in range(1_000))
+    seen = SeenAddresses()
+
+    batches = [*judge_rows(opened(file, find_fields=among(own)), seen)]
+
+    seen.close()
+    assert len(batches) > 1
+    assert max(characters for _, characters in batches) < 2 * MAX_BATCH_CHARACTERS
+
+
+def test_columns_of_one_name_and_cells_of_a_megabyte_harm_no_other_row() -> None:
+    file = "email,company,company,tags\n"
+    file += f"a@example.com,{'x' * 1_000_000},two,t\nb@example.com,Acme,two,t\n"
+
+    found = outcomes(opened(file, find_fields=among(OWN)))
+
+    assert found == ["row.too_long", {"1": "Acme"}]
+
+
+def outcomes(reader: MemberReader) -> list[object]:
+    return [
+        each.code if isinstance(each, RejectedRecord) else each.extras and each.extras.fields
+        for each in reader
+    ]
+
+
+def test_extras_come_out_of_a_chunk_as_they_went_in() -> None:
+    extras = RowExtras({"1": "x", "2": 1.5, "4": True}, ["t"], "2020-01-01", {"at": "x"}, ["no"])
+    mixed = [
+        JudgedRow(1, "a@example.com", cells=[]),
+        JudgedRow(2, "b@example.com", cells=[], extras=extras),
+    ]
+
+    assert decode(encode(mixed)) == mixed

@@ -1,0 +1,240 @@
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator
+
+import pytest
+
+from core.errors import DomainError
+from services.subscriptions.imports import containers
+from services.subscriptions.imports.containers import RangedFile
+from services.subscriptions.imports.reader import open_rows
+from tests.services.subscriptions.imports.forms import Dribble, opened, outcome, rows, zipped
+
+FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n in range(3000))
+
+
+def refused(data: bytes, code: str) -> str:
+    """The message of the refusal, which comes at once or while the rows are read."""
+    with pytest.raises(DomainError) as refusal:
+        outcome(data)
+    assert refusal.value.code == code
+    return refusal.value.message
+
+
+class Stored:
+    """An object that is read in ranges, and counts what it gave."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.reads: list[tuple[int, int]] = []
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def read_at(self, offset: int, count: int, /) -> bytes:
+        self.reads.append((offset, count))
+        return self.data[offset : offset + count]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_zip_is_read_by_ranges_each_byte_about_once(method: int) -> None:
+    stored = Stored(zipped({"members.csv": FILE}, method))
+
+    found = [*open_rows(RangedFile(stored, window_bytes=8192))]
+
+    assert len(found) == 3000
+    assert len(stored.reads) <= len(stored.data) / 8192 + 12
+
+
+@pytest.mark.parametrize("kind", ["plain", "gzip"])
+def test_file_is_read_as_far_as_its_rows_are_needed(kind: str) -> None:
+    data = FILE * 20 if kind == "plain" else bomb(kind, FILE * 20)
+    source = io.BytesIO(data)
+    reader = open_rows(source)
+    next(iter(reader))
+
+    assert source.tell() < len(data)
+    for _ in reader:
+        pass
+    assert source.tell() == len(data)
+
+
+def test_ranged_file_reads_as_a_file_does() -> None:
+    file, plain = RangedFile(Stored(FILE), window_bytes=100), io.BytesIO(FILE)
+
+    for offset, whence, size in [(0, 0, 250), (-30, 2, 99), (5, 0, 1), (40, 1, 60), (10**6, 0, 5)]:
+        assert file.seek(offset, whence) == plain.seek(offset, whence)
+        assert file.read(size) == plain.read(size)
+        assert file.tell() == plain.tell()
+    assert file.seek(0) == 0
+    assert file.read() == FILE
+
+
+def test_zip_on_a_stream_that_cannot_seek_is_a_mistake_of_the_program() -> None:
+    with pytest.raises(TypeError, match="seek"):
+        open_rows(Dribble(zipped({"members.csv": FILE}), 100))
+
+
+def test_what_macos_and_windows_leave_in_a_zip_is_no_second_file() -> None:
+    files = {"list/members.csv": FILE, "__MACOSX/list/._members.csv": b"x", "list/.DS_Store": b"x"}
+
+    assert len(rows(zipped(files))) == 3000
+
+
+def test_zip_of_several_files_is_refused_with_their_names() -> None:
+    message = refused(zipped({"a.csv": FILE, "b.csv": FILE}), "import.archive_many_files")
+
+    assert "a.csv, b.csv" in message
+
+
+def test_zip_whose_directory_is_huge_is_refused_unread() -> None:
+    data = zipped({f"{n}-{'x' * 200}": b"" for n in range(2000)})
+
+    assert "directory" in refused(data, "import.archive_many_files")
+
+
+def test_zip_with_a_password_is_refused() -> None:
+    data = bytearray(zipped({"members.csv": FILE}))
+    data[6] |= 1
+    data[data.rindex(b"PK\x01\x02") + 8] |= 1
+
+    refused(bytes(data), "import.archive_encrypted")
+
+
+def test_zip_without_a_file_is_empty() -> None:
+    refused(zipped({}), "import.empty")
+    refused(zipped({"folder/": b""}), "import.empty")
+    refused(zipped({"members.csv": b""}), "import.empty")
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.99])
+def test_truncated_archive_is_refused(part: float) -> None:
+    packed = gzip.compress(FILE, mtime=0)
+    refused(packed[: int(len(packed) * part)], "import.truncated")
+    archive = zipped({"members.csv": FILE})
+    refused(archive[: int(len(archive) * part)], "import.truncated")
+
+
+def test_rows_before_the_end_of_a_truncated_gzip_are_read() -> None:
+    packed = gzip.compress(FILE * 10, mtime=0)
+    reader = iter(opened(packed[: len(packed) // 2]))
+
+    assert next(reader).line == 2
+    with pytest.raises(DomainError):
+        for _ in reader:
+            pass
+
+
+@pytest.mark.parametrize("at", [12, 5000, -5])
+def test_damaged_archive_is_refused(at: int) -> None:
+    for data, where in [
+        (gzip.compress(FILE, mtime=0), at),
+        (zipped({"m.csv": FILE}), abs(at) + 40),
+    ]:
+        broken = bytearray(data)
+        broken[where] ^= 0xFF
+        refused(bytes(broken), "import.damaged")
+
+
+def test_gzip_of_several_members_is_one_file() -> None:
+    packed = gzip.compress(FILE, mtime=0) + gzip.compress(b"last@example.com,L\n") + b"\0" * 700
+
+    assert rows(packed)[-1].email == "last@example.com"
+    assert len(rows(packed)) == 3001
+
+
+def test_gzip_of_many_tiny_members_is_read_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Members that begin and end anywhere in the pieces that are read, with zeros between them.
+    lines = [f"reader{number}@example.com,R\n".encode() for number in range(5_000)]
+    members = [gzip.compress(line, mtime=0) for line in (b"email,name\n", *lines)]
+    packed = b"\0\0".join(members)
+    assert len(rows(packed)) == 5_000
+    monkeypatch.setattr(containers, "MAX_GZIP_MEMBERS", 5_000)
+    refused(packed, "import.expands_too_much")
+
+
+def test_something_after_a_gzip_is_refused() -> None:
+    refused(gzip.compress(FILE, mtime=0) + b"garbage", "import.damaged")
+
+
+def bomb(kind: str, data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0) if kind == "gzip" else zipped({"members.csv": data})
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zip"])
+def test_bomb_is_refused_once_it_passes_its_ratio(kind: str) -> None:
+    message = refused(
+        bomb(kind, b"email\n" + (b" " * 999 + b"\n") * 20_000), "import.expands_too_much"
+    )
+
+    assert "200 times" in message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gzip", "zip"])
+def test_small_repetitive_file_is_no_bomb(kind: str) -> None:
+    data = b"email\n" + b"member@example.com\n" * 50_000
+
+    assert len(data) > 200 * len(bomb(kind, data))
+    assert len(rows(bomb(kind, data))) == 50_000
+
+
+@pytest.mark.parametrize("kind", ["plain", "gzip", "zip"])
+def test_more_than_the_limit_is_refused_while_it_comes(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containers, "MAX_EXPANDED_BYTES", 30_000)
+
+    refused(FILE if kind == "plain" else bomb(kind, FILE), "import.expands_too_much")
+
+
+@pytest.mark.slow
+def test_bomb_is_not_expanded_further_than_its_limit() -> None:
+    given = 0
+
+    class Watched(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            nonlocal given
+            data = super().read(size)
+            given += len(data)
+            return data
+
+    packer = zlib.compressobj(9, wbits=31)
+    packed = b"".join(endless(packer))
+    with pytest.raises(DomainError):
+        for _ in open_rows(Watched(packed)):
+            pass
+
+    assert given < len(packed) / 2
+
+
+def endless(packer: "zlib._Compress") -> Iterator[bytes]:
+    for _ in range(200):
+        yield packer.compress(b" " * 999_999 + b"\n")
+    yield packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (gzip.compress(gzip.compress(FILE, mtime=0)), "archive in an archive"),
+        (zipped({"members.csv.gz": gzip.compress(FILE, mtime=0)}), "archive in an archive"),
+        (zipped({"[Content_Types].xml": b"<x/>", "xl/workbook.xml": b""}), "Excel"),
+        (zipped({"members.csv": FILE}, zipfile.ZIP_BZIP2), "unusual"),
+        (b"%PDF-1.7 ...", "PDF"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "Excel"),
+        (b"\x28\xb5\x2f\xfd" + b"x" * 99, "Zstandard"),
+    ],
+)
+def test_file_of_another_kind_is_refused_by_its_name(data: bytes, what: str) -> None:
+    assert what in refused(data, "import.unknown_format")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n\r\n  \n", b"\xef\xbb\xbf", b"\xff\xfe", gzip.compress(b"", mtime=0)]
+)
+def test_file_of_nothing_is_refused(data: bytes) -> None:
+    refused(data, "import.empty")

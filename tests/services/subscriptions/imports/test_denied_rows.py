@@ -1,0 +1,68 @@
+"""Rows that a deny list keeps out: the operator's, in many chunks, and beside a small plan."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.ids import random_hash_id
+from services.subscriptions import deny_lists
+from services.subscriptions.imports import split
+from tests.importing import Importing
+from tests.quotas import leave_room_for_members
+from tests.stack import Owner
+
+
+def with_deny_list(importing: Importing, *entries: str) -> Importing:
+    """The same stack, whose operator denies these."""
+    settings = importing.resources.settings.model_copy(update={"deny_list": entries})
+    resources = replace(importing.resources, settings=settings)
+    return Importing(replace(importing.stack, resources=resources))
+
+
+def deny(importing: Importing, owner: Owner, *entries: str) -> None:
+    with importing.resources.unit_of_work() as uow:
+        deny_lists.change(uow, owner.user_id, add=entries, remove=[])
+
+
+def test_the_operators_deny_list_is_that_of_all_lists(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    denying = with_deny_list(importing, "example.org", "ben@example.net")
+    file = b"email\nada@example.org\nben@example.net\neve@example.com\n"
+    task = denying.bring(owner, list_id, file)
+    assert (task.received, task.added, task.denied) == (3, 1, 2)
+    # By the operator's own command too.
+    task = denying.bring(owner, list_id, file, by_operator=True)
+    assert (task.received, task.already, task.denied) == (3, 1, 2)
+
+
+@pytest.mark.parametrize("on_existing", ["skip", "update"])
+def test_each_chunk_is_checked_and_members_stay(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    monkeypatch: pytest.MonkeyPatch,
+    on_existing: str,
+) -> None:
+    tag = random_hash_id()
+    addresses = [f"n{number}.{tag}@example.net" for number in range(40)]
+    importing.bring(owner, list_id, "\n".join(["email", *addresses[:5]]).encode())
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 10)
+    deny(importing, owner, *addresses[::4], "*.example.org")
+    rows = [f"{each},New" for each in addresses]
+    file = "\n".join(["email,name", *rows, "x@a.example.org,New"]).encode()
+    task = importing.bring(owner, list_id, file, on_existing=on_existing)
+    # Every fourth, but for the first and the fifth, who are members; and the one of a subdomain.
+    assert (task.received, task.added, task.already, task.denied) == (41, 27, 5, 9)
+    assert task.updated == (5 if on_existing == "update" else 0)
+    assert len(importing.active(list_id)) == importing.count(list_id) == 32
+
+
+def test_what_is_denied_takes_no_room_in_the_plan(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    leave_room_for_members(importing.stack, importing.new_list(owner), 2)
+    deny(importing, owner, "example.org")
+    file = b"email\na@example.org\nb@example.org\nc@example.net\nd@example.net\n"
+    task = importing.bring(owner, list_id, file)
+    assert (task.status, task.added, task.denied, task.over_quota) == ("succeeded", 2, 2, 0)

@@ -1,0 +1,98 @@
+import codecs
+
+import pytest
+
+from services.subscriptions.imports.columns import MemberRow, RejectedRecord
+from tests.services.subscriptions.imports.forms import opened, outcome, rows
+
+FILE = "email,name\r\njörg@example.com,Jörg Çelik\r\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "recognised"),
+    [
+        ("utf-8", "utf-8"),
+        ("utf-8-sig", "utf-8"),
+        ("utf-16", "utf-16-le"),
+        ("utf-16-le", "utf-16-le"),
+        ("utf-16-be", "utf-16-be"),
+        ("utf-32", "utf-32-le"),
+        ("latin-1", "cp1252"),
+        ("cp1252", "cp1252"),
+    ],
+)
+def test_encoding_is_recognised(encoding: str, recognised: str) -> None:
+    data = FILE.encode(encoding)
+
+    assert opened(data).description.encoding == recognised
+    assert [(one.email, one.name) for one in rows(data)] == [("jörg@example.com", "Jörg Çelik")]
+
+
+def test_big_endian_mark_is_heeded() -> None:
+    assert rows(codecs.BOM_UTF16_BE + FILE.encode("utf-16-be"))[0].name == "Jörg Çelik"
+
+
+def test_letters_whose_code_ends_in_a_zero_do_not_hide_utf_16() -> None:
+    for encoding in ("utf-16-le", "utf-16-be"):
+        file = "email,name\na@example.com," + "\uac00" * 9
+        assert rows(file.encode(encoding))[0].name == "\uac00" * 9
+
+
+def test_few_stray_zeros_are_no_utf_16() -> None:
+    assert rows(b"email,name\na@example.com,A\0n\0\n\0")[0].name == "An"
+
+
+def test_signs_that_only_windows_has_are_read() -> None:
+    assert rows("email,name\na@example.com,“Ann” – €".encode("cp1252"))[0].name == "“Ann” – €"
+
+
+def test_latin_1_that_begins_after_much_ascii_is_read() -> None:
+    head = b"".join(b"m%d@example.com,M\n" % n for n in range(10_000))
+    found = rows(b"email,name\n" + head + "z@example.com,Zoë Müller\n".encode("latin-1"))
+
+    assert found[-1].name == "Zoë Müller"
+    assert len(found) == 10_001
+
+
+def test_bad_bytes_in_a_name_cost_no_more_than_themselves() -> None:
+    file = "email,name\na@example.com,Zoë {}\nb@example.com,Müller\n".encode()
+
+    found = rows(file.replace(b"{}", "Müller".encode("latin-1") + b"\xc3"))
+
+    assert [one.name for one in found] == ["Zoë MüllerÃ", "Müller"]
+    assert opened(file).description.encoding == "utf-8"
+
+
+def test_address_is_not_guessed_from_bad_bytes() -> None:
+    good = "".join(f"é{n}@example.com,É\n" for n in range(9)).encode()
+    data = b"email,name\n" + good + b"j\xf6rg@example.com,J\n" + b"z@example.com,Z\n"
+
+    assert outcome(data)[-2:] == [(11, "encoding.invalid"), (12, "z@example.com")]
+
+
+def test_half_a_character_of_utf_16_is_a_problem_of_its_row_alone() -> None:
+    data = "email,name\né@example.com,A\nz@example.com,Z\n".encode("utf-16-le")
+    broken = data.replace("é".encode("utf-16-le"), b"\x00\xd8")
+
+    assert outcome(broken) == [(2, "encoding.invalid"), (3, "z@example.com")]
+    assert outcome(data + b"x")[:2] == [(2, "é@example.com"), (3, "z@example.com")]
+
+
+def test_bad_bytes_in_json_are_a_problem_of_their_line() -> None:
+    good = '{"email": "é@example.com"}\n'.encode()
+
+    assert outcome(good * 2 + b'{"email": "\xf6@example.com"}\n' + good) == [
+        (1, "é@example.com"),
+        (2, "é@example.com"),
+        (3, "row.unreadable"),
+        (4, "é@example.com"),
+    ]
+
+
+def test_what_could_not_be_read_is_shown_in_the_problem() -> None:
+    good = "é@example.com,É\n".encode() * 3
+    found = [*opened(b"email,name\n" + good + b"\xf6@example.com,N\xf6\n")]
+
+    assert isinstance(found[0], MemberRow)
+    assert isinstance(found[-1], RejectedRecord)
+    assert "encoding" in found[-1].reason

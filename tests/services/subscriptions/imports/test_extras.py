@@ -1,0 +1,411 @@
+"""Fields, tags, days of joining and claims of a file, from its cells to the members and back."""
+
+from typing import Any
+
+import pytest
+
+from core.errors import TransientError
+from core.ids import random_hash_id
+from models import FieldType, MemberImport
+from services.subscriptions import fields, tags
+from services.subscriptions.imports import apply as applying
+from services.subscriptions.imports import shown_cells, split
+from storage.unit_of_work import UnitOfWork
+from tests.importing import Importing, counts_of, csv_of
+from tests.stack import Owner
+
+HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
+JOINED = "2019-05-06T07:08:09.000000Z"
+
+
+@pytest.fixture
+def people() -> list[str]:
+    tag = random_hash_id()
+    return [f"{number:02}.{tag}@example.com" for number in range(8)]
+
+
+def make_field(
+    importing: Importing, owner: Owner, key: str, type_: FieldType = FieldType.TEXT, **more: Any
+) -> int:
+    with importing.resources.unit_of_work() as uow:
+        return fields.create(uow, owner.user_id, type=type_, key=key, label=key, **more).id
+
+
+def make_fields(importing: Importing, owner: Owner) -> None:
+    make_field(importing, owner, "company")
+    make_field(importing, owner, "age", FieldType.NUMBER)
+
+
+def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[str, Any]]:
+    """What each active member has, by address."""
+    rows = importing.stack.query(
+        "SELECT email, name, fields, tag_ids, joined_at FROM subscriptions"
+        " WHERE list_id = %s AND status = 'active'",
+        list_id,
+    )
+    with importing.resources.unit_of_work() as uow:
+        own = fields.own(uow, owner.user_id)
+        names = tags.names_of(uow, [each for row in rows for each in row[3]])  # type: ignore[attr-defined]
+    return {
+        str(email): {
+            "name": name,
+            "fields": own.shown(values),  # type: ignore[arg-type]
+            "tags": {names[each] for each in tag_ids if each in names},  # type: ignore[attr-defined]
+            "joined_at": None if joined_at is None else f"{joined_at:%Y-%m-%d}",
+        }
+        for email, name, values, tag_ids, joined_at in rows
+    }
+
+
+def claims(importing: Importing, import_id: int) -> int:
+    [(count,)] = importing.stack.query(
+        "SELECT count(*) FROM consent_claims WHERE import_id = %s", import_id
+    )
+    return int(str(count))
+
+
+def test_new_members_have_what_the_file_says(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    make_fields(importing, owner)
+    file = csv_of(
+        [
+            [people[0], "Ada", "A\\c\tme", "36", "vip, Old friends", JOINED],
+            [people[1], "", "", "", "", ""],
+            [people[2], "", "", "7.5", "VIP", ""],
+        ],
+        HEADER,
+    )
+    task = importing.bring(owner, list_id, file)
+
+    assert (task.added, task.left_out) == (3, 0)
+    assert shown(importing, owner, list_id) == {
+        people[0]: {
+            "name": "Ada",
+            "fields": {"company": "A\\c\tme", "age": 36},
+            "tags": {"vip", "Old friends"},
+            "joined_at": "2019-05-06",
+        },
+        people[1]: {"name": None, "fields": {}, "tags": set(), "joined_at": None},
+        people[2]: {"name": None, "fields": {"age": 7.5}, "tags": {"vip"}, "joined_at": None},
+    }
+
+
+def test_a_member_gets_what_they_lack_and_keeps_what_they_have(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    make_fields(importing, owner)
+    ada, bea = people[:2]
+    first = csv_of([[ada, "Ada", "Acme", "", "a", ""], [bea, "Bea", "", "", "", ""]], HEADER)
+    second = csv_of(
+        [[ada, "Zoe", "Other", "36", "b", JOINED], [bea, "Zoe", "", "", "", ""]], HEADER
+    )
+    importing.bring(owner, list_id, first)
+    before = importing.records(list_id)
+
+    task = importing.bring(owner, list_id, second)
+
+    assert (task.already, task.updated) == (2, 1)
+    found = shown(importing, owner, list_id)
+    assert found[ada] == {
+        "name": "Ada",
+        "fields": {"company": "Acme", "age": 36},
+        "tags": {"a", "b"},
+        "joined_at": "2019-05-06",
+    }
+    assert found[bea]["name"] == "Bea"
+    assert importing.bring(owner, list_id, second).updated == 0
+    assert importing.take_back(owner, task.id)["undone"] == 0
+    assert importing.records(list_id) == before
+
+
+def test_an_update_overwrites_what_the_file_has_and_nothing_else(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    make_fields(importing, owner)
+    ada, bea = people[:2]
+    first = csv_of([[ada, "Ada", "Acme", "36", "a", JOINED], [bea, "Bea", "B", "", "", ""]], HEADER)
+    second = csv_of(
+        [[ada, "Zoe", "Other", "", "b", "2001-01-01"], [bea, "", "", "", "", ""]], HEADER
+    )
+    importing.bring(owner, list_id, first)
+    before = importing.records(list_id)
+
+    task = importing.bring(owner, list_id, second, on_existing="update")
+
+    assert (task.already, task.updated) == (2, 1)
+    found = shown(importing, owner, list_id)
+    assert found[ada] == {
+        "name": "Zoe",
+        "fields": {"company": "Other", "age": 36},
+        "tags": {"a", "b"},
+        "joined_at": "2019-05-06",
+    }
+    assert found[bea]["fields"] == {"company": "B"}
+    importing.take_back(owner, task.id)
+    assert importing.records(list_id) == before
+
+
+def test_tags_beyond_a_hundred_living_ones_change_nothing(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    ada = people[0]
+    names = [f"tag {number}" for number in range(100)]
+
+    def bring(tag: str, **options: Any) -> tuple[int, int, int]:
+        file = csv_of([[ada, "Ada", "", "", tag, ""]], HEADER)
+        task = importing.bring(owner, list_id, file, **options)
+        return task.already, task.updated, task.left_out
+
+    def edits() -> int:
+        found = "SELECT count(*) FROM subscription_events WHERE list_id = %s AND action = 'edited'"
+        [(count,)] = importing.stack.query(found, list_id)
+        return int(str(count))
+
+    importing.bring(owner, list_id, csv_of([[ada, "", "", "", ",".join(names), ""]], HEADER))
+    before = importing.records(list_id)
+    assert bring("one more") == (1, 0, 1)
+    assert (importing.records(list_id), edits()) == (before, 0)
+    # The row goes without its tags alone.
+    assert bring("one more", on_existing="update") == (1, 1, 1)
+    assert bring("one more", on_existing="update") == (1, 0, 1)
+    assert edits() == 1
+    with importing.resources.unit_of_work() as uow:
+        ids = tags.tag_ids_of(uow, list_id, names[:1], make=False)
+        tags.delete(uow, list_id, ids[names[0]])
+    assert bring("one more") == (1, 1, 0)
+    assert shown(importing, owner, list_id)[ada]["tags"] == {*names[1:], "one more"}
+
+
+def test_undo_leaves_values_that_were_changed_since(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    make_fields(importing, owner)
+    ada = people[0]
+    importing.bring(owner, list_id, csv_of([[ada, "Ada", "", "1", "", ""]], HEADER))
+    task = importing.bring(owner, list_id, csv_of([[ada, "", "Acme", "", "x", ""]], HEADER))
+    importing.stack.query(
+        "UPDATE subscriptions SET fields = fields || jsonb_build_object("
+        " (SELECT id::text FROM fields WHERE user_id = %s AND key = 'age'), 2),"
+        " updated_at = clock_timestamp() WHERE list_id = %s RETURNING 1",
+        *(owner.user_id, list_id),
+    )
+
+    importing.take_back(owner, task.id)
+
+    assert shown(importing, owner, list_id)[ada] == {
+        "name": "Ada",
+        "fields": {"age": 2},
+        "tags": set(),
+        "joined_at": None,
+    }
+
+
+def test_value_of_an_undone_import_does_not_come_back_by_the_undo_of_a_later_one(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    make_fields(importing, owner)
+
+    def bring(company: str) -> MemberImport:
+        file = csv_of([[people[0], "", company, "", "", ""]], HEADER)
+        return importing.bring(owner, list_id, file, on_existing="update")
+
+    bring("first")
+    earlier, later = bring("second"), bring("third")
+    importing.take_back(owner, earlier.id)
+    assert shown(importing, owner, list_id)[people[0]]["fields"] == {"company": "third"}
+    importing.take_back(owner, later.id)
+    assert shown(importing, owner, list_id)[people[0]]["fields"] == {"company": "first"}
+
+
+def test_unknown_columns_become_fields_once_whatever_is_killed(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    header = ("email", "Company", "Shoe size", "tags", "OPTIN_TIME", "OPTIN_IP")
+    consent = ("2020-01-01 00:00:00", "192.0.2.7")
+    file = csv_of(
+        [
+            [each, f"C{place}", str(place), f"t{place % 2}", *consent]
+            for place, each in enumerate(people)
+        ],
+        header,
+    )
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    job_id = importing.begin(owner, list_id, file, create_fields=True)
+    # The process that read the file died after it had made the fields.
+    split.FileSplit(importing.resources, importing.of_job(job_id)).close()
+    apply, applied = applying.apply, list[int]()
+
+    def apply_and_die(uow: UnitOfWork, *given: Any) -> applying.AppliedChunk:
+        found = apply(uow, *given)
+        applied.append(given[1].number)
+        if len(applied) % 2:
+            raise TransientError("killed")
+        return found
+
+    monkeypatch.setattr(applying, "apply", apply_and_die)
+    assert importing.work(job_id).status == "succeeded"
+
+    task = importing.of_job(job_id)
+    assert counts_of(task)["added"] == len(people)
+    assert len(applied) > len(set(applied))
+    with importing.resources.unit_of_work() as uow:
+        made = {each.key: each.type for each in fields.list_of(uow, owner.user_id)}
+    assert made == {"company": "text", "shoe_size": "number"}
+    found = shown(importing, owner, list_id)
+    for place, each in enumerate(people):
+        assert found[each]["fields"] == {"company": f"C{place}", "shoe_size": place}
+        assert found[each]["tags"] == {f"t{place % 2}"}
+    assert claims(importing, task.id) == len(people)
+    assert task.columns is not None
+    assert task.columns["ignored_columns"] == []
+    importing.take_back(owner, task.id)
+    assert importing.records(list_id) == []
+    assert claims(importing, task.id) == 0
+
+
+def test_dry_run_makes_nothing_and_shows_what_would_be(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    file = csv_of(
+        [[people[0], "Ada", "Acme", "x", "vip", JOINED], ["nobody", "", "", "", "", ""]],
+        HEADER,
+    )
+    task = importing.bring(owner, list_id, file, create_fields=True, dry_run=True)
+
+    with importing.resources.unit_of_work() as uow:
+        assert fields.list_of(uow, owner.user_id) == []
+        assert tags.tag_ids_of(uow, list_id, ["vip"], make=False) == {}
+    assert importing.records(list_id) == []
+    job = importing.stack.query(
+        "SELECT result FROM jobs WHERE kind = 'members.import' AND subject_id = %s", task.id
+    )
+    found = shown_cells.shown(importing.resources, job[0][0])  # type: ignore[arg-type]
+    assert found["columns"][2] == {
+        "name": "Company",
+        "becomes": "fields.company",
+        "creates": "text",
+        "examples": ["Acme"],
+    }
+    good, bad = found["preview"]
+    assert good["fields"] == {"company": "Acme", "age": "x"}
+    assert (good["email"], good["name"], good["tags"]) == (people[0], "Ada", ["vip"])
+    assert (good["status"], good["joined_at"]) == ("active", JOINED)
+    assert (bad["line"], bad["code"]) == (3, "email.invalid")
+
+
+def test_value_that_does_not_fit_is_in_the_file_of_errors_and_the_row_is_added(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    make_fields(importing, owner)
+    file = csv_of(
+        [[people[0], "", "Acme", "old", "", "soon"], [people[1], "", "", "3", "", ""]], HEADER
+    )
+    task = importing.bring(owner, list_id, file)
+
+    assert (task.added, task.left_out) == (2, 2)
+    [line] = importing.not_added(task.id)
+    assert line[0] == people[0]
+    assert line[6:8] == ["2", "row.left_out"]
+    assert "Age: must be a number, not 'old'" in line[8]
+    assert "created_at: 'soon' is no date" in line[8]
+    assert shown(importing, owner, list_id)[people[0]]["fields"] == {"company": "Acme"}
+
+
+def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    header = ["email", *(f"Column {number}" for number in range(60))]
+    file = csv_of([[people[0], *("x" for _ in range(60))]], header)
+
+    job = importing.work(importing.begin(owner, list_id, file, create_fields=True))
+
+    assert job.error is not None
+    assert job.error["code"] == "import.too_many_fields"
+    assert "'Column 0'" in job.error["message"]
+    with importing.resources.unit_of_work() as uow:
+        assert fields.list_of(uow, owner.user_id) == []
+    task = importing.bring(owner, list_id, file)
+    assert task.columns is not None
+    assert len(task.columns["ignored_columns"]) == 60
+
+
+def test_fields_of_another_owner_are_as_if_they_were_not_there(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    make_fields(importing, importing.stack.new_owner())
+    task = importing.bring(owner, list_id, csv_of([[people[0], "", "Acme", "1", "", ""]], HEADER))
+
+    assert task.columns is not None
+    assert task.columns["ignored_columns"] == ["Company", "Age"]
+    mapping = {"Company": "fields.company"}
+    file = csv_of([[people[1], "", "Acme", "1", "", ""]], HEADER)
+    job = importing.work(importing.begin(owner, list_id, file, mapping=mapping))
+    assert job.error is not None
+    assert job.error["code"] == "import.mapping_field"
+
+
+def test_list_without_room_for_tags_takes_the_members_without_them(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with importing.resources.unit_of_work() as uow:
+        tags.tag_ids_of(uow, list_id, ["old"], make=True)
+    monkeypatch.setattr(tags, "MAX_TAGS_OF_LIST", 1)
+    task = importing.bring(owner, list_id, csv_of([[people[0], "", "", "", "old,new", ""]], HEADER))
+
+    assert (task.added, task.left_out) == (1, 1)
+    assert shown(importing, owner, list_id)[people[0]]["tags"] == {"old"}
+    assert "no room for more tags" in importing.not_added(task.id)[0][-1]
+
+
+def test_member_with_a_hundred_tags_gets_no_more(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    full = ",".join(f"t{number}" for number in range(100))
+    importing.bring(owner, list_id, csv_of([[people[0], "", "", "", full, ""]], HEADER))
+    task = importing.bring(owner, list_id, csv_of([[people[0], "", "", "", "t1,new", ""]], HEADER))
+
+    assert task.left_out == 1
+    assert len(shown(importing, owner, list_id)[people[0]]["tags"]) == 100
+
+
+def test_who_left_by_the_files_word_is_kept_without_fields_and_claims(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    make_fields(importing, owner)
+    header = ("email", "status", "Company", "OPTIN_TIME")
+    file = csv_of([[people[0], "unsubscribed", "Acme", "2020-01-01"]], header)
+    task = importing.bring(owner, list_id, file)
+
+    assert task.opted_out == 1
+    assert shown(importing, owner, list_id) == {}
+    assert claims(importing, task.id) == 0
+
+
+def test_key_that_comes_late_becomes_a_field_and_is_named(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    filler = "".join(f'{{"email": "f{n}.{people[0]}"}}\n' for n in range(2500))
+    file = f'{filler}{{"email": "{people[1]}", "fields": {{"city": "Rome"}}, "odd": 1}}\n'
+    task = importing.bring(owner, list_id, file.encode(), name="m.jsonl", create_fields=True)
+
+    assert task.columns is not None
+    assert [each["name"] for each in task.columns["columns"]] == ["email", "fields.city", "odd"]
+    assert shown(importing, owner, list_id)[people[1]]["fields"] == {"city": "Rome", "odd": "1"}
+
+
+def test_cells_that_the_owner_is_shown_are_kept_encrypted(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task = importing.bring(owner, list_id, csv_of([[people[0], "", "Acme", "", "", ""]], HEADER))
+    [(sealed,)] = importing.stack.query("SELECT samples FROM imports WHERE id = %s", task.id)
+    assert b"Acme" not in bytes(sealed)  # type: ignore[call-overload]
+    assert people[0].encode() not in bytes(sealed)  # type: ignore[call-overload]

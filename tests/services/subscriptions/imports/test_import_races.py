@@ -1,0 +1,334 @@
+"""What people, owners and other imports do while an import runs, and what is true afterwards."""
+
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from sqlalchemy.exc import NoResultFound
+
+from core.errors import DomainError
+from core.ids import random_hash_id
+from core.refusals.mailing import LIST_BUSY
+from models import Job, OptOut, OptOutKind, User
+from services.accounts import accounts
+from services.jobs import records as job_records
+from services.subscriptions import lists, sign_up
+from services.subscriptions.imports import apply, split
+from services.subscriptions.members import members, opt_outs, unsubscribe
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from tests.erasing import erase
+from tests.importing import Importing, csv_of
+from tests.sizes import sized
+from tests.stack import Owner
+
+ROWS = sized(1500, 50_000, few=300)
+ROUNDS = sized(2, 20, few=1)
+# People who do one of four things meanwhile, of each.
+ACTING = sized(60, 60, few=10)
+OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
+READER = Actor(ActorKind.USER, Via.TRACE)
+pytestmark = pytest.mark.usefixtures("_no_deadlock")
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 100)
+
+
+def shuffled(addresses: list[str], seed: int) -> bytes:
+    copy = list(addresses)
+    random.Random(seed).shuffle(copy)
+    return csv_of([[each, ""] for each in copy])
+
+
+def all_of(*acts: Callable[[], object]) -> list[object]:
+    with ThreadPoolExecutor(len(acts)) as threads:
+        return [each.result(100) for each in [threads.submit(act) for act in acts]]
+
+
+@pytest.mark.both("properties")
+@pytest.mark.parametrize("lists_of", [1, 2], ids=["one list", "two lists"])
+def test_imports_at_the_same_time_of_the_same_people_are_exact(
+    importing: Importing, owner: Owner, lists_of: int
+) -> None:
+    for number in range(ROUNDS):
+        tag = random_hash_id()
+        people = [f"{n}.{tag}@example.com" for n in range(ROWS)]
+        third = ROWS // 3
+        parts = [people[: 2 * third], people[third:]]
+        ids = [importing.new_list(owner) for _ in range(lists_of)]
+        on = [ids[0], ids[-1]]
+        jobs = [
+            importing.begin(owner, list_id, shuffled(part, number))
+            for list_id, part in zip(on, parts, strict=True)
+        ]
+        all_of(*[partial(importing.work, job_id) for job_id in jobs])
+        tasks = [importing.of_job(job_id) for job_id in jobs]
+        assert [task.status for task in tasks] == ["succeeded", "succeeded"]
+        found = importing.stack.query(
+            "SELECT count(*), count(DISTINCT email) FROM users WHERE email LIKE %s",
+            f"%.{tag}@example.com",
+        )
+        assert found == [(ROWS, ROWS)]
+        added, already = sum(t.added for t in tasks), sum(t.already for t in tasks)
+        overlap = sum(map(len, parts)) - ROWS
+        assert (added, already) == ((ROWS, overlap) if lists_of == 1 else (ROWS + overlap, 0))
+        if lists_of == 1:
+            assert importing.active(ids[0]) == set(people)
+        for list_id in ids:
+            assert importing.count(list_id) == len(importing.active(list_id))
+
+
+@pytest.mark.both("properties")
+def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    tag = random_hash_id()
+    people = [f"{n}.{tag}@example.com" for n in range(ROWS)]
+    acts = (_leave, _silence, _erase, _remove_and_add)
+    acting = {act: people[number : ACTING * 4 : 4] for number, act in enumerate(acts)}
+    with importing.resources.unit_of_work() as uow:
+        for each in people[: ACTING * 4]:
+            accounts.find_or_create_person(uow, each)
+    began = threading.Event()
+    job_id = importing.begin(owner, list_id, shuffled(people, 1))
+
+    def work() -> object:
+        began.set()
+        return importing.work(job_id)
+
+    def act_on(act: Callable[[Importing, int, str], None], theirs: list[str]) -> None:
+        began.wait(10)
+        for each in theirs:
+            _persist(partial(act, importing, list_id, each))
+
+    all_of(work, *[partial(act_on, act, theirs) for act, theirs in acting.items()])
+    task = importing.of_job(job_id)
+    assert task.status == "succeeded"
+    importing.follow_opt_outs()
+    active = importing.active(list_id)
+    assert active.isdisjoint(acting[_leave])
+    mail = importing.stack.query(
+        "SELECT count(*) FROM subscriptions s JOIN users u ON u.id = s.user_id"
+        " WHERE list_id = %s AND email_enabled AND u.email = ANY(%s)",
+        *(list_id, acting[_silence]),
+    )
+    assert mail == [(0,)]
+    _require_no_erased(importing, list_id, acting[_erase])
+    assert set(people[ACTING * 4 :]) <= active
+    assert importing.count(list_id) == len(active) + _nameless(importing, list_id)
+
+
+def _persist(act: Callable[[], None]) -> None:
+    """Act as a caller does who hears that the list is busy, and tries again."""
+    for _ in range(60):
+        try:
+            return act()
+        except DomainError as error:
+            if error.code != LIST_BUSY.code:
+                raise
+    raise AssertionError("the list is always busy")
+
+
+def _leave(importing: Importing, list_id: int, address: str) -> None:
+    with importing.resources.unit_of_work() as uow:
+        person = uow.session.query(User).where(User.email == address).one()
+        of = lists.get(uow, list_id)
+    unsubscribe.opt_out(importing.resources, of, person, OptOutKind.LIST, READER)
+
+
+def _silence(importing: Importing, list_id: int, address: str) -> None:
+    with importing.resources.unit_of_work() as uow:
+        person = uow.session.query(User).where(User.email == address).one()
+        of = lists.get(uow, list_id)
+    unsubscribe.opt_out(importing.resources, of, person, OptOutKind.EMAIL, READER)
+
+
+def _erase(importing: Importing, _: int, address: str) -> None:
+    erase(importing.resources, address)
+
+
+def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
+    with importing.resources.unit_of_work() as uow:
+        of = lists.get(uow, list_id)
+        settings = importing.resources.settings
+        sign_up.request(uow, settings.keyring, of, address, OWNER)
+    with importing.resources.unit_of_work() as uow:
+        person = uow.session.query(User).where(User.email == address).one()
+        members.remove(uow, lists.get(uow, list_id), person.id, OWNER)
+
+
+def _require_no_erased(importing: Importing, list_id: int, addresses: list[str]) -> None:
+    """A record of somebody erased is blank; who came back with the address is somebody else."""
+    found = importing.stack.query(
+        "SELECT s.status, s.email, s.name FROM subscriptions s JOIN users u ON u.id = s.user_id"
+        " WHERE list_id = %s AND u.erased_at IS NOT NULL",
+        list_id,
+    )
+    assert set(found) <= {("removed", None, None)}
+    rows = importing.stack.query(
+        "SELECT s.email FROM subscriptions s JOIN users u ON u.id = s.user_id"
+        " WHERE list_id = %s AND s.email = ANY(%s) AND u.email <> s.email",
+        *(list_id, addresses),
+    )
+    assert rows == []
+
+
+def _nameless(importing: Importing, list_id: int) -> int:
+    [(found,)] = importing.stack.query(
+        "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'active'"
+        " AND email IS NULL",
+        list_id,
+    )
+    return int(str(found))
+
+
+def test_two_rows_that_name_one_member_are_one_row_and_one_duplicate_in_two_chunks_too(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    tag = random_hash_id()
+    known, moved_on, gone, now = (f"{name}.{tag}@example.com" for name in ("a", "b", "c", "d"))
+    importing.bring(owner, list_id, csv_of([[known, "Ada"], [gone, "Cy"]]))
+    for before, after in ((known, moved_on), (gone, now)):
+        move(importing, before, after)
+    rows = [[known, "One", ""], ["x@example.com", "", ""], [moved_on, "Two", ""], [gone, "", ""]]
+    # The second of the two chunks says of one of them that they get no mail.
+    rows += [[now, "", "unsubscribed"]]
+    job_id = importing.begin(
+        owner, list_id, csv_of(rows, ("email", "name", "status")), on_existing="update"
+    )
+    job = importing.work(job_id)
+    assert (job.status, job.error) == ("succeeded", None)
+    task = importing.of_job(job_id)
+    assert (task.chunks, task.received, task.added, task.already) == (3, 5, 1, 2)
+    assert (task.updated, task.duplicate, task.opted_out) == (1, 1, 1)
+    assert importing.active(list_id) == {known, "x@example.com"}
+    # An undo gives back what there was.
+    assert importing.take_back(owner, task.id)["undone"] == 1
+    name = "SELECT name FROM subscriptions WHERE list_id = %s AND email = %s"
+    assert importing.stack.query(name, list_id, known) == [("Ada",)]
+
+
+def test_who_moves_to_the_address_of_a_row_while_it_is_applied_is_no_second_member(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tag = random_hash_id()
+    known, new = f"a.{tag}@example.com", f"b.{tag}@example.com"
+    importing.bring(owner, list_id, csv_of([[known, "Ada"]]))
+    write = apply._write
+
+    def write_after_the_move(*chunk: Any) -> None:
+        with suppress(NoResultFound):
+            move(importing, known, new)
+        write(*chunk)
+
+    monkeypatch.setattr(apply, "_write", write_after_the_move)
+    job_id = importing.begin(owner, list_id, csv_of([[new, ""]]))
+    assert importing.work(job_id).status == "succeeded"
+    assert (importing.of_job(job_id).already, importing.job(job_id).attempt) == (1, 2)
+    assert importing.active(list_id) == {known}
+
+
+@pytest.mark.parametrize("rows", [4, 2])
+def test_rows_that_the_database_refuses_fail_an_import_of_which_all_else_is_applied(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    tag = random_hash_id()
+    people = [f"{n}.{tag}@example.com" for n in range(rows)]
+    table = "ALTER TABLE subscriptions"
+    importing.stack.query(
+        f"{table} ADD CONSTRAINT refused CHECK (email <> '{people[0]}') NOT VALID"
+    )
+    try:
+        job_id = importing.begin(owner, list_id, csv_of([[each, ""] for each in people]))
+        job = importing.work(job_id)
+    finally:
+        importing.stack.query(f"{table} DROP CONSTRAINT refused")
+    assert (job.status, job.attempt) == ("failed", 2 if rows > 2 else 1)
+    assert job.error is not None
+    assert (job.error["kind"], job.error["code"]) == ("damaged", "job.rows_failed")
+    assert "line 2 to line 3" in job.error["message"]
+    assert importing.active(list_id) == set(people[2:])
+    # Once the fault is mended, it goes on with what is left.
+    with importing.resources.unit_of_work() as uow:
+        job_records.restart(uow, uow.session.get_one(Job, job_id, with_for_update=True))
+    assert importing.work(job_id).status == "succeeded"
+    assert importing.active(list_id) == set(people)
+    assert importing.of_job(job_id).added == rows
+
+
+def move(importing: Importing, before: str, after: str) -> None:
+    """The person's account moves to another address."""
+    with importing.resources.unit_of_work() as uow:
+        person = uow.session.query(User).where(User.email == before).one()
+        person.email = after
+        accounts.note_move(uow, person, left=before)
+
+
+@pytest.mark.full("properties")
+def test_a_thousand_who_said_no_in_every_way_stay_out_and_the_owner_is_told(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 300)
+    tag = random_hash_id()
+    left = [f"left{n}.{tag}@example.com" for n in range(1000)]
+    fresh = [f"new{n}.{tag}@example.com" for n in range(500)]
+    importing.bring(owner, list_id, shuffled(left[:500], 1))
+    with importing.resources.unit_of_work() as uow:
+        for each in left[500:]:
+            accounts.find_or_create_person(uow, each)
+    _say_no(importing, list_id, left)
+    before = importing.records(list_id)
+    task = importing.bring(owner, list_id, shuffled(left + fresh, 2))
+    assert (task.received, task.added, task.opted_out) == (1500, 500, 1000)
+    assert importing.active(list_id) == set(fresh)
+    told = {row[0]: row[-2] for row in importing.not_added(task.id)}
+    assert told == dict.fromkeys(left, "member.opted_out")
+    after = importing.records(list_id)
+    assert [each for each in before if each not in after] == []
+
+
+def _say_no(importing: Importing, list_id: int, addresses: list[str]) -> None:
+    """By trace, by login; some are removed then, some erased, some said it under an older key."""
+    keyring = importing.resources.keyring
+    doors = (READER, Actor(ActorKind.USER, Via.LOGIN), Actor(ActorKind.USER, Via.PAGE))
+    with importing.resources.unit_of_work() as uow:
+        of = lists.get(uow, list_id)
+        for number, each in enumerate(addresses):
+            person = uow.session.query(User).where(User.email == each).one()
+            unsubscribe.leave(uow, keyring, of, person, doors[number % 3])
+            if number % 5 == 0:
+                older = opt_outs.address_digests(keyring, each)[1]
+                uow.session.execute(
+                    update(OptOut).where(OptOut.user_id == person.id).values(address_hmac=older)
+                )
+            if number % 7 == 0 and number < 500:
+                members.remove(uow, of, person.id, OWNER)
+    for each in addresses[::20]:
+        erase(importing.resources, each)
+    # Erasing keeps a no under the current key too; of these only the older one is to be left.
+    digests = [opt_outs.address_digests(keyring, each)[0] for each in addresses[::20]]
+    importing.stack.query(
+        "DELETE FROM opt_outs WHERE list_id = %s AND user_id IS NULL AND address_hmac = ANY(%s)",
+        *(list_id, digests[::2]),
+    )
+
+
+def test_a_list_that_is_archived_meanwhile_gets_nobody(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    job_id = importing.begin(owner, list_id, csv_of([["a@example.com", ""]]))
+    with importing.resources.unit_of_work() as uow:
+        lists.archive(uow, lists.get(uow, list_id))
+    job = importing.work(job_id)
+    assert (job.status, (job.error or {}).get("code")) == ("failed", "list.not_found")
+    assert importing.of_job(job_id).status == "failed"
+    assert importing.active(list_id) == set()

@@ -1,0 +1,250 @@
+"""Exports in the form that each product writes them, with people who do not exist."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from services.subscriptions.imports.columns import MemberRow, RejectedRecord, SuppressionStatus
+from tests.services.subscriptions.imports.forms import opened
+
+WANTED, UNSUBSCRIBED = SuppressionStatus.WANTED, SuppressionStatus.UNSUBSCRIBED
+NOT_SUBSCRIBED = "row.not_subscribed"
+
+MAILCHIMP = (
+    "Email Address,First Name,Last Name,Address,MEMBER_RATING,OPTIN_TIME,OPTIN_IP,CONFIRM_TIME,"
+    "CONFIRM_IP,LATITUDE,LONGITUDE,GMTOFF,DSTOFF,TIMEZONE,CC,REGION,LAST_CHANGED,{}LEID,EUID,"
+    "NOTES,TAGS\n"
+)
+SUBSCRIBED = MAILCHIMP.format("")
+UNSUB = MAILCHIMP.format(
+    "UNSUB_TIME,UNSUB_CAMPAIGN_TITLE,UNSUB_CAMPAIGN_ID,UNSUB_REASON,UNSUB_REASON_OTHER,"
+)
+CLEANED = MAILCHIMP.format("CLEAN_TIME,CLEAN_CAMPAIGN_TITLE,CLEAN_CAMPAIGN_ID,")
+
+Verdict = tuple[str, str, str | None, SuppressionStatus] | tuple[str, str]
+
+
+def verdicts(file: str, product: str | None) -> list[Verdict]:
+    reader = opened(file)
+    assert reader.description.product == product
+    return [
+        (one.cells[0] if "@" in one.cells[0] else one.cells[1], one.code)
+        if isinstance(one, RejectedRecord)
+        else (one.email, one.name, one.tier, one.suppression)
+        for one in reader
+    ]
+
+
+def expiries(file: str) -> list[datetime | None]:
+    return [one.paid_expiry for one in opened(file) if isinstance(one, MemberRow)]
+
+
+def test_mailchimps_three_audience_files() -> None:
+    person = 'ada@example.com,Ada,Byron,"1 Road, Town",4,2024-01-02 10:00:00,,2024-01-02 10:01:00'
+    place = ",,,,,,,GB,,2024-02-01 09:00:00"
+    assert verdicts(f'{SUBSCRIBED}{person}{place},1,e,,"""vip"""\n', "mailchimp") == [
+        ("ada@example.com", "Ada Byron", None, WANTED)
+    ]
+    assert verdicts(
+        f"{UNSUB}{person}{place},2024-03-01 08:00:00,May,7,NORMAL,,1,e,,\n", "mailchimp"
+    ) == [("ada@example.com", "Ada Byron", None, UNSUBSCRIBED)]
+    assert verdicts(f"{CLEANED}{person}{place},2024-03-01 08:00:00,May,7,1,e,,\n", "mailchimp") == [
+        ("ada@example.com", "Ada Byron", None, SuppressionStatus.CLEANED)
+    ]
+
+
+def test_substacks_list_of_addresses() -> None:
+    file = (
+        "email,active_subscription,expiry,plan,email_disabled,created_at,first_payment_at\n"
+        "free@example.com,false,,other,false,2025-01-01T00:00:00.000Z,\n"
+        "year@example.com,true,2027-07-01T16:20:44.000Z,yearly,false,2025-01-01T00:00:00.000Z,x\n"
+        "founder@example.com,true,2027-07-01T16:20:44.000Z,founding,false,2025-01-01,x\n"
+        "lapsed@example.com,false,2024-07-01T16:20:44.000Z,yearly,false,2023-01-01,x\n"
+        "silent@example.com,true,2027-07-01T16:20:44.000Z,monthly,true,2025-01-01,x\n"
+    )
+
+    assert verdicts(file, "substack") == [
+        ("free@example.com", "", "free", WANTED),
+        ("year@example.com", "", "silver", WANTED),
+        ("founder@example.com", "", "gold", WANTED),
+        ("lapsed@example.com", "", "free", WANTED),
+        ("silent@example.com", "", "silver", UNSUBSCRIBED),
+    ]
+    paid = datetime(2027, 7, 1, 16, 20, 44, tzinfo=UTC)
+    assert expiries(file) == [None, paid, paid, None, paid]
+
+
+def test_substacks_older_lists() -> None:
+    signups = (
+        "email,active_subscription,expiry,email_disabled,created_at\n"
+        "a@example.com,true,2027-07-01T16:20:44.000Z,false,2020-08-27T15:06:27.713Z\n"
+        "b@example.com,,,false,2020-08-27T15:06:27.713Z\n"
+    )
+    subscribers = (
+        "email,expiry,email_disabled,stripe_connected_customer_id,type\n"
+        "a@example.com,2027-07-01T16:20:44.000Z,false,cus_1,paid\n"
+        "b@example.com,2027-07-01T16:20:44.000Z,true,,comp\n"
+    )
+
+    assert [one[2] for one in verdicts(signups, "substack") if len(one) == 4] == ["silver", "free"]
+    assert verdicts(subscribers, "substack") == [
+        ("a@example.com", "", "silver", WANTED),
+        ("b@example.com", "", "silver", UNSUBSCRIBED),
+    ]
+
+
+def test_ghosts_members() -> None:
+    file = (
+        "id,email,name,note,subscribed_to_emails,complimentary_plan,stripe_customer_id,created_at,"
+        "deleted_at,labels,tiers\n"
+        "1,ada@example.com,Ada Byron,,true,false,,2024-01-01T00:00:00.000Z,,,\n"
+        "2,bob@example.com,,,true,true,,2024-01-01T00:00:00.000Z,,vip,Supporters\n"
+        '3,cy@example.com,Cy,"a\nnote",false,false,,2024-01-01T00:00:00.000Z,,"a,b",\n'
+        "4,di@example.com,Di,,true,false,cus_1,2024-01-01T00:00:00.000Z,2024-05-01T00:00:00.000Z,,\n"
+    )
+
+    assert verdicts(file, "ghost") == [
+        ("ada@example.com", "Ada Byron", None, WANTED),
+        ("bob@example.com", "", "silver", WANTED),
+        ("cy@example.com", "Cy", None, UNSUBSCRIBED),
+        ("di@example.com", NOT_SUBSCRIBED),
+    ]
+
+
+def test_buttondowns_subscribers() -> None:
+    kinds = (
+        "regular premium gifted unactivated unsubscribed spammy removed paused past_due new_word"
+    )
+    header = "email,notes,subscriber_type,creation_date,tags\n"
+    file = header + "".join(f"{kind}@example.com,,{kind},2024-02-02,x\n" for kind in kinds.split())
+
+    assert verdicts(file, "buttondown") == [
+        ("regular@example.com", "", "free", WANTED),
+        ("premium@example.com", "", "silver", WANTED),
+        ("gifted@example.com", "", "silver", WANTED),
+        ("unactivated@example.com", NOT_SUBSCRIBED),
+        ("unsubscribed@example.com", "", None, UNSUBSCRIBED),
+        ("spammy@example.com", "", None, SuppressionStatus.COMPLAINED),
+        ("removed@example.com", NOT_SUBSCRIBED),
+        ("paused@example.com", "", "silver", WANTED),
+        ("past_due@example.com", "", "silver", WANTED),
+        ("new_word@example.com", "row.status_unknown"),
+    ]
+    newer = "id,creation_date,email_address,metadata,type\n1,2024-02-02,a@example.com,{},regular\n"
+    assert verdicts(newer, "buttondown") == [("a@example.com", "", "free", WANTED)]
+
+
+@pytest.mark.parametrize(
+    "header", ["first_name,email,state,created_at", "id,email,first_name,status,created_at,tags"]
+)
+def test_kits_subscribers(header: str) -> None:
+    states = ["active", "inactive", "cancelled", "bounced", "complained", "new_word"]
+    if "status" not in header:
+        states.remove("new_word")
+    names = header.split(",")
+    file = header + "\n"
+    for state in states:
+        cells = {"first_name": "Ann", "email": f"{state}@example.com", "created_at": "2024-01-01"}
+        cells |= {"state": state, "status": state}
+        file += ",".join(cells.get(name, "") for name in names) + "\n"
+
+    assert (
+        verdicts(file, "kit")
+        == [
+            ("active@example.com", "Ann", None, WANTED),
+            ("inactive@example.com", NOT_SUBSCRIBED),
+            ("cancelled@example.com", "Ann", None, UNSUBSCRIBED),
+            ("bounced@example.com", "Ann", None, SuppressionStatus.BOUNCED),
+            ("complained@example.com", "Ann", None, SuppressionStatus.COMPLAINED),
+            ("new_word@example.com", "row.status_unknown"),
+        ][: len(states)]
+    )
+
+
+def test_state_of_a_country_is_no_status() -> None:
+    file = "first_name,email,state,created_at\nAnn,a@example.com,CA,2024-01-01\n"
+
+    assert verdicts(file, None) == [("a@example.com", "Ann", None, WANTED)]
+
+
+def test_beehiivs_subscribers() -> None:
+    file = (
+        "email,First Name,Last Name,status,tier,created_at,stripe_customer_id,Free Tier,"
+        "Premium Tier,unsubscribed_at\n"
+        "a@example.com,Ann,,active,free,2024-03-24 10:23:10 UTC,,Yes,No,\n"
+        "b@example.com, Bob , Lee ,active,premium,2024-03-24 10:23:10 UTC,cus_1,No,Yes,\n"
+        "c@example.com,,,inactive,free,2024-03-24 10:23:10 UTC,,Yes,No,\n"
+        "d@example.com,,,pending,free,2024-03-24 10:23:10 UTC,,Yes,No,\n"
+        "e@example.com,,Zed,active,free,2024-03-24 10:23:10 UTC,,Yes,No,2024-03-13 11:33:53 UTC\n"
+    )
+
+    assert verdicts(file, "beehiiv") == [
+        ("a@example.com", "Ann", "free", WANTED),
+        ("b@example.com", "Bob Lee", "silver", WANTED),
+        ("c@example.com", "", "free", UNSUBSCRIBED),
+        ("d@example.com", NOT_SUBSCRIBED),
+        ("e@example.com", "Zed", "free", UNSUBSCRIBED),
+    ]
+
+
+def test_our_own_export() -> None:
+    file = (
+        "id,email,name,status,type,paid_expiry,email_enabled,created_at\n"
+        "1,a@example.com,'=Ann,active,gold,2027-01-01T00:00:00.000000Z,true,2024-01-01\n"
+        "2,'+b@example.com,,active,free,,false,2024-01-01\n"
+        "3,c@example.com,,unsubscribed,free,,true,2024-01-01\n"
+        "4,d@example.com,,removed,free,,true,2024-01-01\n"
+        "5,e@example.com,,pending,free,,true,2024-01-01\n"
+    )
+
+    assert verdicts(file, "pressroom") == [
+        ("a@example.com", "=Ann", "gold", WANTED),
+        ("+b@example.com", "", "free", UNSUBSCRIBED),
+        ("c@example.com", "", "free", UNSUBSCRIBED),
+        ("d@example.com", NOT_SUBSCRIBED),
+        ("e@example.com", NOT_SUBSCRIBED),
+    ]
+    assert expiries(file) == [datetime(2027, 1, 1, tzinfo=UTC), None, None]
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("Subscribed", WANTED),
+        ("customer", WANTED),
+        ("", WANTED),
+        ("Unsubscribed", UNSUBSCRIBED),
+        ("opted-out", UNSUBSCRIBED),
+        ("Hard bounce", SuppressionStatus.BOUNCED),
+        ("Cleaned", SuppressionStatus.CLEANED),
+        ("SPAM complaint", SuppressionStatus.COMPLAINED),
+        ("Unconfirmed", NOT_SUBSCRIBED),
+        ("canceled", NOT_SUBSCRIBED),
+    ],
+)
+def test_status_of_any_other_file(word: str, found: str) -> None:
+    (one,) = opened(f"email,status\na@example.com,{word}\n")
+
+    assert (one.code if isinstance(one, RejectedRecord) else one.suppression) == found
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "found"),
+    [
+        ("Unsubscribed", "true", UNSUBSCRIBED),
+        ("Unsubscribed", "no", WANTED),
+        ("Unsubscribed At", "0000-00-00 00:00:00", WANTED),
+        ("Opt-out date", "2024-01-01", UNSUBSCRIBED),
+        ("Accepts Marketing", "no", UNSUBSCRIBED),
+        ("Accepts Marketing", "yes", WANTED),
+        ("subscribed", "", WANTED),
+        ("Bounced", "1", SuppressionStatus.BOUNCED),
+        ("complained_at", "n/a", WANTED),
+    ],
+)
+def test_column_that_marks_who_left(column: str, cell: str, found: SuppressionStatus) -> None:
+    (one,) = opened(f"email,{column}\na@example.com,{cell}\n")
+
+    assert isinstance(one, MemberRow)
+    assert one.suppression is found
+    assert one.left is (found is not WANTED)

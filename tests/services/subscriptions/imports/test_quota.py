@@ -1,0 +1,115 @@
+"""However many imports of an owner run at once, together they fill the plan and no more."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import DomainError
+from core.ids import random_hash_id
+from services.subscriptions.imports import split
+from services.subscriptions.imports.split import SeenAddresses
+from tests.importing import Importing
+from tests.quotas import leave_room_for_members
+from tests.sizes import sized
+from tests.stack import Owner
+
+
+def file_of(count: int, *left: str) -> bytes:
+    rows = [f"{random_hash_id()}@example.com,subscribed" for _ in range(count)]
+    return "\n".join(["email,status", *rows, *(f"{each},unsubscribed" for each in left)]).encode()
+
+
+@pytest.mark.usefixtures("_no_deadlock")
+@settings(max_examples=sized(6, 300), database=None)
+@given(
+    room=st.integers(-1, 12),
+    sizes=st.lists(st.integers(1, 6), min_size=2, max_size=3),
+    chunk=st.integers(1, 4),
+)
+def test_imports_at_once_fill_the_plan_exactly(
+    importing: Importing, room: int, sizes: list[int], chunk: int
+) -> None:
+    owner = importing.stack.new_owner()
+    leave_room_for_members(importing.stack, importing.new_list(owner), room)
+    list_ids = [importing.new_list(owner) for _ in sizes]
+    left = [f"{random_hash_id()}@example.com" for _ in sizes]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split, "ROWS_PER_CHUNK", chunk)
+        jobs = [
+            importing.begin(owner, list_id, file_of(size, no))
+            for list_id, size, no in zip(list_ids, sizes, left, strict=True)
+        ]
+        with ThreadPoolExecutor(len(jobs)) as threads:
+            ended = list(threads.map(importing.work, jobs))
+    tasks = [importing.of_job(job.id) for job in ended]
+    added = sum(task.added for task in tasks)
+    assert added == sum(len(importing.active(list_id)) for list_id in list_ids)
+    assert added == min(max(room, 0), sum(sizes))
+    for job, task, size, list_id in zip(ended, tasks, sizes, list_ids, strict=True):
+        assert (task.added + task.over_quota, task.opted_out) == (size, 1)
+        assert len(importing.opt_outs(list_id)) == 1
+        if task.over_quota:
+            assert job.error is not None
+            assert (job.status, job.error["code"]) == ("failed", "quota.exceeded")
+        else:
+            assert job.status == "succeeded"
+
+
+def test_an_import_adds_nobody_after_a_row_had_no_room(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    full_id = importing.new_list(owner)
+    leave_room_for_members(importing.stack, full_id, 1)
+    member = f"{random_hash_id()}@example.com"
+    importing.bring(owner, list_id, f"email\n{member}\n".encode())
+    # The second chunk makes room by the member's no, of which the third must not make use.
+    head, *rows = file_of(4).decode().splitlines()
+    rows[2:2] = [f"{member},unsubscribed"]
+    job = importing.work(importing.begin(owner, list_id, "\n".join([head, *rows]).encode()))
+    task = importing.of_job(job.id)
+    assert (job.status, task.added, task.over_quota, task.opted_out) == ("failed", 0, 4, 1)
+
+
+def test_the_operators_import_is_not_bounded(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    leave_room_for_members(importing.stack, importing.new_list(owner), 0)
+    job = importing.work(importing.begin(owner, list_id, file_of(3), by_operator=True))
+    assert (job.status, importing.of_job(job.id).added) == ("succeeded", 3)
+
+
+def test_a_dry_run_at_the_bound_gives_every_verdict(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    leave_room_for_members(importing.stack, importing.new_list(owner), 0)
+    task = importing.bring(owner, list_id, file_of(3), dry_run=True)
+    assert (task.status, task.added, task.over_quota) == ("succeeded", 3, 0)
+
+
+# -- temporary files -----------------------------------------------------------------------------
+
+
+def test_a_file_with_more_addresses_than_the_disk_is_to_hold_fails_clearly(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split, "MAX_ADDRESSES_IN_MEMORY", 0)
+    monkeypatch.setattr(split, "SeenAddresses", lambda: SeenAddresses(max_bytes=64 * 1024))
+    job = importing.work(importing.begin(owner, list_id, file_of(5000)))
+    assert job.error is not None
+    assert (job.status, job.error["code"]) == ("failed", "import.too_many_addresses")
+    assert importing.active(list_id) == set()
+
+
+def test_seen_addresses_stay_within_their_part_of_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(split, "MAX_ADDRESSES_IN_MEMORY", 0)
+    seen = SeenAddresses(max_bytes=64 * 1024)
+    assert seen.add(["a@example.com"]) == set()
+    assert seen.add(["a@example.com", "b@example.com"]) == {"a@example.com"}
+    with pytest.raises(DomainError, match="Send it in parts"):
+        seen.add([f"{each}@example.com" for each in range(10_000)])
+    seen.close()

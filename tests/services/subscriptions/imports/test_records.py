@@ -1,0 +1,183 @@
+from random import Random
+
+import pytest
+
+from services.subscriptions.imports.columns import MemberRow, RejectedRecord
+from services.subscriptions.imports.delimited import (
+    MAX_LINE_CHARACTERS,
+    MAX_RECORD_CHARACTERS,
+    MAX_RECORD_LINES,
+    MAX_STRAY_QUOTES,
+    SKIPPED,
+    blocks,
+    split_lines,
+)
+from services.subscriptions.imports.reader import open_rows
+from tests.services.subscriptions.imports.forms import Dribble, opened, outcome, rows
+
+LONG = "x" * (MAX_LINE_CHARACTERS + 1)
+
+
+def test_line_is_the_physical_one_where_the_record_begins() -> None:
+    file = 'email,note\r\n"a@example.com","one\r\ntwo\r\n"\r\n\r\nb@example.com,\r\n,x\r\n'
+    file += "c@example.com,"
+
+    assert outcome(file) == [
+        (2, "a@example.com"),
+        (6, "b@example.com"),
+        (7, "row.no_email"),
+        (8, "c@example.com"),
+    ]
+
+
+def test_every_kind_of_line_end_counts_once_also_within_quotes() -> None:
+    file = 'email,note\ra@example.com,"1\r2\n3\r\n4"\nb@example.com,\r\nc@example.com,'
+
+    assert outcome(file) == [(2, "a@example.com"), (6, "b@example.com"), (7, "c@example.com")]
+
+
+def test_other_separators_of_unicode_end_no_line() -> None:
+    file = "email,name\na@example.com,A\x0bB\x0cC\x1cD\u2028E\x85F\nb@example.com,\n"
+
+    assert outcome(file) == [(2, "a@example.com"), (3, "b@example.com")]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_lines_do_not_depend_on_how_the_file_comes(size: int) -> None:
+    file = b'email,n\r\n"a@example.com","x\r\ny"\r\rb@example.com,z\n\r\nc@example.com\r'
+    found = [(one.line, one[1]) for one in open_rows(Dribble(file, size))]
+
+    assert found == [(2, "a@example.com"), (5, "b@example.com"), (7, "c@example.com")]
+
+
+def test_blocks_are_the_text_without_lines_over_the_limit_however_it_is_cut() -> None:
+    random = Random(7)
+    for _ in range(300):
+        text = "".join(random.choices(["a", "bb", "\r", "\n", "\r\n"], k=random.randrange(60)))
+        cuts = sorted(random.choices(range(len(text) + 1), k=random.randrange(6)))
+        pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+        expected = [SKIPPED if len(line.rstrip("\r\n")) > 8 else line for line in split_lines(text)]
+        found = [
+            line
+            for block in blocks(pieces, limit=8)
+            for line in (split_lines(block) if isinstance(block, str) else [block])
+        ]
+        assert found == expected, (text, pieces)
+
+
+def test_line_over_the_limit_is_a_problem_and_those_around_it_are_read() -> None:
+    file = f"email,name\na@example.com,A\nb@example.com,{LONG}\nc@example.com,C\n{LONG}"
+
+    assert outcome(file) == [
+        (2, "a@example.com"),
+        (3, "row.too_long"),
+        (4, "c@example.com"),
+        (5, "row.too_long"),
+    ]
+
+
+def test_quote_that_is_never_closed_costs_only_its_own_record() -> None:
+    file = 'email,name\na@example.com,A\nb@example.com,"Bob\nc@example.com,C\nd@example.com,D'
+
+    found = [*opened(file)]
+
+    assert outcome(file) == [
+        (2, "a@example.com"),
+        (3, "row.unclosed_quote"),
+        (4, "c@example.com"),
+        (5, "d@example.com"),
+    ]
+    assert isinstance(found[1], RejectedRecord)
+    assert found[1].cells == ["b@example.com", '"Bob']
+
+
+def test_quote_that_another_records_quote_closes_swallows_no_member() -> None:
+    file = (
+        'email,name\na@example.com,"Ann\nb@example.com,Bob\nc@example.com,"Carl"\nd@example.com,D'
+    )
+
+    assert outcome(file) == [
+        (2, "row.unclosed_quote"),
+        (3, "b@example.com"),
+        (4, "c@example.com"),
+        (5, "d@example.com"),
+    ]
+
+
+def test_quotes_within_a_cell_of_one_line_are_taken_as_they_are() -> None:
+    found = rows('email,name\na@example.com,"Ann" Lee\nb@example.com,Bob "B" Lee\n')
+
+    assert [one.name for one in found] == ["Ann Lee", 'Bob "B" Lee']
+
+
+def test_open_quote_before_a_line_over_the_limit_is_a_problem_of_its_own() -> None:
+    file = f'email,name\na@example.com,"A\nb@example.com,B\n{LONG}\nc@example.com,C\n'
+
+    assert outcome(file) == [
+        (2, "row.unclosed_quote"),
+        (3, "b@example.com"),
+        (4, "row.too_long"),
+        (5, "c@example.com"),
+    ]
+
+
+def test_open_quote_far_from_the_end_of_the_file_costs_only_its_own_record() -> None:
+    members = "".join(f"m{n}@example.com,{'x' * 80}\n" for n in range(15_000))
+    assert len(members) > MAX_RECORD_CHARACTERS
+
+    found = outcome(f'email,name\na@example.com,"A\n{members}')
+
+    assert found[:2] == [(2, "row.unclosed_quote"), (3, "m0@example.com")]
+    assert found[-1] == (15_002, "m14999@example.com")
+    assert len(found) == 15_001
+
+
+def test_record_of_too_many_lines_is_a_problem() -> None:
+    file = (
+        'email,name\na@example.com,"' + "\n" * (MAX_RECORD_LINES + 2**17) + '"\nb@example.com,B\n'
+    )
+
+    assert outcome(file)[0] == (2, "row.unclosed_quote")
+
+
+def test_long_cell_over_many_lines_is_read_whole() -> None:
+    note = "line\n" * 9_000
+    (row,) = [*opened(f'email,note\na@example.com,"{note}"\n')]
+
+    assert isinstance(row, MemberRow)
+    assert row.cells[1] == note
+
+
+@pytest.mark.slow
+def test_file_of_nothing_but_stray_quotes_is_read_in_one_go() -> None:
+    line = 'a"b,"c@example.com\n'
+
+    found = outcome("email,name\n" + line * 60_000)
+
+    assert len(found) >= MAX_STRAY_QUOTES
+    assert {code for _, code in found} <= {"row.unclosed_quote", 'a"b'}
+
+
+def test_rows_of_blanks_are_no_problems() -> None:
+    assert outcome("email,name\n,\n , \n\t\n\na@example.com,\n") == [(6, "a@example.com")]
+
+
+def test_row_with_fewer_or_more_cells_than_the_header_is_read() -> None:
+    found = rows("name,email,note\nAnn,a@example.com\nBob,b@example.com,x,y,z\n")
+
+    assert [(one.name, one.email, len(one.cells)) for one in found] == [
+        ("Ann", "a@example.com", 2),
+        ("Bob", "b@example.com", 5),
+    ]
+
+
+def test_line_of_json_that_is_no_object_is_a_problem_with_its_line() -> None:
+    file = f'{{"email": "a@example.com"}}\n\n{{"email": \n[1]\n{LONG}\n{{"name": "B"}}\n'
+
+    assert outcome(file) == [
+        (1, "a@example.com"),
+        (3, "row.unreadable"),
+        (4, "row.unreadable"),
+        (5, "row.too_long"),
+        (6, "row.no_email"),
+    ]

@@ -1,0 +1,207 @@
+"""The members of one request: added as they are read, each once, whatever becomes of the worker."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from core.ids import random_hash_id
+from models import MemberImport
+from services.jobs import lease as leases
+from services.jobs.lease import JobCancelled, Lease
+from services.subscriptions.imports import apply, import_jobs, records, split
+from services.subscriptions.imports.apply import PreparedChunk
+from services.subscriptions.imports.endings import JudgedRow
+from storage.resources import Resources
+from tests.importing import Importing, counts_of
+from tests.quotas import leave_room_for_members
+from tests.services.subscriptions.imports.test_turns import Steps
+from tests.stack import Owner
+
+MEMBERS = 41
+# Of so many members in chunks of two, and turns of five chunks.
+CHUNKS, TURNS = 21, 5
+
+
+@pytest.fixture(autouse=True)
+def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(import_jobs, "Turn", Steps)
+
+
+@pytest.fixture
+def job_id(importing: Importing, owner: Owner, list_id: int) -> int:
+    """The job of a request whose last member came before."""
+    tag = random_hash_id()
+    people = [{"email": f"{number}.{tag}@example.com"} for number in range(MEMBERS - 1)]
+    body = json.dumps({"members": [*people, people[0]]}).encode()
+    caller = importing.caller(owner)
+    return records.accept_members(
+        importing.resources, caller, list_id, body, key=None, request_id=None
+    ).job_id
+
+
+def take_turn(importing: Importing, job_id: int) -> Lease:
+    """As a process that begins anew: another one may keep what it has read."""
+    split._open.clear()
+    lease = importing.claim(job_id)
+    assert lease is not None
+    if import_jobs.run(importing.resources, lease):
+        with importing.resources.unit_of_work() as uow:
+            leases.yield_turn(uow, lease)
+    return lease
+
+
+def chunks_of(importing: Importing, task: MemberImport) -> Iterator[tuple[int, list[JudgedRow]]]:
+    read = split.FileSplit(importing.resources, task)
+    while not read.is_complete:
+        if read.read_next(store=False):
+            yield read.number - 1, read.rows
+    read.close()
+
+
+def require_whole(importing: Importing, list_id: int, task: MemberImport) -> None:
+    counts = counts_of(task)
+    assert (counts["received"], counts["added"], counts["duplicate"]) == (MEMBERS, MEMBERS - 1, 1)
+    assert importing.count(list_id) == len(importing.records(list_id)) == MEMBERS - 1
+    assert [code for *_, code, _ in importing.not_added(task.id)] == ["row.duplicate"]
+    assert (task.status, task.chunks, task.applied) == ("succeeded", CHUNKS, CHUNKS)
+
+
+def test_a_long_request_takes_turns_and_counts_what_it_has_added(
+    importing: Importing, list_id: int, job_id: int
+) -> None:
+    for turn in range(1, TURNS):
+        take_turn(importing, job_id)
+        task, job = importing.of_job(job_id), importing.job(job_id)
+        rows = 10 * turn
+        assert (task.chunks, task.applied, task.received) == (5 * turn, 5 * turn, rows)
+        assert (job.status, job.progress_done, job.progress_total) == ("queued", rows, MEMBERS)
+        assert importing.count(list_id) == rows
+    take_turn(importing, job_id)
+    require_whole(importing, list_id, importing.of_job(job_id))
+
+
+def test_a_request_is_read_once_by_a_process_that_keeps_it(
+    importing: Importing, list_id: int, job_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+
+    class Counted(split.FileSplit):
+        def __init__(self, resources: Resources, task: MemberImport) -> None:
+            opened.append(task.id)
+            super().__init__(resources, task)
+
+    monkeypatch.setattr(split, "FileSplit", Counted)
+    lease = importing.claim(job_id)
+    assert lease is not None
+    turns = 1
+    while import_jobs.run(importing.resources, lease):
+        turns += 1
+    assert (turns, len(opened)) == (TURNS, 1)
+    require_whole(importing, list_id, importing.of_job(job_id))
+
+
+def test_nothing_of_a_request_is_stored_a_second_time_and_no_helper_is_asked(
+    importing: Importing, job_id: int
+) -> None:
+    before = importing.stack.stored(f"{importing.of_job(job_id).object_prefix}/")
+    take_turn(importing, job_id)
+    assert importing.stack.stored(f"{importing.of_job(job_id).object_prefix}/") == before
+    assert importing.helpers(job_id) == []
+
+
+def test_another_worker_goes_on_where_a_killed_one_stopped(
+    importing: Importing, list_id: int, job_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """As a process is that does nothing more."""
+
+    commit, left = apply.commit, 3
+
+    def commit_some(
+        resources: Resources, import_id: int, chunk: PreparedChunk, hold: Callable[..., Lease]
+    ) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        commit(resources, import_id, chunk, hold)
+
+    lease = importing.claim(job_id)
+    assert lease is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(apply, "commit", commit_some)
+        with pytest.raises(Killed):
+            import_jobs.run(importing.resources, lease)
+    assert importing.of_job(job_id).applied == 3
+    with importing.resources.unit_of_work() as uow:
+        leases.hand_back(uow, lease)
+    importing.work(job_id)
+    require_whole(importing, list_id, importing.of_job(job_id))
+
+
+def test_a_worker_that_lost_its_lease_adds_nobody(
+    importing: Importing, list_id: int, job_id: int
+) -> None:
+    stale = take_turn(importing, job_id)
+    before = importing.records(list_id)
+    with pytest.raises(leases.LeaseLost):
+        import_jobs.run(importing.resources, stale)
+    # One that lost it while it prepared the chunk that comes next.
+    task = importing.of_job(job_id)
+    chunk = apply.prepare(*[*chunks_of(importing, task)][5])
+    with pytest.raises(leases.LeaseLost):
+        apply.commit(importing.resources, task.id, chunk, lambda _: stale)
+    assert importing.records(list_id) == before
+    importing.work(job_id)
+    require_whole(importing, list_id, importing.of_job(job_id))
+
+
+def test_the_plan_has_room_for_the_first_members_of_a_request(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    job_id: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when a chunk is the first to look for room, and the one before it is late."""
+    commit = apply.commit
+
+    def commit_evens_late(
+        resources: Resources, import_id: int, chunk: PreparedChunk, hold: Callable[..., Lease]
+    ) -> None:
+        if chunk.number % 2 == 0:
+            time.sleep(0.1)
+        commit(resources, import_id, chunk, hold)
+
+    monkeypatch.setattr(apply, "commit", commit_evens_late)
+    # It ends in a chunk that is applied beside a later one.
+    leave_room_for_members(importing.stack, importing.new_list(owner), 13)
+    importing.work(job_id)
+    task = importing.of_job(job_id)
+    assert (task.received, task.added, task.over_quota) == (MEMBERS, 13, MEMBERS - 14)
+    added = {int(address.split(".")[0]) for address in importing.active(list_id)}
+    assert added == set(range(13))
+
+
+def test_a_cancelled_request_stops_before_its_next_chunk(
+    importing: Importing, list_id: int, job_id: int
+) -> None:
+    take_turn(importing, job_id)
+    lease = importing.claim(job_id)
+    assert lease is not None
+    lease.cancelled.set()
+    with pytest.raises(JobCancelled):
+        import_jobs.run(importing.resources, lease)
+    assert importing.count(list_id) == importing.of_job(job_id).added == 10
+
+
+def test_what_a_long_request_added_can_be_taken_back(
+    importing: Importing, owner: Owner, list_id: int, job_id: int
+) -> None:
+    importing.work(job_id)
+    task = importing.of_job(job_id)
+    assert importing.take_back(owner, task.id)["undone"] == MEMBERS - 1
+    assert importing.count(list_id) == 0

@@ -1,0 +1,191 @@
+"""Files of bounces and complaints, as sending products write them."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from models import ImportKind
+from services.subscriptions.imports import reader
+from services.subscriptions.imports.columns import MemberRow, RejectedRecord, suppressed
+from services.subscriptions.imports.containers import RangedFile
+from services.subscriptions.imports.reader import MAX_DOCUMENT_BYTES, as_lines, open_rows
+
+pytestmark = pytest.mark.check
+
+SES = {
+    "SuppressedDestinationSummaries": [
+        {"EmailAddress": "a@example.com", "Reason": "BOUNCE", "LastUpdateTime": "2026-01-01"},
+        {"EmailAddress": "b@example.com", "Reason": "COMPLAINT", "LastUpdateTime": 1.5},
+    ],
+    "NextToken": "abc",
+}
+POSTMARK = {
+    "Suppressions": [
+        {"EmailAddress": "a@example.com", "SuppressionReason": "HardBounce", "Origin": "Recipient"},
+        {"EmailAddress": "b@example.com", "SuppressionReason": "SpamComplaint", "Origin": "Admin"},
+        {"EmailAddress": "c@example.com", "SuppressionReason": "ManualSuppression"},
+    ]
+}
+MAILGUN = {
+    "items": [
+        {
+            "address": "a@example.com",
+            "code": "550",
+            "error": "No such mailbox",
+            "created_at": "Mon, 06 May 2024 18:11:58 UTC",
+        },
+        {"address": "d@example.com", "code": "421", "error": "Busy", "created_at": "Mon"},
+    ],
+    "paging": {"next": "https://api.mailgun.net/v3/x"},
+}
+SENDGRID = [
+    {"created": 1443651125, "email": "a@example.com", "reason": "550 5.1.1 No", "status": "5.1.1"},
+    {"created": 1433800303, "email": "d@example.com", "reason": "452 full", "status": "4.2.2"},
+]
+BREVO = {
+    "count": 3,
+    "contacts": [
+        {
+            "email": "a@example.com",
+            "senderEmail": "news@example.org",
+            "reason": {"code": "hardBounce", "message": "Hard bounced"},
+            "blockedAt": "2026-01-01T00:00:00Z",
+        },
+        {"email": "b@example.com", "reason": {"code": "contactFlaggedAsSpam", "message": "Spam"}},
+        {"email": "c@example.com", "reason": {"code": "unsubscribedViaEmail", "message": "Left"}},
+    ],
+}
+BOUNCED, COMPLAINED, LEFT = "bounced", "complained", "unsubscribed"
+EACH = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED, "c@example.com": LEFT}
+A_AND_B = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
+
+
+class Bytes:
+    """A stored file."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def read_at(self, offset: int, count: int, /) -> bytes:
+        return self.content[offset : offset + count]
+
+
+def read(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str, str]:
+    """By address the reason, or the code of the rejection by its last cell."""
+    source = as_lines(RangedFile(Bytes(content)), len(content))
+    reader = open_rows(source)
+    found: dict[str, str] = {}
+    for row in suppressed(reader, reader.header, kind):
+        if isinstance(row, RejectedRecord):
+            found[next(cell for cell in row.cells if "@" in cell)] = row.code
+        else:
+            assert isinstance(row, MemberRow)
+            found[row.email] = row.suppression.value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (SES, A_AND_B),
+        (POSTMARK, EACH),
+        (BREVO, EACH),
+        (MAILGUN, {"a@example.com": BOUNCED, "d@example.com": "row.may_pass"}),
+        (SENDGRID, {"a@example.com": BOUNCED, "d@example.com": "row.may_pass"}),
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_answers_of_interfaces_are_read_as_they_are(
+    document: Any, expected: dict[str, str], indent: int | None
+) -> None:
+    assert read(json.dumps(document, indent=indent).encode()) == expected
+    assert read(b"\xef\xbb\xbf" + json.dumps(document).encode()) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "kind", "expected"),
+    [
+        # SES, as its bulk jobs have it: no header.
+        ("a@example.com,BOUNCE\nb@example.com,COMPLAINT\n", "suppressions", A_AND_B),
+        (
+            (
+                "EmailAddress,SuppressionReason,Origin,CreatedAt\n"
+                "a@example.com,HardBounce,Recipient,2026-01-01\n"
+                "b@example.com,SpamComplaint,Recipient,2026-01-01\n"
+                "c@example.com,ManualSuppression,Customer,2026-01-01\n"
+            ),
+            "suppressions",
+            EACH,
+        ),
+        # Mailgun: what the file is stands nowhere in it.
+        ("address,created_at\nb@example.com,Mon\n", "complaints", {"b@example.com": COMPLAINED}),
+        (
+            "address,code,error,created_at\na@example.com,550,No,Mon\nd@example.com,450,Full,Mon\n",
+            "bounces",
+            {"a@example.com": BOUNCED, "d@example.com": "row.may_pass"},
+        ),
+        # SendGrid.
+        (
+            "ip,email,created\n192.0.2.1,b@example.com,1\n",
+            "complaints",
+            {"b@example.com": COMPLAINED},
+        ),
+        (
+            (
+                "status,reason,email,created\n5.1.1,550 5.1.1 gone,a@example.com,1\n"
+                "4.4.1,timeout,d@example.com,1\n,,e@example.com,1\n"
+            ),
+            "bounces",
+            {"a@example.com": BOUNCED, "d@example.com": "row.may_pass", "e@example.com": BOUNCED},
+        ),
+        # A row's own reason wins over the file's, and no reason is that of the file.
+        (
+            "email,reason\na@example.com,bounce\nb@example.com,spam\nc@example.com,\n",
+            "suppressions",
+            EACH,
+        ),
+        ("email,reason\nb@example.com,Spam Report\n", "bounces", {"b@example.com": COMPLAINED}),
+        ("email\nc@example.com\n", "suppressions", {"c@example.com": LEFT}),
+        # Our own export, and those of other products: the status of each.
+        (
+            "email,status\na@example.com,bounced\nc@example.com,active\n",
+            "suppressions",
+            {"a@example.com": BOUNCED, "c@example.com": LEFT},
+        ),
+    ],
+)
+def test_files_are_read_as_they_are(file: str, kind: str, expected: dict[str, str]) -> None:
+    assert read(file.encode(), ImportKind(kind)) == expected
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"email": "c@example.com"}\n{"email": "d@example.com"}\n',
+        b'{"email": "c@example.com"}',
+        b"[not json",
+        b"{}",
+        b"email\nc@example.com\n",
+        b"",
+    ],
+)
+def test_other_files_stay_as_they_are(content: bytes) -> None:
+    stored = RangedFile(Bytes(content))
+    found = as_lines(stored, len(content))
+    assert found is stored
+    assert found.read(1000) == content
+
+
+def test_a_large_document_is_left_to_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = json.dumps(SENDGRID).encode()
+    assert isinstance(as_lines(RangedFile(Bytes(content)), len(content)), io.BytesIO)
+    stored = RangedFile(Bytes(content))
+    assert as_lines(stored, MAX_DOCUMENT_BYTES + 1) is stored
+    monkeypatch.setattr(reader, "MAX_DOCUMENT_BYTES", len(content) - 1)
+    assert as_lines(stored, len(content)) is stored

@@ -1,0 +1,242 @@
+"""Taking an import back: whom nobody touched since is exactly as before, column by column."""
+
+from collections import Counter
+
+import pytest
+
+from core.ids import random_hash_id
+from models import MailingList, MemberImport, User
+from services.jobs import lease as leases
+from services.jobs import records
+from services.jobs.lease import LeaseLost
+from services.privacy import erasure
+from services.subscriptions import lists
+from services.subscriptions.imports import apply, split, undo
+from services.subscriptions.imports.apply import PreparedChunk
+from services.subscriptions.member_attributes import GivenAttributes
+from services.subscriptions.members import members, unsubscribe
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.members import MemberEdit
+from storage.unit_of_work import UnitOfWork
+from tests.erasing import erase, finish
+from tests.importing import Importing, csv_of
+from tests.stack import Owner
+
+OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
+READER = Actor(ActorKind.USER, Via.TRACE)
+EDIT = MemberEdit({"name": "Edited", "type": "gold"}, GivenAttributes())
+HEADER = ("email", "name", "tier")
+
+
+@pytest.fixture
+def people() -> list[str]:
+    tag = random_hash_id()
+    return [f"{number:02}.{tag}@example.com" for number in range(12)]
+
+
+def rows(people: list[str], name: str = "", tier: str = "") -> bytes:
+    return csv_of([[each, name, tier] for each in people], HEADER)
+
+
+def found(uow: UnitOfWork, list_id: int, address: str) -> tuple[MailingList, User]:
+    person = uow.session.query(User).where(User.email == address).one()
+    return lists.get(uow, list_id), person
+
+
+def stands(importing: Importing, list_id: int, address: str) -> tuple[object, ...]:
+    [row] = importing.stack.query(
+        "SELECT s.status, s.name, s.type FROM subscriptions s JOIN users u ON u.id = s.user_id"
+        " WHERE list_id = %s AND u.email = %s",
+        *(list_id, address),
+    )
+    return row
+
+
+def leave(importing: Importing, list_id: int, address: str) -> None:
+    with importing.resources.unit_of_work() as uow:
+        of, person = found(uow, list_id, address)
+        unsubscribe.leave(uow, importing.resources.keyring, of, person, READER)
+
+
+def remove(importing: Importing, list_id: int, address: str) -> None:
+    with importing.resources.unit_of_work() as uow:
+        of, person = found(uow, list_id, address)
+        members.remove(uow, of, person.id, OWNER)
+
+
+def test_whom_somebody_touched_since_stays_and_is_counted(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    importing.bring(owner, list_id, rows(people[:6]))
+    for each in people[:6]:
+        remove(importing, list_id, each)
+    before = importing.records(list_id)
+    elsewhere = importing.new_list(owner)
+    task = importing.bring(owner, list_id, rows(people, "Imported", "silver"))
+    # Of those who were there before, and of those who are new.
+    for first in (0, 6):
+        edited, left, silent, moved, erased = people[first : first + 5]
+        with importing.resources.unit_of_work() as uow:
+            of, person = found(uow, list_id, edited)
+            members.update(uow, of, person.id, EDIT, OWNER)
+        leave(importing, list_id, left)
+        keyring = importing.resources.keyring
+        with importing.resources.unit_of_work() as uow:
+            of, person = found(uow, list_id, silent)
+            unsubscribe.set_email(uow, keyring, of, person, READER, enabled=False)
+        with importing.resources.unit_of_work() as uow:
+            of, person = found(uow, list_id, moved)
+            target = lists.get(uow, elsewhere)
+            members.transfer(
+                uow,
+                keyring,
+                of,
+                target,
+                person.id,
+                actor=OWNER,
+            )
+        erase(importing.resources, erased)
+    result = importing.take_back(owner, task.id)
+    assert result == {"import_id": task.id, "undone": 2, "kept": 10}
+    # The sixth of the old ones is as before in every column, and the last of the new ones is gone.
+    after = importing.records(list_id)
+    assert before[5] in after
+    assert not any(people[11] in row for row in after)
+    assert stands(importing, list_id, people[0]) == ("active", "Edited", "gold")
+    assert stands(importing, list_id, people[1]) == ("unsubscribed", None, "free")
+    assert stands(importing, list_id, people[2]) == ("active", None, "free")
+    assert stands(importing, list_id, people[7])[0] == "unsubscribed"
+    assert {kind for *_, kind, _, _ in importing.opt_outs(list_id)} == {"list", "email"}
+    names = importing.stack.query(
+        "SELECT 1 FROM subscriptions WHERE list_id = %s AND email IS NULL AND name IS NOT NULL",
+        list_id,
+    )
+    assert names == []
+    assert importing.count(list_id) == len(importing.active(list_id))
+
+
+def test_undone_in_the_opposite_order_two_imports_leave_the_list_as_it_was(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    importing.bring(owner, list_id, rows(people[:6], "Before"))
+    for each in people[:3]:
+        remove(importing, list_id, each)
+    before = importing.records(list_id)
+    first = importing.bring(owner, list_id, rows(people[1:9], "A", "silver"), on_existing="update")
+    between = importing.records(list_id)
+    second = importing.bring(owner, list_id, rows(people, "B", "gold"), on_existing="update")
+    assert (first.added, first.updated) == (5, 3)
+    assert (second.added, second.updated) == (4, 8)
+    assert importing.take_back(owner, second.id)["undone"] == 4
+    assert importing.records(list_id) == between
+    assert importing.take_back(owner, first.id)["undone"] == 5
+    assert importing.records(list_id) == before
+
+
+def test_undone_in_their_own_order_nothing_of_two_imports_names_and_tiers_stays(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    importing.bring(owner, list_id, rows(people[:6], "Before"))
+    first = importing.bring(owner, list_id, rows(people[:6], "A", "silver"), on_existing="update")
+    second = importing.bring(owner, list_id, rows(people[:6], "B", "gold"), on_existing="update")
+    importing.take_back(owner, first.id)
+    assert stands(importing, list_id, people[0]) == ("active", "B", "gold")
+    importing.take_back(owner, second.id)
+    assert stands(importing, list_id, people[0]) == ("active", "Before", "free")
+
+
+def test_whom_a_later_import_brought_back_counts_as_kept(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    first = importing.bring(owner, list_id, rows(people))
+    for each in people[:4]:
+        remove(importing, list_id, each)
+    importing.bring(owner, list_id, rows(people[:4]))
+    assert importing.take_back(owner, first.id) == {
+        "import_id": first.id,
+        "undone": 8,
+        "kept": 4,
+    }
+    assert importing.active(list_id) == set(people[:4])
+
+
+def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    importing.bring(owner, list_id, rows(people[:6]))
+    for each in people[:6]:
+        remove(importing, list_id, each)
+    before = importing.records(list_id)
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 5)
+    task = importing.bring(owner, list_id, rows(people, "Imported", "gold"))
+    monkeypatch.setattr(undo, "BATCH", 2)
+    job_id = importing.begin_undo(owner, task.id)
+    assert job_id is not None
+    note, calls = leases.progress, [0]
+
+    def dying(*args: object, **words: object) -> None:
+        calls[0] += 1
+        note(*args, **words)  # type: ignore[arg-type]
+        if calls[0] % 2 == 0:
+            # Of this transaction nothing stays, as of a process that ends in it.
+            raise LeaseLost(job_id)
+
+    monkeypatch.setattr(leases, "progress", dying)
+    for _ in range(20):
+        lease = importing.claim(job_id)
+        if lease is None:
+            break
+        try:
+            undo.run(importing.resources, lease)
+        except LeaseLost:
+            with importing.resources.unit_of_work() as uow:
+                leases.hand_back(uow, lease)
+    assert calls[0] > 6
+    assert importing.job(job_id).result == {"import_id": task.id, "undone": 12, "kept": 0}
+    assert importing.records(list_id) == before
+
+
+def test_undo_asked_for_again_after_it_was_cancelled_goes_on(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task = importing.bring(owner, list_id, rows(people))
+    job_id = importing.begin_undo(owner, task.id)
+    assert job_id is not None
+    with importing.resources.unit_of_work() as uow:
+        records.cancel(uow, importing.caller(owner), job_id)
+    assert importing.active(list_id) == set(people)
+    assert importing.take_back(owner, task.id)["undone"] == len(people)
+    assert importing.active(list_id) == set()
+
+
+def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    importing.bring(owner, list_id, rows(people[:2], "Before"))
+    write, begun = apply._write, list[int]()
+
+    def erase_then_write(
+        uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk
+    ) -> None:
+        # The rows are judged: whom they are about is known, and held by nobody yet.
+        if not begun:
+            begun.append(erasure.begin(importing.resources, people[0]))
+        write(uow, task, counts, chunk)
+
+    monkeypatch.setattr(apply, "_write", erase_then_write)
+    task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")
+    assert (task.added, task.updated) == (1, 1)
+    erased = finish(importing.resources, begun[0])
+    blank = importing.stack.query(
+        "SELECT status, name, email FROM subscriptions WHERE list_id = %s AND user_id = %s",
+        *(list_id, erased.user_id),
+    )
+    assert blank == [("removed", None, None)]

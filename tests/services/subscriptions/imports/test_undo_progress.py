@@ -1,0 +1,219 @@
+"""How far an undo has come, and until when it is offered."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from core.errors import DomainError
+from core.ids import random_hash_id
+from core.refusals.jobs import JOB_GIVEN_UP
+from models import MemberImport
+from services import removals
+from services.jobs import lease as leases
+from services.jobs import records as jobs
+from services.jobs.kinds import kind_named
+from services.subscriptions.imports import records, split, undo
+from storage.unit_of_work import UnitOfWork
+from tests.importing import Importing, csv_of
+from tests.stack import Owner
+
+PEOPLE = 60
+BATCH = 5
+
+
+@pytest.fixture
+def people() -> list[str]:
+    tag = random_hash_id()
+    return [f"{number:02}.{tag}@example.com" for number in range(PEOPLE)]
+
+
+def rows(people: list[str], name: str = "") -> bytes:
+    return csv_of([[each, name] for each in people])
+
+
+def touch(importing: Importing, list_id: int, addresses: list[str]) -> None:
+    """As any later act does."""
+    importing.stack.query(
+        "UPDATE subscriptions SET updated_at = clock_timestamp() WHERE list_id = %s"
+        " AND email = ANY(%s)",
+        *(list_id, addresses),
+    )
+
+
+def looks_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int | None]]:
+    """Each batch: its statement, and the records after which it begins and at which it ends."""
+    take_back, looks = undo._take_back, list[tuple[str, int, int | None]]()
+
+    def looking(
+        uow: UnitOfWork, task: MemberImport, statement: str, after: int | None
+    ) -> tuple[int, int | None]:
+        restored, last = take_back(uow, task, statement, after)
+        kind = "removed" if statement == undo._REMOVE else "restored"
+        looks.append((kind, after or 0, last))
+        return restored, last
+
+    monkeypatch.setattr(undo, "_take_back", looking)
+    return looks
+
+
+def test_no_batch_reads_again_what_an_earlier_one_left_alone(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = importing.bring(owner, list_id, rows(people))
+    touched = people[: PEOPLE // 2]
+    touch(importing, list_id, touched)
+    monkeypatch.setattr(undo, "BATCH", BATCH)
+    looks = looks_of(monkeypatch)
+    result = importing.take_back(owner, task.id)
+    assert result == {"import_id": task.id, "undone": PEOPLE // 2, "kept": PEOPLE // 2}
+    assert importing.active(list_id) == set(touched)
+    removed = [(after, last) for kind, after, last in looks if kind == "removed"]
+    # Each batch begins where the one before it ended, though half of them changed nothing.
+    assert len(removed) == PEOPLE // BATCH + 1
+    assert [after for after, _ in removed[1:]] == [last for _, last in removed[:-1]]
+    assert removed[-1][1] is None
+
+
+def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = importing.bring(owner, list_id, rows(people))
+    importing.stack.query(
+        "UPDATE imports SET files_removed_at = NULL, undo_restored = 9e15, undo_removed = 9e15"
+        " WHERE id = %s",
+        task.id,
+    )
+    # As a job that failed for no fault of the file, and is retried.
+    [(job_id,)] = importing.stack.query(
+        "SELECT id FROM jobs WHERE kind = 'members.import' AND subject_id = %s", task.id
+    )
+    with importing.resources.unit_of_work() as uow:
+        monkeypatch.setattr(removals, "keep", lambda *_: True)
+        go_on = kind_named("members.import").on_restarted
+        assert go_on is not None
+        assert go_on(uow, importing.job(int(str(job_id))))
+    importing.stack.query(
+        "UPDATE imports SET status = 'succeeded', finished_at = now() WHERE id = %s", task.id
+    )
+    assert importing.take_back(owner, task.id)["undone"] == PEOPLE
+
+
+def broken(importing: Importing, owner: Owner, list_id: int, file: bytes) -> tuple[int, int]:
+    """An import whose job was given up, by no fault of the file, with the ids of both."""
+    job_id = importing.begin(owner, list_id, file)
+    lease = importing.claim(job_id)
+    assert lease is not None
+    with importing.resources.unit_of_work() as uow:
+        leases.fail(uow, lease, JOB_GIVEN_UP(reason="It broke.", hours=24))
+    return importing.of_job(job_id).id, job_id
+
+
+def retry_refused(importing: Importing, owner: Owner, import_id: int) -> str:
+    with importing.resources.unit_of_work() as uow, pytest.raises(DomainError) as refused:
+        records.retry(uow, importing.caller(owner), import_id)
+    return refused.value.code
+
+
+def test_an_import_that_was_undone_or_is_being_undone_does_not_go_on(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    import_id, _ = broken(importing, owner, list_id, rows(people))
+    undo_id = importing.begin_undo(owner, import_id)
+    assert retry_refused(importing, owner, import_id) == "job.not_retryable"
+    assert importing.work(undo_id).status == "succeeded"
+    # What it added now, no undo would take back.
+    assert retry_refused(importing, owner, import_id) == "job.not_retryable"
+    assert importing.active(list_id) == set()
+
+
+def test_an_undo_that_is_tried_again_waits_for_the_import_that_went_on(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    import_id, job_id = broken(importing, owner, list_id, rows(people))
+    caller, settings = importing.caller(owner), importing.stack.settings()
+    undo_id = importing.begin_undo(owner, import_id)
+    with importing.resources.unit_of_work() as uow:
+        jobs.cancel(uow, caller, undo_id)
+    with importing.resources.unit_of_work() as uow:
+        records.retry(uow, caller, import_id)
+    with importing.resources.unit_of_work() as uow:
+        jobs.retry(uow, caller, undo_id, settings=settings)
+    refused = importing.work(undo_id)
+    assert refused.error is not None
+    assert refused.error["code"] == "import.running"
+    assert importing.work(job_id).status == "succeeded"
+    assert importing.active(list_id) == set(people)
+    assert importing.take_back(owner, import_id)["undone"] == PEOPLE
+    assert importing.active(list_id) == set()
+
+
+def test_a_record_that_was_there_before_stays_though_what_it_was_is_lost(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    importing.bring(owner, list_id, rows(people))
+    importing.stack.query("UPDATE subscriptions SET status = 'removed' WHERE list_id = %s", list_id)
+    task = importing.bring(owner, list_id, rows(people))
+    importing.stack.query("DELETE FROM import_changes WHERE import_id = %s", task.id)
+    assert importing.take_back(owner, task.id) == {
+        "import_id": task.id,
+        "undone": 0,
+        "kept": PEOPLE,
+    }
+    assert len(importing.records(list_id)) == PEOPLE
+
+
+# -- until when -----------------------------------------------------------------------------------
+
+
+def asked_for(importing: Importing, import_id: int, ago: str) -> None:
+    importing.stack.query(
+        "UPDATE imports SET created_at = now() - %s::interval WHERE id = %s", ago, import_id
+    )
+
+
+def undo_until(importing: Importing, owner: Owner, import_id: int) -> Any:
+    with importing.resources.unit_of_work() as uow:
+        return records.undo_until(records.get(uow, importing.caller(owner), import_id))
+
+
+def test_an_import_is_undone_within_90_days_and_not_later(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    task = importing.bring(owner, list_id, rows(people))
+    assert undo_until(importing, owner, task.id) - task.created_at == timedelta(days=90)
+    asked_for(importing, task.id, "90 days")
+    with pytest.raises(DomainError, match="90 days") as refusal:
+        importing.begin_undo(owner, task.id)
+    assert refusal.value.code == "import.undo_over"
+    assert importing.active(list_id) == set(people)
+    asked_for(importing, task.id, "89 days 23 hours")
+    assert importing.take_back(owner, task.id)["undone"] == PEOPLE
+    assert undo_until(importing, owner, task.id) is None
+    # What was undone stays so.
+    asked_for(importing, task.id, "200 days")
+    assert importing.is_undone(owner, task.id)
+
+
+def test_an_undo_that_was_asked_for_in_time_goes_on(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 20)
+    task = importing.bring(owner, list_id, rows(people))
+    job_id = importing.begin_undo(owner, task.id)
+    asked_for(importing, task.id, "91 days")
+    assert importing.begin_undo(owner, task.id) == job_id
+    assert importing.work(job_id).status == "succeeded"
+    assert importing.active(list_id) == set()

@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.services.subscriptions.members.acting import Acting, Person
+from tests.services.subscriptions.members.racing import deadlocks
+from tests.stack import Owner, Stack
+
+
+@pytest.fixture
+def acting(stack: Stack) -> Iterator[Acting]:
+    with stack.client() as client:
+        yield Acting(stack, client)
+
+
+@pytest.fixture
+def lists(acting: Acting, owner: Owner) -> list[int]:
+    """Two of one owner's."""
+    return [acting.new_list(owner, confirm_required=False, challenge=False) for _ in range(2)]
+
+
+@pytest.fixture
+def person(acting: Acting) -> Person:
+    return acting.new_person(with_login=True)
+
+
+@pytest.fixture(autouse=True)
+def _no_deadlock(stack: Stack) -> Iterator[None]:
+    """Postgres breaks a deadlock after a second, and counts it."""
+    before = deadlocks(stack)
+    yield
+    assert deadlocks(stack) == before

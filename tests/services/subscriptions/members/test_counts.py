@@ -1,0 +1,162 @@
+"""How many subscribe is known exactly, whatever happens at once or breaks in the middle."""
+
+import itertools
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+import httpx
+import pytest
+
+from core.ids import random_hash_id
+from services.subscriptions import figures
+from tests.ports import free_port
+from tests.services.subscriptions.members.acting import Acting, Person
+from tests.services.subscriptions.members.model import Reply
+from tests.services.subscriptions.members.racing import (
+    AT_ONCE,
+    Act,
+    at_once,
+    found_people,
+    require_consistent,
+    shown_count,
+    true_count,
+)
+from tests.services.subscriptions.members.tallying import by_day
+from tests.sizes import sized
+from tests.stack import Owner, Stack, eventually
+
+MANY = sized(400, 20_000, few=100)
+
+
+@pytest.mark.both("properties")
+def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
+    acting: Acting, lists: list[int], owner: Owner
+) -> None:
+    with folding(acting):
+        replies = at_once(many_acts(acting, lists[0], owner))
+    # No act waits long for the list's lock.
+    assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
+    assert true_count(acting, lists[0]) > 0
+    assert shown_count(acting, lists[0], owner) == true_count(acting, lists[0])
+    require_consistent(acting, lists, *found_people(acting, lists[0]))
+    require_figures_of_history(acting, lists[0])
+
+
+def require_figures_of_history(acting: Acting, list_id: int) -> None:
+    """The history tells of each act on a list without imports."""
+    faults = figures.verify(acting.resources)
+    assert [each for each in faults if each.list_id == list_id] == []
+    [(joined, left)] = acting.stack.query(
+        "SELECT count(*) FILTER (WHERE status_after = 'active'"
+        " AND status_before IS DISTINCT FROM 'active'),"
+        " count(*) FILTER (WHERE status_before = 'active' AND status_after <> 'active')"
+        " FROM subscription_events WHERE list_id = %s",
+        list_id,
+    )
+    [found] = by_day(acting.resources, list_id).values()
+    assert found == (joined, left)
+
+
+def many_acts(acting: Acting, list_id: int, owner: Owner) -> list[Act]:
+    """Half subscribe new people; the others leave, come back or are removed, some at once."""
+    known = [acting.new_person(with_login=True) for _ in range(MANY // 20)]
+
+    def ask() -> Reply:
+        return acting.ask(list_id, f"{random_hash_id()}@example.com")
+
+    def of(each: Person) -> list[Act]:
+        user_id = each.user_id or 0
+        path = f"/subscriptions/{list_id}/no-challenge"
+
+        def remove() -> Reply:
+            status, data = acting.remove(list_id, user_id, owner.key)
+            # Who has not come yet can't be removed.
+            return (200, 0) if data == "member.not_found" else (status, data)
+
+        return [
+            lambda: acting.reply("POST", path, key=each.key),
+            lambda: acting.leave(list_id, key=each.key),
+            lambda: acting.reply("POST", path, key=each.key),
+            remove,
+            lambda: acting.leave(list_id, user_id=user_id),
+            lambda: acting.ask(list_id, each.address),
+            lambda: acting.reply("POST", path, key=each.key),
+            remove,
+            lambda: acting.reply("POST", path, key=each.key),
+        ]
+
+    acts = [act for each in known for act in of(each)]
+    acts += [ask] * (MANY - len(acts))
+    random.Random(2).shuffle(acts)
+    return acts
+
+
+class folding:  # noqa: N801 - reads as what goes on
+    """Counts are folded all the while, by two at once."""
+
+    def __init__(self, acting: Acting) -> None:
+        self._stop, self._threads = threading.Event(), ThreadPoolExecutor(2)
+        self._runs = [self._threads.submit(self._run, acting) for _ in range(2)]
+
+    def _run(self, acting: Acting) -> None:
+        while not self._stop.wait(0.01):
+            with acting.resources.unit_of_work() as uow:
+                figures.fold_deltas(uow, max_deltas=7)
+                figures.fold(uow, max_deltas=7)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for run in self._runs:
+            run.result(30)
+        self._threads.shutdown()
+
+
+@pytest.mark.full("faults")
+def test_counts_are_true_after_the_api_is_killed_in_the_middle(
+    acting: Acting, lists: list[int], owner: Owner, home: Path
+) -> None:
+    for _ in range(sized(1, 30)):
+        _kill_in_the_middle(acting, lists[0], free_port())
+        eventually(lambda: _idle(acting.stack), what="the end of the killed process's connections")
+        assert shown_count(acting, lists[0], owner) == true_count(acting, lists[0])
+        require_consistent(acting, lists, *found_people(acting, lists[0]))
+
+
+def _kill_in_the_middle(acting: Acting, list_id: int, port: int) -> None:
+    running = acting.stack.start_api(port)
+    answered, enough = itertools.count(1), threading.Event()
+
+    def ask(client: httpx.Client) -> None:
+        while True:
+            body = {"email": f"{random_hash_id()}@example.com"}
+            try:
+                reply = client.post(f"/subscriptions/{list_id}", json=body)
+            except httpx.HTTPError:
+                return
+            assert reply.status_code == 200, reply.text
+            if next(answered) == 20:
+                enough.set()
+
+    with (
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client,
+        ThreadPoolExecutor(AT_ONCE) as threads,
+    ):
+        asking = [threads.submit(ask, client) for _ in range(AT_ONCE)]
+        enough.wait(30)
+        running.kill()
+        acting.stack.processes.remove(running)
+        for each in wait(asking).done:
+            each.result()
+
+
+def _idle(stack: Stack) -> bool:
+    [(busy,)] = stack.query(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND application_name = 'pressroom-api' AND state <> 'idle'"
+    )
+    return busy == 0

@@ -1,0 +1,78 @@
+"""The locks of a list are held by nobody whose transaction has ended."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import text
+
+from core.errors import TransientError
+from services.subscriptions.members.locks import lock_list_as_chunk, lock_list_shared, share_lists
+from storage.unit_of_work import UnitOfWork
+from tests.stack import Stack, eventually
+
+LIST = 7
+TIMES = 300
+# As long as a chunk of an import takes on a busy machine.
+CHUNK_SECONDS = 0.8
+ACTS = 5
+HELD = """
+    SELECT a.query FROM pg_locks JOIN pg_stat_activity AS a USING (pid)
+    WHERE locktype = 'advisory' AND a.datname = current_database()
+"""
+
+
+@pytest.fixture(scope="module")
+def bare(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without processes."""
+    return make_stack("locks")
+
+
+def test_waits_that_end_in_vain_leave_no_lock_behind(bare: Stack) -> None:
+    """Also where Postgres grants the lock at the very moment at which the wait ends."""
+
+    def come_and_go(lock: Callable[[UnitOfWork, int], None]) -> int:
+        chance = random.Random(TIMES)
+        done = 0
+        for _ in range(TIMES):
+            with suppress(TransientError), bare.resources.unit_of_work() as uow:
+                uow.session.execute(text("SET LOCAL lock_timeout = '2ms'"))
+                lock(uow, LIST)
+                time.sleep(chance.uniform(0, 0.003))
+                done += 1
+        return done
+
+    locks: list[Callable[[UnitOfWork, int], None]] = [share_lists, lock_list_as_chunk] * 2
+    with ThreadPoolExecutor(len(locks)) as pool:
+        done = list(pool.map(come_and_go, locks))
+    assert bare.query(HELD) == []
+    # Some came in, and some waited in vain.
+    assert all(count > 0 for count in done)
+    assert sum(done) < TIMES * len(locks)
+
+
+def test_acts_come_in_between_two_chunks_of_an_import(bare: Stack) -> None:
+    """Chunks follow one another without a pause, two at a time: nobody is refused for that."""
+    done = threading.Event()
+
+    def apply_chunks() -> None:
+        while not done.is_set():
+            with bare.resources.unit_of_work() as uow:
+                lock_list_as_chunk(uow, LIST)
+                done.wait(CHUNK_SECONDS)
+
+    with ThreadPoolExecutor(2) as pool:
+        importing = [pool.submit(apply_chunks) for _ in range(2)]
+        try:
+            eventually(lambda: bare.query(HELD) != [], what="the first chunk")
+            for _ in range(ACTS):
+                with bare.resources.unit_of_work() as uow:
+                    lock_list_shared(uow, LIST)
+        finally:
+            done.set()
+        for each in importing:
+            each.result()

@@ -1,0 +1,176 @@
+"""What many do to the same subscriptions at once, and what is true when they are done."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from core.ids import random_hash_id
+from services.accounts import accounts
+from services.subscriptions.members import locks
+from tests.services.subscriptions.members.acting import Acting, Person
+from tests.services.subscriptions.members.model import Reply
+from tests.services.subscriptions.members.racing import (
+    AT_ONCE,
+    Act,
+    at_once,
+    found_people,
+    require_consistent,
+    shown_count,
+    true_count,
+    waits_for_a_lock,
+)
+from tests.sizes import sized
+from tests.stack import Owner, eventually
+
+ROUNDS = sized(6, 300)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_address_subscribed_many_times_at_once_is_one_person_and_one_subscription(
+    acting: Acting, lists: list[int], owner: Owner, known: bool
+) -> None:
+    reader = acting.new_person(with_login=known)
+    list_id = lists[0]
+
+    def ask() -> Reply:
+        return acting.ask(list_id, reader.address)
+
+    def join() -> Reply:
+        return acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=reader.key)
+
+    replies = at_once([ask, join if known else ask] * AT_ONCE)
+    assert set(replies) <= {(200, 1), (200, 0)}
+    assert set(replies[::2]) == {(200, 1)}
+    [(user_id,)] = acting.stack.query("SELECT id FROM users WHERE email = %s", reader.address)
+    reader.user_id = int(str(user_id))
+    [(_, actions)] = acting.stack.query(
+        "SELECT user_id, array_agg(action) FROM subscription_events WHERE list_id = %s"
+        " GROUP BY user_id",
+        list_id,
+    )
+    assert actions in (["requested"], ["subscribed"])
+    require_consistent(acting, lists, reader)
+    assert shown_count(acting, list_id, owner) == 1
+
+
+def test_who_leaves_while_they_are_brought_back_is_out(
+    acting: Acting, lists: list[int], owner: Owner, person: Person
+) -> None:
+    here, there = lists
+    assert person.user_id is not None
+    user_id, order = person.user_id, random.Random(1)
+    for _ in range(ROUNDS):
+        for list_id in lists:
+            acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=person.key)
+        acts = bringing_back(acting, here, there, person, owner) * 2
+        acts += [lambda: acting.leave(here, user_id=user_id)]
+        acts += [lambda: acting.switch_mail(there, enabled=False, user_id=user_id)]
+        order.shuffle(acts)
+        replies = at_once(acts)
+        # No act waits long for a list's lock.
+        refusals = {(409, "subscription.opted_out"), (503, "list.busy")}
+        assert set(replies) <= {(200, 1), (200, 0), *refusals}
+        require_consistent(acting, lists, person)
+        [(status,)] = acting.stack.query(
+            "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s", here, user_id
+        )
+        assert status != "active"
+
+
+def bringing_back(acting: Acting, here: int, there: int, person: Person, owner: Owner) -> list[Act]:
+    user_id = person.user_id or 0
+
+    def mail_on() -> Reply:
+        path = f"/subscriptions/{there}/members/{user_id}/email"
+        return acting.reply("PUT", path, key=owner.key, json={"enabled": True})
+
+    return [
+        lambda: acting.ask(here, person.address),
+        lambda: acting.ask(there, person.address),
+        lambda: acting.transfer(here, there, user_id, owner.key),
+        lambda: acting.transfer(there, here, user_id, owner.key),
+        lambda: acting.remove(there, user_id, owner.key),
+        mail_on,
+    ]
+
+
+def test_transfers_that_cross_each_other_do_not_wait_for_each_other_for_ever(
+    acting: Acting, lists: list[int], owner: Owner
+) -> None:
+    here, there = lists
+    addresses = [f"{random_hash_id()}@example.com" for _ in range(4)]
+    at_once([partial(acting.ask, of, address) for of in lists for address in addresses])
+    people = found_people(acting, here)
+    crossing: list[Act] = [
+        partial(acting.transfer, *way, each.user_id or 0, owner.key)
+        for each in people
+        for way in [(here, there), (there, here)]
+    ]
+    replies = at_once(crossing * sized(10, 500))
+    assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
+    require_consistent(acting, lists, *people)
+    # Each is on one of the lists: nobody is lost on the way, and nobody is on both.
+    assert true_count(acting, here) + true_count(acting, there) == len(people)
+
+
+@pytest.mark.full("faults")
+def test_nothing_is_written_down_of_a_person_while_they_are_erased(
+    acting: Acting, owner: Owner, lists: list[int]
+) -> None:
+    for _ in range(ROUNDS):
+        reader = acting.new_person(with_login=True)
+        assert reader.user_id is not None
+        acting.ask(lists[0], reader.address)
+        at_once(while_erasing(acting, lists, reader, owner))
+        kept = acting.stack.query(
+            "SELECT status, email_enabled, name, email FROM subscriptions WHERE user_id = %s",
+            reader.user_id,
+        )
+        assert set(kept) == {("removed", False, None, None)}
+        again = acting.stack.query("SELECT id FROM users WHERE email = %s", reader.address)
+        assert (reader.user_id,) not in again
+        for list_id in lists:
+            assert shown_count(acting, list_id, owner) == true_count(acting, list_id)
+
+
+def while_erasing(acting: Acting, lists: list[int], reader: Person, owner: Owner) -> list[Act]:
+    here, there = lists
+    user_id = reader.user_id or 0
+
+    def erase() -> Reply:
+        acting.erase(reader.address)
+        return 200, 1
+
+    def rename() -> Reply:
+        path = f"/lists/{here}/members/{user_id}"
+        return acting.reply("PATCH", path, key=owner.key, json={"name": "Ada Reader"})
+
+    strangers = [partial(acting.ask, of, reader.address) for of in lists]
+    return [
+        *strangers,
+        erase,
+        rename,
+        *strangers,
+        lambda: acting.reply("POST", f"/subscriptions/{there}/no-challenge", key=reader.key),
+        lambda: acting.transfer(here, there, user_id, owner.key),
+        lambda: acting.leave(here, user_id=user_id),
+        rename,
+    ]
+
+
+def test_an_act_waits_for_a_bulk_act_on_its_list_which_never_waits_for_it(
+    acting: Acting, lists: list[int], owner: Owner
+) -> None:
+    """Both make the same person: whoever makes one holds the list already."""
+    address = f"{random_hash_id()}@example.com"
+    with ThreadPoolExecutor(1) as threads:
+        with acting.resources.unit_of_work() as uow:
+            locks.lock_list(uow, lists[0])
+            asking = threads.submit(acting.ask, lists[0], address)
+            eventually(lambda: waits_for_a_lock(acting.stack), what="the wait for the list")
+            made = accounts.find_or_create_person(uow, address)
+        assert asking.result(10) == (200, 1)
+    require_consistent(acting, lists, Person(address, made.id))
+    assert shown_count(acting, lists[0], owner) == 1

@@ -1,0 +1,56 @@
+"""Which addresses a deny list keeps out, by the rule in plain words."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.accounts import email_addresses
+from services.subscriptions import deny_lists
+from tests.stack import Owner, Stack
+
+LABELS = st.sampled_from(["a", "b", "net", "org", "bücher"])
+DOMAINS = st.lists(LABELS, min_size=2, max_size=4).map(".".join)
+ADDRESSES = st.tuples(st.sampled_from(["ada", "ben"]), DOMAINS).map("@".join)
+ENTRIES = st.one_of(ADDRESSES, DOMAINS, DOMAINS.map("*.{}".format), LABELS.map("*.{}".format))
+
+
+def is_denied(address: str, entries: set[str]) -> bool:
+    domain = address.partition("@")[2]
+    return any(
+        entry in {address, domain} or (entry[:2] == "*." and domain.endswith(entry[1:]))
+        for entry in entries
+    )
+
+
+@pytest.fixture(scope="module")
+def owner_id(stack: Stack) -> int:
+    return stack.new_owner().user_id
+
+
+@pytest.mark.slow
+@given(
+    own=st.sets(ENTRIES, max_size=4),
+    of_operator=st.sets(ENTRIES, max_size=2),
+    addresses=st.sets(ADDRESSES, min_size=1, max_size=6),
+)
+@settings(max_examples=200)
+def test_an_address_is_denied_as_the_entries_say(
+    stack: Stack, owner_id: int, own: set[str], of_operator: set[str], addresses: set[str]
+) -> None:
+    with_list = stack.settings().model_copy(update={"deny_list": tuple(of_operator)})
+    with replace(stack.resources, settings=with_list).unit_of_work() as uow:
+        deny_lists.replace(uow, owner_id, own)
+        found = deny_lists.denied_of(uow, owner_id, addresses)
+    assert found == {each for each in addresses if is_denied(each, own | of_operator)}
+
+
+def test_the_operators_entries_are_spelled_as_addresses_are(stack: Stack, owner: Owner) -> None:
+    written = ("Ada@EXAMPLE.org", "XN--bcher-kva.example", "*.Example.NET", "no domain")
+    with_list = stack.settings().model_copy(update={"deny_list": written})
+    addresses = ["ada@example.org", "ben@example.org", "x@bücher.example", "x@a.example.net"]
+    assert email_addresses.normalise_all(addresses) == addresses
+    with replace(stack.resources, settings=with_list).unit_of_work() as uow:
+        found = deny_lists.denied_of(uow, owner.user_id, addresses)
+    assert found == {addresses[0], addresses[2], addresses[3]}

@@ -1,0 +1,82 @@
+"""What is stored of a value, and that a file brings back what it was written with."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models import FieldType, MemberField
+from services.subscriptions.fields import MAX_NUMBER, ValueRefused, as_text, stored, stored_of_text
+
+CHOICES = ["Red", "red", "Dark blue"]
+
+
+def field_of(type_: FieldType) -> MemberField:
+    choices = CHOICES if type_ is FieldType.CHOICE else []
+    return MemberField(key="thing", type=type_, choices=choices)
+
+
+VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
+    FieldType.TEXT: st.text(st.characters(exclude_characters="\0"), max_size=1000),
+    FieldType.NUMBER: st.one_of(
+        st.integers(-MAX_NUMBER, MAX_NUMBER),
+        st.floats(-MAX_NUMBER, MAX_NUMBER, allow_nan=False),
+    ),
+    FieldType.DATE: st.dates().map(lambda day: day.isoformat()),
+    FieldType.BOOLEAN: st.booleans(),
+    FieldType.CHOICE: st.sampled_from(CHOICES),
+}
+
+
+@given(st.data(), st.sampled_from(FieldType))
+def test_a_file_brings_back_the_value_that_it_was_written_with(
+    data: st.DataObject, type_: FieldType
+) -> None:
+    field = field_of(type_)
+    kept = stored(field, data.draw(VALUES[type_]))
+    if kept is not None:
+        again = stored_of_text(field, as_text(kept))
+        assert (again, type(again)) == (kept, type(kept))
+        assert stored(field, kept) == kept
+
+
+@pytest.mark.parametrize("type_", FieldType)
+@pytest.mark.parametrize("empty", [None, "", " ", "\n"])
+def test_what_is_empty_is_no_value(type_: FieldType, empty: str | None) -> None:
+    assert stored(field_of(type_), empty) is None
+    assert stored_of_text(field_of(type_), empty or "") is None
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        (FieldType.NUMBER, " 7 ", 7),
+        (FieldType.NUMBER, "+.5", 0.5),
+        (FieldType.NUMBER, "1e3", 1000),
+        (FieldType.BOOLEAN, "Yes", True),
+        (FieldType.BOOLEAN, "OFF", False),
+        (FieldType.CHOICE, "RED", "Red"),
+        (FieldType.CHOICE, "red", "red"),
+        (FieldType.CHOICE, " dark BLUE ", "Dark blue"),
+    ],
+)
+def test_people_write_values_in_several_ways(type_: FieldType, text: str, value: object) -> None:
+    assert stored_of_text(field_of(type_), text) == value
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        (FieldType.NUMBER, "1,5"),
+        (FieldType.NUMBER, "nan"),
+        (FieldType.NUMBER, "1e999"),
+        (FieldType.NUMBER, "٣"),
+        (FieldType.BOOLEAN, "maybe"),
+        (FieldType.DATE, "2026-2-3"),
+        (FieldType.CHOICE, "green"),
+    ],
+)
+def test_what_is_no_value_of_the_type_is_refused(type_: FieldType, text: str) -> None:
+    with pytest.raises(ValueRefused):
+        stored_of_text(field_of(type_), text)

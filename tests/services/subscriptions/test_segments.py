@@ -1,0 +1,111 @@
+"""How many members a filter means, in a list of any size."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from api.console.members import forms
+from api.console.members.forms import EXACTLY
+from services.subscriptions import lists, segments
+from services.subscriptions.filters import member_filter
+from services.subscriptions.segments import MAX_EXACT_TIME, MemberCount
+from tests.contract.subscribers import fill
+from tests.importing import Importing
+from tests.stack import Stack
+
+MEMBERS = 30_000
+# Not by an index: each member is looked at.
+A_FIFTH = {"field": "name", "contains": "fifth"}
+BRIEFLY = timedelta(milliseconds=1)
+
+
+@pytest.fixture(scope="module")
+def large(make_stack: Callable[[str], Stack]) -> tuple[Stack, int]:
+    """A list of many members, every fifth of whom has the name."""
+    stack = make_stack("counts")
+    list_id = Importing(stack).new_list(stack.new_owner())
+    fill(stack, list_id, [f"{number}@example.com" for number in range(MEMBERS)])
+    stack.query(
+        "UPDATE subscriptions SET name = CASE WHEN id %% 5 = 0 THEN 'A Fifth' ELSE 'Other' END"
+        " WHERE list_id = %s",
+        list_id,
+    )
+    stack.query("ANALYZE subscriptions")
+    return stack, list_id
+
+
+def counted(
+    large: tuple[Stack, int], written: Any, within: timedelta = MAX_EXACT_TIME
+) -> MemberCount:
+    stack, list_id = large
+    with stack.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, list_id)
+        wanted = member_filter.read(uow, mailing_list, written)
+    return segments.count(stack.resources, mailing_list, wanted, within=within)
+
+
+def test_a_count_is_exact_where_all_can_be_looked_at(large: tuple[Stack, int]) -> None:
+    assert counted(large, A_FIFTH) == MemberCount(MEMBERS // 5, is_exact=True)
+    assert counted(large, {"not": A_FIFTH}) == MemberCount(MEMBERS * 4 // 5, is_exact=True)
+
+
+def test_all_active_members_are_known_exactly_however_little_time_there_is(
+    large: tuple[Stack, int],
+) -> None:
+    for written in (
+        {"field": "status", "is": "active"},
+        {"all": [{"field": "status", "is": "active"}, {"field": "status", "is_not": "removed"}]},
+    ):
+        found = counted(large, written, within=BRIEFLY)
+        assert (found.count, found.is_exact) == (MEMBERS, True), written
+
+
+@pytest.mark.parametrize("statuses", [["active"], ["active", "pending", "removed"]])
+def test_a_count_that_takes_too_long_is_of_those_who_were_looked_at(
+    large: tuple[Stack, int], monkeypatch: pytest.MonkeyPatch, statuses: list[str]
+) -> None:
+    # The time is over before the third batch.
+    begin, over = 0.0, MAX_EXACT_TIME.total_seconds()
+    times = iter([begin, begin, begin, over])
+    monkeypatch.setattr(segments, "monotonic", lambda: next(times))
+    others = {"all": [{"not": A_FIFTH}, {"field": "status", "in": statuses}]}
+    assert counted(large, others) == MemberCount(16_000, is_exact=False)
+
+
+def test_no_count_is_more_than_there_are_on_a_list_whose_members_came_unevenly(
+    large: tuple[Stack, int],
+) -> None:
+    """Most came in one import, and the ids of the others lie far apart."""
+    stack, _ = large
+    list_id, joined = Importing(stack).new_list(stack.new_owner()), 300
+    others = MEMBERS - joined
+    fill(stack, list_id, [f"skewed.{number}@example.com" for number in range(MEMBERS)])
+    stack.query(
+        "WITH late AS (SELECT id FROM subscriptions WHERE list_id = %s ORDER BY id DESC LIMIT %s)"
+        " UPDATE subscriptions AS s SET source = 'form', id = s.id * 100000 FROM late"
+        " WHERE s.id = late.id",
+        *(list_id, joined),
+    )
+    by_form = {"field": "source", "is": "form"}
+    for written, there in ((by_form, joined), ({"not": by_form}, others)):
+        assert counted((stack, list_id), written) == MemberCount(there, is_exact=True)
+        briefly = counted((stack, list_id), written, within=BRIEFLY)
+        assert briefly.count <= there
+        assert briefly.is_exact == (briefly.count == there)
+
+
+def test_a_page_tells_a_number_at_once_and_how_to_get_the_exact_one(
+    large: tuple[Stack, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forms, "AT_ONCE", BRIEFLY)
+    stack, list_id = large
+    with stack.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, list_id)
+        wanted = member_filter.read(uow, mailing_list, A_FIFTH)
+    chosen = {"q": "a fifth"}
+    at_once = forms.shown_count(stack.resources, mailing_list, wanted, "", chosen)
+    assert (at_once.is_exact, at_once.recount) == (False, "?q=a+fifth&count=exactly")
+    exact = forms.shown_count(stack.resources, mailing_list, wanted, EXACTLY, chosen)
+    assert (exact.count, exact.is_exact, exact.recount) == (MEMBERS // 5, True, None)

@@ -1,0 +1,293 @@
+"""Jobs in a worker: the one that a message names, and with it those that take turns in the process.
+
+The turns of some jobs must be in one process, such as those that read one file. Such a job stays:
+between its turns, the process takes one of another job that waits in the lane. Other owners wait
+for one turn, and the job keeps what it has open.
+"""
+
+import os
+import signal
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from datetime import timedelta
+
+import psycopg2
+import structlog
+from celery import current_task
+from celery.exceptions import SoftTimeLimitExceeded
+from sqlalchemy import func, select
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from core.calls import time_limits
+from core.counters import work_metrics
+from core.errors import DomainError, TransientError
+from core.logging import get_logger
+from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
+from core.telemetry import spans
+from models import Job, JobStatus
+from services.jobs import kinds
+from services.jobs import lease as leases
+from services.jobs.kinds import JobKind, kind_named
+from services.jobs.lease import JobCancelled, Lease, LeaseLost, heartbeat, try_later
+from services.jobs.outbox import RECENT
+from storage.resources import Resources
+from workers.context import WorkerContext
+from workers.held_work import Held
+
+log = get_logger(__name__)
+
+
+# A database that restarts, or is out of connections, is no fault of the job.
+_DATABASE_FAILURES = (
+    *(OperationalError, InterfaceError, PoolTimeoutError),
+    # Single statements go past SQLAlchemy.
+    *(psycopg2.OperationalError, psycopg2.InterfaceError),
+)
+_MAX_OUTAGE_SECONDS = 30.0
+_OUTAGE_PAUSE_SECONDS = 0.5
+_SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__})
+
+# A turn that does not end at its deadline costs the process, by the signal that ends any.
+KILL_AFTER_SECONDS = 15.0
+
+
+class JobAttempt:
+    """A claimed job, for one turn or several. Its lease is renewed until it is closed."""
+
+    def __init__(self, context: WorkerContext, lease: Lease, *, has_own_limits: bool) -> None:
+        """``has_own_limits``: each turn has the kind's deadline, in a task that may have many."""
+        self.lease = lease
+        self._context = context
+        self._has_own_limits = has_own_limits
+        self._held: Held | None = None
+        self._heart = ExitStack()
+        self._heart.enter_context(heartbeat(self._renew))
+
+    def close(self) -> None:
+        self._heart.close()
+
+    def hand_back(self) -> None:
+        """Let another worker go on."""
+        with suppress(LeaseLost, SQLAlchemyError), self._context.resources.unit_of_work() as uow:
+            leases.hand_back(uow, self.lease)
+            log.info("job.handed_back", job_id=self.lease.job_id)
+
+    def take_turn(self) -> bool:
+        """Return whether the job stays with this process."""
+        kind, began = kind_named(self.lease.kind), time.monotonic()
+        seconds = kind.deadline_seconds
+        self._held = Held(time.monotonic() + seconds, self.hand_back)
+        bound = {"job_id": self.lease.job_id, "kind": self.lease.kind}
+        bound |= {"attempt": self.lease.attempt, "request_id": self.lease.request_id}
+        about: spans.Attributes = {
+            "pressroom.job.id": self.lease.job_id,
+            "pressroom.job.kind": kind.name,
+            "pressroom.job.attempt": self.lease.attempt,
+        }
+        try:
+            with (
+                structlog.contextvars.bound_contextvars(**bound),
+                spans.work_span(f"job {kind.name}", self.lease.traceparent, about),
+                self._context.held.holding(self._held),
+                _alarm(seconds if self._has_own_limits else 0),
+            ):
+                return self._do()
+        finally:
+            self._held = None
+            work_metrics.observe_turn(kind.lane, kind.name, time.monotonic() - began)
+
+    def _do(self) -> bool:
+        try:
+            try:
+                self.lease.check_cancelled()
+                work = kind_named(self.lease.kind).run
+                stays = bool(work(self._context.resources, self.lease))
+            except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
+                spans.note_failure(error)
+                _end_for_sure(self._context.resources, self.lease, error)
+                stays = False
+        except LeaseLost:
+            log.warning("job.lease_lost")
+            return False
+        if not stays:
+            log.info("job.ended")
+        return stays
+
+    def _renew(self) -> None:
+        held = self._held
+        if held is None or not held.is_overdue:
+            with self._context.resources.unit_of_work() as uow:
+                leases.renew(uow, self.lease)
+            return
+        # The lease runs out, and the sweep queues the job again.
+        log.error("job.overdue", job_id=self.lease.job_id, kind=self.lease.kind)
+        if not self._has_own_limits:
+            raise LeaseLost(self.lease.job_id)
+        if time.monotonic() > held.deadline + KILL_AFTER_SECONDS:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raise ``SoftTimeLimitExceeded`` in the block after this time; 0 for never.
+
+    For the main thread of a process, as that of a pool's process is.
+    """
+    if not seconds:
+        yield
+        return
+
+    def too_slow(*_: object) -> None:
+        raise SoftTimeLimitExceeded
+
+    before = signal.signal(signal.SIGALRM, too_slow)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _end_for_sure(resources: Resources, lease: Lease, error: Exception) -> None:
+    """As ``_end_badly``; while the database is away, try again for some seconds.
+
+    The lease that would run out instead counts as a crash.
+    """
+    deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
+    while True:
+        try:
+            _end_badly(resources, lease, error)
+        except SQLAlchemyError as failure:
+            if not _is_database_away(failure) or time.monotonic() > deadline:
+                raise
+            time.sleep(_OUTAGE_PAUSE_SECONDS)
+        else:
+            return
+
+
+def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
+    passing = _passing_reason(error)
+    with resources.unit_of_work() as uow:
+        match error:
+            case LeaseLost():
+                raise error
+            case JobCancelled():
+                leases.cancel(uow, lease)
+            case DomainError():
+                leases.fail(uow, lease, error)
+            case _ if passing is not None:
+                log.warning("job.retried", reason=str(error))
+                patience = timedelta(seconds=resources.settings.patience)
+                try_later(uow, lease, reason=passing, patience=patience)
+            case SoftTimeLimitExceeded():
+                log.warning("job.too_slow")
+                leases.crash(uow, lease, JOB_TOO_SLOW())
+            case _:
+                log.error("job.broke", exc_info=error)
+                leases.fail(uow, lease, JOB_BROKE())
+
+
+def _passing_reason(error: Exception) -> str | None:
+    """Why the work failed if that may pass by itself, in words for the job's owner."""
+    if _is_database_away(error):
+        return "The database does not answer."
+    if isinstance(error, TransientError):
+        return str(error)
+    if isinstance(error, SoftTimeLimitExceeded) and _waited_for_a_server(error):
+        return "A server answers too slowly."
+    return None
+
+
+def _is_database_away(error: Exception) -> bool:
+    # psycopg2 has several exceptions for a connection that broke; SQLAlchemy knows them all.
+    is_cut = isinstance(error, DBAPIError) and error.connection_invalidated
+    return is_cut or isinstance(error, _DATABASE_FAILURES)
+
+
+def _waited_for_a_server(error: Exception) -> bool:
+    """Return whether the code that the error interrupted was a socket's."""
+    # The last frame is that of the signal's handler.
+    last = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-2:]
+    return any(frame.f_globals.get("__name__") in _SOCKET_MODULES for frame in last)
+
+
+def run_job(context: WorkerContext, *, job_id: int) -> None:
+    """Do the job. A second delivery of its message ends at the claim."""
+    with context.resources.unit_of_work() as uow:
+        lease = leases.claim(uow, job_id)
+    if lease is None:
+        log.debug("job.not_claimed", job_id=job_id)
+        return
+    rotation = _Rotation(context, kind_named(lease.kind))
+    began = time.monotonic()
+    with closing(rotation):
+        try:
+            rotation.run(lease)
+        except SystemExit:
+            # The pool ends a process at the end of the worker's grace, or when the task has run
+            # past its hard time limit; only the latter counts as a crash.
+            if time.monotonic() - began < current_task.time_limit:
+                rotation.hand_back()
+            raise
+
+
+class _Rotation:
+    """The jobs that take turns in this process, while the first of them stays or others do."""
+
+    def __init__(self, context: WorkerContext, kind: JobKind) -> None:
+        self._context = context
+        self._first = kind
+        self._ends = time.monotonic() + kind.max_stay_seconds
+        self._attempts: deque[JobAttempt] = deque()
+
+    def run(self, lease: Lease) -> None:
+        self._add(lease)
+        while self._attempts:
+            attempt = self._attempts[0]
+            stays = attempt.take_turn()
+            if stays and time.monotonic() < self._ends:
+                self._attempts.rotate(-1)
+            else:
+                if stays:
+                    attempt.hand_back()
+                self._attempts.popleft().close()
+            if self._attempts and (waiting := self._claim_next()) is not None:
+                self._add(waiting)
+
+    def hand_back(self) -> None:
+        for attempt in self._attempts:
+            attempt.hand_back()
+
+    def close(self) -> None:
+        for attempt in self._attempts:
+            attempt.close()
+
+    def _add(self, lease: Lease) -> None:
+        """Before the others: each of those has had a turn since."""
+        own_limits = bool(self._first.max_stay_seconds)
+        self._attempts.appendleft(JobAttempt(self._context, lease, has_own_limits=own_limits))
+
+    def _claim_next(self) -> Lease | None:
+        resources: Resources = self._context.resources
+        waiting = (
+            select(Job.id)
+            .where(
+                Job.status == JobStatus.QUEUED,
+                Job.lane == self._first.lane,
+                Job.sends > 0,
+                # The sweep keeps all that were sent among these.
+                Job.send_after > func.now() - RECENT,
+                Job.run_at <= func.now(),
+                Job.kind.in_([kind.name for kind in kinds.registered()]),
+            )
+            .order_by(Job.send_after)
+            .limit(1)
+        )
+        with resources.unit_of_work() as uow:
+            job_id = uow.session.scalar(waiting)
+            return None if job_id is None else leases.claim(uow, job_id)

@@ -1,0 +1,139 @@
+"""The tasks of the workers: one for each kind of work that the services have registered.
+
+A task has the name of its kind. Messages under way carry these names: they don't change.
+"""
+
+import importlib
+import secrets
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from celery import Celery
+from redis.exceptions import RedisError
+
+from core.errors import DomainError, TransientError
+from core.lanes import RequestKind
+from core.logging import get_logger
+from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
+from core.telemetry import spans
+from services.jobs import kinds, upkeep
+from services.jobs.kinds import RequestWork
+from services.jobs.lease import LeaseLost
+from services.jobs.upkeep import UpkeepKind
+from storage.redis.request_work import AllCallersLeft, RequestLease
+from workers.context import ProcessContext, WorkerContext
+from workers.held_work import Held
+from workers.job_runner import KILL_AFTER_SECONDS, run_job
+
+log = get_logger(__name__)
+
+# No caller waits for longer.
+MAX_REQUEST_SECONDS = 60.0
+
+# The modules that register kinds; a test finds one that is missing here.
+_MODULES = """
+    accounts.account_mails
+    attachments.strays attachments.upload
+    backup.creating backup.journal
+    composer.photos composer.requests
+    credits.checkout credits.own_charges credits.polling credits.verify
+    privacy.erasure privacy.partitions privacy.purging
+    removals
+    subscriptions.bulk_actions.actions subscriptions.bulk_files subscriptions.exports
+    subscriptions.figures subscriptions.imports.helpers subscriptions.imports.import_jobs
+    subscriptions.imports.undo subscriptions.member_addresses subscriptions.members.mails
+    subscriptions.sign_up subscriptions.members.unsubscribe
+    subscriptions.preferences subscriptions.tags
+    webhooks.endpoints_of_keys webhooks.sending
+"""
+for _name in _MODULES.split():
+    importlib.import_module(f"services.{_name}")
+
+
+def bind(app: Celery, process: ProcessContext) -> None:
+    """Register the tasks with an application, which runs them in this process's context."""
+    run_one = _task(process, run_job)
+    for kind in kinds.registered():
+        # A pool of processes raises in the work at the deadline, and kills what does not end.
+        # A pool of threads can do neither.
+        most = kind.deadline_seconds + kind.max_stay_seconds
+        limits = {"soft_time_limit": most, "time_limit": most + KILL_AFTER_SECONDS}
+        app.task(run_one, name=kind.name, **limits)
+    for asked, answer in kinds.registered_requests().items():
+        task = _task(process, partial(answer_request, kind=asked, answer=answer))
+        # Events double what a worker sends for so short a task, and name no job.
+        app.task(task, name=asked.task, send_events=False)
+    for periodic in upkeep.registered():
+        app.task(_task(process, partial(run_upkeep, kind=periodic)), name=periodic.name)
+
+
+def _task(process: ProcessContext, run: Callable[..., object]) -> Callable[..., None]:
+    def task(**arguments: Any) -> None:
+        run(process.get(), **arguments)
+
+    return task
+
+
+def answer_request(
+    context: WorkerContext, *, request_id: str, kind: RequestKind, answer: RequestWork
+) -> None:
+    work = context.request_work
+    worker = secrets.token_urlsafe(12)
+    lease = work.take(request_id, worker)
+    if lease is None:
+        log.info("request.dropped", work=request_id)
+        return
+    held = Held(time.monotonic() + MAX_REQUEST_SECONDS, partial(_give_back, context, kind, lease))
+    outcome: dict[str, Any]
+    about: spans.Attributes = {"pressroom.request.kind": kind.task}
+    try:
+        with (
+            spans.work_span(f"request {kind.task}", lease.traceparent, about),
+            context.held.holding(held),
+            context.request_leases.kept(lease, until=held.deadline),
+        ):
+            outcome = {"result": answer(context.resources, lease)}
+    except AllCallersLeft:
+        log.info("request.abandoned", work=request_id)
+        return
+    except DomainError as error:
+        outcome = _refusal(error)
+    except TransientError as error:
+        outcome = _refusal(SERVICE_UNREACHABLE(reason=error))
+    except Exception:  # without an answer, the callers would wait until their time is over
+        log.exception("request.broke")
+        outcome = _refusal(REQUEST_FAILED())
+    work.finish(request_id, worker, outcome)
+
+
+def _give_back(context: WorkerContext, kind: RequestKind, lease: RequestLease) -> None:
+    """Without this a caller would wait for a worker that has stopped until its time is over."""
+    try:
+        if lease.give_back():
+            context.resources.broker.send(kind.task, kind.lane, {"request_id": lease.request_id})
+            log.info("request.handed_back", work=lease.request_id)
+    except RedisError as error:
+        log.warning("request.not_handed_back", reason=type(error).__name__)
+
+
+def _refusal(error: DomainError) -> dict[str, Any]:
+    return {
+        "error": {
+            "kind": error.kind,
+            "code": error.code,
+            "message": error.message,
+            "retry_after": error.retry_after,
+        }
+    }
+
+
+def run_upkeep(context: WorkerContext, *, kind: UpkeepKind) -> None:
+    """A message that comes too early, or a second time, ends at the claim."""
+    try:
+        upkeep.run_due(context.resources, kind, partial(kind.run, context.resources))
+    except LeaseLost:
+        log.warning("upkeep.lease_lost", upkeep=kind.name)
+    except Exception:  # it is due again soon, and its row has the error
+        log.exception("upkeep.failed", upkeep=kind.name)
