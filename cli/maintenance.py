@@ -154,7 +154,7 @@ def _brief_upkeep(row: Upkeep, *, now: datetime) -> dict[str, Any]:
 
 
 def _duration(seconds: float) -> str:
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * length or seconds == length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"

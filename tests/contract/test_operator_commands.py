@@ -180,8 +180,13 @@ def test_upkeep_is_listed_with_its_last_run(stack: Stack) -> None:
 
 def test_upkeep_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
     run_upkeep(stack, "maintenance.purge")
-    # Through a pipe, the table is as wide as the error of a run that failed.
-    stack.query("UPDATE upkeep SET last_error = NULL")
+    # Through a pipe, the table is as wide as the error of a run that failed. Times have three
+    # digits at most.
+    stack.query(
+        "UPDATE upkeep SET last_error = NULL, due_at = now() + interval '119 min 30 s',"
+        " last_started_at = now() - interval '119 min',"
+        " last_finished_at = now() - interval '118 min'"
+    )
     done = pressroom(stack, "upkeep", COLUMNS="80")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
