@@ -59,7 +59,7 @@ from models.subscription import (
     SubscriptionStatus,
     Tier,
 )
-from models.upkeep import Partition, Upkeep
+from models.upkeep import Upkeep
 from models.user import (
     AccountMail,
     ApiKey,

@@ -63,10 +63,7 @@ class BulkChange(Model):
 
     __tablename__ = "bulk_changes"
     # Found by the erasure of a person.
-    __table_args__ = (
-        Index("ix_bulk_changes_subscription_id", "subscription_id"),
-        {"postgresql_partition_by": "RANGE (bulk_id)"},
-    )
+    __table_args__ = (Index("ix_bulk_changes_subscription_id", "subscription_id"),)
 
     bulk_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

@@ -37,7 +37,7 @@ class RecordedEvent(Model):
 
 
 class FeedEvent(Model):
-    """A fact about what an owner has. Rows are added, and go with their partition; never changed.
+    """A fact about what an owner has. Rows are added, never changed, and deleted after 30 days.
 
     A row holds ids, counts and our own words. Personal data is looked up when it is read, so the
     erasure of a person needs no change here.
@@ -56,7 +56,6 @@ class FeedEvent(Model):
             postgresql_where="list_id IS NOT NULL",
         ),
         CheckConstraint("octet_length(data::text) <= 2000", name="data_bounded"),
-        {"postgresql_partition_by": "RANGE (id)"},
     )
 
     id: Mapped[SerialId]

@@ -63,7 +63,6 @@ class Job(Model):
         ),
         Index("ix_jobs_user_id_id", "user_id", text("id DESC")),
         Index("ix_jobs_finished_at", "finished_at", postgresql_where="finished_at IS NOT NULL"),
-        {"postgresql_partition_by": "RANGE (id)"},
     )
 
     id: Mapped[SerialId]
@@ -132,7 +131,7 @@ class IdempotencyRecord(Model):
     key: Mapped[str]
     # SHA-256 of method, path, query and body.
     fingerprint: Mapped[bytes]
-    # No foreign key: jobs are dropped by the partition, long after their records are gone.
+    # No foreign key: a job is purged long after its records are gone.
     job_id: Mapped[int | None]
     answer: Mapped[dict[str, Any] | None]
     expires_at: Mapped[datetime] = mapped_column(server_default=text("now() + interval '24 hours'"))

@@ -160,10 +160,7 @@ class ImportChange(Model):
 
     __tablename__ = "import_changes"
     # Found by later imports of the same member, and by the erasure of a person.
-    __table_args__ = (
-        Index("ix_import_changes_subscription_id", "subscription_id"),
-        {"postgresql_partition_by": "RANGE (import_id)"},
-    )
+    __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
 
     import_id: Mapped[_ImportId]
     subscription_id: Mapped[int] = mapped_column(primary_key=True)

@@ -162,7 +162,6 @@ class SubscriptionEvent(Model):
             "id",
             postgresql_where="actor_id IS NOT NULL AND (ip IS NOT NULL OR request_id IS NOT NULL)",
         ),
-        {"postgresql_partition_by": "RANGE (id)"},
     )
 
     id: Mapped[SerialId]

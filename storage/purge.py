@@ -11,10 +11,8 @@ from sqlalchemy import (
     any_,
     delete,
     func,
-    inspect,
     literal_column,
     select,
-    tuple_,
 )
 
 from models.declarative import Model
@@ -28,18 +26,15 @@ def first(
     limit: int,
 ) -> Select[Any]:
     """The places of the first rows that fit. An index must have this order and these conditions."""
-    rows = select(*_place(model)).select_from(model).where(*conditions)
+    rows = select(_place(model)).select_from(model).where(*conditions)
     # A query of its own, inside a statement on the same table too.
     return rows.order_by(*order).limit(limit).correlate(None)
 
 
 def among(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
     """The row is in one of these places."""
-    place = _place(model)
-    if _has_partitions(model):
-        return tuple_(*place).in_(places)
     # A place is found without an index, and the array is made once, whatever the plan.
-    return place[0] == any_(func.array(places.scalar_subquery()))
+    return _place(model) == any_(func.array(places.scalar_subquery()))
 
 
 def purge(
@@ -58,14 +53,5 @@ def purge(
     return len(uow.session.execute(statement.returning(literal_column("1"))).all())
 
 
-def _place(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
-    """Where a row is; of a table with partitions its key, since places repeat among them."""
-    if _has_partitions(model):
-        return inspect(model).primary_key
-    return (literal_column(f"{model.__tablename__}.ctid"),)
-
-
-def _has_partitions(model: type[Model]) -> bool:
-    table = inspect(model).local_table
-    assert isinstance(table, Table)
-    return bool(table.dialect_options["postgresql"]["partition_by"])
+def _place(model: type[Model]) -> ColumnElement[Any]:
+    return literal_column(f"{model.__tablename__}.ctid")

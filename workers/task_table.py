@@ -39,7 +39,7 @@ _MODULES = """
     backup.creating backup.journal
     composer.photos composer.requests
     credits.checkout credits.own_charges credits.polling credits.verify
-    privacy.erasure privacy.partitions privacy.purging
+    privacy.erasure privacy.purging
     removals
     subscriptions.bulk_actions.actions subscriptions.bulk_files subscriptions.exports
     subscriptions.figures subscriptions.imports.helpers subscriptions.imports.import_jobs

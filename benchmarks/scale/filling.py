@@ -130,21 +130,13 @@ _IDENTITY = (
 )
 # Primary keys stay, since other tables refer to them.
 _INDEXES = """
-SELECT i.indexrelid::regclass::text, replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON '),
+SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
     n.conname, pg_get_constraintdef(n.oid)
 FROM pg_index AS i
 LEFT JOIN pg_constraint AS n ON n.conindid = i.indexrelid AND n.contype = 'u'
 WHERE i.indrelid = %s::regclass AND NOT i.indisprimary
     AND NOT EXISTS (SELECT FROM pg_constraint AS f WHERE f.conindid = i.indexrelid
         AND f.contype = 'f')
-"""
-# The indexes of partitions, with the names that migrations give them.
-_PARTS = """
-SELECT p.indexrelid::regclass::text, whole.relname || replace(p.indrelid::regclass::text, %s, '')
-FROM pg_inherits JOIN pg_index AS p ON p.indexrelid = inhrelid
-JOIN pg_class AS whole ON whole.oid = inhparent
-JOIN pg_index AS i ON i.indexrelid = inhparent
-WHERE i.indrelid = %s::regclass AND NOT i.indisprimary
 """
 
 
@@ -159,10 +151,6 @@ def _without_indexes(running: cursor, table: str) -> Iterator[None]:
     for _, definition, constraint, rule in found:
         kind = f"ALTER TABLE {table} ADD CONSTRAINT {constraint} {rule}"
         running.execute(kind if constraint else definition)
-    running.execute(_PARTS, (table, table))
-    for index, name in running.fetchall():
-        if index != name:
-            running.execute(f"ALTER INDEX {index} RENAME TO {name}")
 
 
 @contextmanager

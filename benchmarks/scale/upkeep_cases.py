@@ -40,7 +40,6 @@ INSERT INTO jobs (kind, lane, status, created_at, finished_at)
 SELECT 'members.add', 'bulk', 'succeeded', now() - interval '40 days', now() - interval '40 days'
 FROM n
 """,
-    "maintenance.partitions": None,
     "maintenance.remind": None,
     "maintenance.shorten_ips": f"""
 WITH n AS (SELECT generate_series(1, {_DUE_ROWS}) AS n),

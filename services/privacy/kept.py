@@ -15,7 +15,6 @@ from services.accounts.account_mails import ACCOUNT_MAIL_RETENTION
 from services.accounts.logins import ATTEMPT_RETENTION
 from services.credits.orders import ABANDONED_ORDER_RETENTION
 from services.feed.reading import FEED_RETENTION
-from services.privacy.partitions import OTHERS_END_WITHIN, TURNS, UNDO_LASTS
 from services.subscriptions.bulk_actions.actions import BULK_UNDO_TIME
 from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from storage.purge import first
@@ -45,14 +44,14 @@ class Rule:
     oldest_from: tuple[ColumnElement[bool], ...] = ()
     # The purge deletes such rows; other upkeep does the rest.
     is_purged: bool = True
-    # How much longer such a row may be there: what is dropped by the partition goes with others.
+    # How much longer the row is kept, for what may still need it when its time is over.
     longer: timedelta = timedelta(0)
     max_batch_rows: int = _MAX_BATCH_ROWS
 
     def age(self, settings: Settings) -> timedelta:
         if isinstance(self.period, Retained):
-            return timedelta(days=settings.retention[self.period])
-        return self.period
+            return timedelta(days=settings.retention[self.period]) + self.longer
+        return self.period + self.longer
 
 
 @dataclass(frozen=True)
@@ -117,28 +116,29 @@ ADDRESS_RULES = (
 )
 
 
-_SINCE = "since an undo needs them, and 37 days longer at most while they share a partition with"
+# Its time is that of the row. An import, or a bulk action, may go on for two weeks after the row;
+# an undo that began on the last day has a week.
+_UNDO_LASTS = timedelta(days=21)
+_SINCE = "since an undo needs it, and three weeks longer"
 
 UNDO_RULES = (
     Rule(
         "import_changes",
         models.ImportChange,
         Retained.IMPORT_CHANGES,
-        f"after the import, {_SINCE} younger ones",
+        f"after the import, {_SINCE}",
         models.ImportChange.applied_at,
         oldest_by=tuple(inspect(models.ImportChange).primary_key),
-        is_purged=False,
-        longer=TURNS["import_changes"] + UNDO_LASTS + OTHERS_END_WITHIN,
+        longer=_UNDO_LASTS,
     ),
     Rule(
         "bulk_changes",
         models.BulkChange,
         BULK_UNDO_TIME,
-        f"after the act, {_SINCE} younger ones",
+        f"after the act, {_SINCE}",
         models.BulkChange.applied_at,
         oldest_by=tuple(inspect(models.BulkChange).primary_key),
-        is_purged=False,
-        longer=TURNS["bulk_changes"] + UNDO_LASTS + OTHERS_END_WITHIN,
+        longer=_UNDO_LASTS,
     ),
     Rule(
         "bulk_acts",
@@ -174,21 +174,16 @@ RULES = (
         "jobs",
         models.Job,
         Retained.JOBS,
-        "after its end, and 15 days longer at most while it shares a partition with younger ones",
+        "after its end",
         models.Job.finished_at,
-        is_purged=False,
-        longer=TURNS["jobs"] + OTHERS_END_WITHIN,
     ),
     Rule(
         "subscription_events",
         models.SubscriptionEvent,
         Retained.SUBSCRIPTION_EVENTS,
-        "after the change, and 180 days longer at most while it shares a partition with younger "
-        "ones",
+        "after the change",
         models.SubscriptionEvent.created_at,
         oldest_by=_by_key(models.SubscriptionEvent),
-        is_purged=False,
-        longer=TURNS["subscription_events"],
     ),
     *ADDRESS_RULES,
     Rule(
@@ -203,12 +198,9 @@ RULES = (
         "feed_events",
         models.FeedEvent,
         FEED_RETENTION,
-        "after it happened, and 10 days longer at most while it shares a partition with younger "
-        "ones",
+        "after it happened",
         models.FeedEvent.occurred_at,
         oldest_by=_by_key(models.FeedEvent),
-        is_purged=False,
-        longer=TURNS["feed_events"],
     ),
     Rule(
         "imports",
@@ -383,7 +375,6 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
     models.OpenCharge: "until its call has ended, after two minutes at most",
     models.OptOut: "until the person lifts it",
     models.Passkey: "until its person removes it or is erased",
-    models.Partition: "until it is dropped, with its rows",
     models.PaymentEvent: "as long as its order",
     models.PaymentOrderChange: "as long as its order",
     models.PaymentOrderCheckpoint: "until the next one",

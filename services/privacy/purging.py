@@ -35,7 +35,15 @@ from core.lanes import Lane
 from core.logging import get_logger
 from core.settings import Settings
 from core.settings.notations import Retained
-from models import Plan, RecordedEvent, Subscription, SubscriptionEvent, SubscriptionStatus, User
+from models import (
+    FeedEvent,
+    Plan,
+    RecordedEvent,
+    Subscription,
+    SubscriptionEvent,
+    SubscriptionStatus,
+    User,
+)
 from models.declarative import Model
 from services.credits import orders
 from services.jobs import upkeep
@@ -65,8 +73,11 @@ _MIN_BATCH_ROWS = 10
 # Deletes some rows, as many as it is told at most, and returns their number.
 Batch = Callable[[UnitOfWork, int], int]
 
-# The role of our processes may delete no event. This function of the owner's deletes old ones.
-_PURGE_EVENTS = text("SELECT purge_events(:most, :days)")
+# The role of our processes may delete no event. These functions of the owner's delete old ones.
+_BY_THE_OWNER = {
+    RecordedEvent: text("SELECT purge_events(:most, :days)"),
+    FeedEvent: text("SELECT purge_feed_events(:most, :days)"),
+}
 
 
 class TablesNotPurged(Exception):
@@ -149,16 +160,15 @@ def purge_outlived(resources: Resources) -> int:
 
 def _batch_of(rule: Rule, settings: Settings) -> Batch:
     age = rule.age(settings)
+    by_the_owner = _BY_THE_OWNER.get(rule.model)
 
     def delete_past(uow: UnitOfWork, limit: int) -> int:
+        if by_the_owner is not None:
+            return int(uow.session.scalars(by_the_owner, {"most": limit, "days": age.days}).one())
         rows = past(rule, age, limit=limit)
         return batches.purge(uow, rule.model, rows.places, *rows.conditions)
 
-    def delete_events(uow: UnitOfWork, limit: int) -> int:
-        purged = uow.session.scalars(_PURGE_EVENTS, {"most": limit, "days": age.days})
-        return int(purged.one())
-
-    return delete_events if rule.model is RecordedEvent else delete_past
+    return delete_past
 
 
 # It is enough to show from where a person agreed, and too little to find them.
@@ -400,9 +410,7 @@ class OverdueRows:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._ages = {
-            name: rule.age(settings) + rule.longer + _SLACK for name, rule in _RULES.items()
-        }
+        self._ages = {name: rule.age(settings) + _SLACK for name, rule in _RULES.items()}
 
     def count(self, database: Database) -> Mapping[str, int]:
         """Raises ``psycopg2.Error``."""

@@ -154,7 +154,6 @@ def _is_one_too_many(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -
 # therefore one row in ``jobs``, and no announcement of an event waits for an endpoint.
 
 
-# Younger rows of the same partition of ``jobs`` must not keep it for long.
 _JOB_LASTS = timedelta(days=1)
 _MAX_WOKEN = 200
 # An event is seen when its transaction commits. A whole look finds the events of longer

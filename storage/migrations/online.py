@@ -15,15 +15,6 @@ _FIND_INDEX = sa.text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_reg
 _FIND_CONSTRAINT = sa.text(
     "SELECT 1 FROM pg_constraint WHERE conrelid = to_regclass(:table) AND conname = :name"
 )
-_IS_PARTITIONED = sa.text(
-    "SELECT relkind IN ('p', 'I') FROM pg_class WHERE oid = to_regclass(:name)"
-)
-_WITHOUT_INDEX = sa.text(
-    "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid"
-    " WHERE inhparent = to_regclass(:table) AND NOT EXISTS ("
-    "   SELECT FROM pg_index JOIN pg_inherits AS parts ON parts.inhrelid = indexrelid"
-    "   WHERE indrelid = pg_class.oid AND parts.inhparent = to_regclass(:name))"
-)
 
 
 def create_index(
@@ -39,36 +30,16 @@ def create_index(
     kind = "UNIQUE INDEX" if unique else "INDEX"
     definition = f"USING {method} ({columns})" + (f" WHERE {where}" if where else "")
     with _outside_a_transaction() as connection:
-        if not connection.scalar(_IS_PARTITIONED, {"name": table}):
-            _build(connection, kind, name, f"{table} {definition}")
-            return
-        # The table's own index has no rows. Partitions that come from now on have theirs with it.
-        if connection.scalar(_FIND_INDEX, {"name": name}) is None:
-            with _waiting_briefly(connection):
-                connection.exec_driver_sql(f"CREATE {kind} {name} ON ONLY {table} {definition}")
-        for part in connection.scalars(_WITHOUT_INDEX, {"table": table, "name": name}).all():
-            own = name + part.removeprefix(table)
-            _build(connection, kind, own, f"{part} {definition}")
-            with _waiting_briefly(connection):
-                connection.exec_driver_sql(f"ALTER INDEX {name} ATTACH PARTITION {own}")
-
-
-def _build(connection: sa.Connection, kind: str, name: str, on: str) -> None:
-    is_valid = connection.scalar(_FIND_INDEX, {"name": name})
-    if is_valid:
-        return
-    if is_valid is False:  # a build that was killed, or that met two equal rows
-        connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
-    connection.exec_driver_sql(f"CREATE {kind} CONCURRENTLY {name} ON {on}")
+        is_valid = connection.scalar(_FIND_INDEX, {"name": name})
+        if is_valid is False:  # a build that was killed, or that met two equal rows
+            connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
+        if not is_valid:
+            connection.exec_driver_sql(f"CREATE {kind} CONCURRENTLY {name} ON {table} {definition}")
 
 
 def drop_index(name: str) -> None:
     with _outside_a_transaction() as connection:
-        if not connection.scalar(_IS_PARTITIONED, {"name": name}):
-            connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-            return
-        with _waiting_briefly(connection):
-            connection.exec_driver_sql(f"DROP INDEX {name}")
+        connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
 
 def add_constraint(table: str, name: str, definition: str) -> None:

@@ -25,8 +25,6 @@ log = get_logger(__name__)
 _ROWS = "SELECT, INSERT, UPDATE, DELETE"
 # To take the next number, and not to set one.
 _NUMBERS = "USAGE, SELECT"
-# Rows of a partition are written through its table, whose rights may be fewer. A backup reads it.
-_OF_PARTITION = "SELECT"
 # On these tables the application has fewer rights. Tables that only grow are never rewritten, and a row on which money stands is never deleted: by a missing right, or by a trigger.
 _LESS = {
     "alembic_version": "SELECT",
@@ -37,9 +35,7 @@ _LESS = {
     "payment_events": "SELECT, INSERT, DELETE",
     "payment_order_changes": "SELECT, INSERT, DELETE",
     "credit_accounts": "SELECT, INSERT, UPDATE",
-    # Functions of the owner's make, turn and drop partitions.
-    "partitions": "SELECT",
-    # Functions of the owner's drop its partitions, and raise the offset after a restore.
+    # Functions of the owner's delete old events, and raise the offset after a restore.
     "feed_events": "SELECT, INSERT",
     "feed_offsets": "SELECT",
     # Functions of the owner's shorten IP addresses, erase people and undo imports.
@@ -52,8 +48,8 @@ _LESS = {
 
 # Objects that an extension or another person put into the schema are left alone.
 _TABLES_AND_SEQUENCES = text(
-    "SELECT relname, oid::regclass::text, relkind = 'S', relispartition FROM pg_class"
-    " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'S')"
+    "SELECT relname, oid::regclass::text, relkind = 'S' FROM pg_class"
+    " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'S')"
     " AND pg_has_role(relowner, 'USAGE')"
     " AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')"
 )
@@ -65,7 +61,7 @@ _OWNERS_FUNCTIONS = text(
 _MAY_DO_MORE = text(
     "SELECT rolsuper OR rolcreaterole OR has_schema_privilege(oid, 'public', 'CREATE') OR EXISTS ("
     "   SELECT FROM pg_class WHERE relnamespace = 'public'::regnamespace"
-    "   AND relkind IN ('r', 'p') AND pg_has_role(pg_roles.oid, relowner, 'MEMBER'))"
+    "   AND relkind = 'r' AND pg_has_role(pg_roles.oid, relowner, 'MEMBER'))"
     " FROM pg_roles WHERE rolname = :role"
 )
 
@@ -123,11 +119,9 @@ def _grant(connection: Connection, role: str) -> None:
         f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {_ROWS} ON TABLES TO {role}",
         f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {_NUMBERS} ON SEQUENCES TO {role}",
     ]
-    for name, quoted, is_sequence, is_partition in connection.execute(_TABLES_AND_SEQUENCES):
+    for name, quoted, is_sequence in connection.execute(_TABLES_AND_SEQUENCES):
         thing = f"SEQUENCE {quoted}" if is_sequence else f"TABLE {quoted}"
         rights = _NUMBERS if is_sequence else _LESS.get(name, _ROWS)
-        if is_partition:
-            rights = _OF_PARTITION
         statements += [
             f"REVOKE ALL ON {thing} FROM {role}",
             f"GRANT {rights} ON {thing} TO {role}",

@@ -13,10 +13,7 @@ BEGIN
         (extract(epoch FROM clock_timestamp()) * 1048576)::bigint
             - pg_current_xact_id()::text::bigint
     ) RETURNING places INTO raised;
-    PERFORM setval('feed_events_id_seq', greatest(last_value, least(
-        last_value + 1000000000,
-        (SELECT max(to_id) FROM partitions WHERE parent = 'feed_events') - 1000000000
-    ))) FROM feed_events_id_seq;
+    PERFORM setval('feed_events_id_seq', last_value + 1000000000) FROM feed_events_id_seq;
     RETURN raised;
 END
 $$;

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from services.privacy import partitions
+from services.privacy.kept import RULES
 from tests.contract.bulk import finished, newest_job
 from tests.contract.replies import data, problem
 from tests.contract.segments import (
@@ -243,7 +243,8 @@ def test_an_undo_is_offered_for_ninety_days_and_what_it_needs_is_kept_so_long(
         "UPDATE bulk_acts SET created_at = created_at - interval '91 days' WHERE id = %s", bulk_id
     )
     problem(undo(client, bulk_id), 409, "bulk.undo_over")
-    assert partitions.kept_times(stack.settings())["bulk_changes"] > timedelta(days=90)
+    [kept] = [rule for rule in RULES if rule.name == "bulk_changes"]
+    assert kept.age(stack.settings()) > timedelta(days=90)
 
 
 def test_the_feed_has_one_event_for_an_act_and_one_for_its_undo(

@@ -142,7 +142,6 @@ KINDS = {
     "backup.create": 3600,
     "maintenance.deleted_tags": 600,
     "maintenance.fold_counts": 30,
-    "maintenance.partitions": 3600,
     "maintenance.purge": 3600,
     "credits.verify": 86_400,
     "maintenance.strangers": 3600,

@@ -169,7 +169,7 @@ _UNSTEADY = {"last_used_at"}
 # thousand times: every test asks twice.
 _TABLES = """
 SELECT relname, array_agg(attname::text) FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
-WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
   AND attnum > 0 AND NOT attisdropped
 GROUP BY relname
 """

@@ -12,16 +12,13 @@ from storage.schema import functions
 from tests.scratch import ScratchDatabase, scratch_database
 from tests.stack import Stack
 
-# Those of an extension are left out, and a partition's triggers are those of its table.
+# Those of an extension are left out.
 OURS = (
     "FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
     " AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_proc.oid AND deptype = 'e')"
 )
 FUNCTIONS = f"SELECT pg_get_functiondef(oid) {OURS}"
-TRIGGERS = (
-    "SELECT pg_get_triggerdef(oid) || tgenabled::text FROM pg_trigger"
-    " WHERE NOT tgisinternal AND tgparentid = 0"
-)
+TRIGGERS = "SELECT pg_get_triggerdef(oid) || tgenabled::text FROM pg_trigger WHERE NOT tgisinternal"
 # With the triggers that call them, and the default of a column.
 DROP_FUNCTIONS = f"""
 DO $$ DECLARE function text; BEGIN

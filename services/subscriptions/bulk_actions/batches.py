@@ -89,12 +89,12 @@ _FORGET_TYPE = """, later AS (
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
             THEN c.paid_expiry_before ELSE l.paid_expiry_before END
     FROM batch AS c CROSS JOIN LATERAL (
-        SELECT tableoid AS part, ctid AS place FROM bulk_changes
+        SELECT ctid AS place FROM bulk_changes
         WHERE subscription_id = c.subscription_id AND bulk_id <> c.bulk_id
             AND applied_at > c.applied_at AND type_before = :type
         OFFSET 0
     ) AS found
-    WHERE l.ctid = found.place AND l.tableoid = found.part
+    WHERE l.ctid = found.place
 )"""
 _SAID_NO = """NOT EXISTS (
         SELECT FROM opt_outs AS o WHERE o.list_id = m.list_id AND o.user_id = m.user_id"""

@@ -179,12 +179,12 @@ WITH first AS (
         joined_at_before = CASE WHEN c.joined_at_before = b.joined_at_after
             THEN b.joined_at_before ELSE c.joined_at_before END
     FROM batch AS b CROSS JOIN LATERAL (
-        SELECT tableoid AS part, ctid AS place FROM import_changes
+        SELECT ctid AS place FROM import_changes
         WHERE subscription_id = b.subscription_id AND import_id <> b.import_id
             AND applied_at > b.applied_at
         OFFSET 0
     ) AS l
-    WHERE c.ctid = l.place AND c.tableoid = l.part
+    WHERE c.ctid = l.place
 ), noted AS (
     INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
         status_before, status_after, email_enabled_before, email_enabled_after)

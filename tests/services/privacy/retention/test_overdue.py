@@ -13,7 +13,6 @@ from tests.upkeep import resting_upkeep
 COUNTED = [rule.name for rule in RULES if rule.moment is not None]
 TWO_ROUNDS = timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
-LATEST = {rule.name: rule.longer + TWO_ROUNDS for rule in RULES}
 
 
 def counted(stack: Stack) -> dict[str, int]:
@@ -25,10 +24,10 @@ def test_rows_are_overdue_two_rounds_after_their_time(bare: Stack, rows: AgedRow
     before = counted(bare)
     assert set(before) == set(COUNTED)
     for name in COUNTED:
-        rows.make(name, past_by=LATEST[name] - SPANS.get(name, MINUTE))
+        rows.make(name, past_by=TWO_ROUNDS - SPANS.get(name, MINUTE))
     assert counted(bare) == before
     for name in COUNTED:
-        rows.make(name, past_by=LATEST[name] + SPANS.get(name, MINUTE))
+        rows.make(name, past_by=TWO_ROUNDS + SPANS.get(name, MINUTE))
     # A session that has ended is past its other time too, and a file has a row of its own rule.
     risen = {name: count - before[name] for name, count in counted(bare).items()}
     assert risen == dict.fromkeys(COUNTED, 1)

@@ -21,9 +21,8 @@ SELECT c.conname, c.confrelid::regclass::text, c.confdeltype::text, EXISTS (
         WHERE attrelid = c.conrelid AND attnum = c.conkey[1] AND cardinality(c.conkey) = 1))
 )
 FROM pg_constraint c
-WHERE c.contype = 'f' AND c.connamespace = 'public'::regnamespace AND c.conparentid = 0
+WHERE c.contype = 'f' AND c.connamespace = 'public'::regnamespace
 """
-# The foreign keys of partitions are those of their tables.
 NO_ACTION = "a"
 
 

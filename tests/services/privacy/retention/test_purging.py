@@ -28,6 +28,14 @@ def test_what_is_past_its_time_goes_and_the_rest_stays(bare: Stack, rows: AgedRo
     assert purge_outlived(bare.resources) == 0
 
 
+def test_the_feed_is_kept_for_thirty_days_whatever_its_purge_is_told(
+    bare: Stack, rows: AgedRows
+) -> None:
+    young = rows.make_young("feed_events")
+    bare.query("SELECT purge_feed_events(10000, 0)")
+    assert rows.is_there("feed_events", young)
+
+
 def test_a_month_more_in_the_setting_keeps_rows_for_longer(bare: Stack, rows: AgedRows) -> None:
     settings = bare.settings()
     longer = {kept: days + 30 for kept, days in settings.retention.items()}

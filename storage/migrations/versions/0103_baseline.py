@@ -11,12 +11,11 @@ from models import Model
 from storage.migrations import extensions
 from storage.schema import functions
 
-revision = "0102"
+revision = "0103"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-PARTITIONED = ("jobs", "subscription_events", "import_changes", "feed_events", "bulk_changes")
 TRANSITIONS = {
     "created": ("pending", "failed"),
     "pending": ("paid", "paid_unclaimed", "failed", "expired", "review"),
@@ -39,9 +38,8 @@ HOT = "autovacuum_vacuum_scale_factor = 0.05, fillfactor = 80"
 LARGE = "autovacuum_vacuum_scale_factor = 0.02"
 # What only grows keeps the server's own settings.
 STORAGE = {
-    # Claimed, renewed each second, and ended: five versions of each row. Later partitions have the
-    # parameters of the one before.
-    "jobs_p0": f"{LARGE}, autovacuum_vacuum_threshold = 1000",
+    # Claimed, renewed each second, and ended: five versions of each row.
+    "jobs": f"{LARGE}, autovacuum_vacuum_threshold = 1000",
     "idempotency_records": BUSY,
     "subscriber_deltas": BUSY,
     "member_day_deltas": BUSY,
@@ -63,6 +61,10 @@ STORAGE = {
     "users": LARGE,
     "subscriptions": LARGE,
     "webhook_deliveries": LARGE,
+    "subscription_events": LARGE,
+    "feed_events": LARGE,
+    "import_changes": LARGE,
+    "bulk_changes": LARGE,
     # Changed with each delivery.
     "webhook_endpoints": "fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05",
     # Emptied all the time.
@@ -83,8 +85,6 @@ def upgrade() -> None:
     Model.metadata.create_all(connection, checkfirst=False)
     for text in texts.values():
         connection.exec_driver_sql(text, execution_options={"no_parameters": True})
-    for table in PARTITIONED:
-        op.execute(f"SELECT make_partition('{table}')")
     for table, parameters in STORAGE.items():
         op.execute(f"ALTER TABLE {table} SET ({parameters})")
     for column in KEPT_BY_TRIGGERS:
