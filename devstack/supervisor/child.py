@@ -1,4 +1,4 @@
-"""A program that the supervisor runs, and its process, which never outlives the supervisor."""
+"""A program that the supervisor runs, and its process, which the kernel kills with it."""
 
 import ctypes
 import enum
@@ -30,9 +30,6 @@ class Program:
             take longer than about a second: the supervisor waits meanwhile.
         port: where it listens. A port that was free when it was picked may have gone to another
             program meanwhile, which answers too: ready is who listens there itself.
-        alive: asked every few seconds of a ready program: whether there was a sign of life since
-            the last time. A program without a sign for 30 seconds is killed and started again. It
-            must not raise, and not take longer than about a second.
         prepare: called before each start, such as for a stale pid file.
         after_end: called after each end, whatever its cause.
         needs: names of the programs that must be ready before this one is started.
@@ -49,7 +46,6 @@ class Program:
     environment: Mapping[str, str]
     ready: Callable[[], bool] = lambda: True
     port: int | None = None
-    alive: Callable[[], bool] = lambda: True
     prepare: Callable[[], None] = lambda: None
     after_end: Callable[[], None] = lambda: None
     needs: frozenset[str] = frozenset()
@@ -77,81 +73,18 @@ class Program:
         return "\n".join(text.splitlines()[-_SHOWN_LOG_LINES:])
 
 
-_SCRIPT = Path(__file__).with_name("watcher.py")
-
-
-class Watcher:
-    """A small process that outlives the supervisor just long enough to end its children."""
-
-    def __init__(self, keep_open: tuple[int, ...] = ()) -> None:
-        self._keep_open = keep_open
-        self._watched: dict[int, int] = {}
-        self._process, self._pipe = self._launch()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def announce_self(self, stop_signal: int) -> None:
-        """Enter the calling process: a child does so between fork and exec."""
-        self._write(b"+%d %d\n" % (os.getpid(), stop_signal))
-
-    def remember(self, pid: int, stop_signal: int) -> None:
-        """Keep a child's entry for a watcher that has to be replaced."""
-        self._watched[pid] = stop_signal
-
-    def forget(self, pid: int) -> None:
-        self._watched.pop(pid, None)
-        self._write(b"-%d\n" % pid)
-
-    def keep_alive(self) -> None:
-        """Replace the watcher if it was killed."""
-        if self._process.poll() is None:
-            return
-        os.close(self._pipe)
-        self._process, self._pipe = self._launch()
-        for pid, stop_signal in self._watched.items():
-            self._write(b"+%d %d\n" % (pid, stop_signal))
-
-    def close(self) -> None:
-        """End the watcher. It first ends every process that is still entered."""
-        os.close(self._pipe)
-        self._process.wait()
-
-    def _launch(self) -> tuple[subprocess.Popen[bytes], int]:
-        read_end, pipe = os.pipe()
-        with os.fdopen(read_end, "rb") as stdin:
-            process = subprocess.Popen(  # noqa: S603 - a script of ours
-                [sys.executable, "-I", "-S", str(_SCRIPT)],
-                stdin=stdin,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=self._keep_open,
-            )
-        return process, pipe
-
-    def _write(self, line: bytes) -> None:
-        # A killed watcher hears nothing; `keep_alive` starts another and tells it everything.
-        with suppress(BrokenPipeError):
-            os.write(self._pipe, line)
-
-
 _PR_SET_PDEATHSIG = 1
 
 # Looked up before any fork: a child between fork and exec must do as little as possible.
 _prctl: Callable[..., int] | None = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
-def _tie(stop_signal: int, watcher: Watcher | None = None) -> Callable[[], None]:
-    """Make the function that a child calls between fork and exec: it ends when its parent dies."""
+def _tie() -> Callable[[], None]:
+    """Make the function that a child calls between fork and exec: it is killed with its parent."""
     parent = os.getpid()
 
     def tie_to_parent() -> None:
-        if watcher is not None:
-            # The child enters itself, so that at no instant it runs unwatched.
-            watcher.announce_self(stop_signal)
-        if _prctl is not None and _prctl(_PR_SET_PDEATHSIG, stop_signal, 0, 0, 0) != 0:
+        if _prctl is not None and _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
             os._exit(127)
         if os.getppid() != parent:
             os._exit(127)
@@ -166,14 +99,13 @@ def _options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict
     return options
 
 
-def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:
+def spawn(program: Program) -> subprocess.Popen[bytes]:
     """Start the program in a session of its own: a terminal's Ctrl-C is the supervisor's alone.
 
     Linux sends the death signal when the *thread* that forked ends, so this must be called
     from the main thread; and before-exec code is safe only while that is the only one.
     """
     program.rotate_log()
-    stop_signal = int(program.stop_signal)
     with program.log.open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - we compose the command lines ourselves
             program.argv,
@@ -181,11 +113,10 @@ def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             env=dict(program.environment),
-            preexec_fn=_tie(stop_signal, watcher),  # noqa: PLW1509
+            preexec_fn=_tie(),  # noqa: PLW1509
             cwd=program.directory,
             **_options(program.run_as, program.keep_open),
         )
-    watcher.remember(process.pid, stop_signal)
     if process.stdin is not None:
         # A broken pipe means that the program ended before it read; its exit code tells why.
         with suppress(BrokenPipeError), process.stdin as pipe:
@@ -205,7 +136,7 @@ def run_to_end(
         text=True,
         check=False,
         env=cleaned(),
-        preexec_fn=_tie(signal.SIGKILL),
+        preexec_fn=_tie(),
         **_options(run_as, keep_open),
     )
 
@@ -213,12 +144,6 @@ def run_to_end(
 _MIN_DELAY_SECONDS = 0.5
 _MAX_DELAY_SECONDS = 10.0
 _STABLE_AFTER_SECONDS = 30.0
-_ASK_EVERY_SECONDS = 5.0
-MAX_SILENCE_SECONDS = 30.0
-# Between two kills of a child that stalls again and again, such as while its broker is away: the
-# pause doubles with each.
-_MIN_STALL_PAUSE_SECONDS = 60.0
-_MAX_STALL_PAUSE_SECONDS = 900.0
 
 
 class ChildState(enum.StrEnum):
@@ -235,7 +160,6 @@ class Child:
     """A program's current process, and what restarts need to know of its past."""
 
     program: Program
-    watcher: Watcher
     process: subprocess.Popen[bytes] | None = None
     state: ChildState = ChildState.WAITING
     started_at: float = 0.0
@@ -244,10 +168,6 @@ class Child:
     start_again_at: float = 0.0
     last_end: str = ""
     was_ready: bool = False
-    asked_at: float = 0.0
-    alive_at: float = 0.0
-    stalls: int = 0
-    spared_until: float = 0.0
 
     @property
     def name(self) -> str:
@@ -277,7 +197,7 @@ class Child:
         self.started_at = time.monotonic()
         try:
             self.program.prepare()
-            self.process = spawn(self.program, self.watcher)
+            self.process = spawn(self.program)
         except (OSError, subprocess.SubprocessError, StackError) as error:
             self.last_end = f"could not be started: {error}"
             self._schedule_restart()
@@ -290,31 +210,9 @@ class Child:
             return False
         if self.program.port and self.pid and not listens(self.pid, self.program.port):
             return False
-        self.ready_at = self.asked_at = self.alive_at = time.monotonic()
+        self.ready_at = time.monotonic()
         self.state = ChildState.READY
         self.was_ready = True
-        return True
-
-    def notice_stall(self) -> bool:
-        """Kill a ready child that gives no sign of life; True at the moment it is killed.
-
-        Its end is noticed like any other. A stopped process hears no signal but SIGKILL.
-        """
-        now = time.monotonic()
-        if self.state is not ChildState.READY or now - self.asked_at < _ASK_EVERY_SECONDS:
-            return False
-        self.asked_at = now
-        if self.program.alive():
-            self.alive_at = now
-            return False
-        if now - self.alive_at < MAX_SILENCE_SECONDS or now < self.spared_until:
-            return False
-        if now - self.spared_until > _MAX_STALL_PAUSE_SECONDS:
-            self.stalls = 0
-        pause = min(_MIN_STALL_PAUSE_SECONDS * 2**self.stalls, _MAX_STALL_PAUSE_SECONDS)
-        self.spared_until = now + pause
-        self.stalls += 1
-        self.send(signal.SIGKILL)
         return True
 
     def notice_end(self) -> None:
@@ -347,7 +245,6 @@ class Child:
         # The rest of its process group. macOS refuses this where only zombies are left.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
-        self.watcher.forget(pid)
         self.process = None
         self.last_end = describe_end(code)
         self.program.after_end()

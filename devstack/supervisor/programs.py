@@ -73,10 +73,7 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         module="devstack.supervisor.prepare",
         PRESSROOM_HOME=str(home.path),
     )
-    api = replace(
-        program("api", settings_of("serve"), *_listening("serve", ports.api)),
-        alive=lambda: answers(ports.api, "/healthz"),
-    )
+    api = program("api", settings_of("serve"), *_listening("serve", ports.api))
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
     flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower), *names)
     return [
@@ -131,21 +128,9 @@ def _worker(plain: Program, directory: Path) -> Program:
         plain,
         environment={**plain.environment, **files},
         ready=ready_file.exists,
-        alive=touched(alive_file),
         prepare=lambda: ready_file.unlink(missing_ok=True),
         needs=_NEEDS,
     )
-
-
-def touched(file: Path) -> Callable[[], bool]:
-    """Asks whether the file was touched since it was asked last; no clock is compared."""
-    last = [0]
-
-    def was_touched() -> bool:
-        before, last[0] = last[0], file.stat().st_mtime_ns if file.exists() else 0
-        return last[0] != before
-
-    return was_touched
 
 
 def answers(port: int, path: str) -> bool:

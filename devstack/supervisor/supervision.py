@@ -15,7 +15,7 @@ from core.settings.given_settings import PREFIX
 from devstack import LOOPBACK
 from devstack.sandbox import sandbox_settings
 from devstack.supervisor import environment, home_folder, programs
-from devstack.supervisor.child import Child, Program, Watcher
+from devstack.supervisor.child import Child, Program
 from devstack.supervisor.display import Display
 from devstack.supervisor.embedded.stack import (
     SERVICE_STAGE,
@@ -87,12 +87,9 @@ class Group:
     `say` gets a sentence for each end that was not asked for, and for each return after one.
     """
 
-    def __init__(
-        self, programs: Iterable[Program], watcher: Watcher, say: Callable[[str], None]
-    ) -> None:
-        self.children = [Child(program, watcher) for program in programs]
+    def __init__(self, programs: Iterable[Program], say: Callable[[str], None]) -> None:
+        self.children = [Child(program) for program in programs]
         self._by_name = {child.name: child for child in self.children}
-        self._watcher = watcher
         self._say = say
 
     def __getitem__(self, name: str) -> Child:
@@ -108,7 +105,6 @@ class Group:
 
     def tick(self) -> None:
         """Look at every child once: bury the ended, start what is due, notice the ready."""
-        self._watcher.keep_alive()
         for child in self.children:
             failures = child.failures
             child.notice_end()
@@ -121,8 +117,6 @@ class Group:
                     f"{child.name} {child.last_end}; starting it again in {delay:.1f} s. "
                     f"Its log: {child.program.log}"
                 )
-            if child.notice_stall():
-                self._say(f"{child.name} has given no sign of life for too long; killing it.")
             if child.notice_ready() and child.failures:
                 self._say(f"{child.name} is back (pid {child.pid}).")
 
@@ -217,8 +211,7 @@ class _Supervisor:
         # Ours come first: those that need nothing import while initdb holds up the loop.
         ours = programs.plan(home, self._environment, self._ports)
         self._requests = StopRequests()
-        self._watcher = Watcher(keep_open=(lock.descriptor,))
-        self._group = Group([*ours, *services], self._watcher, display.say)
+        self._group = Group([*ours, *services], display.say)
         self._published_pids: dict[str, int] = {}
 
     def run(self) -> None:
@@ -237,7 +230,6 @@ class _Supervisor:
                 self._display.say("Stopping. Press Ctrl-C again to hurry.")
             self._home.run_file.unlink(missing_ok=True)
             self._group.stop([*programs.STOP_STAGES, SERVICE_STAGE], self._requests.is_hurried)
-            self._watcher.close()
 
     def _start(self) -> bool:
         """Wait until all is ready; False when a signal asks for a stop before that."""

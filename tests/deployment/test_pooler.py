@@ -18,7 +18,6 @@ from pydantic import SecretStr
 from sqlalchemy import make_url
 
 from devstack import LOOPBACK
-from devstack.supervisor.child import Watcher
 from devstack.supervisor.supervision import Group
 from services.subscriptions.imports import staging
 from storage.database import SESSION_DEFAULTS, Statement, open_database
@@ -93,14 +92,12 @@ def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[R
         ready=lambda: _answers(pooled),
         prepare=lambda: None,
     )
-    watcher = Watcher()
-    group = Group([running], watcher, say=lambda _: None)
+    group = Group([running], say=lambda _: None)
     try:
         await_ready(group)
         yield RunningPooler(pooled, size, group)
     finally:
         group.stop([[_NAME]])
-        watcher.close()
 
 
 def _documented() -> dict[str, dict[str, str]]:

@@ -3,89 +3,26 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from devstack.supervisor import child
-from devstack.supervisor.child import Program, Watcher, spawn
+from devstack.supervisor.child import Program
 from devstack.supervisor.home_folder import StackError
 from devstack.supervisor.supervision import Group
 from tests.devstack.supervisor.waiting import runs, until
 from tests.embedded import await_ready
 
-# The watcher waits for seconds.
+# Programs start, fail and are waited for.
 pytestmark = pytest.mark.slow
-_LAST_NUMBER = Path("/proc/sys/kernel/ns_last_pid")
-_SLEEP = "import time; time.sleep(60)"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[Watcher], subprocess.Popen[bytes]]]:
-    """Starts a program that sleeps."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def begin(watcher: Watcher) -> subprocess.Popen[bytes]:
-        program = Program("sleeper", (sys.executable, "-c", _SLEEP), tmp_path / "log", {})
-        started.append(spawn(program, watcher))
-        return started[-1]
-
-    yield begin
-    for each in started:
-        each.kill()
-        each.wait()
-
-
-def test_what_is_left_ends_with_the_watcher(
-    start: Callable[[Watcher], subprocess.Popen[bytes]],
-) -> None:
-    watcher = Watcher()
-    left = start(watcher)
-    watcher.close()
-    until(lambda: left.poll() is not None)
-
-
-@pytest.mark.full("processes")
-def test_a_process_that_got_the_number_of_an_ended_one_lives(
-    start: Callable[[Watcher], subprocess.Popen[bytes]],
-) -> None:
-    living = Watcher()
-    for _ in range(500):
-        # Any process may get the number first and keep it, so each try ends another one.
-        ending = Watcher()
-        ended = start(ending)
-        ended.kill()
-        ended.wait()
-        try:
-            _LAST_NUMBER.write_text(str(ended.pid - 1))
-        except OSError:
-            pytest.skip("the system lets nobody choose the number of a process")
-        other = start(living)
-        if other.pid == ended.pid:
-            break
-        other.kill()
-        other.wait()
-        ending.close()
-    assert other.pid == ended.pid
-    ending.close()
-    assert other.poll() is None
-    living.close()
 
 
 SLEEP = "import time; time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-
-
-@pytest.fixture
-def watcher() -> Iterator[Watcher]:
-    watcher = Watcher()
-    yield watcher
-    watcher.close()
 
 
 def program(directory: Path, name: str, code: str, **rest: Any) -> Program:
@@ -106,9 +43,9 @@ def until_ticked(group: Group, condition: Callable[[], bool]) -> None:
     until(holds)
 
 
-def test_a_killed_child_comes_back_and_the_reason_is_said(tmp_path: Path, watcher: Watcher) -> None:
+def test_a_killed_child_comes_back_and_the_reason_is_said(tmp_path: Path) -> None:
     said: list[str] = []
-    group = Group([program(tmp_path, "clock", SLEEP)], watcher, said.append)
+    group = Group([program(tmp_path, "clock", SLEEP)], said.append)
     await_ready(group)
     first = group.pids["clock"]
     os.kill(first, signal.SIGKILL)
@@ -119,28 +56,26 @@ def test_a_killed_child_comes_back_and_the_reason_is_said(tmp_path: Path, watche
     group.stop([["clock"]])
 
 
-def test_a_child_whose_port_another_program_has_is_not_ready(
-    tmp_path: Path, watcher: Watcher
-) -> None:
+def test_a_child_whose_port_another_program_has_is_not_ready(tmp_path: Path) -> None:
     listen = "import socket; held = socket.create_server(('127.0.0.1', {port}))"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         child = program(tmp_path, "late", SLEEP, ready=lambda: True, port=port)
-        group = Group([child], watcher, say=lambda _: None)
+        group = Group([child], say=lambda _: None)
         until_ticked(group, lambda: "late" in group.pids)
         for _ in range(20):
             group.tick()
             assert not group.is_ready
         group.stop([["late"]])
     code = f"{listen.format(port=port)}; {SLEEP}"
-    group = Group([program(tmp_path, "own", code, port=port)], watcher, say=lambda _: None)
+    group = Group([program(tmp_path, "own", code, port=port)], say=lambda _: None)
     await_ready(group)
     group.stop([["own"]])
 
 
-def test_restarts_back_off_exponentially(tmp_path: Path, watcher: Watcher) -> None:
+def test_restarts_back_off_exponentially(tmp_path: Path) -> None:
     said: list[str] = []
-    group = Group([program(tmp_path, "crash", "raise SystemExit(7)")], watcher, said.append)
+    group = Group([program(tmp_path, "crash", "raise SystemExit(7)")], said.append)
     starts, looked = [0.0], 0.0
 
     def third_end() -> bool:
@@ -158,28 +93,24 @@ def test_restarts_back_off_exponentially(tmp_path: Path, watcher: Watcher) -> No
     assert "ended with code 7" in said[0]
 
 
-def test_a_program_that_cannot_start_is_named_with_the_end_of_its_log(
-    tmp_path: Path, watcher: Watcher
-) -> None:
+def test_a_program_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
     broken = program(tmp_path, "broken", "raise SystemExit('no such table')", ready=lambda: False)
-    group = Group([broken], watcher, lambda _: None)
+    group = Group([broken], lambda _: None)
     with pytest.raises(StackError, match=r"(?s)broken does not start.*no such table"):
         await_ready(group)
 
 
-def test_a_program_that_is_not_there_is_tried_again_and_then_named(
-    tmp_path: Path, watcher: Watcher
-) -> None:
+def test_a_program_that_is_not_there_is_tried_again_and_then_named(tmp_path: Path) -> None:
     missing = Program("gone", ("/nonexistent/server",), tmp_path / "gone.log", {})
-    group = Group([missing], watcher, lambda _: None)
+    group = Group([missing], lambda _: None)
     with pytest.raises(StackError, match=r"gone does not start: it could not be started"):
         await_ready(group)
 
 
-def test_what_a_killed_child_left_behind_ends_with_it(tmp_path: Path, watcher: Watcher) -> None:
+def test_what_a_killed_child_left_behind_ends_with_it(tmp_path: Path) -> None:
     fork = f"import os, signal\nif os.fork() == 0: signal.signal(15, signal.SIG_IGN)\n{SLEEP}"
     pool = program(tmp_path, "pool", fork)
-    group = Group([pool], watcher, lambda _: None)
+    group = Group([pool], lambda _: None)
     await_ready(group)
     leader = group.pids["pool"]
     until(lambda: len(members(leader)) == 2)
@@ -200,25 +131,23 @@ def members(leader: int) -> set[int]:
     return found
 
 
-def test_who_needs_another_starts_after_it(tmp_path: Path, watcher: Watcher) -> None:
+def test_who_needs_another_starts_after_it(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     code = f"import time, pathlib; time.sleep(0.1); pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
     first = program(tmp_path, "first", code, ready=mark.exists)
     needing = f"import pathlib; assert pathlib.Path({str(mark)!r}).exists(); {SLEEP}"
     second = program(tmp_path, "second", needing, needs=frozenset({"first"}))
-    group = Group([second, first], watcher, lambda _: None)
+    group = Group([second, first], lambda _: None)
     await_ready(group)
     assert group["second"].started_at >= (group["first"].ready_at or 0.0)
     group.stop([["second", "first"]])
     assert not group.pids
 
 
-def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(
-    tmp_path: Path, watcher: Watcher
-) -> None:
+def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     code = f"{DEAF}; import pathlib; pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
-    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=0.3)], watcher, print)
+    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=0.3)], print)
     await_ready(group)
     pid, began = group.pids["deaf"], time.monotonic()
     group.stop([["deaf"]])
@@ -226,17 +155,17 @@ def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(
     assert not runs(pid)
 
 
-def test_a_second_wish_hurries_the_stop(tmp_path: Path, watcher: Watcher) -> None:
+def test_a_second_wish_hurries_the_stop(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     code = f"{DEAF}; import pathlib; pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
-    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=3600)], watcher, print)
+    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=3600)], print)
     await_ready(group)
     pid = group.pids["deaf"]
     group.stop([["deaf"]], is_hurried=lambda: True)
     assert not runs(pid)
 
 
-def test_stages_end_one_after_the_other(tmp_path: Path, watcher: Watcher) -> None:
+def test_stages_end_one_after_the_other(tmp_path: Path) -> None:
     order = tmp_path / "order"
     order.touch()
 
@@ -254,38 +183,7 @@ def test_stages_end_one_after_the_other(tmp_path: Path, watcher: Watcher) -> Non
         )
         return program(tmp_path, name, code, ready=mark.exists)
 
-    group = Group([noting("store", 0.0), noting("api", 0.2)], watcher, print)
+    group = Group([noting("store", 0.0), noting("api", 0.2)], print)
     await_ready(group)
     group.stop([["api"], ["store"]])
     assert order.read_text() == "api store "
-
-
-@pytest.mark.full("processes")
-def test_a_child_without_a_sign_of_life_is_killed_and_not_again_at_once(
-    tmp_path: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, seconds in (("_ASK_EVERY_SECONDS", 0.05), ("MAX_SILENCE_SECONDS", 0.5)):
-        monkeypatch.setattr(child, name, seconds)
-    said: list[str] = []
-    lives = [True]
-    group = Group([program(tmp_path, "mute", SLEEP, alive=lambda: lives[0])], watcher, said.append)
-    await_ready(group)
-    first = group.pids["mute"]
-    quiet_until = time.monotonic() + 1.0
-    until_ticked(group, lambda: time.monotonic() > quiet_until)
-    assert group.pids["mute"] == first
-    lives[0] = False
-    silent = time.monotonic()
-    os.kill(first, signal.SIGSTOP)
-    until_ticked(group, lambda: group.pids.get("mute", first) != first)
-    assert "no sign of life" in said[0]
-    # Killed once more, but only after a pause: what it waits for may be away.
-    second = group.pids["mute"]
-    assert silent <= group["mute"].spared_until - 60 <= time.monotonic()
-    quiet_until = time.monotonic() + 1.5
-    until_ticked(group, lambda: time.monotonic() > quiet_until)
-    assert group.pids["mute"] == second
-    group["mute"].spared_until = spared = time.monotonic()
-    until_ticked(group, lambda: group.pids.get("mute", second) != second)
-    assert spared <= group["mute"].spared_until - 120 <= time.monotonic()
-    group.stop([["mute"]])

@@ -331,18 +331,6 @@ def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
     until(lambda: answers(stack.run["api_url"] + "/readyz"))
 
 
-@pytest.mark.full("processes")
-def test_a_stalled_worker_is_replaced(stack: Stack) -> None:
-    workers = [name for name in stack.run["pids"] if name.startswith("worker-")]
-    name = min(workers)
-    before = stack.run["pids"][name]
-    os.kill(before, signal.SIGSTOP)
-    until(lambda: stack.run["pids"].get(name, before) != before, timeout=60)
-    log = stack.home / "logs" / "supervisor.log"
-    until(lambda: f"{name} is back (pid {stack.run['pids'][name]})" in log.read_text())
-    assert f"{name} has given no sign of life for too long" in log.read_text()
-
-
 def answers(url: str) -> bool:
     try:
         return httpx.get(url).status_code == 200

@@ -11,7 +11,6 @@ from pydantic import AnyHttpUrl, SecretStr
 
 from core.settings import Settings
 from devstack import LOOPBACK
-from devstack.supervisor.child import Watcher
 from devstack.supervisor.embedded.s3 import S3, S3Identity, pick_ports
 from devstack.supervisor.home_folder import Home
 from devstack.supervisor.supervision import Group
@@ -39,14 +38,12 @@ def regional_upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     logins["kms"] = {"default_provider": "local", "providers": keys}
     home.s3_logins.write_text(json.dumps(logins))
     program = replace(program, argv=(*program.argv, f"-s3.domainName={DOMAIN}"))
-    watcher = Watcher()
-    group = Group([program], watcher, say=lambda _: None)
+    group = Group([program], say=lambda _: None)
     try:
         await_ready(group)
         yield own.endpoint.removeprefix("http://")
     finally:
         group.stop([("s3",)])
-        watcher.close()
 
 
 @pytest.fixture
