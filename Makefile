@@ -80,7 +80,7 @@ audit: $(VENV)/.dev ## Look up known vulnerabilities of all pinned dependencies
 sbom: $(VENV)/.dev ## List all that the product is made of, in CycloneDX (build/sbom.cdx.json)
 	@mkdir -p build
 	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
-		--output-file build/sbom.cdx.json requirements.txt
+		--output-file build/sbom.cdx.json requirements-languages.txt
 
 format: $(VENV)/.dev ## Bring the code into its one form
 	$(BIN)/ruff check --fix .
@@ -98,12 +98,14 @@ COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3
 	--custom-compile-command 'make requirements'
 
 requirements: $(VENV)/.dev ## Pin all dependencies anew
-	$(COMPILE) pyproject.toml --extra devstack --group dev --output-file requirements-dev.txt
-	$(COMPILE) pyproject.toml --extra devstack --constraint requirements-dev.txt --output-file requirements-devstack.txt
+	$(COMPILE) pyproject.toml --extra languages --extra devstack --group dev --output-file requirements-dev.txt
+	$(COMPILE) pyproject.toml --extra languages --extra devstack --constraint requirements-dev.txt --output-file requirements-devstack.txt
+	$(COMPILE) pyproject.toml --extra languages --constraint requirements-dev.txt --output-file requirements-languages.txt
 	$(COMPILE) pyproject.toml --constraint requirements-dev.txt --output-file requirements.txt
 	$(COMPILE) --group containers --constraint requirements-dev.txt --output-file requirements-containers.txt
 	$(call beyond,requirements-dev.txt,requirements-devstack.txt)
-	$(call beyond,requirements-devstack.txt,requirements.txt)
+	$(call beyond,requirements-devstack.txt,requirements-languages.txt)
+	$(call beyond,requirements-languages.txt,requirements.txt)
 
 # Leave out of the first file what the second one pins, and read that one in its place.
 define beyond
@@ -127,11 +129,11 @@ $(VENV)/bin/python: | open
 		{ echo "Pressroom needs Python 3.11 or newer; set PYTHON=… to one."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.devstack: $(VENV)/bin/python requirements.txt requirements-devstack.txt pyproject.toml
+$(VENV)/.devstack: $(VENV)/bin/python requirements.txt requirements-languages.txt requirements-devstack.txt pyproject.toml
 	@test -e $(VENV)/.dev || $(MAKE) --no-print-directory install REQUIREMENTS=requirements-devstack.txt
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-devstack.txt requirements-dev.txt pyproject.toml
+$(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-languages.txt requirements-devstack.txt requirements-dev.txt pyproject.toml
 	@$(MAKE) --no-print-directory install REQUIREMENTS=requirements-dev.txt
 	@touch $@
 

@@ -26,7 +26,13 @@ def test_no_dependency_ships_a_top_level_name_of_ours() -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["requirements.txt", "requirements-devstack.txt", "requirements-dev.txt"]
+    "file",
+    [
+        "requirements.txt",
+        "requirements-languages.txt",
+        "requirements-devstack.txt",
+        "requirements-dev.txt",
+    ],
 )
 def test_every_requirement_is_pinned_hashed_and_without_an_index(file: str) -> None:
     text = (ROOT / file).read_text()

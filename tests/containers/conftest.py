@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.containers.engine import Engine, EngineError, missing, open_engine, say
-from tests.containers.images import build_ours, prepare
+from tests.containers.images import WORKERS, build_ours, prepare
 from tests.containers.project import Project
 from tests.containers.size import WANTED
 from tests.deployment import files
@@ -45,6 +45,7 @@ def image(engine: Engine) -> str:
         say("The base images are stand-ins: what is tried is our side of them.")
     began = time.monotonic()
     name = build_ours(engine)
+    build_ours(engine, WORKERS, target="worker")
     say(f"built in {time.monotonic() - began:.0f} s")
     return name
 

@@ -13,6 +13,7 @@ from tests.containers.engine import FOLDER, Engine, run, say, ulimits
 from tests.deployment import files
 
 OURS = "pressroom:local"
+WORKERS = "pressroom-worker:local"
 _STAND_INS = Path(__file__).parent / "stand_ins"
 # The stand-in of each service of the Compose file.
 _TARGETS = {"postgres": "postgres", "redis": "redis", "minio": "silo", "proxy": "caddy"}
@@ -107,8 +108,9 @@ def _pins() -> Iterator[str]:
     return (pins[name] for name in _PROGRAMS)
 
 
-def build_ours(engine: Engine, image: str = OURS, *more: str) -> str:
-    build(engine, image, str(files.ROOT), "--file", str(files.DOCKERFILE), *more)
+def build_ours(engine: Engine, image: str = OURS, *more: str, target: str = "api") -> str:
+    words = ("--file", str(files.DOCKERFILE), "--target", target, *more)
+    build(engine, image, str(files.ROOT), *words)
     return image
 
 

@@ -5,8 +5,6 @@ import unicodedata
 from functools import cache
 from pathlib import Path
 
-from sentencex import segment
-
 from services.composer.post import PlainPost
 
 # Scripts that put no space between words.
@@ -79,6 +77,9 @@ def _word() -> re.Pattern[str]:
 
 def sentences_of(text: str, language: str) -> list[str]:
     """The text's sentences in their order, without the white space around them."""
+    # Workers of other lanes have no rules of languages (`pressroom[languages]`).
+    from sentencex import segment
+
     return [stripped for found in segment(language, text) if (stripped := found.strip())]
 
 
