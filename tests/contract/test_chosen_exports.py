@@ -148,9 +148,10 @@ def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(
     segment = new_segment(client, list_id, everyone)
     for choice in ({"segment_id": segment["id"]}, {"filter": everyone}, {"filter": VIP}):
         assert emails_in(file_of(sender, list_id, "delivery", **choice)) == [stays]
-    assert objects_in(file_of(sender, list_id, "delivery", filter=VIP, format="jsonl"))[0][
-        "email"
-    ] == (stays)
+    assert (
+        objects_in(file_of(sender, list_id, "delivery", filter=VIP, format="jsonl"))[0]["email"]
+        == stays
+    )
     assert emails_in(file_of(sender, list_id, "delivery", filter={"not": VIP})) == []
 
 
@@ -158,7 +159,13 @@ def test_a_choice_that_is_none_is_422(
     client: httpx.Client, sender: httpx.Client, list_id: int
 ) -> None:
     path = f"/lists/{list_id}/exports"
-    for choice in ({"kind": "all"}, {"format": "xml"}, {"status": []}, {"segment_id": "1"}):
+    choices: list[dict[str, Any]] = [
+        {"kind": "all"},
+        {"format": "xml"},
+        {"status": []},
+        {"segment_id": "1"},
+    ]
+    for choice in choices:
         body = {"kind": "members", **choice}
         problem(client.post(path, json=body), 422, "body.invalid")
     roster = {"kind": "delivery", "status": ["active"]}

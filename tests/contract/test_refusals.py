@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -182,7 +183,8 @@ def test_failure_after_a_202_ends_as_status_3_without_the_original(
 def test_what_is_neither_yes_nor_no_is_400(stack: Stack, client: httpx.Client, name: str) -> None:
     with leaves_nothing(stack, client):
         for flag in ["", "yes", "2", " true", "true,"]:
-            body = problem(send(client, **{name: flag}), 400, "request.invalid")
+            asked: dict[str, Any] = {name: flag}
+            body = problem(send(client, **asked), 400, "request.invalid")
             assert [each["field"] for each in body["errors"]] == [f"query.{name}"]
 
 
