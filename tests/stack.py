@@ -353,6 +353,11 @@ class Stack:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return plain_client(base_url=self.api_url, headers=headers)
 
+    def opens(self, credential: str) -> bool:
+        """Whether the API knows whose this key or token is."""
+        with self.client(credential) as client:
+            return client.get("/users/me").status_code == 200
+
     def mails(self, to: str) -> list[dict[str, Any]]:
         """What this address was mailed, newest first, as the sandbox's mailbox lists it."""
         with plain_client() as client:

@@ -13,22 +13,6 @@ from tests.stack import Stack
 CONSUME = "/auxilia/credits/consume"
 BALANCE = "/auxilia/credits/balance"
 LEDGER = "/auxilia/credits/ledger"
-ENTRY_FIELDS = {
-    "id",
-    "seq",
-    "user_id",
-    "order_id",
-    "action",
-    "amount_credit",
-    "delta_credit",
-    "balance_after",
-    "rate_usd_to_credit",
-    "currency",
-    "source_type",
-    "source_id",
-    "meta",
-    "created_at",
-}
 
 
 def grant(stack: Stack, user_id: int, amount: str) -> dict[str, Any]:

@@ -14,49 +14,6 @@ from services.subscriptions.members.mails import Trace
 from tests.contract.replies import data
 from tests.stack import Stack
 
-LIST_FIELDS = {
-    "id",
-    "slug",
-    "title",
-    "tagline",
-    "description",
-    "avatar_image_url",
-    "favicon_image_url",
-    "user_id",
-    "subscriber_count",
-    "email_channel_enabled",
-    "challenge_enabled",
-    "challenge_provider",
-    "challenge_site_key",
-    "confirm_required",
-    "redirect_origins",
-    "consent_wording",
-    "consent_wording_version",
-    *("colour", "logo_hash_id", "sender_name"),
-    *("sign_up_text", "thanks_text", "confirmation_text"),
-    "created_at",
-    "updated_at",
-}
-SUBSCRIPTION_FIELDS = {
-    "id",
-    "user_id",
-    "list_id",
-    "status",
-    "type",
-    "paid_expiry",
-    "email_enabled",
-    "name",
-    "email",
-    "source",
-    "fields",
-    "tags",
-    "joined_at",
-    "import_id",
-    "created_at",
-    "updated_at",
-    "user",
-    "list",
-}
 TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 
 

@@ -3,7 +3,6 @@
 import json
 import select
 import socket
-import threading
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +11,7 @@ import httpx
 from core.upload_limits import MAX_IMAGE_BYTES
 from tests.contract.replies import data, problem
 from tests.contract.test_attachments import multipart
-from tests.pictures import encoded, photo
+from tests.pictures import photo
 from tests.stack import Owner, Stack
 
 MEGABYTE = 1024 * 1024
@@ -125,38 +124,6 @@ def test_caller_who_asks_first_sends_nothing_in_vain(stack: Stack, owner: Owner)
     assert status == 413
 
 
-def test_file_one_byte_too_long_is_413_in_chunks_as_well(stack: Stack, owner: Owner) -> None:
-    content = photo(64, 64).ljust(MAX_IMAGE_BYTES + 1, b"\0")
-    body = multipart(b'name="file"; filename="a.jpg"', content)
-    with Raw(stack, *upload_head(owner, "Transfer-Encoding: chunked")) as request:
-        for start in range(0, len(body), MEGABYTE):
-            request.chunk(body[start : start + MEGABYTE])
-        request.send(b"0\r\n\r\n")
-        status, answered = request.answer()
-    assert (status, answered["code"]) == (413, "attachment.too_large")
-
-
-def test_chunked_upload_within_the_limit_is_accepted(stack: Stack, owner: Owner) -> None:
-    body = multipart(b'name="file"; filename="a.png"', encoded("PNG"))
-    with Raw(stack, *upload_head(owner, "Transfer-Encoding: chunked")) as request:
-        for start in range(0, len(body), 7):
-            request.chunk(body[start : start + 7])
-        request.send(b"0\r\n\r\n")
-        status, answered = request.answer()
-    assert (status, answered["data"]["status"]) == (200, 2)
-
-
-def test_upload_without_credentials_is_answered_before_its_body(stack: Stack) -> None:
-    head = (
-        "POST /attachments HTTP/1.1",
-        "Content-Type: multipart/form-data; boundary=x",
-        "Transfer-Encoding: chunked",
-    )
-    with Raw(stack, *head) as request:
-        status, body = request.answer()
-    assert (status, body["code"]) == (401, "auth.credentials_missing")
-
-
 def test_length_that_is_no_number_is_400(stack: Stack, owner: Owner) -> None:
     for length in ("abc", "-1", "1_0", "\u00b2"):
         with Raw(stack, *upload_head(owner, f"Content-Length: {length}")) as request:
@@ -179,24 +146,3 @@ def test_caller_who_leaves_in_the_middle_is_no_error(stack: Stack, owner: Owner)
     eventually(lambda: any("status" in line for line in lines()), what="the request's log line")
     assert [line["status"] for line in lines() if "status" in line] == [499]
     assert not [line for line in lines() if line["level"] == "error"]
-
-
-def test_slow_uploads_hold_up_nobody(stack: Stack, owner: Owner, client: httpx.Client) -> None:
-    """More unfinished uploads than the process has threads."""
-    head = upload_head(owner, f"Content-Length: {MEGABYTE}")
-    slow = [Raw(stack, *head) for _ in range(40)]
-    try:
-        for request in slow:
-            request.send(b"--cut here\r\n")
-        answered = threading.Event()
-
-        def ask() -> None:
-            data(client.get("/users/me"))
-            answered.set()
-
-        thread = threading.Thread(target=ask, daemon=True)
-        thread.start()
-        assert answered.wait(20)
-    finally:
-        for request in slow:
-            request.socket.close()

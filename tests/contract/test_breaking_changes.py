@@ -254,18 +254,6 @@ def test_a_breaking_change_is_found(
     assert said in breaking_changes(released(), document)
 
 
-def _add_optional_field(document: Document) -> None:
+def test_what_only_adds_breaks_nothing(document: Document) -> None:
     _schema(document, "NewList")["properties"]["language"] = {"type": "string"}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        _add_optional_field,
-    ],
-)
-def test_what_only_adds_breaks_nothing(
-    document: Document, change: Callable[[Document], None]
-) -> None:
-    change(document)
     assert breaking_changes(released(), document) == []

@@ -245,20 +245,3 @@ def test_an_undo_is_offered_for_ninety_days_and_what_it_needs_is_kept_so_long(
     problem(undo(client, bulk_id), 409, "bulk.undo_over")
     [kept] = [rule for rule in RULES if rule.name == "bulk_changes"]
     assert kept.age(stack.settings()) > timedelta(days=90)
-
-
-def test_the_feed_has_one_event_for_an_act_and_one_for_its_undo(
-    client: httpx.Client, list_id: int
-) -> None:
-    some_members(client, list_id, 3, vips=2)
-    bulk_id = acted(client, list_id, "untag", filter=ALL, value="vip")["bulk_id"]
-    data(undo(client, bulk_id))
-    params: dict[str, str | int] = {"type": "bulk.ended", "list_id": list_id}
-    events = data(client.get("/events", params=params))["items"]
-    told = [(each["subject"], each["data"]) for each in events]
-    facts = ("action", "status", "bulk_id", "changed", "kept")
-    assert [[facts_[name] for name in facts] for _, facts_ in told] == [
-        ["untag", "succeeded", bulk_id, 2, 1],
-        ["undo_bulk", "succeeded", bulk_id, 2, 0],
-    ]
-    assert [subject for subject, _ in told] == [None, None]

@@ -11,7 +11,7 @@ from tests.contract.subscribers import (
     Reader,
     count,
     known_member,
-    members,
+    member,
     new_address,
     new_list,
     new_slug,
@@ -66,12 +66,7 @@ def test_bad_tokens_are_403_and_write_nothing(
         sent = answered(provider, each)
         reply = stranger.post(f"/subscriptions/{list_id}", json=sent)
         problem(reply, 403, "challenge.failed")
-        assert stack_knows_nothing_of(client, list_id, sent["email"])
-
-
-def stack_knows_nothing_of(client: httpx.Client, list_id: int, email: str) -> bool:
-    states = ("active", "pending")
-    return not any(members(client, list_id, email=email, status=each) for each in states)
+        assert member(client, list_id, sent["email"]) is None
 
 
 @pytest.mark.parametrize("provider", ["turnstile", "recaptcha"])
@@ -89,7 +84,9 @@ def test_a_token_for_another_action_is_no_token_for_this(
     assert data(stranger.post(path, json=answered(provider, token("pass-")))) == 1
 
 
-@pytest.mark.parametrize("kind", ["error-", "garbage-"])
+@pytest.mark.parametrize(
+    "kind", ["error-", "garbage-", pytest.param("slow-", marks=pytest.mark.full("timing"))]
+)
 def test_a_provider_that_fails_is_503_and_never_a_pass(
     stack: Stack, client: httpx.Client, stranger: httpx.Client, kind: str
 ) -> None:
@@ -99,16 +96,6 @@ def test_a_provider_that_fails_is_503_and_never_a_pass(
         problem(reply, 503, "challenge.unavailable")
         assert int(reply.headers["retry-after"]) > 0
         assert stack.query("SELECT 1 FROM users WHERE email = %s", sent["email"]) == []
-
-
-@pytest.mark.full("timing")
-def test_a_provider_that_is_too_slow_is_503(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
-) -> None:
-    list_id, sent = guarded(client, "turnstile"), answered("turnstile", token("slow-"))
-    reply = stranger.post(f"/subscriptions/{list_id}", json=sent)
-    problem(reply, 503, "challenge.unavailable")
-    assert stack.query("SELECT 1 FROM users WHERE email = %s", sent["email"]) == []
 
 
 def test_missing_fields_are_422_and_each_is_named(
@@ -128,14 +115,6 @@ def test_missing_fields_are_422_and_each_is_named(
     assert [each["field"] for each in body["errors"]] == [f"body.{name}" for name in FIELDS]
     # None of these used the token up.
     assert data(stranger.post(path, json=whole)) == 1
-
-
-@pytest.mark.parametrize("name", FIELDS)
-def test_fields_are_strings(client: httpx.Client, stranger: httpx.Client, name: str) -> None:
-    path = f"/subscriptions/{guarded(client, 'turnstile')}"
-    sent = {**answered("turnstile", token("pass-")), name: 5}
-    body = problem(stranger.post(path, json=sent), 422, "body.invalid")
-    assert [each["field"] for each in body["errors"]] == [f"body.{name}"]
 
 
 def test_only_the_lists_own_provider_counts(client: httpx.Client, stranger: httpx.Client) -> None:
@@ -202,7 +181,7 @@ def test_challenge_needs_a_provider(client: httpx.Client, list_id: int) -> None:
     assert (changed["challenge_provider"], changed["challenge_site_key"]) == (None, None)
 
 
-def test_challenge_provider_must_be_set_up(quiet: Stack, quiet_client: httpx.Client) -> None:
+def test_challenge_provider_must_be_set_up(quiet_client: httpx.Client) -> None:
     """That stack has no provider."""
     both = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
     body = {"title": "T", "slug": new_slug(), **both}

@@ -177,7 +177,7 @@ def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
 
 
 @pytest.fixture
-def moved(person: Visitor, client: httpx.Client, list_id: int) -> str:
+def moved(person: Visitor, list_id: int) -> str:
     """The new address of a member who ticked the box."""
     join(person, list_id)
     new = new_address()

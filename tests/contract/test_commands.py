@@ -44,20 +44,6 @@ def test_refusals_end_with_1_and_say_why(stack: Stack, code: str, words: list[st
     refused(stack, code, *words)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["users", "plan", "x@example.com", "gold"],
-        ["credits", "adjust", "x@example.com", "-1", "-2"],
-        ["nonsense"],
-    ],
-)
-def test_mistaken_words_end_with_2(stack: Stack, words: list[str]) -> None:
-    done = pressroom(stack, *words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr
-
-
 def test_a_process_says_what_a_command_says_in_the_process_of_the_tests(
     stack: Stack, owner: Owner
 ) -> None:
@@ -136,13 +122,6 @@ def test_jobs_are_listed_shown_and_not_retried_without_cause(
     assert job["id"] in [each["id"] for each in listed]
     assert {each["status"] for each in listed} == {"succeeded"}
     refused(stack, "job.not_retryable", "jobs", "retry", str(job["id"]))
-
-
-def test_tables_are_for_people(stack: Stack, owner: Owner) -> None:
-    done = pressroom(stack, "keys", "list", owner.email)
-    assert done.returncode == 0
-    assert "last_four" in done.stdout
-    assert owner.key not in done.stdout
 
 
 def test_migrate_says_the_revision_and_may_run_again(stack: Stack) -> None:

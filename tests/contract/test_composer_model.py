@@ -70,7 +70,7 @@ def test_an_answer_that_can_be_used_is_the_models(
     assert _faults(path, body, reply) == []
 
 
-@pytest.mark.parametrize("model", ["wrong-shape", "refuses", "empty", "500", "huge", "redirect"])
+@pytest.mark.parametrize("model", ["wrong-shape", "empty", "500"])
 def test_the_offline_writer_stands_in_for_a_model_that_fails(
     falling_back: Modelled, author: httpx.Client, model: str
 ) -> None:
@@ -144,15 +144,6 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
     assert {reply.text.partition('"ts"')[0] for reply in replies} != set()
     assert len({str(data(reply)) for reply in replies}) == 1
     assert falling_back.calls() == calls + 1
-
-
-def test_what_the_model_costs_is_in_the_metrics(
-    falling_back: Modelled, author: httpx.Client
-) -> None:
-    answered = f'pressroom_llm_calls_total{{model="{SOURCE.removeprefix("openai/")}"'
-    before = falling_back.metric(answered)
-    _ask(author, METADATA, post())
-    assert falling_back.metric(answered) > before or falling_back.metric("pressroom_llm_calls") > 0
 
 
 @pytest.mark.parametrize(

@@ -156,12 +156,6 @@ def test_a_balance_below_the_price_is_402_before_the_model_is_asked(
     assert poor.charges == []
 
 
-def test_a_balance_of_the_price_is_enough(new_author: Callable[[str], Author]) -> None:
-    author = new_author(str(PRICE))
-    data(author.ask())
-    assert credits.balance(author.client) == 0
-
-
 def test_a_key_that_may_not_spend_is_403_and_one_that_may_is_charged(
     model: Modelled, author: Author
 ) -> None:

@@ -143,11 +143,3 @@ def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(quiet: St
         # Its owner tries again by a program: the page shows that too.
         data(console.api.post(f"/jobs/{job['id']}/retry"))
         assert RUNNING in console.see(f"/console/exports/{newest[0]}")
-
-
-def test_the_stream_tells_the_end(console: OwnerAtConsole) -> None:
-    list_id = new_list(console.api)["id"]
-    path = ordered(console, list_id)
-    told = console.visitor.client.get(f"{path}/events").text
-    assert told.rstrip().endswith("event: ended\ndata:")
-    assert "The file is ready" in told

@@ -6,7 +6,7 @@ import re
 import httpx
 
 from tests.consoles import OwnerAtConsole, forms_of, heading, shown, wrong_beside
-from tests.contract.replies import data, send
+from tests.contract.replies import data
 from tests.pictures import encoded, photo
 from tests.stack import plain_client
 
@@ -71,11 +71,6 @@ def test_what_shows_the_image_elsewhere_is_there_to_copy(console: OwnerAtConsole
     assert copied["Markdown"] == f'![A "boat" \\[at\\] sea & <more>]({link})'
 
 
-def test_an_image_of_a_program_is_shown_too(console: OwnerAtConsole) -> None:
-    made = data(send(console.api, name="by-a-program.png"))
-    assert pictures(console.see(IMAGES)) == [made["view_url"]]
-
-
 def test_an_encrypted_image_is_seen_by_its_owner_and_by_a_link(console: OwnerAtConsole) -> None:
     path = added(console, photo(400, 300), name="secret.jpg", encrypted="on")
     [small] = pictures(console.see(IMAGES))
@@ -133,16 +128,6 @@ def test_an_image_is_deleted_after_a_question(console: OwnerAtConsole) -> None:
     assert data(console.api.get("/attachments"))["items"] == []
     console.see(path, 404)
     console.see("/console/images/never-was", 404)
-
-
-def test_images_lead_on_page_by_page_and_each_page_is_small(console: OwnerAtConsole) -> None:
-    for number in range(25):
-        data(send(console.api, name=f"picture{number}.png"))
-    text = console.see(IMAGES)
-    assert len(pictures(text)) == 24
-    assert len(text.encode()) < 25_000
-    [cursor] = {each.split('"')[0] for each in text.split("?cursor=")[1:]}
-    assert "picture0.png" in console.see(IMAGES, cursor=cursor)
 
 
 def test_images_of_other_origins_may_be_shown_and_nothing_else_of_theirs(

@@ -15,7 +15,6 @@ from tests.consoles import (
     OwnerAtConsole,
     at_console,
     forms_of,
-    heading,
     rows_of,
     shown,
     wrong_beside,
@@ -98,43 +97,6 @@ def test_an_owner_without_imports_is_led_to_the_first(console: OwnerAtConsole) -
     assert title in console.see(NEW)
 
 
-def test_a_file_is_looked_at_then_imported_and_then_undone(console: OwnerAtConsole) -> None:
-    list_id = new_list(console.api)["id"]
-    who = people(3)
-    rows = [[who[0], "Ada", "Rome"], [who[1], "Bea", "Oslo"], ["no address", "", ""]]
-    content = sheet(["Mail", "Name", "Town"], *rows)
-    path = looked_at(console, list_id, content)
-    text = console.see(path)
-    assert numbers(text)["would be added"] == "2"
-    assert ["Town", "Rome, Oslo"] in [row[:2] for row in rows_of(text)]
-    assert everybody(console.api, list_id) == {}
-
-    reply = console.send(path, column_2="new", act="look")
-    assert reply.status_code == 303, reply.text
-    text = ended(console, path)
-    assert "A new field of type text" in text
-    assert "town: <bdi>Rome</bdi>" in text
-
-    assert "The import has begun." in console.do(path, act="start")
-    text = ended(console, path)
-    assert numbers(text)["were added"] == "2"
-    members = everybody(console.api, list_id)
-    assert {each: members[each]["fields"] for each in members} == {
-        who[0]: {"town": "Rome"},
-        who[1]: {"town": "Oslo"},
-    }
-    assert import_of(console, path)["dry_run"] is False
-
-    text = console.see(f"{path}/undo")
-    assert heading(text) == "Undo the import of 2 members?"
-    reply = console.send(f"{path}/undo")
-    assert reply.status_code == 303
-    text = ended(console, path)
-    assert "<b>2</b> members are as before it" in text
-    assert everybody(console.api, list_id) == {}
-    assert "Undo this import" not in text
-
-
 def test_a_file_in_which_no_column_has_addresses_is_read_once_its_owner_says_which(
     console: OwnerAtConsole,
 ) -> None:
@@ -199,36 +161,19 @@ def test_columns_of_a_wide_file_are_chosen_page_by_page(console: OwnerAtConsole)
     assert member["fields"] == {"column_1": "v1", "column_25": "v25"}
 
 
-def test_members_are_brought_up_to_date_if_the_box_says_so(console: OwnerAtConsole) -> None:
-    list_id = new_list(console.api)["id"]
-    who = people(1)
-    imported(console.api, list_id, sheet(["Email", "Name"], [who[0], "Before"]))
-    path = looked_at(console, list_id, sheet(["Email", "Name"], [who[0], "After"]), update="on")
-    console.send(path, act="start")
-    ended(console, path)
-    assert everybody(console.api, list_id)[who[0]]["name"] == "After"
-
-
-def test_every_field_that_is_unknown_is_made_if_the_box_says_so(console: OwnerAtConsole) -> None:
+def test_the_boxes_of_the_form_are_options_of_the_import(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     content = sheet(["Email", "Town"], [people(1)[0], "Rome"])
-    path = looked_at(console, list_id, content, create_fields="on")
+    path = looked_at(console, list_id, content, update="on", create_fields="on")
     assert "A new field of type text" in console.see(path)
-    assert data(console.api.get("/fields")) == []
-    console.send(path, act="start")
-    ended(console, path)
-    [member] = everybody(console.api, list_id).values()
-    assert member["fields"] == {"town": "Rome"}
-
-
-def test_suppressed_addresses_are_imported_too(console: OwnerAtConsole) -> None:
-    list_id = new_list(console.api)["id"]
-    who = people(2)
-    imported(console.api, list_id, of_addresses(*who))
-    path = looked_at(console, list_id, of_addresses(who[0]), kind="bounces")
-    console.send(path, act="start")
-    ended(console, path)
-    assert set(everybody(console.api, list_id)) == {who[1]}
+    shown = import_of(console, path)
+    assert (shown["on_existing"], shown["create_fields"], shown["kind"]) == (
+        "update",
+        True,
+        "members",
+    )
+    path = looked_at(console, list_id, content, kind="bounces")
+    assert import_of(console, path)["kind"] == "bounces"
 
 
 @pytest.mark.parametrize(
@@ -354,24 +299,3 @@ def test_an_import_that_broke_goes_on_when_its_owner_asks(quiet: Stack) -> None:
         assert RUNNING in console.see(path)
         work.work(job_id)
         assert numbers(ended(console, path))["were added"] == "1"
-
-
-def test_imports_lead_on_page_by_page(console: OwnerAtConsole, stack: Stack) -> None:
-    list_id = new_list(console.api, title="The Daily Demo")["id"]
-    upload(console.api, list_id, b"email\nx\n", "oldest.csv", prefer="wait=30")
-    stack.query(
-        "INSERT INTO imports SELECT (jsonb_populate_record(first, jsonb_build_object("
-        "'id', nextval(pg_get_serial_sequence('imports', 'id')),"
-        # A key opens the file of its own import alone, so a copy has none.
-        " 'object_prefix', object_prefix || number, 'wrapped_key', NULL, 'wrapped_by', NULL,"
-        " 'filename', 'newer.csv'))).*"
-        " FROM imports AS first, generate_series(1, 50) AS number WHERE list_id = %s",
-        list_id,
-    )
-    text = console.see("/console/imports")
-    assert "newer.csv" in text
-    assert "oldest.csv" not in text
-    [cursor] = {each.split('"')[0] for each in text.split("?cursor=")[1:]}
-    rows = rows_of(console.see("/console/imports", cursor=cursor))
-    assert [row[0] for row in rows] == ["File", "oldest.csv"]
-    assert rows[1][1] == "The Daily Demo"

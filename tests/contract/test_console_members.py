@@ -9,7 +9,6 @@ import pytest
 
 from tests.consoles import (
     OwnerAtConsole,
-    calls_of,
     forms_of,
     heading,
     rows_of,
@@ -56,22 +55,17 @@ def page_of(console: OwnerAtConsole, list_id: int, email: str) -> str:
 
 FOUND: list[tuple[dict[str, str], list[str]]] = [
     ({}, ["cleo@example.org", "bob@example.com", "ada@example.com"]),
-    ({"q": "EXAMPLE.COM"}, ["bob@example.com", "ada@example.com"]),
-    ({"q": "cleo &"}, ["cleo@example.org"]),
-    ({"type": "gold"}, ["ada@example.com"]),
-    ({"tag": "VIP", "q": "b"}, ["bob@example.com"]),
-    ({"since": "2020-01-01", "tag": "rome"}, ["ada@example.com"]),
+    ({"q": "cleo &", "since": "2020-01-01"}, ["cleo@example.org"]),
+    ({"type": "gold", "tag": "VIP"}, ["ada@example.com"]),
     ({"status": "removed"}, []),
-    ({"filter": '{"not": {"field": "tag", "is": "vip"}}'}, ["cleo@example.org"]),
     ({"filter": '{"field": "type", "is": "free"}', "tag": "vip"}, ["bob@example.com"]),
-    ({"q": "nobody at all"}, []),
 ]
 
 
 def test_members_are_found_by_what_is_known_of_them(console: OwnerAtConsole, list_id: int) -> None:
     for query, expected in FOUND:
-        assert found(console, list_id, **query) == expected, query
         reply = console.visitor.get(path_of(list_id), **query)
+        assert [row[0] for row in rows_of(shown(reply))[1:]] == expected, query
         assert ("Nobody fits" in reply.text) == (expected == [])
         # What was asked stays in the form.
         [(_, kept), *_] = forms_of(reply)
@@ -112,12 +106,6 @@ def test_pages_lead_on_with_what_was_asked(console: OwnerAtConsole, list_id: int
                 break
             text = console.see(url + following[1].replace("&amp;", "&"))
         assert len(seen) == len(set(seen)) == (63 if not query else 60)
-
-
-def test_the_call_that_is_shown_finds_the_same(console: OwnerAtConsole, list_id: int) -> None:
-    [call] = calls_of(console.see(path_of(list_id), tag="vip", q="b"))
-    items = data(console.api.request(call.method, call.path, json=call.body))["items"]
-    assert [each["email"] for each in items] == ["bob@example.com"]
 
 
 # -- one of them ---------------------------------------------------------------------------------
@@ -247,20 +235,6 @@ def test_history_and_consent_are_told_in_words(
     assert "by the person" in text
     reader.leaves(made["id"])
     assert "Left the list" in console.see(path_of(made["id"], f"/{reader.user_id}"))
-
-
-def test_a_long_history_leads_on(console: OwnerAtConsole, list_id: int) -> None:
-    user_id = member(console, list_id, "ada@example.com")["user_id"]
-    for number in range(25):
-        change = {"name": f"Name {number}"}
-        data(console.api.patch(f"/lists/{list_id}/members/{user_id}", json=change))
-    text = console.see(path_of(list_id, f"/{user_id}"))
-    assert text.count("Changed: name") == 20
-    following = re.search(r'rel="next" href="([^"]+)"', text)
-    assert following
-    rest = console.see(path_of(list_id, f"/{user_id}") + following[1])
-    assert rest.count("Changed: name") == 5
-    assert "Imported" in rest
 
 
 def test_what_people_typed_is_text_and_nothing_else(console: OwnerAtConsole) -> None:

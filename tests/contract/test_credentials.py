@@ -16,9 +16,7 @@ def as_bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def test_key_is_accepted_as_bearer_and_in_its_header(
-    stack: Stack, stranger: httpx.Client, owner: Owner
-) -> None:
+def test_key_is_accepted_as_bearer_and_in_its_header(stranger: httpx.Client, owner: Owner) -> None:
     for headers in (
         as_bearer(owner.key),
         {"authorization": f"bearer {owner.key}"},
@@ -39,23 +37,6 @@ def test_setting_names_the_header_of_the_key(quiet: Stack, quiet_owner: Owner) -
         assert schemes["apiKey"]["name"] == KEY_HEADER
 
 
-def test_no_credentials_are_401_everywhere(stranger: httpx.Client) -> None:
-    for method, path in (
-        ("GET", ME),
-        ("GET", "/apikeys"),
-        ("DELETE", "/apikeys/1"),
-        ("POST", "/attachments"),
-        ("GET", "/attachments"),
-        ("GET", "/attachments/abc"),
-        ("DELETE", "/attachments/abc"),
-        ("GET", "/jobs"),
-        ("GET", "/jobs/1"),
-        ("POST", "/jobs/1/retry"),
-        ("GET", "/jobs/1/events"),
-    ):
-        problem(stranger.request(method, path), 401, "auth.credentials_missing")
-
-
 def test_credentials_that_disagree_are_refused_even_when_one_is_good(
     stack: Stack, stranger: httpx.Client, owner: Owner
 ) -> None:
@@ -74,10 +55,10 @@ def test_other_schemes_are_401(stranger: httpx.Client, sent: str) -> None:
     assert reply.headers["www-authenticate"].startswith("Bearer")
 
 
-@pytest.mark.parametrize("key", ["x", "prk_", "prk_" + "0" * 49, "pra_" + "0" * 49, "caf\xe9"])
-def test_what_is_no_key_is_401(stranger: httpx.Client, key: str) -> None:
-    headers = httpx.Headers({"X-API-Key": key}, encoding="latin-1")
-    problem(stranger.get(ME, headers=headers), 401, "auth.invalid_credentials")
+def test_what_is_no_key_is_401(stranger: httpx.Client) -> None:
+    for key in ("x", "prk_", "prk_" + "0" * 49, "pra_" + "0" * 49, "caf\xe9", API_KEY.generate()):
+        headers = httpx.Headers({"X-API-Key": key}, encoding="latin-1")
+        problem(stranger.get(ME, headers=headers), 401, "auth.invalid_credentials")
 
 
 def test_key_form_is_prefix_secret_and_checksum(owner: Owner) -> None:
@@ -94,11 +75,6 @@ def test_mistyped_key_is_refused_without_a_query(cut_off: httpx.Client, quiet_ow
         problem(cut_off.get(ME, headers=as_bearer(typo)), 401, "auth.invalid_credentials")
     # A key in good form needs the database, which this process can't reach.
     problem(cut_off.get(ME, headers=as_bearer(key)), 503, "service.unavailable")
-
-
-def test_well_formed_key_that_nobody_has_is_401(stranger: httpx.Client) -> None:
-    key = API_KEY.generate()
-    problem(stranger.get(ME, headers=as_bearer(key)), 401, "auth.invalid_credentials")
 
 
 def test_revoked_key_is_refused_on_the_next_request(client: httpx.Client, stack: Stack) -> None:
@@ -130,14 +106,15 @@ def test_key_is_shown_once_and_only_its_hmac_is_stored(client: httpx.Client, sta
 def test_key_without_scopes_has_all_of_its_users(client: httpx.Client, stack: Stack) -> None:
     for body in ({"name": "all"}, {"name": "all", "scopes": None}):
         made = data(client.post("/apikeys", json=body))
-        assert made["scopes"] is None
+        assert (made["scopes"], made["expires_at"]) == (None, None)
         with stack.client(made["key"]) as other:
             data(other.get("/attachments"))
             data(other.get("/apikeys"))
 
 
 def test_restricted_key_works_within_its_scopes_and_makes_no_keys(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack,
+    client: httpx.Client,
 ) -> None:
     made = data(client.post("/apikeys", json={"name": "uploads", "scopes": ["attachment"]}))
     assert made["scopes"] == ["attachment"]
@@ -178,12 +155,6 @@ def test_credentials_in_the_address_do_not_count(stranger: httpx.Client, owner: 
         problem(stranger.get(ME, params={name: owner.key}), 401, "auth.credentials_missing")
 
 
-def test_keys_are_in_no_log(stack: Stack, owner: Owner, client: httpx.Client) -> None:
-    data(client.get(ME))
-    for running in stack.processes:
-        assert owner.key not in running.log.read_text()
-
-
 def test_last_use_of_a_key_is_noted(stack: Stack, owner: Owner) -> None:
     query = "SELECT last_used_at FROM api_keys WHERE user_id = %s"
 
@@ -203,11 +174,6 @@ def test_last_use_of_a_key_is_noted(stack: Stack, owner: Owner) -> None:
 # -- expiry ---------------------------------------------------------------------------------------
 
 
-def opens(stack: Stack, key: str) -> bool:
-    with stack.client(key) as client:
-        return client.get("/users/me").status_code == 200
-
-
 def in_days(days: float) -> str:
     return (datetime.now(UTC) + timedelta(days=days)).isoformat()
 
@@ -220,18 +186,13 @@ def expire(stack: Stack, key_id: int) -> None:
 
 def test_a_key_works_until_it_expires(stack: Stack, client: httpx.Client) -> None:
     made = data(client.post("/apikeys", json={"name": "short", "expires_at": in_days(1)}))
-    assert opens(stack, made["key"])
+    assert stack.opens(made["key"])
     expire(stack, made["id"])
     with stack.client(made["key"]) as late:
         problem(late.get("/users/me"), 401, "auth.invalid_credentials")
     [listed] = [each for each in data(client.get("/apikeys")) if each["id"] == made["id"]]
     assert listed["revoked_at"] is None
     assert listed["expires_at"] < in_days(0)
-
-
-def test_a_key_without_an_expiry_lasts(client: httpx.Client) -> None:
-    for body in ({"name": "a"}, {"name": "b", "expires_at": None}):
-        assert data(client.post("/apikeys", json=body))["expires_at"] is None
 
 
 def test_an_expiry_is_a_moment_to_come(client: httpx.Client) -> None:
@@ -254,6 +215,6 @@ def test_a_key_that_a_key_made_expires_and_ends_with_it(stack: Stack, client: ht
         third = data(by_second.post("/apikeys", json={"name": "third"}))
     assert data(client.delete(f"/apikeys/{first['id']}")) == 1
     for each in (first, second, made, third):
-        assert not opens(stack, each["key"])
+        assert not stack.opens(each["key"])
     assert data(client.delete(f"/apikeys/{third['id']}")) == 0
     data(client.get("/users/me"))

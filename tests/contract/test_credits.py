@@ -7,9 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.scopes import Scope
 from tests.contract import credits
-from tests.contract.credits import BALANCE, CONSUME, ENTRY_FIELDS, LEDGER, balance, consume, grant
+from tests.contract.credits import BALANCE, CONSUME, balance, consume, grant
 from tests.contract.replies import data, problem
 from tests.contract.test_replies import TIMESTAMP
 from tests.erasing import erase
@@ -38,12 +37,6 @@ def test_first_look_at_the_balance_opens_an_empty_account(
     assert stack.query(count, owner.user_id) == [(1,)]
 
 
-def test_head_works_where_get_does(client: httpx.Client) -> None:
-    for path in (BALANCE, LEDGER, f"{BALANCE}/"):
-        reply = client.head(path)
-        assert (reply.status_code, reply.content) == (200, b"")
-
-
 # -- consume -------------------------------------------------------------------------------------
 
 
@@ -53,7 +46,6 @@ def test_charge_is_answered_with_its_entry(
     granted = grant(stack, owner.user_id, "100")
     body = {"amount_credit": 0.5, "source_id": "post-1", "meta": {"a": [1, None, "ü"]}}
     entry = data(client.post(CONSUME, json=body))
-    assert set(entry) == ENTRY_FIELDS
     assert TIMESTAMP.fullmatch(entry["created_at"])
     assert entry == {
         "id": entry["id"],
@@ -77,13 +69,6 @@ def test_charge_is_answered_with_its_entry(
     assert data(client.get(BALANCE))["updated_at"] == entry["created_at"]
 
 
-def test_one_source_twice_is_two_charges(stack: Stack, client: httpx.Client, owner: Owner) -> None:
-    grant(stack, owner.user_id, "3")
-    first, second = data(consume(client)), data(consume(client))
-    assert (first["seq"], second["seq"]) == (2, 3)
-    assert balance(client) == 1
-
-
 def test_too_little_is_402_and_changes_nothing(
     stack: Stack, client: httpx.Client, owner: Owner
 ) -> None:
@@ -91,7 +76,10 @@ def test_too_little_is_402_and_changes_nothing(
     assert stack.query("SELECT 1 FROM credit_accounts WHERE user_id = %s", owner.user_id) == []
     grant(stack, owner.user_id, "5")
     before = data(client.get(BALANCE))
-    problem(consume(client, "5.0001"), 402, "credits.insufficient")
+    refused = consume(client, "99999999999.9999")
+    problem(refused, 402, "credits.insufficient")
+    exact = credits.exactly(refused.text)
+    assert (exact["balance_credit"], exact["needed"]) == (5, Decimal("99999999999.9999"))
     problem(consume(client, "5.0001", key="k" * 16), 402, "credits.insufficient")
     assert data(client.get(BALANCE)) == before
     assert len(credits.entries(client)) == 1
@@ -109,59 +97,30 @@ def test_amount_is_above_0_with_four_decimals_and_no_more_than_is_kept(
         problem(consume(client, amount), 422, "credits.amount")
 
 
-def test_what_is_no_json_number_is_400(client: httpx.Client) -> None:
-    for amount in ["NaN", "Infinity", "-Infinity", "01", "1.", "+1", "0x1", ""]:
-        problem(consume(client, amount), 400, "body.not_json")
-
-
-def test_amount_of_another_type_is_422(client: httpx.Client) -> None:
-    for amount in ['"1"', "true", "false", "null", "[1]", '{"n": 1}', '"NaN"']:
+def test_what_is_missing_or_mistyped_is_422_and_names_its_field(client: httpx.Client) -> None:
+    for amount in ['"1"', "true", "null", "[1]", '{"n": 1}', '"NaN"']:
         found = problem(consume(client, amount), 422, "body.invalid")
         assert [each["field"] for each in found["errors"]] == ["body.amount_credit"]
-
-
-def test_what_is_missing_or_mistyped_is_422(client: httpx.Client) -> None:
-    for body, code in [
-        ('{"source_id": "x"}', "body.invalid"),
-        ('{"amount_credit": 1}', "body.invalid"),
-        ('{"amount_credit": 1, "source_id": null}', "body.invalid"),
-        ('{"amount_credit": 1, "source_id": 7}', "body.invalid"),
-        ('{"amount_credit": 1, "source_id": true}', "body.invalid"),
-        (r'{"amount_credit": 1, "source_id": "a\u0000"}', "body.invalid"),
-        (r'{"amount_credit": 1, "source_id": "\ud800"}', "body.invalid"),
-        ('{"amount_credit": 1, "source_id": ""}', "credits.source_id"),
-        (r'{"amount_credit": 1, "source_id": " \t "}', "credits.source_id"),
-        (f'{{"amount_credit": 1, "source_id": "{"x" * 256}"}}', "credits.source_id"),
-        ("[]", "body.invalid"),
-        ("1", "body.invalid"),
-        ("null", "body.invalid"),
+    for rest, code, field in [
+        ("", "body.invalid", "body.source_id"),
+        (', "source_id": 7', "body.invalid", "body.source_id"),
+        (r', "source_id": "a\u0000"', "body.invalid", "body.source_id"),
+        (r', "source_id": "\ud800"', "body.invalid", "body.source_id"),
+        (r', "source_id": " \t "', "credits.source_id", "body.source_id"),
+        (f', "source_id": "{"x" * 256}"', "credits.source_id", "body.source_id"),
+        (', "source_id": "x", "meta": []', "body.invalid", "body.meta"),
+        (r', "source_id": "x", "meta": {"a": "\u0000"}', "credits.meta", "body.meta"),
     ]:
-        problem(credits.send(client, body), 422, code)
-
-
-def test_a_refusal_names_the_field_that_breaks_the_rule(client: httpx.Client) -> None:
-    for body, field in [
-        ('{"amount_credit": 0, "source_id": "x"}', "body.amount_credit"),
-        ('{"amount_credit": 1, "source_id": " "}', "body.source_id"),
-        (r'{"amount_credit": 1, "source_id": "x", "meta": {"a": "\u0000"}}', "body.meta"),
-        (r'{"amount_credit": 1, "source_id": "x", "meta": {"a": "\ud800"}}', "body.meta"),
-    ]:
-        refusal = credits.send(client, body)
-        assert refusal.status_code == 422
-        assert [each["field"] for each in refusal.json()["errors"]] == [field]
+        found = problem(credits.send(client, f'{{"amount_credit": 1{rest}}}'), 422, code)
+        assert [each["field"] for each in found["errors"]] == [field]
 
 
 def test_what_is_no_json_is_400(client: httpx.Client) -> None:
     cases: list[str | bytes] = ["", "{", "{]", "{'a': 1}", "[" * 100_000, b"\xff{}"]
     for body in cases:
         problem(credits.send(client, body), 400, "body.not_json")
-
-
-def test_what_does_not_say_that_it_is_json_is_415(client: httpx.Client) -> None:
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "text/json"):
-        headers = {"Content-Type": kind}
-        reply = client.post(CONSUME, content=b'{"amount_credit": 1}', headers=headers)
-        problem(reply, 415, "body.unsupported_type")
+    for amount in ["NaN", "-Infinity", "01", "1.", "+1", "0x1", ""]:
+        problem(consume(client, amount), 400, "body.not_json")
 
 
 def test_longest_source_and_unknown_fields_are_accepted(
@@ -178,11 +137,6 @@ def test_longest_source_and_unknown_fields_are_accepted(
 
 def with_meta(client: httpx.Client, meta: str) -> httpx.Response:
     return credits.send(client, f'{{"amount_credit": 1, "source_id": "m", "meta": {meta}}}')
-
-
-def test_meta_of_another_type_is_422(client: httpx.Client) -> None:
-    for meta in ["[]", '"x"', "1", "true"]:
-        problem(with_meta(client, meta), 422, "body.invalid")
 
 
 def test_meta_that_cannot_be_kept_is_422(client: httpx.Client) -> None:
@@ -220,38 +174,6 @@ def test_meta_comes_back_as_it_was_sent(
 
 
 # -- who may -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", [BALANCE, LEDGER, CONSUME])
-def test_scopes_are_credit_read_and_credit_full(
-    stack: Stack, owner: Owner, stranger: httpx.Client, path: str
-) -> None:
-    def call(client: httpx.Client) -> httpx.Response:
-        return consume(client) if path == CONSUME else client.get(path)
-
-    grant(stack, owner.user_id, "1")
-    problem(call(stranger), 401, "auth.credentials_missing")
-    others = (Scope.ATTACHMENT, Scope.COMPOSER, Scope.SUBSCRIPTION_FULL)
-    with stack.client(stack.new_key(owner.user_id, *others)) as other:
-        problem(call(other), 403, "auth.insufficient_scope")
-    with stack.client(stack.new_key(owner.user_id, Scope.CREDIT_READ)) as reader:
-        if path == CONSUME:
-            problem(call(reader), 403, "auth.insufficient_scope")
-        else:
-            data(call(reader))
-    with stack.client(stack.new_key(owner.user_id, Scope.CREDIT_FULL)) as spender:
-        data(call(spender))
-
-
-def test_users_see_and_spend_their_own_alone(
-    stack: Stack, client: httpx.Client, neighbour: httpx.Client, owner: Owner
-) -> None:
-    grant(stack, owner.user_id, "2")
-    problem(consume(neighbour), 402, "credits.insufficient")
-    assert balance(neighbour) == 0
-    assert credits.entries(neighbour) == []
-    assert data(neighbour.get(LEDGER, params={"user_id": owner.user_id}))["items"] == []
-    assert balance(client) == 2
 
 
 def test_erased_users_ledger_stays_without_name(stack: Stack) -> None:

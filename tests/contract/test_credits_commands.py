@@ -2,14 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 
 import pytest
 
-from core.errors import DomainError
 from services.credits import ledger, verify
 from tests.commands import pressroom, printed, refused
-from tests.contract import credits
 from tests.stack import Owner, Stack
 
 GRANT = (
@@ -49,7 +46,6 @@ def faults(books: Stack) -> list[tuple[int | None, str]]:
 
 def test_credits_are_granted_adjusted_and_proven(books: Stack, account: Owner) -> None:
     granted = printed(books, "credits", "grant", account.email, "12.5", "--reason", "welcome")
-    assert set(granted) == credits.ENTRY_FIELDS
     expected = {
         "user_id": account.user_id,
         "seq": 1,
@@ -93,17 +89,6 @@ def test_refusals_end_with_1_and_change_nothing(
 ) -> None:
     refused(stack, code, "credits", *(word or owner.email for word in words))
     assert stack.query("SELECT 1 FROM credit_entries WHERE user_id = %s", owner.user_id) == []
-
-
-@pytest.mark.parametrize(
-    "amount", ["0", "-0", "0.00001", "100000000000", "NaN", "-sNaN", "-Infinity", "-1e1000000"]
-)
-def test_amounts_that_cannot_be_kept_are_refused(stack: Stack, owner: Owner, amount: str) -> None:
-    database = stack.resources.database
-    for move in (ledger.grant, ledger.adjust):
-        with pytest.raises(DomainError) as refusal:
-            move(database, owner.user_id, Decimal(amount), source_id="x")
-        assert refusal.value.code == "credits.amount"
 
 
 def test_verify_ends_with_1_and_names_the_account_and_place(books: Stack, holder: int) -> None:
@@ -150,33 +135,6 @@ def test_verify_finds_a_deleted_entry(books: Stack, holder: int, seq: int) -> No
         assert (seq + 1, "an entry is missing before this one") in found
     assert (None, "entries are missing at the end") in found
     assert (None, "the balance is not the sum of the entries") in found
-
-
-def test_verify_finds_all_entries_gone(books: Stack, holder: int) -> None:
-    falsify(books, "TRUNCATE open_charges, credit_entries")
-    found = faults(books)
-    assert (None, "the balance is not the sum of the entries") in found
-    assert (None, "entries are missing at the end") in found
-    assert (None, "the account does not end in the last hash") in found
-
-
-def test_verify_finds_a_changed_balance(books: Stack, holder: int) -> None:
-    falsify(books, "UPDATE credit_accounts SET balance = 6")
-    assert faults(books) == [
-        (None, "the balance is not the sum of the entries"),
-        (None, "the balance is not that of the last entry"),
-    ]
-
-
-def test_verify_finds_a_balance_changed_together_with_the_last_entry(
-    books: Stack, holder: int
-) -> None:
-    falsify(
-        books,
-        "UPDATE credit_accounts SET balance = 6",
-        "UPDATE credit_entries SET amount = 2, delta = 2, balance_after = 6 WHERE seq = 5",
-    )
-    assert faults(books) == [(5, "the hash does not fit what it says")]
 
 
 def test_verify_finds_a_swapped_pair(books: Stack, holder: int) -> None:

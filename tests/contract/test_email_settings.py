@@ -49,17 +49,6 @@ def test_a_login_switches_its_own_mail_off_and_on(
         assert two.stands(list_id) == ("active", True)
 
 
-def test_no_mail_is_an_opt_out_that_its_reader_lifts(
-    client: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    reader.joins(list_id).wants_mail(list_id, enabled=False)
-    path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
-    problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
-    reader.wants_mail(list_id, enabled=True)
-    assert data(client.put(path, json={"enabled": False})) == 1
-    assert data(client.put(path, json={"enabled": True})) == 1
-
-
 def test_mail_on_does_not_bring_back_who_left(
     client: httpx.Client, reader: Reader, list_id: int
 ) -> None:
@@ -83,32 +72,19 @@ def test_a_no_without_a_subscription_is_kept(
 
 def test_enabled_is_a_boolean(reader: Reader, list_id: int) -> None:
     reader.joins(list_id)
-    cases: list[dict[str, Any] | None] = [
-        None,
-        {},
-        {"enabled": None},
-        {"enabled": 1},
-        {"enabled": "true"},
-        {"enabled": []},
-    ]
-    for body in cases:
+    for body in ({}, {"enabled": None}, {"enabled": 1}, {"enabled": "true"}):
         reply = reader.client.put(f"/subscriptions/{list_id}/email", json=body)
-        if body is None:
-            reply = reader.client.put(f"/subscriptions/{list_id}/email")
         found = problem(reply, 422, "body.invalid")
         assert [each["field"] for each in found["errors"]] == ["body.enabled"]
         assert reader.stands(list_id) == ("active", True)
 
 
-@pytest.mark.parametrize("word", ["", "yes", "2", "null"])
-def test_enabled_in_a_form_is_one_of_its_words(reader: Reader, list_id: int, word: str) -> None:
+def test_enabled_in_a_form_is_one_of_its_words(reader: Reader, list_id: int) -> None:
+    path = f"/subscriptions/{list_id}/email"
     reader.joins(list_id)
-    reply = reader.client.put(f"/subscriptions/{list_id}/email", data={"enabled": word})
-    problem(reply, 422, "body.invalid")
-    for known in ("0", "False"):
-        reply = reader.client.put(f"/subscriptions/{list_id}/email", data={"enabled": known})
-        assert data(reply) == 1
-        assert reader.stands(list_id) == ("active", False)
+    problem(reader.client.put(path, data={"enabled": "yes"}), 422, "body.invalid")
+    assert data(reader.client.put(path, data={"enabled": "False"})) == 1
+    assert reader.stands(list_id) == ("active", False)
 
 
 @pytest.mark.parametrize("where", ["query", "body"])
@@ -161,11 +137,17 @@ def test_nothing_but_a_post_is_one_click(
     assert reader.stands(list_id) == ("active", True)
 
 
-@pytest.mark.parametrize(("method", "name"), [("PUT", "email"), ("POST", "delete")])
+# Beside its mail, a person switches the whole subscription off.
+each_way = pytest.mark.parametrize(
+    ("method", "name"), [("PUT", "/email"), ("POST", "/delete"), ("DELETE", "")]
+)
+
+
+@each_way
 def test_neither_trace_id_nor_login_is_401(
     stranger: httpx.Client, list_id: int, method: str, name: str
 ) -> None:
-    path = f"/subscriptions/{list_id}/{name}"
+    path = f"/subscriptions/{list_id}{name}"
     for reply in (
         stranger.request(method, path),
         stranger.request(method, path, json={"enabled": False}),
@@ -175,8 +157,8 @@ def test_neither_trace_id_nor_login_is_401(
         problem(reply, 401, "auth.credentials_missing")
 
 
-@pytest.mark.parametrize(("method", "name"), [("PUT", "email"), ("POST", "delete")])
-def test_each_way_refuses_what_unsubscribing_refuses(
+@each_way
+def test_each_way_refuses_what_names_another_list_person_or_credential(
     stack: Stack, client: httpx.Client, stranger: httpx.Client, method: str, name: str
 ) -> None:
     letter, other = new_list(client), new_list(client)["id"]
@@ -184,7 +166,7 @@ def test_each_way_refuses_what_unsubscribing_refuses(
     trace_id = trace_for(stack, letter["id"], person.user_id)
 
     def send(list_name: object, caller: httpx.Client = stranger, **query: str) -> httpx.Response:
-        path = f"/subscriptions/{list_name}/{name}"
+        path = f"/subscriptions/{list_name}{name}"
         return caller.request(method, path, params=query, json={"enabled": False})
 
     problem(send(other, trace_id=trace_id), 403, "trace.invalid")
@@ -193,23 +175,15 @@ def test_each_way_refuses_what_unsubscribing_refuses(
     problem(send(UINT64_MAX, trace_id=trace_id), 404, "list.not_found")
     problem(send("no-such-list", trace_id=trace_id), 404, "list.not_found")
     problem(send(letter["slug"], trace_id=f"{trace_id}A"), 403, "trace.invalid")
-    problem(send(UINT64_MAX + 1, trace_id=trace_id), 400, "request.invalid")
+    code = "request.invalid" if name else "list.name_invalid"
+    problem(send(UINT64_MAX + 1, trace_id=trace_id), 400, code)
     with stack.client(stack.new_key(person.user_id, Scope.SUBSCRIPTION_READ)) as reading:
         problem(send(letter["id"], reading), 403, "auth.insufficient_scope")
     with stack.client("prk_nonsense") as mistaken:
         problem(send(letter["id"], mistaken), 401, "auth.invalid_credentials")
         assert data(send(letter["id"], mistaken, trace_id=trace_id)) == 1
-    both = f"/subscriptions/{letter['id']}/{name}?trace_id={trace_id}"
+    both = f"/subscriptions/{letter['id']}{name}?trace_id={trace_id}"
     reply = stranger.request(method, both, json={"trace_id": f"{trace_id}A", "enabled": False})
     problem(reply, 400, "trace.ambiguous")
     reply = stranger.request(method, both, json={"trace_id": trace_id, "enabled": False})
     assert data(reply) == 1
-
-
-def test_one_list_says_nothing_about_another(
-    client: httpx.Client, neighbour: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    same_owner, other_owner = new_list(client)["id"], new_list(neighbour)["id"]
-    reader.joins(list_id).joins(same_owner).joins(other_owner)
-    reader.wants_mail(list_id, enabled=False)
-    assert reader.stands(same_owner) == reader.stands(other_owner) == ("active", True)

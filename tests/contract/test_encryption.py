@@ -110,16 +110,6 @@ def test_no_link_for_a_file_that_is_open_or_somebody_elses(
     assert (reply.status_code, reply.json()["code"]) == (404, "attachment.not_found")
 
 
-def test_a_range_of_an_encrypted_file_is_that_of_its_plain_bytes(
-    client: httpx.Client, record: dict[str, object]
-) -> None:
-    url = str(record["view_url"])
-    whole = client.get(url).content
-    part = client.get(url, headers={"Range": "bytes=100-199"})
-    assert (part.status_code, part.content) == (206, whole[100:200])
-    assert part.headers["content-range"] == f"bytes 100-199/{len(whole)}"
-
-
 def test_a_flipped_bit_in_storage_is_an_error_and_never_wrong_bytes(
     stack: Stack, client: httpx.Client, record: dict[str, object]
 ) -> None:

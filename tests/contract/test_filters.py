@@ -9,8 +9,7 @@ import pytest
 from models import SubscriptionStatus
 from tests.contract.bulk import add
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import members, new_address, new_list
-from tests.stack import Stack
+from tests.contract.subscribers import members, new_address
 
 Json = dict[str, Any]
 
@@ -82,20 +81,6 @@ def test_active_members_alone_are_meant_unless_others_are_named(
     assert names(search(client, list_id, others, status="active")) == []
 
 
-def test_pages_lead_on_by_their_cursors(
-    client: httpx.Client, list_id: int, people: dict[str, int]
-) -> None:
-    everybody = {"field": "status", "in": ["active", "removed"]}
-    first = search(client, list_id, everybody, limit=2)
-    assert names(first) == ["Cy", "Ben"]
-    assert first["pagination"]["total"] == 3
-    cursor = first["pagination"]["next_cursor"]
-    last = search(client, list_id, everybody, limit=2, cursor=cursor)
-    assert names(last) == ["Ada"]
-    assert last["pagination"]["next_cursor"] is None
-    assert last == listed(client, list_id, everybody, limit=2, cursor=cursor)
-
-
 def test_what_is_no_filter_is_refused_with_its_place(client: httpx.Client, list_id: int) -> None:
     path = f"/lists/{list_id}/members/search"
     sent = {"all": [{"field": "name", "is": "Ada"}, {"any": [{"field": "tag", "is": 1}]}]}
@@ -115,40 +100,3 @@ def test_what_is_no_filter_is_refused_with_its_place(client: httpx.Client, list_
     for name, value in {"offset": "1", "email": "a*", "premium": "1"}.items():
         beside = {"filter": json.dumps(known), name: value}
         problem(client.get(page, params=beside), 400, "filter.alone")
-
-
-def test_what_another_owner_has_is_as_if_it_were_not_there(
-    stack: Stack,
-    client: httpx.Client,
-    neighbour: httpx.Client,
-    list_id: int,
-    people: dict[str, int],
-) -> None:
-    path = f"/lists/{list_id}/members/search"
-    sent = {"filter": {"field": "name", "is": "Ada"}}
-    problem(neighbour.post(path, json=sent), 403, "list.not_owner")
-    theirs = new_list(neighbour)["id"]
-    by_field = {"field": "fields.city", "is": "Köln"}
-    refused = neighbour.post(f"/lists/{theirs}/members/search", json={"filter": by_field})
-    assert problem(refused, 400, "filter.invalid")["errors"][0]["field"] == "filter.field"
-    data(add(neighbour, theirs, {"email": new_address(), "name": "Dee"}))
-    assert names(search(neighbour, theirs, {"field": "tag", "is": "VIP"})) == []
-    assert names(search(neighbour, theirs, {"field": "tag", "is_not": "VIP"})) == ["Dee"]
-    newest = "SELECT max(import_id) FROM subscriptions WHERE list_id = %s"
-    [(import_id,)] = stack.query(newest, list_id)
-    assert names(search(neighbour, theirs, {"field": "import_id", "is": import_id})) == []
-
-
-def test_a_retired_field_and_a_deleted_tag_are_unheard_of(
-    client: httpx.Client, list_id: int, people: dict[str, int]
-) -> None:
-    [field] = data(client.get("/fields"))
-    data(client.delete(f"/fields/{field['id']}"))
-    by_field = {"filter": {"field": "fields.city", "is": "Köln"}}
-    refused = client.post(f"/lists/{list_id}/members/search", json=by_field)
-    problem(refused, 400, "filter.invalid")
-    tags = data(client.get(f"/lists/{list_id}/tags"))
-    [tag] = tags["items"]
-    data(client.delete(f"/lists/{list_id}/tags/{tag['id']}"))
-    assert names(search(client, list_id, {"field": "tag", "is": "VIP"})) == []
-    assert names(search(client, list_id, {"field": "tag", "exists": True})) == []

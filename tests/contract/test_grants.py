@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.commands import pressroom, printed, refused
-from tests.contract.replies import data, problem
+from tests.contract.replies import data
 from tests.erasing import erase
 from tests.oauth import REDIRECT, Person, Program, log_in, register
 from tests.stack import Owner, Stack
@@ -23,11 +23,6 @@ def person(stack: Stack, owner: Owner) -> Iterator[Person]:
 @pytest.fixture(scope="module")
 def program(stack: Stack) -> Program:
     return register(stack, name="Ledger & reader")
-
-
-def opens(stack: Stack, token: str) -> bool:
-    with stack.client(token) as client:
-        return client.get("/users/me").status_code == 200
 
 
 # -- by the API --------------------------------------------------------------------------------
@@ -50,28 +45,6 @@ def test_a_grant_is_listed_with_all_that_was_agreed_to(
     assert second["updated_at"] > first["updated_at"]
 
 
-def test_taking_a_grant_back_ends_its_tokens_at_once(
-    stack: Stack, client: httpx.Client, program: Program, person: Person
-) -> None:
-    given = [program.tokens(person) for _ in range(2)]
-    [grant] = data(client.get("/grants"))
-    assert all(opens(stack, each["access_token"]) for each in given)
-    assert data(client.delete(f"/grants/{grant['id']}")) == 1
-    assert not any(opens(stack, each["access_token"]) for each in given)
-    assert data(client.delete(f"/grants/{grant['id']}")) == 0
-    assert data(client.get("/grants")) == []
-
-
-def test_a_session_may_list_grants_and_take_them_back_with_its_token(
-    stack: Stack, program: Program, person: Person
-) -> None:
-    program.tokens(person)
-    [grant] = data(person.browser.get("/grants"))
-    problem(person.browser.delete(f"/grants/{grant['id']}"), 403, "auth.csrf")
-    token = {"X-CSRF-Token": person.csrf_token("/account")}
-    assert data(person.browser.delete(f"/grants/{grant['id']}", headers=token)) == 1
-
-
 # -- by the operator ---------------------------------------------------------------------------
 
 
@@ -92,7 +65,7 @@ def test_the_command_registers_lists_and_revokes_clients(stack: Stack, person: P
     assert made["client_secret"] not in json.dumps(listed)
     assert printed(stack, "oauth-clients", "revoke", made["client_id"])["revoked"] == 1
     assert printed(stack, "oauth-clients", "revoke", made["client_id"])["revoked"] == 0
-    assert not opens(stack, given["access_token"])
+    assert not stack.opens(given["access_token"])
     assert data(person.browser.get("/grants")) == []
 
 
@@ -138,7 +111,7 @@ def test_erasing_a_person_ends_and_forgets_what_they_gave(
 ) -> None:
     given = program.tokens(person)
     erase(stack.resources, person.owner.email)
-    assert not opens(stack, given["access_token"])
+    assert not stack.opens(given["access_token"])
     assert program.refresh(given["refresh_token"]).status_code == 400
     of_person = "SELECT 1 FROM oauth_grants WHERE user_id = %s"
     assert stack.query(of_person, person.owner.user_id) == []

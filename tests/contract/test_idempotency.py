@@ -11,7 +11,7 @@ import httpx
 import psycopg2
 import pytest
 
-from tests.contract import bulk, credits
+from tests.contract import bulk, credits, topups
 from tests.contract.bulk import addresses, finished
 from tests.contract.credits import CONSUME, consume, grant
 from tests.contract.replies import data, problem, send
@@ -95,7 +95,22 @@ def add(_: Stack, client: httpx.Client) -> Door:
     )
 
 
-DOORS = {"upload": upload, "charge": charge, "add": add}
+def order(_: Stack, client: httpx.Client) -> Door:
+    def body(amount: str = "5", more: str = "") -> Request:
+        text = f'{{"amount": {amount}, "redirect_url": "{topups.SHOP}"{more}}}'
+        return {"content": text, "headers": JSON}
+
+    return Door(
+        topups.TOPUP,
+        body(),
+        [body("6"), body(more=', "currency": "EUR"'), {"params": {"a": "1"}}],
+        body("0.49"),
+        (422, "topup.amount_too_small"),
+        lambda: len(data(client.get(topups.ORDERS))["items"]),
+    )
+
+
+DOORS = {"upload": upload, "charge": charge, "add": add, "order": order}
 every_door = pytest.mark.parametrize("door", DOORS, indirect=True)
 
 

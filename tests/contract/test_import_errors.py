@@ -10,7 +10,6 @@ from core import clock
 from services.subscriptions import bulk_files
 from tests.contract.bulk import (
     OURS,
-    addresses,
     counts,
     errors,
     imported,
@@ -69,23 +68,6 @@ def test_errors_can_be_mended_and_uploaded_again_and_again(
     third = imported(client, list_id, sent, "errors.csv")
     assert counts(third) == {"received": 3, "added": 1, "already": 1, "opted_out": 1}
     assert known_member(client, list_id, mended)["name"] == "=2+3"
-
-
-@pytest.mark.parametrize("name", ["members.csv", "members.jsonl"])
-def test_errors_of_files_without_a_header_can_be_uploaded_again(
-    client: httpx.Client, list_id: int, name: str
-) -> None:
-    bad, good = "nobody@", addresses(2)
-    if name == "members.csv":
-        content = "".join(f"{each},Name\n" for each in (*good, bad)).encode()
-    else:
-        content = "".join(f'{{"email": "{each}", "n": 1}}\n' for each in (*good, bad)).encode()
-    result = imported(client, list_id, content, name)
-    assert counts(result) == {"received": 3, "added": 2, "invalid": 1}
-    [row] = errors(result["errors_url"])
-    assert (row["line"], row["code"]) == ("3", "email.invalid")
-    mended = httpx.get(result["errors_url"]).content.replace(b"nobody@", new_address().encode())
-    assert counts(imported(client, list_id, mended)) == {"received": 1, "added": 1}
 
 
 def test_errors_are_a_csv_that_no_page_can_run(mixed: dict[str, Any]) -> None:

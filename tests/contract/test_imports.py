@@ -29,12 +29,6 @@ from tests.security.world import rows_about, settled
 from tests.stack import Owner, Stack
 from tests.upkeep import resting_upkeep
 
-FIELDS = {
-    *("id", "list_id", "source", "filename", "size", "dry_run", "on_existing", "status", "error"),
-    *("description", *COUNTS, "updated", "over_quota", "undone", "kept", "undone_at", "errors_url"),
-    *("undo_until", "created_at", "finished_at"),
-    *("create_fields", "columns", "ignored_columns", "left_out", "kind"),
-}
 # What an import writes of itself.
 BOOKKEEPING = {
     *("jobs", "jobs_p0", "imports", "import_chunks", "object_removals", "api_keys"),
@@ -163,14 +157,6 @@ def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
     assert reader.stands(list_id) == ("active", True)
 
 
-def test_an_opt_out_holds_on_its_own_list_alone(
-    client: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    reader.joins(list_id).leaves(list_id)
-    other = new_list(client)["id"]
-    assert counts(imported(client, other, of_addresses(reader.email)))["added"] == 1
-
-
 def test_a_confirmed_lists_member_who_waits_is_made_active_by_the_owner(
     client: httpx.Client, stranger: httpx.Client
 ) -> None:
@@ -192,33 +178,8 @@ def history(client: httpx.Client, list_id: int, email: str, **page: int) -> list
     return items
 
 
-def test_the_history_begins_with_the_import(
-    client: httpx.Client, owner: Owner, list_id: int
-) -> None:
-    email = new_address()
-    imported(client, list_id, of_addresses(email))
-    [entry] = history(client, list_id, email)
-    found = known_member(client, list_id, email)
-    assert entry == {
-        "id": None,
-        "action": "imported",
-        "actor": "import",
-        "actor_id": owner.user_id,
-        "via": "import",
-        "status_before": None,
-        "status_after": "active",
-        "email_enabled_before": None,
-        "email_enabled_after": True,
-        "ip": None,
-        "request_id": None,
-        "changed": None,
-        "reason": None,
-        "created_at": found["created_at"],
-    }
-
-
 def test_the_imports_entry_has_its_place_on_the_pages_of_a_history(
-    client: httpx.Client, list_id: int
+    client: httpx.Client, owner: Owner, list_id: int
 ) -> None:
     email = new_address()
     imported(client, list_id, of_addresses(email))
@@ -230,7 +191,11 @@ def test_the_imports_entry_has_its_place_on_the_pages_of_a_history(
     whole = history(client, list_id, email)
     assert [each["action"] for each in whole] == actions
     assert [each["id"] is None for each in whole] == [False, False, False, True]
-    assert whole[-1]["email_enabled_after"] is True
+    first = whole[-1]
+    assert (first["actor"], first["actor_id"], first["via"]) == ("import", owner.user_id, "import")
+    assert (first["status_before"], first["status_after"]) == (None, "active")
+    assert first["email_enabled_after"] is True
+    assert first["created_at"] == known_member(client, list_id, email)["created_at"]
     for limit in (1, 2, 3, 4):
         pages = [
             each
@@ -243,34 +208,20 @@ def test_the_imports_entry_has_its_place_on_the_pages_of_a_history(
 # -- records -------------------------------------------------------------------------------------
 
 
-def test_imports_are_listed_newest_first_by_list_and_for_their_owner_alone(
-    client: httpx.Client, neighbour: httpx.Client, list_id: int
-) -> None:
+def test_imports_are_listed_newest_first_by_list(client: httpx.Client, list_id: int) -> None:
     other = new_list(client)["id"]
     file = of_addresses(*addresses(2))
     ids = [
         imported(client, each, file, name)["import_id"]
         for each, name in ((list_id, "a.csv"), (other, "b.csv"), (list_id, "c.csv"))
     ]
-    listed = data(client.get("/imports"))
-    assert [each["id"] for each in listed["items"]] == ids[::-1]
-    assert listed["pagination"] == {
-        "offset": 0,
-        "next_offset": 3,
-        "limit": 50,
-        "next_cursor": None,
-    }
+    assert [each["id"] for each in data(client.get("/imports"))["items"]] == ids[::-1]
     of_list = data(client.get("/imports", params={"list_id": list_id}))["items"]
     assert [each["filename"] for each in of_list] == ["c.csv", "a.csv"]
-    page = data(client.get("/imports", params={"offset": 1, "limit": 1}))["items"]
-    assert [each["id"] for each in page] == [ids[1]]
     shown = data(client.get(f"/imports/{ids[0]}"))
-    assert set(shown) == FIELDS
     assert (shown["source"], shown["status"], shown["size"]) == ("file", "succeeded", len(file))
     assert shown["description"]["format"] == "csv"
     assert all(re.fullmatch(TIMESTAMP, shown[name]) for name in ("created_at", "finished_at"))
-    assert data(neighbour.get("/imports"))["items"] == []
-    problem(neighbour.get(f"/imports/{ids[0]}"), 404, "import.not_found")
     problem(client.get("/imports/999999999"), 404, "import.not_found")
     for unknown in (0, 2**63, 2**64 - 1):
         assert data(client.get("/imports", params={"list_id": unknown}))["items"] == []

@@ -17,11 +17,6 @@ from tests.ports import free_port
 from tests.stack import Owner, Stack, eventually
 from tests.visiting import SESSION
 
-FIELDS = {
-    *("id", "kind", "status", "progress", "result", "error", "last_reason"),
-    *("next_try_at", "created_at", "started_at", "finished_at"),
-}
-
 
 @pytest.fixture
 def queued(quiet_client: httpx.Client) -> dict[str, Any]:
@@ -35,7 +30,6 @@ def queued(quiet_client: httpx.Client) -> dict[str, Any]:
 def test_upload_leaves_a_job_that_says_how_it_went(client: httpx.Client) -> None:
     record = data(send(client))
     [job] = data(client.get("/jobs"))["items"]
-    assert set(job) == FIELDS
     assert set(job["progress"]) == {"done", "total", "per_second", "eta_seconds"}
     assert (job["kind"], job["status"]) == ("attachment.process", "succeeded")
     assert job["result"] == {"hash_id": record["hash_id"]}
@@ -45,28 +39,6 @@ def test_upload_leaves_a_job_that_says_how_it_went(client: httpx.Client) -> None
     assert job["created_at"] <= job["started_at"] <= job["finished_at"]
     assert data(client.get(f"/jobs/{job['id']}")) == job
     assert data(client.delete(f"/jobs/{job['id']}")) == 0
-
-
-def test_queued_job_is_shown_as_such(queued: dict[str, Any]) -> None:
-    assert queued["status"] == "queued"
-    assert queued["started_at"] is queued["finished_at"] is queued["result"] is None
-
-
-def test_job_needs_the_scope_of_its_kind(
-    quiet: Stack, quiet_owner: Owner, queued: dict[str, Any]
-) -> None:
-    path = f"/jobs/{queued['id']}"
-    with quiet.client(quiet.new_key(quiet_owner.user_id, Scope.CREDIT_FULL)) as other:
-        assert data(other.get("/jobs"))["items"] == []
-        for method, each in (
-            ("GET", path),
-            ("DELETE", path),
-            ("POST", f"{path}/retry"),
-            ("GET", f"{path}/events"),
-        ):
-            problem(other.request(method, each), 403, "auth.insufficient_scope")
-    with quiet.client(quiet.new_key(quiet_owner.user_id, Scope.ATTACHMENT)) as other:
-        assert data(other.get(path))["id"] == queued["id"]
 
 
 def test_queued_job_is_cancelled_at_once_and_its_attachment_failed(
@@ -81,18 +53,6 @@ def test_queued_job_is_cancelled_at_once_and_its_attachment_failed(
     assert (record["status"], record["error"]["code"]) == (3, "job.cancelled")
     assert objects_of(quiet, record) == []
     assert data(quiet_client.delete(path)) == 0
-
-
-def test_retry_of_an_upload_is_409(
-    client: httpx.Client, quiet_client: httpx.Client, queued: dict[str, Any]
-) -> None:
-    path = f"/jobs/{queued['id']}"
-    problem(quiet_client.post(f"{path}/retry"), 409, "job.not_retryable")
-    data(quiet_client.delete(path))
-    problem(quiet_client.post(f"{path}/retry"), 409, "job.not_retryable")
-    data(send(client))
-    [done] = data(client.get("/jobs"))["items"]
-    problem(client.post(f"/jobs/{done['id']}/retry"), 409, "job.not_retryable")
 
 
 @pytest.fixture
@@ -170,25 +130,6 @@ def _version(stack: Stack, job: dict[str, Any]) -> str:
     return str(version)
 
 
-def test_deleting_the_attachment_is_an_event_too(
-    quiet_client: httpx.Client, queued: dict[str, Any]
-) -> None:
-    [record] = data(quiet_client.get("/attachments"))["items"]
-    with quiet_client.stream("GET", f"/jobs/{queued['id']}/events") as reply:
-        stream = events(reply)
-        next(stream)
-        data(quiet_client.delete(f"/attachments/{record['hash_id']}"))
-        assert [each["data"]["error"]["code"] for each in stream] == ["attachment.deleted"]
-
-
-def test_events_of_a_job_that_has_ended_are_its_last_state(client: httpx.Client) -> None:
-    data(send(client))
-    [job] = data(client.get("/jobs"))["items"]
-    with client.stream("GET", f"/jobs/{job['id']}/events") as reply:
-        told = list(events(reply))
-    assert [each["data"] for each in told] == [job]
-
-
 def test_state_that_the_caller_has_seen_is_not_told_again(
     quiet: Stack, quiet_client: httpx.Client, queued: dict[str, Any]
 ) -> None:
@@ -202,13 +143,13 @@ def test_state_that_the_caller_has_seen_is_not_told_again(
         assert list(events(reply)) == []
 
 
-@pytest.mark.parametrize("sent", ["", "abc", "-1", "\xb2", "9" * 5000])
-def test_senseless_last_event_id_is_ignored(client: httpx.Client, sent: str) -> None:
+def test_senseless_last_event_id_is_ignored(client: httpx.Client) -> None:
     data(send(client))
     [job] = data(client.get("/jobs"))["items"]
-    headers = httpx.Headers({"Last-Event-ID": sent}, encoding="latin-1")
-    with client.stream("GET", f"/jobs/{job['id']}/events", headers=headers) as reply:
-        assert [each["data"]["status"] for each in events(reply)] == ["succeeded"]
+    for sent in ("", "abc", "-1", "\xb2", "9" * 5000):
+        headers = httpx.Headers({"Last-Event-ID": sent}, encoding="latin-1")
+        with client.stream("GET", f"/jobs/{job['id']}/events", headers=headers) as reply:
+            assert [each["data"]["status"] for each in events(reply)] == ["succeeded"]
 
 
 @pytest.fixture(scope="module")
@@ -284,11 +225,3 @@ def test_ten_streams_of_a_user_are_the_most(
                 return reply.status_code == 200
 
         eventually(admitted, what="room after the streams were closed")
-
-
-def test_credentials_in_the_address_open_no_stream(
-    quiet: Stack, quiet_owner: Owner, queued: dict[str, Any]
-) -> None:
-    with quiet.client() as stranger:
-        reply = stranger.get(f"/jobs/{queued['id']}/events", params={"token": quiet_owner.key})
-        problem(reply, 401, "auth.credentials_missing")

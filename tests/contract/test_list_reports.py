@@ -69,7 +69,7 @@ def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
 
 
 def test_a_member_who_never_asked_finds_the_report_on_the_page_of_leaving(
-    stack: Stack, stranger: httpx.Client, reader: Subscriber
+    stranger: httpx.Client, reader: Subscriber
 ) -> None:
     [link] = re.findall(r'href="(report\?[^"]+)"', look(stranger, reader).text)
     assert heading(stranger.get(f"/{html.unescape(link)}")) == ASKS

@@ -121,12 +121,8 @@ def test_days_that_can_not_be_shown_are_refused(client: httpx.Client, list_id: i
     ]:
         reply = client.get(f"/lists/{list_id}/stats", params=asked)
         problem(reply, 400, "figures.range")
-
-
-def test_values_that_are_none_are_refused(client: httpx.Client, list_id: int) -> None:
     for asked in [{"by": "week"}, {"from": "yesterday"}, {"to": "2026-02-30"}]:
-        reply = client.get(f"/lists/{list_id}/stats", params=asked)
-        assert reply.status_code == 400, reply.text
+        assert client.get(f"/lists/{list_id}/stats", params=asked).status_code == 400
 
 
 def test_the_figures_come_to_the_members(stack: Stack, list_id: int, reader: Reader) -> None:

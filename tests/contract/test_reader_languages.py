@@ -48,7 +48,7 @@ def test_each_page_of_readers_is_german_for_germans(
 
 
 def test_refusals_are_german_too(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+    client: httpx.Client, stranger: httpx.Client, reader: Subscriber
 ) -> None:
     slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
     for reply, heading in (

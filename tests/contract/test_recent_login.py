@@ -68,7 +68,13 @@ def test_a_session_with_an_old_login_removes_nobody_and_gives_nothing_away(
         hash_id = data(send(program, photo(), "a.jpg", encrypted="1"))["hash_id"]
         bulk = f"/lists/{list_id}/members/bulk"
         removal = {"filter": EVERYBODY}
+        hooks = "/webhook-endpoints"
+        asked = {"url": "http://127.0.0.1:9/hook", "types": ["subscription.created"]}
+        hook = f"{hooks}/{data(program.post(hooks, json=asked))['id']}"
         acts = (
+            ("POST", hooks, asked),
+            ("PATCH", hook, {"url": f"{asked['url']}/2"}),
+            ("POST", f"{hook}/rotate", None),
             ("POST", bulk, removal | {"action": "remove"}),
             ("POST", f"/attachments/{hash_id}/links", {"expires_in": 3600}),
             ("DELETE", f"/lists/{list_id}/traces", None),

@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from core.upload_limits import MAX_IMAGE_BYTES
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_attachments import MULTIPART, multipart
 from tests.pictures import encoded, photo
-from tests.stack import Owner, Stack, eventually
+from tests.stack import Stack, eventually
 
 
 @contextmanager
@@ -84,35 +85,15 @@ def test_broken_multipart_is_400(stack: Stack, client: httpx.Client) -> None:
 
 
 def test_other_extensions_are_415(stack: Stack, client: httpx.Client) -> None:
-    for name in ["a.svg", "a.bmp", "a.tiff", "a.png.exe", "a", ".png", "png", "a.png."]:
-        with leaves_nothing(stack, client):
+    with leaves_nothing(stack, client):
+        for name in ["a.svg", "a.png.exe", "a", ".png", "png", "a.png."]:
             problem(send(client, name=name), 415, "attachment.unsupported_type")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        encoded("BMP"),
-        encoded("TIFF"),
-        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
-        b"%PDF-1.7\n",
-        b"<html><script>alert(1)</script>",
-        b"RIFF\x24\x00\x00\x00WAVEfmt ",
-        b"\x00\x00\x00\x20ftypavif",
-        b"x",
-        b"\0" * 64,
-    ],
-    ids=["bmp", "tiff", "svg", "pdf", "html", "wav", "avif", "letter", "zeros"],
-)
-def test_other_bytes_are_415_whatever_the_name(
-    stack: Stack, client: httpx.Client, content: bytes
-) -> None:
+def test_other_bytes_are_415_whatever_the_name(stack: Stack, client: httpx.Client) -> None:
     with leaves_nothing(stack, client):
-        problem(send(client, content), 415, "attachment.unsupported_type")
-
-
-def test_empty_file_is_422(stack: Stack, client: httpx.Client) -> None:
-    with leaves_nothing(stack, client):
+        for content in (encoded("TIFF"), b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"x"):
+            problem(send(client, content), 415, "attachment.unsupported_type")
         problem(send(client, b""), 422, "attachment.empty")
 
 
@@ -175,7 +156,8 @@ def paused(stack: Stack, name: str) -> Iterator[None]:
 
 
 def test_failure_after_a_202_ends_as_status_3_without_the_original(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack,
+    client: httpx.Client,
 ) -> None:
     # Such a picture is refused in a moment: the worker must not look before the answer is out.
     with paused(stack, "worker-media-bulk-export"):
@@ -197,19 +179,16 @@ def test_failure_after_a_202_ends_as_status_3_without_the_original(
     assert data(client.delete(path)) == 1
 
 
-def test_other_values_of_encrypted_are_400(stack: Stack, client: httpx.Client) -> None:
-    for flag in ["", "yes", "no", "2", "01", "on", "t", "null", " true", "true,"]:
-        with leaves_nothing(stack, client):
-            body = problem(send(client, encrypted=flag), 400, "request.invalid")
-            assert [each["field"] for each in body["errors"]] == ["query.encrypted"]
+@pytest.mark.parametrize("name", ["encrypted", "renditions"])
+def test_what_is_neither_yes_nor_no_is_400(stack: Stack, client: httpx.Client, name: str) -> None:
+    with leaves_nothing(stack, client):
+        for flag in ["", "yes", "2", " true", "true,"]:
+            asked: dict[str, Any] = {name: flag}
+            body = problem(send(client, **asked), 400, "request.invalid")
+            assert [each["field"] for each in body["errors"]] == [f"query.{name}"]
 
 
-@pytest.mark.parametrize(
-    ("flag", "expected"),
-    [("true", True), ("TRUE", True), ("1", True), ("false", False), ("False", False), ("0", False)],
-)
-def test_encrypted_is_a_flag_in_any_case(
-    quiet_client: httpx.Client, flag: str, expected: bool
-) -> None:
-    record = data(send(quiet_client, prefer="respond-async", encrypted=flag), 202)
-    assert record["encrypted"] is expected
+def test_encrypted_is_a_flag_in_any_case(quiet_client: httpx.Client) -> None:
+    for flag, expected in (("TRUE", True), ("1", True), ("False", False), ("0", False)):
+        record = data(send(quiet_client, prefer="respond-async", encrypted=flag), 202)
+        assert record["encrypted"] is expected

@@ -10,7 +10,6 @@ import pytest
 
 from services.accounts.account_mails import MAX_MAILS_PER_ADDRESS
 from tests.contract.replies import data
-from tests.erasing import erase
 from tests.stack import Stack, eventually
 from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_account, new_address
 
@@ -131,9 +130,7 @@ def refused_for(reply: httpx.Response) -> str:
     return str(problem)
 
 
-def test_common_passwords_and_those_of_the_person_are_refused(
-    stack: Stack, visitor: Visitor
-) -> None:
+def test_common_passwords_and_those_of_the_person_are_refused(visitor: Visitor) -> None:
     email = new_address()
     link = asked_to_register(visitor, email)
     local_part = email.partition("@")[0]
@@ -290,15 +287,3 @@ def test_forms_from_other_sites_are_refused(stack: Stack, visitor: Visitor) -> N
             assert reply.status_code == 403
             assert heading(reply.text) == "That didn’t go through"
     assert stack.query("SELECT 1 FROM account_mails WHERE email = %s", email) == []
-
-
-def test_erasing_a_person_takes_back_their_links(stack: Stack, visitor: Visitor) -> None:
-    email = new_account(stack)
-    visitor.fill_in("/password/forgotten", email=email)
-    link = visitor.mailed_path(email, NEW)
-    shown = hidden(visitor.get(link))
-    erase(stack.resources, email)
-    for table in ("account_mails", "mailed_links"):
-        assert stack.query(f"SELECT 1 FROM {table} WHERE email = %s", email) == []
-    reply = visitor.client.post(link, data={**shown, "password": PASSWORD})
-    assert reply.status_code == 403

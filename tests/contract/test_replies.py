@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from api.app import create_app
 from api.middleware.layers import EXPOSED_HEADERS
 from cli.main import app
-from core.errors import own_words
 from core.settings import Settings, SettingsError
 from core.settings.given_settings import read_settings
 from core.settings.store_settings import DatabaseSettings
@@ -31,23 +30,6 @@ def log_lines(stack: Stack, process: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def test_success_is_an_envelope_with_data_and_unix_seconds(client: httpx.Client) -> None:
-    assert data(client.get("/users/me"))["plan"] == "paid"
-    assert data(client.get("/attachments"))["items"] == []
-
-
-def test_post_and_delete_answer_200_too(client: httpx.Client) -> None:
-    key = data(client.post("/apikeys", json={"name": "short-lived"}))
-    assert data(client.delete(f"/apikeys/{key['id']}")) == 1
-    assert data(client.delete(f"/apikeys/{key['id']}")) == 0
-
-
-def test_timestamps_are_utc_with_microseconds(client: httpx.Client) -> None:
-    me = data(client.get("/users/me"))
-    assert TIMESTAMP.fullmatch(me["created_at"])
-    assert TIMESTAMP.fullmatch(me["updated_at"])
-
-
 @pytest.mark.parametrize("path", ["/nowhere", "/attachments/a/b", "/users", "/jobs//1/x"])
 def test_unknown_route_is_a_problem(client: httpx.Client, path: str) -> None:
     problem(client.get(path), 404, "route.not_found")
@@ -64,16 +46,6 @@ def test_validation_names_every_field(client: httpx.Client) -> None:
     body = problem(reply, 422, "body.invalid")
     assert [each["field"] for each in body["errors"]] == ["body.name", "body.scopes[1]"]
     assert all(each["code"] and each["message"] for each in body["errors"])
-
-
-def test_missing_field_and_missing_body_are_422(client: httpx.Client) -> None:
-    problem(client.post("/apikeys", json={}), 422, "body.invalid")
-    problem(client.post("/apikeys"), 422, "body.invalid")
-
-
-def test_json_types_are_strict(client: httpx.Client) -> None:
-    for name in [7, True, None, ["a"], {"a": "b"}]:
-        problem(client.post("/apikeys", json={"name": name}), 422, "body.invalid")
 
 
 def test_unknown_fields_and_parameters_are_ignored(client: httpx.Client) -> None:
@@ -113,21 +85,6 @@ def test_every_operation_refuses_a_body_that_is_no_json(client: httpx.Client, li
 def test_body_that_is_not_json_is_400(client: httpx.Client, body: bytes) -> None:
     reply = client.post("/apikeys", content=body, headers={"Content-Type": "application/json"})
     problem(reply, 400, "body.not_json")
-
-
-def test_body_of_another_media_type_is_415(client: httpx.Client) -> None:
-    problem(client.post("/apikeys", data={"name": "form"}), 415, "body.unsupported_type")
-    reply = client.post(
-        "/apikeys", content=b'{"name": "n"}', headers={"Content-Type": "text/plain"}
-    )
-    problem(reply, 415, "body.unsupported_type")
-
-
-def test_json_with_charset_or_suffix_is_json(client: httpx.Client) -> None:
-    for kind in ("application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.x+json"):
-        content = '{"name": "näme"}'.encode()
-        reply = client.post("/apikeys", content=content, headers={"Content-Type": kind})
-        assert data(reply)["name"] == "näme"
 
 
 def test_json_content_type_with_empty_body_is_no_body(client: httpx.Client) -> None:
@@ -220,7 +177,7 @@ def test_trailing_slash_is_accepted_without_a_redirect(client: httpx.Client) -> 
 
 @pytest.mark.parametrize(
     "path",
-    ["/users/me", "/attachments", "/jobs", "/apikeys", "/healthz", "/readyz", "/openapi.json"],
+    ["/users/me", "/jobs", "/auxilia/credits/balance", "/healthz", "/readyz", "/openapi.json"],
 )
 def test_head_answers_what_get_does_without_a_body(client: httpx.Client, path: str) -> None:
     get, head = client.get(path), client.head(path)
@@ -341,11 +298,6 @@ def test_a_value_of_the_query_is_refused_by_its_place(
 
 
 FOREIGN = ("Value error", "Assertion failed")
-
-
-@pytest.mark.parametrize("words", ["Value error, must be odd", "Assertion failed, must be odd"])
-def test_words_of_the_library_are_left_out(words: str) -> None:
-    assert own_words(words) == own_words("must be odd") == "must be odd"
 
 
 @pytest.mark.parametrize(

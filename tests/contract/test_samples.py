@@ -8,8 +8,6 @@ from jsonschema import Draft202012Validator, FormatChecker
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from api.openapi_samples import PLACEHOLDER
-from services.feed.catalogue import CATALOGUE
 from tests.openapi import openapi_document
 
 # What these answer is a file.
@@ -86,24 +84,3 @@ def _absolute(schema: Any) -> Any:
             for name, each in schema.items()
         }
     return [_absolute(each) for each in schema] if isinstance(schema, list) else schema
-
-
-def test_each_type_of_events_is_a_call_that_a_receiver_gets(document: dict[str, Any]) -> None:
-    assert list(document["webhooks"]) == [kind.value for kind in CATALOGUE]
-    for kind, methods in document["webhooks"].items():
-        content = methods["post"]["requestBody"]["content"]["application/json"]
-        assert content["example"]["type"] == content["example"]["data"]["type"] == kind
-        assert content["schema"]["properties"]["type"]["const"] == kind
-        data = content["schema"]["properties"]["data"]["properties"]["data"]["$ref"]
-        assert data.rpartition("/")[2] in document["components"]["schemas"]
-
-
-def _placeholders(value: Any, name: str) -> Iterator[str]:
-    if value == PLACEHOLDER:
-        yield name
-    elif isinstance(value, dict):
-        for key, each in value.items():
-            yield from _placeholders(each, key)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _placeholders(each, name)

@@ -1,6 +1,5 @@
 """Second factors: what people set up beside their password, and when it is asked for."""
 
-import base64
 import json
 from collections.abc import Callable
 
@@ -25,13 +24,11 @@ from tests.authenticator import (
     log_in_by_passkey,
     options_of,
     send_code,
-    send_passkey,
 )
-from tests.commands import printed, refused
+from tests.commands import printed
 from tests.contract.replies import data, problem
 from tests.contract.test_recent_login import age
 from tests.stack import Stack
-from tests.upkeep import run_upkeep
 from tests.visiting import PASSWORD, SESSION, Visitor, hidden, new_account, user_id_of
 
 OTHER_PASSWORD = "an altogether other one"
@@ -111,16 +108,6 @@ def test_an_app_is_added_by_a_code_that_it_shows(member: Visitor) -> None:
     assert "You have none" in member.get(FACTORS).text
 
 
-def test_a_secret_is_not_stored_in_the_clear(stack: Stack, member: Visitor, email: str) -> None:
-    app = add_app(member)
-    [(stored,)] = stack.query(
-        "SELECT wrapped_secret FROM totp_secrets WHERE user_id = %s", user_id_of(stack, email)
-    )
-    plain = base64.b32decode(app.secret)
-    assert isinstance(stored, memoryview)
-    assert plain not in bytes(stored)
-
-
 def test_a_rotation_wraps_secrets_anew(stack: Stack, member: Visitor, email: str) -> None:
     app = add_app(member)
     let_half_a_minute_pass(member, email)
@@ -169,39 +156,14 @@ def test_new_recovery_codes_end_the_old_ones(member: Visitor, visitor: Visitor, 
 
 
 def test_recovery_codes_are_shown_with_the_first_factor_alone(
-    stack: Stack, member: Visitor, device: Device
+    member: Visitor, device: Device
 ) -> None:
     app = add_app(member)
     assert codes_of(add_passkey(member, device)) == []
     assert not any(code in member.get(FACTORS).text for code in app.recovery_codes)
 
 
-def test_without_a_factor_there_are_no_recovery_codes(member: Visitor) -> None:
-    form = {"csrf_token": member.csrf_token()}
-    assert member.client.post(f"{FACTORS}/codes", data=form).status_code == 409
-
-
 # -- passkeys ------------------------------------------------------------------------------------
-
-
-def test_a_passkey_is_a_second_factor(
-    member: Visitor, visitor: Visitor, email: str, device: Device
-) -> None:
-    assert len(codes_of(add_passkey(member, device))) == 10
-    asked = begin(visitor, email)
-    answer = device.sign(options_of(asked))
-    assert location(send_passkey(visitor, asked, answer)).endswith("/account")
-    assert visitor.is_in()
-    assert "last used" in visitor.get(FACTORS).text
-
-
-def test_a_passkey_logs_in_without_a_password(
-    member: Visitor, visitor: Visitor, email: str, device: Device
-) -> None:
-    add_passkey(member, device)
-    assert location(log_in_by_passkey(visitor, device)).endswith("/account")
-    assert data(visitor.get("/users/me"))["email"] == email
-    visitor.mailed(email, "Your account was used in a new browser", number=2)
 
 
 def test_a_passkey_of_a_device_that_does_not_count_works_again_and_again(
@@ -235,9 +197,7 @@ def test_a_name_is_asked_for(member: Visitor, device: Device) -> None:
 # -- adding and removing -------------------------------------------------------------------------
 
 
-def test_the_person_is_mailed_of_each_change(
-    stack: Stack, member: Visitor, email: str, device: Device
-) -> None:
+def test_the_person_is_mailed_of_each_change(member: Visitor, email: str, device: Device) -> None:
     add_app(member)
     assert "An authenticator app was added" in member.mailed(email, CHANGED)
     add_passkey(member, device, name="https://evil.example")
@@ -337,18 +297,9 @@ def test_an_operator_sets_a_factor_up_before_all_else(
     assert visitor.get("/account").status_code == 200
 
 
-def test_an_operator_who_is_logged_in_needs_a_factor_from_then_on(
-    stack: Stack, member: Visitor, email: str
-) -> None:
-    assert member.is_in()
-    printed(stack, "users", "operator", email, "on")
-    problem(member.get("/users/me"), 403, "auth.second_factor")
-    assert printed(stack, "users", "operator", email, "off")["is_operator"] is False
-    assert member.is_in()
-
-
 def test_everyone_needs_one_where_the_deployment_says_so(
-    stack: Stack, member: Visitor, email: str
+    stack: Stack,
+    member: Visitor,
 ) -> None:
     resources = stack.resources
     opened = (resources.database, resources.keyring, member.cookie)
@@ -357,16 +308,6 @@ def test_everyone_needs_one_where_the_deployment_says_so(
     assert sessions.authenticate(*opened, everyone_needs_factor=False).session_id
     add_app(member)
     assert sessions.authenticate(*opened, everyone_needs_factor=True).session_id
-
-
-def test_only_the_command_makes_an_operator(stack: Stack, member: Visitor, email: str) -> None:
-    refused(stack, "user.not_found", "users", "operator", "no.such@example.com", "on")
-    assert (
-        printed(stack, "users", "create", f"x{email}", "--name", "X", "--password", PASSWORD)[
-            "is_operator"
-        ]
-        is False
-    )
 
 
 # -- ways back -----------------------------------------------------------------------------------
@@ -480,28 +421,3 @@ def test_the_operator_lets_a_person_in_who_lost_all_factors(
 
 
 # -- what is kept --------------------------------------------------------------------------------
-
-
-def test_nothing_of_it_outlives_the_person(
-    stack: Stack, member: Visitor, email: str, device: Device
-) -> None:
-    add_app(member)
-    add_passkey(member, device)
-    user_id = user_id_of(stack, email)
-    printed(stack, "users", "operator", email, "on")
-    printed(stack, "users", "erase", email, "--yes")
-    for table in ("totp_secrets", "passkeys", "recovery_codes"):
-        assert stack.query(f"SELECT 1 FROM {table} WHERE user_id = %s", user_id) == []
-    assert stack.query("SELECT is_operator FROM users WHERE id = %s", user_id) == [(False,)]
-
-
-def test_used_proofs_are_forgotten_once_they_expired(
-    stack: Stack, member: Visitor, visitor: Visitor, device: Device
-) -> None:
-    add_passkey(member, device)
-    log_in_by_passkey(visitor, device)
-    count = "SELECT count(*) FROM spent_proofs WHERE expires_at {} now()"
-    assert stack.query(count.format(">")) != [(0,)]
-    stack.query("UPDATE spent_proofs SET expires_at = now() - interval '1 second'")
-    run_upkeep(stack, "maintenance.purge")
-    assert stack.query(count.format("<")) == [(0,)]

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from api.pages.account.routes import event_line
-from core.scopes import Scope
 from models import Plan, RecordedEvent
 from services.security_events import EventType, record
 from tests.contract.replies import data, problem
@@ -126,15 +125,6 @@ def test_keys_and_programs_that_come_and_go_are_events(stack: Stack, owner: Owne
         assert browser.get("/account/events").text.count("2 API keys were ended") == 1
 
 
-def test_an_export_is_an_event(client: httpx.Client) -> None:
-    list_id = new_list(client)["id"]
-    data(client.post(f"/lists/{list_id}/exports", json={"kind": "members"}), 200, 202)
-    exported = events(client)[0]
-    assert exported["type"] == "export.created"
-    assert exported["detail"]["list_id"] == list_id
-    assert exported["detail"]["kind"] == "members"
-
-
 def test_what_the_plan_refuses_is_one_event_an_hour(stack: Stack) -> None:
     frugal = stack.new_owner(plan=Plan.FREE)
     with stack.client(frugal.key) as client:
@@ -145,11 +135,6 @@ def test_what_the_plan_refuses_is_one_event_an_hour(stack: Stack) -> None:
             problem(reply, 403, "plan.required")
         assert types(client).count("plan.refused") == 1
         assert events(client)[0]["credential"]["kind"] == "key"
-
-
-def test_a_limited_key_reads_no_events(stack: Stack, owner: Owner) -> None:
-    with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as limited:
-        problem(limited.get(PATH), 403, "auth.restricted_credential")
 
 
 def test_the_pages_show_what_happened(stack: Stack, visitor: Visitor, email: str) -> None:

@@ -194,18 +194,7 @@ WIDGET_FIELDS = {
 
 
 @pytest.mark.parametrize("provider", WIDGET_FIELDS)
-def test_form_with_the_widget_of_a_challenge_subscribes(
-    client: httpx.Client, stranger: httpx.Client, provider: str
-) -> None:
-    fields = {"challenge_enabled": True, "challenge_provider": provider}
-    list_id, email = new_list(client, **fields)["id"], new_address()
-    token = {WIDGET_FIELDS[provider]: f"pass-{secrets.token_hex(6)}"}
-    assert thanks(stranger, send(stranger, list_id, BROWSER, email=email, **token)) == "Thank you"
-    assert known_member(client, list_id, email)["source"] == "challenge"
-
-
-@pytest.mark.parametrize("provider", WIDGET_FIELDS)
-def test_form_without_a_passed_challenge_shows_the_widget_again(
+def test_form_subscribes_by_a_passed_challenge_and_shows_the_widget_again_until_then(
     client: httpx.Client, stranger: httpx.Client, provider: str
 ) -> None:
     fields = {"challenge_enabled": True, "challenge_provider": provider}
@@ -223,6 +212,9 @@ def test_form_without_a_passed_challenge_shows_the_widget_again(
         assert f'data-sitekey="sandbox-{provider}-site-key" data-action="subscribe"' in reply.text
         assert f'value="{email}"' in reply.text
     assert member(client, list_id, email) is None
+    token = {name: f"pass-{secrets.token_hex(6)}"}
+    assert thanks(stranger, send(stranger, list_id, BROWSER, email=email, **token)) == "Thank you"
+    assert known_member(client, list_id, email)["source"] == "challenge"
 
 
 def test_form_on_another_site_acts_for_nobody_who_is_logged_in(
@@ -242,56 +234,22 @@ def test_form_on_another_site_acts_for_nobody_who_is_logged_in(
     assert member(client, list_id, victim.email) is None
 
 
-def test_key_in_the_header_makes_a_form_no_act_of_its_owner(
-    stack: Stack, client: httpx.Client, list_id: int
-) -> None:
-    email = new_address()
-    assert send(client, list_id, email=email).status_code == 303
-    assert known_member(client, list_id, email)["user"]["name"] is None
-    assert known_member(client, list_id, email)["source"] == "form"
-
-
 def test_page_of_thanks_needs_a_list(stranger: httpx.Client) -> None:
     for query in ({}, {"list": "x"}, {"list": "-1"}):
         assert heading(stranger.get("/subscribed", params=query), 400)
 
 
-@pytest.mark.parametrize(
-    ("sent", "kept"),
-    [
-        (["https://A.example", "https://a.example:443"], ["https://a.example"]),
-        ([f"https://{n}.example" for n in range(10)], [f"https://{n}.example" for n in range(10)]),
-        (
-            ["http://localhost:3000", "http://[::1]:8080"],
-            ["http://localhost:3000", "http://[::1]:8080"],
-        ),
-        ([], []),
-    ],
-)
-def test_origins_of_a_list_have_one_spelling(
-    client: httpx.Client, list_id: int, sent: list[str], kept: list[str]
-) -> None:
-    path = f"/lists/{list_id}"
-    assert data(client.patch(path, json={"redirect_origins": sent}))["redirect_origins"] == kept
-    assert data(client.patch(path, json={"tagline": "Other"}))["redirect_origins"] == kept
-    assert new_list(client, redirect_origins=sent)["redirect_origins"] == kept
+def test_origins_of_a_list_have_one_spelling(client: httpx.Client, list_id: int) -> None:
+    path, ten = f"/lists/{list_id}", [f"https://{n}.example" for n in range(10)]
+    twice = ["https://A.example", "https://a.example:443", "http://[::1]:8080"]
+    for sent, kept in ((twice, ["https://a.example", "http://[::1]:8080"]), (ten, ten), ([], [])):
+        assert data(client.patch(path, json={"redirect_origins": sent}))["redirect_origins"] == kept
+        assert data(client.patch(path, json={"tagline": "Other"}))["redirect_origins"] == kept
+        assert new_list(client, redirect_origins=sent)["redirect_origins"] == kept
 
 
 def test_what_is_no_origin_is_refused(client: httpx.Client, list_id: int) -> None:
-    for sent in [
-        [f"https://{n}.example" for n in range(11)],
-        ["loopback"],
-        ["https://a.example/"],
-        ["https://a.example/path"],
-        ["https://user@a.example"],
-        ["ftp://a.example"],
-        ["javascript:alert(1)"],
-        ["*"],
-        ["https://*.example"],
-        ["https://a.example:99999"],
-        ["https://a.example\n"],
-        [""],
-    ]:
+    for sent in [[f"https://{n}.example" for n in range(11)], ["https://a.example/"], ["*"]]:
         reply = client.patch(f"/lists/{list_id}", json={"redirect_origins": sent})
         refusal = problem(reply, 422, "list.redirect_origins")
         assert refusal["errors"][0]["field"] == "body.redirect_origins"

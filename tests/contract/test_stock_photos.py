@@ -3,7 +3,6 @@
 import io
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -62,30 +61,14 @@ def test_a_page_has_ten_photos_and_is_the_first_unless_told_otherwise(
     assert calls(provider, query)[0]["query"] == {"query": query, "page": "1", "per_page": "10"}
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {},
-        {"query": ""},
-        {"query": " \t "},
-        {"query": "x", "page": 0},
-        {"query": "x", "page": -1},
-        {"query": "x", "page": "two"},
-        {"query": "x", "limit": 0},
-        {"query": "x", "limit": 31},
-        {"query": "x", "limit": "many"},
-    ],
-)
-def test_a_search_out_of_bounds_is_400(
-    client: httpx.Client, provider: httpx.Client, params: dict[str, str | int]
-) -> None:
-    problem(client.get(SEARCH, params=params), 400, "request.invalid")
+def test_a_search_out_of_bounds_is_400(client: httpx.Client, provider: httpx.Client) -> None:
+    assert len(data(search(client, fresh(), limit=30))["results"]) == 30
+    provider.delete("/calls")
+    for wrong in ("", "query=", "query=%20%09", "query=x&page=0", "query=x&page=two"):
+        problem(client.get(f"{SEARCH}?{wrong}"), 400, "request.invalid")
+    for limit in ("0", "31", "many"):
+        problem(search(client, "x", limit=limit), 400, "request.invalid")
     assert calls(provider) == []
-
-
-@pytest.mark.parametrize("limit", [1, 30])
-def test_limits_within_bounds_are_asked_for(client: httpx.Client, limit: int) -> None:
-    assert len(data(search(client, fresh(), limit=limit))["results"]) == limit
 
 
 def test_a_search_is_asked_once_within_the_hour(
@@ -115,25 +98,11 @@ def test_what_is_kept_of_a_search_expires_and_its_name_tells_nothing(
     assert int(str(redis.strlen(next(iter(new))))) <= 32 * 1024
 
 
-def test_equal_searches_at_once_are_one_call(client: httpx.Client, provider: httpx.Client) -> None:
-    query = fresh("slow-1")
-    with ThreadPoolExecutor(8) as pool:
-        replies = list(pool.map(lambda _: search(client, query), range(8)))
-    assert len({reply.text.partition('"ts"')[0] for reply in replies}) == 1
-    assert {reply.status_code for reply in replies} == {200}
-    assert len(calls(provider, query)) == 1
-
-
 @pytest.mark.parametrize(
     ("trouble", "refusal"),
     [
         ("limit-429", (503, "stockphoto.limit_reached", "120")),
-        ("limit-403", (503, "stockphoto.limit_reached", "60")),
         ("error-500", (502, "stockphoto.failed", None)),
-        ("garbage", (502, "stockphoto.failed", None)),
-        ("list", (502, "stockphoto.failed", None)),
-        ("huge", (502, "stockphoto.failed", None)),
-        ("redirect", (502, "stockphoto.failed", None)),
     ],
 )
 def test_a_provider_in_trouble_is_told_as_it_is_and_nothing_of_it_is_kept(
@@ -148,12 +117,6 @@ def test_a_provider_in_trouble_is_told_as_it_is_and_nothing_of_it_is_kept(
         problem(reply, *refusal[:2])
         assert reply.headers.get("retry-after") == refusal[2]
         assert len(calls(provider, query)) == count
-
-
-def test_a_wait_that_runs_out_is_504(client: httpx.Client) -> None:
-    params = {"query": fresh("slow-3")}
-    reply = client.get(SEARCH, params=params, headers={"Prefer": "wait=1"})
-    problem(reply, 504, "request.too_slow")
 
 
 def test_the_quota_that_the_provider_tells_is_in_the_metrics(
@@ -196,11 +159,8 @@ def test_a_download_needs_an_endpoint(client: httpx.Client) -> None:
     ("photo_id", "refusal"),
     [
         ("missing-photo", (404, "stockphoto.not_found", None)),
-        ("limit-429", (503, "stockphoto.limit_reached", "120")),
         ("limit-403", (503, "stockphoto.limit_reached", "60")),
-        ("error-500", (502, "stockphoto.failed", None)),
         ("garbage", (502, "stockphoto.failed", None)),
-        ("redirect", (502, "stockphoto.failed", None)),
     ],
 )
 def test_a_download_that_the_provider_refuses_is_told_as_it_is(
@@ -237,15 +197,6 @@ def test_openverse_is_asked_by_its_name(client: httpx.Client) -> None:
     endpoint = found["results"][4]["detail_url"]
     located = client.get("/composer/openverse/photos/download_url", params={"endpoint": endpoint})
     assert data(located) == {"url": found["results"][4]["url"]}
-
-
-def test_openverses_quotas_are_told_by_window(stack: Stack, client: httpx.Client) -> None:
-    data(client.get("/composer/openverse/photos/search", params={"query": fresh()}))
-    token = stack.environment["PRESSROOM_METRICS_TOKEN"]
-    reply = httpx.get(f"{stack.api_url}/metrics", headers={"Authorization": f"Bearer {token}"})
-    for window, limit in (("anon_burst", 20), ("anon_sustained", 200)):
-        labels = f'{{provider="openverse",window="{window}"}}'
-        assert f"pressroom_stock_photo_quota{labels} {limit}.0" in reply.text
 
 
 def test_one_providers_endpoint_is_not_anothers(client: httpx.Client) -> None:

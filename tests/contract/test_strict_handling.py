@@ -10,6 +10,7 @@ from tests.contract import credits
 from tests.contract.bulk import add, addresses, objects, of_addresses
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import members, new_address, new_list, new_slug
+from tests.openapi import openapi_document
 from tests.pictures import encoded
 from tests.security import world as worlds
 from tests.security.calls import CALLS
@@ -133,10 +134,37 @@ def world(stack: Stack) -> Iterator[World]:
     made.client.close()
 
 
-def test_every_operation_knows_what_its_callers_send(world: World) -> None:
+def undocumented(schema: Any, value: Any, place: str) -> list[str]:
+    """The fields of an answer that its schema lacks."""
+    if "$ref" in schema:
+        schema = openapi_document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    if "anyOf" in schema:
+        return min((undocumented(each, value, place) for each in schema["anyOf"]), key=len)
+    if isinstance(value, list) and "items" in schema:
+        return [each for item in value for each in undocumented(schema["items"], item, place)]
+    if not isinstance(value, dict) or schema.get("additionalProperties"):
+        return []
+    known = schema.get("properties", {})
+    return [f"{place}.{name}" for name in value.keys() - known.keys()] + [
+        each
+        for name in value.keys() & known.keys()
+        for each in undocumented(known[name], value[name], f"{place}.{name}")
+    ]
+
+
+def test_every_operation_knows_what_its_callers_send_and_answers_no_more_than_it_says(
+    world: World,
+) -> None:
+    paths = openapi_document()["paths"]
     for operation, call in CALLS.items():
         reply = call.send(world.client, operation, world.values, **STRICT)
         assert b"request.unknown" not in reply.content, operation
+        method, path = operation.lower().split(" ")
+        answers = paths.get(path, {}).get(method, {}).get("responses", {})
+        content = answers.get(str(reply.status_code), {}).get("content", {})
+        if reply.is_success and "application/json" in content and reply.content:
+            schema = content["application/json"]["schema"]
+            assert undocumented(schema, reply.json(), operation) == []
 
 
 # -- options --------------------------------------------------------------------------------------

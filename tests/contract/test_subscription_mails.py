@@ -9,8 +9,6 @@ import pytest
 
 from core.errors import DomainError
 from core.ids import random_hash_id
-from services.accounts import mailed_tokens
-from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import sign_up as joining
 from services.subscriptions.members import mails
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -117,17 +115,6 @@ def test_who_confirmed_is_told_how_to_leave_by_one_click(reader: Joining) -> Non
     assert member["email_enabled"] is False
 
 
-def test_a_link_works_once_and_a_forged_or_old_one_never(reader: Joining) -> None:
-    reader.subscribe()
-    token = reader.token()
-    assert reader.refusal_of(token[:-1] + ("A" if token[-1] != "A" else "B")) == "link.invalid"
-    reader.stack.query(
-        "UPDATE mailed_links SET expires_at = now() WHERE list_id = %s", reader.list_id
-    )
-    assert reader.refusal_of(token) == "link.invalid"
-    assert reader.status() == "pending"
-
-
 def test_an_address_is_not_flooded_however_often_it_is_asked_for(reader: Joining) -> None:
     for _ in range(5):
         reader.subscribe()
@@ -168,14 +155,3 @@ def test_a_mail_server_that_is_busy_is_tried_again(reader: Joining) -> None:
     patient = replace(reader, address=f"later+{random_hash_id()}@example.com")
     patient.subscribe()
     eventually(lambda: patient.stack.mails(to=patient.address), within=30, what="the third attempt")
-
-
-def test_the_secret_of_a_link_rests_nowhere(reader: Joining) -> None:
-    reader.subscribe()
-    token, stack = reader.token(), reader.stack
-    for table in ("jobs", "mailed_links", "subscriptions", "subscription_events"):
-        rows = stack.query(f"SELECT count(*) FROM {table} AS t WHERE t::text LIKE %s", f"%{token}%")
-        assert rows == [(0,)], table
-    with stack.resources.unit_of_work() as uow:
-        keyring = stack.resources.keyring
-        assert mailed_tokens.read(uow, keyring, Purpose.CONFIRM_SUBSCRIPTION, token)

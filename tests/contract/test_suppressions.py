@@ -1,15 +1,12 @@
 """Suppressed addresses of a sending product come along as opt-outs: imports of another kind."""
 
 import json
-from typing import Any
 
 import httpx
-import pytest
 
-from models import Plan
-from tests.contract.bulk import add, addresses, counts, errors, imported, sheet, upload
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, known_member, member, new_address, new_list
+from tests.contract.bulk import add, addresses, counts, errors, imported, sheet
+from tests.contract.replies import data
+from tests.contract.subscribers import Reader, known_member, member
 from tests.stack import Stack
 
 
@@ -86,23 +83,3 @@ def test_a_file_of_members_tells_how_too(stack: Stack, client: httpx.Client, lis
     file = sheet(["email", "status"], [bounced, "cleaned"], [left, "unsubscribed"])
     assert counts(imported(client, list_id, file)) == {"received": 2, "opted_out": 2}
     assert opt_outs(stack, list_id) == {bounced: "bounce", left: "import"}
-
-
-@pytest.mark.parametrize("params", [{"kind": "people"}, {"kind": ""}])
-def test_other_kinds_are_refused(
-    client: httpx.Client, list_id: int, params: dict[str, Any]
-) -> None:
-    reply = upload(client, list_id, sheet(["email"], [new_address()]), **params)
-    problem(reply, 400, "request.invalid")
-
-
-def test_it_is_an_owners_own_and_of_the_paid_plan(
-    stack: Stack, client: httpx.Client, neighbour: httpx.Client, list_id: int
-) -> None:
-    file = sheet(["email"], [new_address()])
-    reply = upload(neighbour, list_id, file, kind="bounces")
-    problem(reply, 403, "list.not_owner")
-    with stack.client(stack.new_owner(plan=Plan.FREE).key) as free:
-        reply = upload(free, new_list(free)["id"], file, kind="bounces")
-        problem(reply, 403, "plan.required")
-    assert opt_outs(stack, list_id) == {}

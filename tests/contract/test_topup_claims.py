@@ -32,6 +32,7 @@ def test_unclaimed_order_waits_for_whoever_has_its_token(
     assert (taken["order_id"], taken["status"], taken["is_claimed"]) == (order_id, "paid", True)
     assert balance(client) == 500
     assert topups.read(client, order_id)["status"] == "paid"
+    assert [each["order_id"] for each in data(client.get(topups.ORDERS))["items"]] == [order_id]
     assert status_by_token(stranger, token) == "paid"
     problem(claim(client, token), 409, "order.claimed")
     assert balance(client) == 500
@@ -89,28 +90,6 @@ def test_a_disputed_order_can_be_claimed_and_won(
     sandbox.win(order_id)
     topups.await_status(stack, order_id, "paid")
     assert balance(client) == 500
-
-
-def test_a_dispute_won_before_the_claim_leaves_all(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, sandbox: SandboxPayments
-) -> None:
-    order_id, token = paid(stack, stranger, sandbox)
-    sandbox.dispute(order_id)
-    topups.await_status(stack, order_id, "disputed")
-    sandbox.win(order_id)
-    topups.await_status(stack, order_id, "paid")
-    data(claim(client, token))
-    assert balance(client) == 500
-
-
-def test_what_was_given_back_altogether_cannot_be_claimed(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, sandbox: SandboxPayments
-) -> None:
-    order_id, token = paid(stack, stranger, sandbox)
-    sandbox.refund(order_id)
-    topups.await_status(stack, order_id, "refunded")
-    problem(claim(client, token), 409, "order.over")
-    assert balance(client) == 0
 
 
 def test_a_wrong_token_finds_nothing(client: httpx.Client, stranger: httpx.Client) -> None:

@@ -178,18 +178,6 @@ def test_a_dispute_takes_the_credits_until_it_is_won(
     assert topups.moves(client)[1:] == [("topup_refund", 500, -500), ("adjust", 500, 500)]
 
 
-def test_a_lost_dispute_is_a_refund(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
-) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
-    sandbox.dispute(order_id)
-    sandbox.lose(order_id)
-    topups.await_status(stack, order_id, "refunded")
-    assert balance(client) == 0
-    assert topups.read(client, order_id)["refunded_amount"] == 5
-
-
 def test_an_order_of_another_amount_or_currency_waits_for_an_operator(
     stack: Stack, client: httpx.Client, sandbox: SandboxPayments
 ) -> None:

@@ -188,21 +188,6 @@ def test_an_abandoned_order_costs_five_calls(
     assert (looks, calls) == (4, ["get", "get", "get", "get", "post"])
 
 
-def test_an_order_that_was_never_opened_fails_in_the_end(stack: Stack) -> None:
-    owner = stack.new_owner()
-    [(order_id,)] = stack.query(
-        "INSERT INTO payment_orders (id, user_id, status, changed_via, channel, currency, amount,"
-        " amount_minor, credit_amount, credits_per_usd, units_per_usd, expires_at, next_check_at)"
-        " VALUES (%s, %s, 'created', 'request', 'sandbox', 'USD', 5, 500, 500, 100, 1, now(),"
-        " now()) RETURNING id",
-        owner.user_id,
-        owner.user_id,
-    )
-    assert isinstance(order_id, int)
-    poll(stack)
-    assert topups.status_of(stack, order_id) == "failed"
-
-
 def test_a_provider_that_is_away_is_asked_again_later(
     stack: Stack, client: httpx.Client, sandbox: SandboxPayments
 ) -> None:

@@ -3,9 +3,7 @@
 from datetime import datetime, timedelta
 
 import httpx
-import pytest
 
-from services.subscriptions.imports.undo import UNDO_IMPORT
 from tests.contract.bulk import (
     add,
     addresses,
@@ -14,18 +12,14 @@ from tests.contract.bulk import (
     newest_job,
     of_addresses,
     sheet,
-    upload,
 )
-from tests.contract.replies import data, problem
+from tests.contract.replies import data
 from tests.contract.subscribers import (
     Reader,
     count,
     known_member,
     members,
-    new_address,
-    new_list,
 )
-from tests.erasing import erase
 from tests.stack import Stack
 
 
@@ -38,7 +32,11 @@ def test_whom_an_import_brought_is_gone_and_others_stay(client: httpx.Client, li
     imported(client, list_id, of_addresses(*before))
     import_id = imported(client, list_id, of_addresses(*before, *new))["import_id"]
     assert count(client, list_id) == 7
+    record = data(client.get(f"/imports/{import_id}"))
+    until = datetime.fromisoformat(record["undo_until"])
+    assert until - datetime.fromisoformat(record["created_at"]) == timedelta(days=90)
     assert data(undo(client, import_id)) == 5
+    assert data(undo(client, import_id)) == 0
     assert set(everybody(client, list_id)) == set(before)
     assert count(client, list_id) == 2
     job = newest_job(client)
@@ -87,13 +85,6 @@ def test_members_of_one_call_can_be_taken_back_too(client: httpx.Client, list_id
     assert members(client, list_id) == []
 
 
-def test_undone_again_is_0(client: httpx.Client, list_id: int) -> None:
-    import_id = imported(client, list_id, of_addresses(*addresses(2)))["import_id"]
-    assert data(undo(client, import_id)) == 2
-    assert data(undo(client, import_id)) == 0
-    assert data(client.get(f"/imports/{import_id}"))["undone"] == 2
-
-
 def test_a_dry_run_has_nothing_to_take_back(client: httpx.Client, list_id: int) -> None:
     file = of_addresses(*addresses(2))
     import_id = imported(client, list_id, file, dry_run="1")["import_id"]
@@ -102,57 +93,7 @@ def test_a_dry_run_has_nothing_to_take_back(client: httpx.Client, list_id: int) 
     assert count(client, list_id) == 2
 
 
-def test_an_undo_that_was_cancelled_can_be_asked_for_again(
-    quiet: Stack, quiet_client: httpx.Client
-) -> None:
-    list_id = new_list(quiet_client)["id"]
-    job = data(upload(quiet_client, list_id, of_addresses(new_address()), prefer=None), 202)
-    [record] = data(quiet_client.get("/imports"))["items"]
-    problem(undo(quiet_client, record["id"]), 409, "import.running")
-    data(quiet_client.delete(f"/jobs/{job['id']}"))
-    job_id = data(undo(quiet_client, record["id"], Prefer="wait=0"), 202)
-    assert data(undo(quiet_client, record["id"], Prefer="wait=0"), 202) == job_id
-    data(quiet_client.delete(f"/jobs/{job_id}"))
-    assert data(undo(quiet_client, record["id"], Prefer="wait=0"), 202) == job_id
-    assert data(quiet_client.get(f"/jobs/{job_id}"))["status"] == "queued"
-    assert quiet.query("SELECT count(*) FROM jobs WHERE kind = %s", UNDO_IMPORT.name) == [(1,)]
-
-
-def test_the_record_says_until_when_and_afterwards_it_is_refused(
-    stack: Stack, client: httpx.Client, list_id: int
-) -> None:
-    import_id = imported(client, list_id, of_addresses(*addresses(2)))["import_id"]
-    shown = data(client.get(f"/imports/{import_id}"))
-    until = datetime.fromisoformat(shown["undo_until"])
-    assert until - datetime.fromisoformat(shown["created_at"]) == timedelta(days=90)
-    age = "UPDATE imports SET created_at = created_at - interval '91 days' WHERE id = %s"
-    stack.query(age, import_id)
-    problem(undo(client, import_id), 409, "import.undo_over")
-    assert count(client, list_id) == 2
-    assert data(client.get("/imports"))["items"][0]["undo_until"] < shown["created_at"]
-
-
 # -- and who is erased ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def renamed(client: httpx.Client, list_id: int) -> tuple[str, int]:
-    """The address of somebody whom an import gave another name, and that import."""
-    email = new_address()
-    imported(client, list_id, sheet(["Email", "Name"], [email, "Wanda Before"]))
-    file = sheet(["Email", "Name"], [email, "Wanda After"])
-    return email, imported(client, list_id, file, on_existing="update")["import_id"]
-
-
-def test_an_undo_brings_nothing_back_of_who_was_erased(
-    stack: Stack, client: httpx.Client, list_id: int, renamed: tuple[str, int]
-) -> None:
-    email, import_id = renamed
-    erase(stack.resources, email)
-    assert stack.query("SELECT 1 FROM import_changes WHERE import_id = %s", import_id) == []
-    assert data(undo(client, import_id)) == 0
-    [found] = members(client, list_id, status="removed")
-    assert (found["name"], found["email"], found["status"]) == (None, None, "removed")
 
 
 def test_an_undo_leaves_what_other_imports_kept_for_theirs(

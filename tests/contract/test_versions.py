@@ -1,7 +1,5 @@
 """Each answer says of which version of the contract it is, and a call may ask for one."""
 
-from datetime import date
-
 import httpx
 import pytest
 
@@ -45,15 +43,7 @@ def test_a_call_may_ask_for_a_version(client: httpx.Client, version: str) -> Non
 
 
 def test_an_unknown_version_is_refused_with_those_that_are_known(client: httpx.Client) -> None:
-    for asked in [
-        "1999-01-01",
-        "2999-01-01",
-        "2026-11-20",
-        "latest",
-        "",
-        "2026-11-21, 2026-11-21",
-        "é",
-    ]:
+    for asked in ["1999-01-01", "2999-01-01", "latest", "", f"{VERSIONS[0]}, {VERSIONS[0]}", "é"]:
         sent = httpx.Headers({VERSION: asked}, encoding="utf-8")
         refused = problem(client.post("/lists", json={}, headers=sent), 400, "version.unknown")
         for version in VERSIONS:
@@ -63,10 +53,3 @@ def test_an_unknown_version_is_refused_with_those_that_are_known(client: httpx.C
 def test_two_versions_at_once_are_refused(client: httpx.Client) -> None:
     both = [(VERSION, VERSIONS[0]), (VERSION, "1999-01-01")]
     problem(client.get("/users/me", headers=both), 400, "version.unknown")
-
-
-def test_versions_are_dates_with_the_newest_first() -> None:
-    assert [str(date.fromisoformat(each)) for each in VERSIONS] == sorted(VERSIONS, reverse=True)
-
-
-# -- operations that will end --------------------------------------------------------------------

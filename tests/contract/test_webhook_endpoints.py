@@ -19,7 +19,6 @@ from tests.hooks import CREATED, LEFT, hooked, new_endpoint
 from tests.ports import free_port
 from tests.probe.silent_names import SILENT
 from tests.stack import Owner, Stack, eventually, plain_client
-from tests.visiting import Visitor, a_visitor, user_id_of
 
 URL = "http://127.0.0.1:9/hook"
 PATH = "/webhook-endpoints"
@@ -203,34 +202,6 @@ def test_unknown_delivery_and_cursor_are_refused(client: httpx.Client) -> None:
 # -- credentials ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def member(stack: Stack, email: str) -> Iterator[Visitor]:
-    with a_visitor(stack) as visitor:
-        visitor.log_in(email)
-        yield visitor
-
-
-def test_session_needs_a_recent_login_to_make_or_change_an_endpoint(
-    stack: Stack, member: Visitor, email: str
-) -> None:
-    origin = {"Origin": stack.api_url}
-    asked = {"url": URL, "types": [CREATED]}
-    made = data(member.client.post(PATH, json=asked, headers=origin))
-    path = f"{PATH}/{made['id']}"
-    stack.query(
-        "UPDATE user_sessions SET logged_in_at = now() - interval '15 minutes' WHERE user_id = %s",
-        user_id_of(stack, email),
-    )
-    for reply in (
-        member.client.post(PATH, json=asked, headers=origin),
-        member.client.patch(path, json={"url": f"{URL}/2"}, headers=origin),
-        member.client.post(f"{path}/rotate", headers=origin),
-    ):
-        problem(reply, 403, "auth.login_again")
-    assert data(member.client.get(PATH))[0]["url"] == URL
-    assert data(member.client.delete(path, headers=origin)) == 1
-
-
 # -- with their keys -------------------------------------------------------------------------------
 
 
@@ -340,7 +311,8 @@ def test_endpoints_of_a_key_that_expires_pause_after_a_mail_and_get_what_they_mi
 
 
 def test_no_mail_of_an_expiry_comes_after_an_erasure(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack,
+    owner: Owner,
 ) -> None:
     key_id, _ = endpoint_of_a_key(stack, owner)
     stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", key_id)

@@ -1,7 +1,6 @@
 """An endpoint's types change: one that is added begins then, and no event of the others is lost."""
 
 import threading
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -92,20 +91,6 @@ def test_type_that_is_taken_away_and_added_again_begins_anew(
     change(client, endpoint, state="active")
     expected = [event_ids(stack, owner, LEFT)[0], event_ids(stack, owner, CREATED)[-1]]
     eventually(lambda: arrived(receiver, expected), what="what it is to get")
-
-
-def test_replay_sends_what_happened_of_an_added_type_before_it_was_added(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
-) -> None:
-    endpoint = new_endpoint(client, receiver.url, LEFT)
-    happen(stack, owner, LEFT)
-    happen_and_be_seen(stack, owner, client, CREATED)
-    change(client, endpoint, types=[LEFT, CREATED])
-    eventually(lambda: receiver.hooks, what="the first event")
-    since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
-    assert data(client.post(f"{PATH}/{endpoint['id']}/replay", json={"since": since})) == 1
-    old = event_ids(stack, owner)
-    eventually(lambda: receiver.ids[-len(old) :] == old, what="all events")
 
 
 @pytest.mark.full("faults")

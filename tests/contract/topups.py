@@ -16,23 +16,6 @@ ORDERS = "/auxilia/credits/orders"
 CLAIM = f"{ORDERS}/claim"
 STATUS = f"{ORDERS}/status"
 SHOP = "https://shop.example/done?from=test"
-ORDER_FIELDS = {
-    "order_id",
-    "status",
-    "channel",
-    "currency",
-    "amount",
-    "credit_amount",
-    "refunded_amount",
-    "rate_usd_to_credit",
-    "payment_url",
-    "is_claimed",
-    "error",
-    "expires_at",
-    "paid_at",
-    "created_at",
-    "updated_at",
-}
 
 
 def send(client: httpx.Client, body: str, key: str | None = None, **more: str) -> httpx.Response:
