@@ -12,7 +12,6 @@ from tests.services.attachments.images.samples import (
     RED,
     GifFrame,
     Rectangle,
-    animated,
     apng,
     encoded,
     gif,
@@ -192,8 +191,3 @@ def test_animation_that_shows_through_has_a_png_for_mails() -> None:
     assert made["mail"].mime_type == "image/png"
     image = opened(made["mail"].data).convert("RGBA")
     assert image.getpixel((390, 9)) == CLEAR
-
-
-def test_same_bytes_in_give_the_same_renditions() -> None:
-    for data in (encoded(half_clear(700, 500), "PNG"), animated("GIF", (RED, GREEN), (50, 50))):
-        assert convert(data, with_renditions=True) == convert(data, with_renditions=True)
