@@ -196,12 +196,3 @@ def test_a_cancelled_request_stops_before_its_next_chunk(
     with pytest.raises(JobCancelled):
         import_jobs.run(importing.resources, lease)
     assert importing.count(list_id) == importing.of_job(job_id).added == 10
-
-
-def test_what_a_long_request_added_can_be_taken_back(
-    importing: Importing, owner: Owner, list_id: int, job_id: int
-) -> None:
-    importing.work(job_id)
-    task = importing.of_job(job_id)
-    assert importing.take_back(owner, task.id)["undone"] == MEMBERS - 1
-    assert importing.count(list_id) == 0

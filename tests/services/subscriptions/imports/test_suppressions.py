@@ -1,16 +1,14 @@
 """Files of bounces and complaints, as sending products write them."""
 
-import io
 import json
 from typing import Any
 
 import pytest
 
 from models import ImportKind
-from services.subscriptions.imports import reader
 from services.subscriptions.imports.columns import MemberRow, RejectedRecord, suppressed
 from services.subscriptions.imports.containers import RangedFile
-from services.subscriptions.imports.reader import MAX_DOCUMENT_BYTES, as_lines, open_rows
+from services.subscriptions.imports.reader import as_lines, open_rows
 
 pytestmark = pytest.mark.check
 
@@ -180,12 +178,3 @@ def test_other_files_stay_as_they_are(content: bytes) -> None:
     found = as_lines(stored, len(content))
     assert found is stored
     assert found.read(1000) == content
-
-
-def test_a_large_document_is_left_to_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = json.dumps(SENDGRID).encode()
-    assert isinstance(as_lines(RangedFile(Bytes(content)), len(content)), io.BytesIO)
-    stored = RangedFile(Bytes(content))
-    assert as_lines(stored, MAX_DOCUMENT_BYTES + 1) is stored
-    monkeypatch.setattr(reader, "MAX_DOCUMENT_BYTES", len(content) - 1)
-    assert as_lines(stored, len(content)) is stored

@@ -1,6 +1,5 @@
 """How far an undo has come, and until when it is offered."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -183,24 +182,6 @@ def asked_for(importing: Importing, import_id: int, ago: str) -> None:
 def undo_until(importing: Importing, owner: Owner, import_id: int) -> Any:
     with importing.resources.unit_of_work() as uow:
         return records.undo_until(records.get(uow, importing.caller(owner), import_id))
-
-
-def test_an_import_is_undone_within_90_days_and_not_later(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    task = importing.bring(owner, list_id, rows(people))
-    assert undo_until(importing, owner, task.id) - task.created_at == timedelta(days=90)
-    asked_for(importing, task.id, "90 days")
-    with pytest.raises(DomainError, match="90 days") as refusal:
-        importing.begin_undo(owner, task.id)
-    assert refusal.value.code == "import.undo_over"
-    assert importing.active(list_id) == set(people)
-    asked_for(importing, task.id, "89 days 23 hours")
-    assert importing.take_back(owner, task.id)["undone"] == PEOPLE
-    assert undo_until(importing, owner, task.id) is None
-    # What was undone stays so.
-    asked_for(importing, task.id, "200 days")
-    assert importing.is_undone(owner, task.id)
 
 
 def test_an_undo_that_was_asked_for_in_time_goes_on(
