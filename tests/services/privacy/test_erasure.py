@@ -141,13 +141,6 @@ def test_nothing_is_left_of_an_erased_person(
     assert leftovers == [(0,)]
 
 
-def test_the_keys_of_an_erased_person_are_refused_at_once(acting: Acting, reader: Erasable) -> None:
-    assert acting.reply("GET", "/subscriptions", key=reader.person.key) == (200, [])
-    acting.erase(reader.person.address)
-    refusal = (401, "auth.invalid_credentials")
-    assert acting.reply("GET", "/subscriptions", key=reader.person.key) == refusal
-
-
 def test_history_keeps_what_happened_to_an_erased_person(
     stack: Stack, acting: Acting, owner: Owner, list_id: int, reader: Erasable
 ) -> None:
@@ -169,18 +162,6 @@ def test_history_keeps_what_happened_to_an_erased_person(
     [member] = shown(stack, owner, list_id, "removed")
     assert (member["email"], member["name"]) == (None, None)
     assert member["user"] == {"id": erased.user_id, "name": None}
-
-
-def test_an_erased_subscriber_is_not_counted_and_others_stay_as_they_are(
-    stack: Stack, acting: Acting, owner: Owner, list_id: int, reader: Erasable
-) -> None:
-    acting.ask(list_id, f"{random_hash_id()}@example.com")
-    before = shown(stack, owner, list_id, "active")
-    acting.ask(list_id, reader.person.address)
-    acting.erase(reader.person.address)
-    assert shown(stack, owner, list_id, "active") == before
-    with stack.client(owner.key) as client:
-        assert client.get(f"/lists/{list_id}").json()["data"]["subscriber_count"] == 1
 
 
 @pytest.mark.parametrize("no", ["list", "mail"])

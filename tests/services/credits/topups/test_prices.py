@@ -36,42 +36,6 @@ def asked(
 
 
 @pytest.mark.parametrize(
-    ("currency", "amount", "minor", "bought"),
-    [
-        ("USD", "5", 500, "500"),
-        ("usd", "5.010", 501, "501"),
-        ("EUR", "1", 100, "108.6956"),
-        ("GBP", "0.99", 99, "125.3164"),
-        ("JPY", "100", 100, "66.6666"),
-        ("JPY", "1e3", 1000, "666.6666"),
-        (None, "0.50", 50, "50"),
-    ],
-)
-def test_credits_for_money_are_rounded_down(
-    currency: str | None, amount: str, minor: int, bought: str
-) -> None:
-    found = asked(currency, amount)
-    assert (found.amount_minor, found.credit_amount) == (minor, Decimal(bought))
-
-
-@pytest.mark.parametrize(
-    ("currency", "credit_amount", "minor"),
-    [
-        ("USD", "500", 500),
-        ("USD", "500.0001", 501),
-        ("EUR", "100", 92),
-        ("EUR", "100.0001", 93),
-        ("JPY", "66.6666", 100),
-        ("JPY", "66.6667", 101),
-        ("JPY", "100", 150),
-    ],
-)
-def test_money_for_credits_is_rounded_up(currency: str, credit_amount: str, minor: int) -> None:
-    found = asked(currency, credit_amount=credit_amount)
-    assert (found.amount_minor, found.credit_amount) == (minor, Decimal(credit_amount))
-
-
-@pytest.mark.parametrize(
     ("code", "currency", "amount", "credit_amount"),
     [
         ("topup.amount_missing", "USD", None, None),
