@@ -209,29 +209,13 @@ def test_no_answer_comes_before_the_end_of_its_step(stack: Stack, keeper: Owner,
 
 
 @pytest.mark.full("timing")
-def test_subscribing_takes_as_long_for_a_member_as_for_a_new_address(
-    stack: Stack, keeper: Owner
+@pytest.mark.parametrize("address", ["/subscriptions/{list_id}", "/preferences/ask?list={list_id}"])
+def test_asking_takes_as_long_for_a_member_as_for_a_new_address(
+    stack: Stack, keeper: Owner, address: str
 ) -> None:
     list_id = new_list(stack, keeper)
-    path = f"/subscriptions/{list_id}"
+    path = address.format(list_id=list_id)
     # The two that differ most in what is done: nothing, and a person with all that belongs to them.
-    known = addresses_of(stack, list_id, "active", count=PAIRS)
-    unknown = addresses_of(stack, list_id, "new", count=PAIRS)
-    requests = [
-        (("POST", path, {"email": one}), ("POST", path, {"email": other}))
-        for one, other in zip(known, unknown, strict=True)
-    ]
-    pairs = compared(stack, requests)
-    assert min(seconds for pair in pairs for seconds in pair) >= STEP_SECONDS * 0.95
-    assert abs(share_of_later_first(pairs) - 0.5) <= MOST_UNEVEN, sorted(pairs)
-
-
-@pytest.mark.full("timing")
-def test_asking_for_preferences_takes_as_long_for_a_member_as_for_a_new_address(
-    stack: Stack, keeper: Owner
-) -> None:
-    list_id = new_list(stack, keeper)
-    path = f"/preferences/ask?list={list_id}"
     known = addresses_of(stack, list_id, "active", count=PAIRS)
     unknown = addresses_of(stack, list_id, "new", count=PAIRS)
     requests = [
