@@ -2,17 +2,13 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from typing import Any
+from contextlib import contextmanager
 
 import psycopg2
 import psycopg2.extensions
 import pytest
-from sqlalchemy import event
 
-from core import clock
 from core.ids import random_id
-from services.credits import orders
 from tests.contract.subscribers import new_address, new_list, subscribe
 from tests.stack import Owner, Stack, eventually
 from tests.upkeep import run_upkeep
@@ -373,32 +369,6 @@ def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner
             [*gone.values(), *kept.values()],
         )
         assert left == len(kept)
-
-
-def test_an_index_finds_the_orders_that_go(stack: Stack) -> None:
-    engine = stack.resources.database.engine
-    seen: list[tuple[str, Any]] = []
-
-    def note(_link: Any, _cursor: Any, statement: str, values: Any, *_more: Any) -> None:
-        seen.append((statement, values))
-
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        with stack.resources.unit_of_work() as uow:
-            orders.purge(uow, clock.now(), limit=10)
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
-    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
-        # The tables of a test are too small for an index to be worth it.
-        cursor.execute(
-            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"
-        )
-        statement, values = seen[0]
-        cursor.execute(f"EXPLAIN {statement}", values)
-        assert "ix_payment_orders_abandoned" in str(cursor.fetchall())
-        # Each deleted order has the ledger asked for entries that name it.
-        cursor.execute("EXPLAIN SELECT 1 FROM credit_entries WHERE order_id = 1 FOR KEY SHARE")
-        assert "ix_credit_entries_order_id" in str(cursor.fetchall())
 
 
 def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owner) -> None:
