@@ -146,14 +146,6 @@ def test_a_trigger_keeps_orders_that_matter_from_the_applications_role(
         )
 
 
-def test_the_applications_role_takes_the_next_number_of_a_sequence(cursor: Cursor) -> None:
-    taken = []
-    for _ in range(2):
-        cursor.execute("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
-        taken += cursor.fetchall()
-    assert taken[0] < taken[1]
-
-
 def test_the_applications_role_owns_nothing_and_belongs_to_no_other(cursor: Cursor) -> None:
     cursor.execute(
         "SELECT rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls,"
@@ -162,14 +154,6 @@ def test_the_applications_role_owns_nothing_and_belongs_to_no_other(cursor: Curs
         " FROM pg_roles WHERE rolname = current_user"
     )
     assert cursor.fetchone() == (False,) * 7
-
-
-def test_rows_may_be_staged_in_a_temporary_table(cursor: Cursor) -> None:
-    cursor.execute("CREATE TEMP TABLE staged (line text)")
-    cursor.copy_expert("COPY staged FROM STDIN", BytesIO(b"one\ntwo\n"))
-    cursor.execute("ANALYZE staged")
-    cursor.execute("SELECT count(*) FROM staged")
-    assert cursor.fetchone() == (2,)
 
 
 def test_no_table_that_refuses_changes_lets_the_application_make_them(cursor: Cursor) -> None:
