@@ -40,13 +40,6 @@ def half_clear(width: int, height: int) -> Image.Image:
     return image
 
 
-def test_none_are_made_unless_they_are_asked_for() -> None:
-    data = encoded(picture(700, 500), "JPEG")
-    assert convert(data).renditions == ()
-    whole = convert(data, with_renditions=True)
-    assert whole.data == convert(data).data
-
-
 @pytest.mark.parametrize(
     ("width", "expected"),
     [

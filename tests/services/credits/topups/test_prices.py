@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from core.errors import DomainError
 from core.money import MAX_AMOUNT, is_storable
-from core.settings import Settings, origins
+from core.settings import Settings
 from core.settings.notations import DEFAULT_CURRENCIES, Currency, parse_currencies
 from services.credits.checkout import MAX_AMOUNT_MINOR, CreditRate, Price, price
 
@@ -181,20 +181,3 @@ def test_a_bad_setting_names_itself(name: str, value: str) -> None:
     with pytest.raises(ValidationError) as refusal:
         Settings.model_validate({name: value})
     assert name in {error["loc"][0] for error in refusal.value.errors()}
-
-
-@pytest.mark.parametrize(
-    ("text", "origin"),
-    [
-        ("https://WWW.Example.com:443", "https://www.example.com"),
-        ("http://localhost:80", "http://localhost"),
-        ("http://localhost:8080", "http://localhost:8080"),
-        ("https://[::1]:9", "https://[::1]:9"),
-        ("https://example.com:080", None),
-        ("https://example.com:0", None),
-        ("https://example.com.", None),
-        ("https://example.com/", None),
-    ],
-)
-def test_origins_have_one_spelling(text: str, origin: str | None) -> None:
-    assert origins.read(text) == origin

@@ -160,21 +160,3 @@ def test_answers_of_interfaces_are_read_as_they_are(
 )
 def test_files_are_read_as_they_are(file: str, kind: str, expected: dict[str, str]) -> None:
     assert read(file.encode(), ImportKind(kind)) == expected
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"email": "c@example.com"}\n{"email": "d@example.com"}\n',
-        b'{"email": "c@example.com"}',
-        b"[not json",
-        b"{}",
-        b"email\nc@example.com\n",
-        b"",
-    ],
-)
-def test_other_files_stay_as_they_are(content: bytes) -> None:
-    stored = RangedFile(Bytes(content))
-    found = as_lines(stored, len(content))
-    assert found is stored
-    assert found.read(1000) == content
