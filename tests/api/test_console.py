@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from api.console.console_display import counted, curl_call, moment, number, relative, signed
+from api.console.console_display import counted, curl_call, number, relative, signed
 from api.console.frame import console_part
-from api.console.lists.growth import HEIGHT, WIDTH, GrowthPlot, growth_plot
+from api.console.lists.growth import GrowthPlot, growth_plot
 from api.console.members.forms import NOBODY, ShownCount
 from api.console.typed_forms import TypedForm
 from services.subscriptions.figures import MemberFigures
@@ -40,14 +40,6 @@ NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
 )
 def test_a_moment_is_told_by_its_distance(ago: timedelta, words: str) -> None:
     assert relative(NOW - ago, NOW) == words
-
-
-def test_the_exact_moment_shows_at_hover() -> None:
-    text = moment(datetime(2020, 2, 29, 23, 59, 58, tzinfo=UTC)).__html__()
-    assert text == (
-        '<time datetime="2020-02-29T23:59:58.000000Z" title="29 Feb 2020, 23:59:58 UTC">'
-        "29 Feb 2020</time>"
-    )
 
 
 def test_numbers_have_their_thousands_and_things_their_plural() -> None:
@@ -84,24 +76,6 @@ def plotted(*numbers: tuple[int, int]) -> GrowthPlot:
     )
 
 
-def test_bars_stand_on_the_zero_line_on_one_scale() -> None:
-    plot = plotted((30, 0), (15, 10), (0, 0))
-    assert (plot.most_joined, plot.most_left) == (30, 10)
-    assert plot.zero == HEIGHT * 30 / 40
-    tall, half, none = plot.bars
-    assert (tall.joined_y, tall.joined_height, tall.left_height) == (0, plot.zero, 0)
-    assert half.joined_height * 2 == tall.joined_height
-    assert half.joined_y + half.joined_height == plot.zero
-    assert plot.zero + half.left_height == HEIGHT
-    assert (none.joined_height, none.left_height) == (0, 0)
-    assert none.x + none.width <= WIDTH
-
-
-def test_sums_are_those_of_all_days() -> None:
-    plot = plotted((3, 1), (0, 4))
-    assert (plot.joined, plot.left, plot.net) == (3, 5, -2)
-
-
 @pytest.mark.parametrize(("days", "size"), [(30, 1), (62, 1), (63, 7), (365, 7), (1_095, 21)])
 def test_many_days_make_spans_of_whole_weeks(days: int, size: int) -> None:
     plot = plotted(*[(1, 0)] * days)
@@ -109,12 +83,6 @@ def test_many_days_make_spans_of_whole_weeks(days: int, size: int) -> None:
     assert len(plot.spans) <= 62
     assert sum(each.joined for each in plot.spans) == days
     assert plot.spans[-1].last == date(2026, 1, 1) + timedelta(days=days - 1)
-
-
-def test_a_list_to_which_nothing_happened_has_a_line_in_the_middle() -> None:
-    plot = plotted((0, 0), (0, 0))
-    assert plot.zero == HEIGHT / 2
-    assert {point.split(",")[1] for point in plot.line.split()} == {str(plot.zero)}
 
 
 PAGE = "https://p.example/console/lists/1/segments/2"

@@ -39,19 +39,3 @@ share()
 print(gone(), gc.get_freeze_count() > 0)
 """
     assert printed(_LISTENING + code) == "None True"
-
-
-def test_a_module_is_absent_within_the_block_alone() -> None:
-    code = """
-from core.process.absent_modules import without
-with without("colorsys"):
-    try:
-        import colorsys
-    except ImportError:
-        print("absent", end=" ")
-import colorsys
-with without("colorsys"):
-    from colorsys import rgb_to_hsv
-print("there")
-"""
-    assert printed(code) == "absent there"

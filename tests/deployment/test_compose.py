@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,6 @@ from tests.stack import eventually
 
 pytestmark = pytest.mark.check
 
-ONCE = {"migrate", "bucket"}
-STORES = {"postgres", "minio", "redis"}
 PROXY = "proxy"
 
 
@@ -54,16 +51,6 @@ def test_strangers_reach_the_proxy_alone_and_this_machine_the_ports_that_are_lis
                 assert port.rpartition(":")[2] == option(command, "--port")
 
 
-def test_the_health_checks_ask_the_ports_that_are_listened_on() -> None:
-    flower = files.services()["flower"]
-    port = option(flower["command"], "--port")
-    assert f"127.0.0.1:{port}/healthcheck" in flower["healthcheck"]["test"][-1]
-    for worker in files.workers().values():
-        alive_file = worker["environment"]["PRESSROOM_ALIVE_FILE"]
-        assert f"find {alive_file} " in worker["healthcheck"]["test"][-1]
-        assert any(alive_file.startswith(f"{path}/") for path in writable(worker))
-
-
 @pytest.mark.parametrize(
     ("age", "code", "survives"), [(None, 1, True), (5, 0, True), (60, 1, False)]
 )
@@ -84,20 +71,6 @@ def test_the_workers_health_check_ends_a_worker_whose_alive_file_is_old(
         time.sleep(0.1)
         assert (sleeper.poll() is None) == survives
         sleeper.kill()
-
-
-def test_what_runs_on_is_restarted_and_starts_when_what_it_needs_is_ready() -> None:
-    healthy, done = "service_healthy", "service_completed_successfully"
-    for name, each in files.services().items():
-        assert each["restart"] == ("no" if name in ONCE else "unless-stopped")
-        if name not in files.ours():
-            assert "test" in each["healthcheck"]
-            continue
-        waits = {on: condition["condition"] for on, condition in each["depends_on"].items()}
-        if name in ONCE:
-            assert set(waits.values()) == {healthy}
-        else:
-            assert waits == dict.fromkeys(STORES, healthy) | dict.fromkeys(ONCE, done)
 
 
 def writable(service: dict[str, Any]) -> list[str]:
@@ -158,34 +131,6 @@ def test_the_script_pins_each_image_of_others_by_what_its_registry_says(tmp_path
             expected = hashlib.sha256(f"{image}-{release}".encode()).hexdigest()
             assert re.search(rf"[ =]{re.escape(image)}@sha256:{expected}$", text, re.MULTILINE)
         assert re.sub(r"@sha256:[0-9a-f]{64}", "", text) == before
-
-
-def test_stores_have_no_way_out_and_what_strangers_reach_none_to_stores_and_operators() -> None:
-    assert files.compose()["networks"]["data"] == {"internal": True}
-    inside = {*STORES, *ONCE, "worker-media", "worker-computing"}
-    apart = set(files.services()["flower"]["networks"]) - {"data"}
-    assert apart
-    for name, each in files.services().items():
-        assert ("data" in each["networks"]) == (name != PROXY)
-        assert (each["networks"] == ["data"]) == (name in inside)
-        assert name == "flower" or apart.isdisjoint(each["networks"])
-    for each in files.observers().values():
-        assert set(each["networks"]) <= {"data", "operators"}
-
-
-def test_the_api_trusts_the_proxy_whose_address_no_other_container_gets() -> None:
-    network = files.compose()["networks"]["edge"]["ipam"]["config"][0]
-    address = files.services()[PROXY]["networks"]["edge"]["ipv4_address"]
-    trusted = files.VARIABLE.fullmatch(
-        files.ours()["api"]["environment"]["PRESSROOM_TRUSTED_PROXIES"]
-    )
-    assert trusted
-    assert trusted[3] == address
-    assert ip_address(address) in ip_network(network["subnet"])
-    assert ip_address(address) not in ip_network(network["ip_range"])
-    # From where a proxy on this machine comes.
-    comments = " ".join(files.env_example()["PRESSROOM_TRUSTED_PROXIES"].comments)
-    assert network["gateway"] in comments
 
 
 @pytest.fixture

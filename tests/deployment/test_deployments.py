@@ -111,31 +111,9 @@ def test_no_process_starts_without_a_setting_that_it_requires(processes_of: Depl
         assert required <= process.given, process.name
 
 
-def test_every_setting_is_one_that_some_process_needs() -> None:
-    needed = settings_of("serve") | settings_of("worker", list(Lane)) | settings_of("flower")
-    needed |= settings_of("migrate") | settings_of("bucket")
-    assert needed == set(Settings.model_fields)
-
-
 def test_a_process_that_decodes_files_holds_no_key_to_money_mail_or_figures() -> None:
     secrets = {name for name, field in Settings.model_fields.items() if is_secret(field)}
     stores = {"database_url", "s3_secret_key", "redis_url", "broker_url", "cache_url"}
     assert secrets & settings_of("worker", [Lane.MEDIA]) == stores | {"encryption_keys"}
     more = {"read_database_url", "secret_keys", "encryption_keys"}
     assert secrets & settings_of("worker", [Lane.EXPORT, Lane.BULK]) == stores | more
-
-
-@each_deployment
-def test_what_decodes_images_holds_no_key_that_signs(processes_of: Deployed) -> None:
-    [media] = [each for each in processes_of() if Lane.MEDIA in options(each.words, "--lane")]
-    assert "PRESSROOM_SECRET_KEYS" not in media.settings
-
-
-def test_a_token_of_the_collector_is_handed_to_no_container_of_compose() -> None:
-    """Each process has a name of its own among the traces, and what decodes files no token."""
-    endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
-    for name, service in files.ours().items():
-        has_traces = name == "api" or name in files.workers()
-        assert (endpoint in service["environment"]) == has_traces, name
-        assert "OTEL_SERVICE_NAME" not in service["environment"], name
-        assert not any(each.endswith("_HEADERS") for each in service["environment"])

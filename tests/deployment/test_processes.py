@@ -7,11 +7,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import make_url
 
 from devstack.supervisor.embedded.valkey import DATABASES
-from storage.objects import ObjectStore
 from tests.contract.replies import data
 from tests.embedded import Services
 from tests.pictures import photo
@@ -209,26 +207,6 @@ def test_what_runs_once_ends_when_asked_while_its_server_says_nothing(
         connection, _ = silent.accept()
         with connection:
             assert running.stop() == 128 + signal.SIGTERM
-
-
-@pytest.mark.full("processes")
-def test_bucket_is_made_once_and_kept_after_that(stack: Stack, services: Services) -> None:
-    keys = {
-        "s3_bucket": "made-by-the-command",
-        "s3_access_key": services.secrets.s3_admin_access_key,
-        "s3_secret_key": SecretStr(services.secrets.s3_admin_secret_key),
-    }
-    store = ObjectStore(stack.settings().model_copy(update=keys), connections=1)
-    assert not store.ready()
-    environment = {
-        "PRESSROOM_S3_BUCKET": "made-by-the-command",
-        "PRESSROOM_S3_ACCESS_KEY": services.secrets.s3_admin_access_key,
-        "PRESSROOM_S3_SECRET_KEY": services.secrets.s3_admin_secret_key,
-    }
-    for _ in range(2):
-        made = stack.start("bucket", "bucket", environment=environment)
-        assert made.process.wait(30) == 0
-    assert store.ready()
 
 
 def _start(

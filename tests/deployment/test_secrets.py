@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.keyring import Keyring
-from core.settings import Settings, load_settings, read_settings
+from core.settings import Settings, read_settings
 from core.settings.given_settings import FILE_SUFFIX, PREFIX
 from tests.deployment import files
 from tests.deployment.files import made_secrets
@@ -33,23 +33,6 @@ def test_the_recipe_for_a_key_makes_one() -> None:
     made = [_made_key(), _made_key()]
     assert made[0] != made[1]
     assert Keyring.parse(made[0]).current.id == "k1"
-
-
-def test_filled_in_example_is_a_valid_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    filled = {name: entry.value for name, entry in files.env_example().items()}
-    filled["PRESSROOM_SECRET_KEYS"] = _made_key()
-    filled["PRESSROOM_ENCRYPTION_KEYS"] = _made_key()
-    filled["PRESSROOM_S3_SECRET_KEY"] = "0123456789abcdef"
-    filled["PRESSROOM_DATABASE_URL"] = "postgresql://pressroom:secret@postgres:5432/pressroom"
-    filled["PRESSROOM_REDIS_URL"] = "redis://:secret@redis:6379/0"
-    filled["PRESSROOM_S3_ENDPOINT"] = "http://minio:9000"
-    for name in files.setting_names():
-        monkeypatch.delenv(name, raising=False)
-    for name, value in filled.items():
-        monkeypatch.setenv(name, value)
-    settings = load_settings.__wrapped__()
-    assert settings.media_base_url is None
-    assert settings.flower_password is None
 
 
 def _made_key() -> str:

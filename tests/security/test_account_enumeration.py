@@ -1,13 +1,10 @@
 """Strangers can't find out who has an account, neither by the answers nor by their time."""
 
-import http.client
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
-from urllib.parse import urlencode
 
 import pytest
 
@@ -17,7 +14,8 @@ from models import User
 from services.accounts import passwords
 from tests.cheap_passwords import thorough_hashes
 from tests.ports import free_port
-from tests.security.test_enumeration import share_of_later_first
+from tests.security.people import Request
+from tests.security.test_enumeration import compared, share_of_later_first
 from tests.stack import Stack
 from tests.visiting import PASSWORD, a_visitor, new_account, new_address
 
@@ -111,39 +109,9 @@ def timed_pairs(stack: Stack, path: str, a_hash: str, count: int) -> list[tuple[
     known = [new_address() for _ in range(count)]
     with stack.resources.unit_of_work() as uow:
         uow.session.add_all(User(email=email, password_hash=a_hash) for email in known)
-    pairs = [(email, new_address()) for email in known]
-    shares = [pairs[start::AT_ONCE] for start in range(AT_ONCE)]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return [each for share in pool.map(_timing(stack, path), shares) for each in share]
 
+    def asking(email: str) -> Request:
+        return ("POST", path, {"email": email, **FORMS[path]})
 
-Pairs = Sequence[tuple[str, str]]
-
-
-def _timing(stack: Stack, path: str) -> Callable[[Pairs], list[tuple[float, float]]]:
-    def run(pairs: Pairs) -> list[tuple[float, float]]:
-        kept = http.client.HTTPConnection(LOOPBACK, stack.api_port, timeout=120)
-
-        def seconds(email: str) -> float:
-            body = urlencode({"email": email, **FORMS[path]})
-            kind = "application/x-www-form-urlencoded"
-            headers = {"Content-Type": kind, "Origin": stack.api_url}
-            began = time.perf_counter()
-            kept.request("POST", path, body, headers)
-            reply = kept.getresponse()
-            reply.read()
-            assert reply.status in (303, 403)
-            return time.perf_counter() - began
-
-        times = []
-        for number, (first, second) in enumerate(pairs):
-            if number % 2:
-                late = seconds(second)
-                times.append((seconds(first), late))
-            else:
-                early = seconds(first)
-                times.append((early, seconds(second)))
-        kept.close()
-        return times
-
-    return run
+    requests = [(asking(email), asking(new_address())) for email in known]
+    return compared(stack, requests, AT_ONCE)

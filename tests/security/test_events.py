@@ -5,8 +5,6 @@ import re
 import psycopg2
 import pytest
 
-from services.security_events import EventType, record
-from tests.contract.replies import data
 from tests.erasing import erase
 from tests.stack import Owner, Stack
 from tests.upkeep import run_upkeep
@@ -73,30 +71,6 @@ def test_an_erased_persons_events_lose_their_origin_and_stay(stack: Stack) -> No
     assert stack.query(ROWS, user_id) == [(row, kind, None, None)]
     with pytest.raises(psycopg2.errors.RestrictViolation):
         stack.query("UPDATE events SET detail = '{}', type = 'x' WHERE user_id = %s", user_id)
-
-
-def test_a_change_that_is_undone_is_no_event(stack: Stack, owner: Owner) -> None:
-    before = stack.query(ROWS, owner.user_id)
-
-    def fail() -> None:
-        with stack.resources.unit_of_work() as uow:
-            record(uow, owner.user_id, EventType.KEY_CREATED, key_id=1)
-            uow.session.flush()
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert stack.query(ROWS, owner.user_id) == before
-
-
-def test_another_owner_reads_none_of_them(stack: Stack, owner: Owner) -> None:
-    other = stack.new_owner()
-    with stack.client(other.key) as client:
-        for query in ({}, {"cursor": str(2**53 - 1)}, {"user_id": str(owner.user_id)}):
-            items = data(client.get("/users/me/security-events", params=query))["items"]
-            ids = [(each["id"],) for each in reversed(items)]
-            own = "SELECT id FROM events WHERE user_id = %s ORDER BY id"
-            assert ids == stack.query(own, other.user_id)
 
 
 def test_a_hostile_browser_fills_no_row(stack: Stack) -> None:

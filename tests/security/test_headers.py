@@ -111,11 +111,6 @@ def test_documentation_runs_its_own_scripts_alone(stranger: httpx.Client) -> Non
     assert stranger.get("/openapi.json").headers["cache-control"] == "no-store"
 
 
-def test_documentation_can_be_switched_off(behind_tls: httpx.Client) -> None:
-    for path in ("/docs", "/docs/swagger-ui.css", "/openapi.json"):
-        assert behind_tls.get(path).status_code == 404
-
-
 def test_only_who_is_reached_by_https_asks_for_it(
     stranger: httpx.Client, behind_tls: httpx.Client
 ) -> None:

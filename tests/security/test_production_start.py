@@ -4,7 +4,6 @@ The files beside this one try the attacks that no setting changes.
 """
 
 import contextlib
-import re
 import secrets
 import socket
 from collections.abc import Callable, Iterator
@@ -15,15 +14,10 @@ import pytest
 
 from api.limits.body_budgets import MAX_UNFINISHED_BODIES
 from devstack import LOOPBACK
-from models import Plan
-from tests.contract.bulk import add, of_addresses, upload
 from tests.contract.credits import CONSUME, grant
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import new_address as new_reader
-from tests.contract.subscribers import new_list
-from tests.contract.test_security_events import PATH
+from tests.contract.replies import problem
 from tests.security.attackers import Attacker, answer_of, attacking, first_answer
-from tests.stack import LIMITS, Stack, eventually
+from tests.stack import LIMITS, Stack
 from tests.visiting import Visitor, new_account, user_id_of
 
 MEGABYTE = 1024 * 1024
@@ -98,11 +92,6 @@ def new_ip() -> str:
     return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
 
 
-def event_types(client: httpx.Client) -> set[str]:
-    """The kinds of events that the owner is shown."""
-    return {each["type"] for each in data(client.get(PATH))["items"]}
-
-
 @pytest.fixture(scope="module")
 def live(make_stack: Callable[[str], Stack]) -> Iterator[Production]:
     stack = make_stack("production")
@@ -158,36 +147,6 @@ def test_unfinished_bodies_of_one_address_refuse_that_address_alone(
 
 
 # -- accounts ------------------------------------------------------------------------------------
-
-
-def test_a_free_account_has_what_is_free(live: Production) -> None:
-    owner = live.stack.new_owner(plan=Plan.FREE)
-    with live.caller(owner.key) as client:
-        lists = [new_list(client)["id"] for _ in range(MOST_FREE_LISTS)]
-        more = client.post("/lists", json={"title": "t", "slug": secrets.token_hex(8)})
-        problem(more, 403, "quota.exceeded")
-        problem(upload(client, lists[0], of_addresses(new_reader())), 403, "plan.required")
-        problem(add(client, lists[0], new_reader()), 403, "plan.required")
-        keys = [data(client.post("/apikeys", json={"name": "n"}))["key"] for _ in range(9)]
-        problem(client.post("/apikeys", json={"name": "n"}), 403, "quota.exceeded")
-        assert len([owner.key, *keys]) == MOST_FREE_KEYS
-        assert {"plan.refused", "quota.refused", "key.created"} <= event_types(client)
-
-    def count_together() -> bool:
-        left = [calls_left(live, key) for key in keys[:3]]
-        return left == [left[0], left[0] - 1, left[0] - 2]
-
-    # Unless a minute ends between them.
-    eventually(count_together, what="one limit for three keys")
-
-
-def calls_left(live: Production, key: str) -> int:
-    with live.caller(key) as client:
-        reply = client.get("/users/me")
-    assert reply.headers["ratelimit-policy"] == '"default";q=30000;w=60'
-    found = re.search(r";r=(\d+);", reply.headers["ratelimit"])
-    assert found
-    return int(found[1])
 
 
 # -- what everybody gets -------------------------------------------------------------------------

@@ -190,14 +190,6 @@ def test_room_is_given_back_when_a_body_is_stored_or_given_up(
             assert reply.status_code in (200, 202), reply.text
 
 
-def test_who_has_no_key_is_refused_before_the_body_is_read(
-    impatient: tuple[Stack, Running],
-) -> None:
-    stranger = Owner(0, "", "prk_unknown")
-    with SlowUpload(impatient[0], stranger, declared=5 * MEGABYTE, sent=b"x") as upload:
-        assert upload.status() == 401
-
-
 def originals(stack: Stack) -> set[str]:
     return set(stack.stored("originals/"))
 

@@ -85,9 +85,3 @@ def test_trace_ids_of_later_deliveries_and_other_lists_hold(
     fresh = mails.make(keyring, Trace(list_id, reader.user_id, later))
     for trace_id in (fresh, elsewhere):
         assert data(stranger.get(OPPONENT, params={"trace_id": trace_id}))["sub"]
-
-
-def test_only_the_owner_revokes(stack: Stack, client: httpx.Client, list_id: int) -> None:
-    with stack.client(stack.new_owner().key) as other:
-        problem(other.delete(f"/lists/{list_id}/traces"), 403, "list.not_owner")
-        problem(other.delete("/lists/1/traces"), 404, "list.not_found")

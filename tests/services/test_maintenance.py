@@ -5,12 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from core.ids import random_hash_id
-from services.access import sessions
-from services.accounts import account_mails, mailed_tokens
-from services.accounts.account_mails import MailKind
-from services.accounts.mailed_tokens import Purpose
 from services.privacy import purging
-from tests.oauth import log_in, register
 from tests.services.subscriptions.members.acting import Acting
 from tests.stack import Owner, Stack
 from tests.upkeep import run_upkeep
@@ -45,82 +40,6 @@ def test_folding_leaves_the_count_as_it_is_and_no_differences(
     assert stored == [(1,)]
     with stack.client(owner.key) as client:
         assert client.get(f"/lists/{list_id}").json()["data"]["subscriber_count"] == 1
-
-
-def test_mailed_links_are_forgotten_once_they_expired(stack: Stack, acting: Acting) -> None:
-    person = acting.new_person(with_login=True)
-    assert person.user_id is not None
-    keyring = stack.resources.keyring
-    for _ in range(2):
-        with stack.resources.unit_of_work() as uow:
-            mailed_tokens.make(uow, keyring, Purpose.CONFIRM_SUBSCRIPTION, user_id=person.user_id)
-    stack.query(
-        "UPDATE mailed_links SET expires_at = now() - interval '1 second'"
-        " WHERE id = (SELECT min(id) FROM mailed_links WHERE user_id = %s)",
-        person.user_id,
-    )
-    of_person = "SELECT count(*) FROM mailed_links WHERE user_id = %s"
-    run_upkeep(stack, "maintenance.purge")
-    assert stack.query(of_person, person.user_id) == [(1,)]
-
-
-def test_codes_and_tokens_are_forgotten_once_they_expired(stack: Stack, owner: Owner) -> None:
-    program, person = register(stack), log_in(stack, owner)
-    program.tokens(person)
-    program.tokens(person)
-    person.browser.close()
-    grants = "(SELECT id FROM oauth_grants WHERE user_id = %s)"
-    for table, age in (("oauth_codes", "31 days"), ("oauth_tokens", "1 second")):
-        stack.query(
-            f"UPDATE {table} SET expires_at = now() - interval '{age}' WHERE id ="
-            f" (SELECT min(id) FROM {table} WHERE grant_id = {grants})",
-            owner.user_id,
-        )
-    # Its minute is over, but it still tells who comes with it a second time.
-    stack.query(
-        "UPDATE oauth_codes SET expires_at = now() - interval '29 days' WHERE id ="
-        f" (SELECT max(id) FROM oauth_codes WHERE grant_id = {grants})",
-        owner.user_id,
-    )
-    run_upkeep(stack, "maintenance.purge")
-    for table, left in (("oauth_codes", 1), ("oauth_tokens", 3)):
-        count = f"SELECT count(*) FROM {table} WHERE grant_id = {grants}"
-        assert stack.query(count, owner.user_id) == [(left,)]
-
-
-def test_purging_forgets_sessions_attempts_and_mails_whose_time_is_over(
-    stack: Stack, owner: Owner
-) -> None:
-    keyring = stack.resources.keyring
-    attempt = (
-        "INSERT INTO login_attempts (subject, attempts, paused_until, tried_at)"
-        " VALUES (sha256(%s), 9, now(), now() - %s::interval)"
-    )
-    with stack.resources.unit_of_work() as uow:
-        sessions.begin(uow, keyring, owner.user_id)
-        account_mails.request_mail(uow, MailKind.FORGOTTEN_PASSWORD, owner.email)
-    stack.query("UPDATE user_sessions SET expires_at = now() WHERE user_id = %s", owner.user_id)
-    day = "UPDATE account_mails SET created_at = now() - interval '1 day' WHERE email = %s"
-    stack.query(day, owner.email)
-    stack.query(attempt, b"old", "25 hours")
-    with stack.resources.unit_of_work() as uow:
-        sessions.begin(uow, keyring, owner.user_id)
-        account_mails.request_mail(uow, MailKind.FORGOTTEN_PASSWORD, owner.email)
-    stack.query(attempt, b"young", "23 hours")
-
-    def left() -> list[tuple[object, ...]]:
-        return stack.query(
-            "SELECT (SELECT count(*) FROM user_sessions WHERE user_id = %s),"
-            " (SELECT count(*) FROM account_mails WHERE email = %s),"
-            " (SELECT array_agg(subject = sha256('young')) FROM login_attempts"
-            " WHERE subject IN (sha256('old'), sha256('young')))",
-            owner.user_id,
-            owner.email,
-        )
-
-    run_upkeep(stack, "maintenance.purge")
-    assert left() == [(1, 1, [True])]
-    stack.query("DELETE FROM login_attempts")
 
 
 def test_ip_addresses_are_shortened_after_90_days(

@@ -2,19 +2,14 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from typing import Any
+from contextlib import contextmanager
 
 import psycopg2
 import psycopg2.extensions
 import pytest
-from sqlalchemy import event
 
-from core import clock
 from core.ids import random_id
-from services.credits import orders
-from tests.contract.replies import data
-from tests.contract.subscribers import new_address, new_list, subscribe, trace_for
+from tests.contract.subscribers import new_address, new_list, subscribe
 from tests.stack import Owner, Stack, eventually
 from tests.upkeep import run_upkeep
 
@@ -58,19 +53,6 @@ def new_order(stack: Stack, *steps: str, days: int = 91, user_id: int | None = N
         stack.query(f"UPDATE payment_orders SET {step} WHERE id = %s", order_id)
     stack.query(EVENT, f"evt-{order_id}", order_id)
     return order_id
-
-
-def forget_order(stack: Stack, order_id: int) -> None:
-    """Past the triggers: no order of the product's is as such a test made it."""
-    for table, column in (
-        ("payment_events", "order_id"),
-        ("payment_order_changes", "order_id"),
-        ("payment_orders", "id"),
-    ):
-        stack.query(
-            f"SET session_replication_role = replica; DELETE FROM {table} WHERE {column} = %s",
-            order_id,
-        )
 
 
 def there(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
@@ -360,21 +342,6 @@ def test_a_person_who_subscribes_while_they_are_purged_is_made_anew(
         assert new_id != person
 
 
-def test_the_link_of_a_person_who_was_purged_is_no_error(stack: Stack, owner: Owner) -> None:
-    with stack.client(owner.key) as client, stack.client() as stranger:
-        list_id = new_list(client)["id"]
-        trace_id = trace_for(stack, list_id, random_id())
-        page = f"/unsubscribe?trace_id={trace_id}"
-        assert "<button" not in stranger.get(page).text
-        assert stranger.post(page, data={"action": "leave"}).status_code == 303
-        one_click = {"List-Unsubscribe": "One-Click"}
-        assert stranger.post(page, data=one_click).status_code == 200
-        path, query = f"/subscriptions/{list_id}", {"trace_id": trace_id}
-        assert data(stranger.delete(path, params=query)) == 1
-        assert data(stranger.post(f"{path}/delete", params=query)) == 1
-        assert data(stranger.put(f"{path}/email", params=query, json={"enabled": False})) == 1
-
-
 def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner: Owner) -> None:
     gone = {
         "never opened": new_order(stack),
@@ -404,32 +371,6 @@ def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner
         assert left == len(kept)
 
 
-def test_an_index_finds_the_orders_that_go(stack: Stack) -> None:
-    engine = stack.resources.database.engine
-    seen: list[tuple[str, Any]] = []
-
-    def note(_link: Any, _cursor: Any, statement: str, values: Any, *_more: Any) -> None:
-        seen.append((statement, values))
-
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        with stack.resources.unit_of_work() as uow:
-            orders.purge(uow, clock.now(), limit=10)
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
-    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
-        # The tables of a test are too small for an index to be worth it.
-        cursor.execute(
-            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"
-        )
-        statement, values = seen[0]
-        cursor.execute(f"EXPLAIN {statement}", values)
-        assert "ix_payment_orders_abandoned" in str(cursor.fetchall())
-        # Each deleted order has the ledger asked for entries that name it.
-        cursor.execute("EXPLAIN SELECT 1 FROM credit_entries WHERE order_id = 1 FOR KEY SHARE")
-        assert "ix_credit_entries_order_id" in str(cursor.fetchall())
-
-
 def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owner) -> None:
     order_id = new_order(stack)
     with transaction(stack) as cursor:
@@ -437,31 +378,3 @@ def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owne
         cursor.execute(claim, (owner.user_id, order_id))
         run_upkeep(stack, PURGE)
     assert there(stack, "payment_orders", {"claimed": order_id}) == {"claimed"}
-
-
-@pytest.mark.parametrize(
-    "why",
-    [
-        "paid_at = now()",
-        "claimed_at = now()",
-        "refunded_minor = 5",
-        DISPUTED,
-        "mismatch = 'x'",
-        "credited = 500",
-        "next_check_at = now()",
-    ],
-)
-def test_the_database_loses_no_order_that_matters(stack: Stack, why: str) -> None:
-    order_id = new_order(stack, why)
-    for table, column in (
-        ("payment_events", "order_id"),
-        ("payment_order_changes", "order_id"),
-        ("payment_orders", "id"),
-    ):
-        with pytest.raises(psycopg2.errors.RestrictViolation):
-            stack.query(f"DELETE FROM {table} WHERE {column} = %s", order_id)
-    # Nor does it keep others from being deleted.
-    gone = {"never opened": new_order(stack)}
-    run_upkeep(stack, PURGE)
-    assert there(stack, "payment_orders", gone) == set()
-    forget_order(stack, order_id)

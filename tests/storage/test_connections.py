@@ -34,13 +34,6 @@ def which(database: Database) -> object:
     return found
 
 
-def test_what_a_statement_did_is_committed(stack: Stack, database: Database) -> None:
-    user_id = stack.new_owner().user_id
-    rename = Statement("UPDATE users SET name = 'Renamed' WHERE id = :user_id")
-    assert database.rows(rename, user_id=user_id) == []
-    assert stack.query("SELECT name FROM users WHERE id = %s", user_id) == [("Renamed",)]
-
-
 def test_statements_are_not_compiled(database: Database) -> None:
     """A chunk of an import would wait longer for the compiler than for its rows."""
     assert database.rows(Statement("SHOW jit")) == [("off",)]
@@ -56,18 +49,6 @@ def test_threads_at_the_same_time_have_connections_of_their_own(database: Databa
 
 def told_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
-
-
-def test_error_of_a_statement_tells_no_value_of_it(database: Database) -> None:
-    """It may be logged with its trace, and the values are people's addresses and names."""
-    statement = text("SELECT 1 / CAST(:zero AS int), CAST(:email AS text)")
-    values = {"zero": 0, "email": "ada@example.com"}
-    with (
-        database.engine.connect() as connection,
-        pytest.raises(DBAPIError, match="division by zero") as failure,
-    ):
-        connection.execute(statement, values)
-    assert "ada@example.com" not in told_of(failure.value)
 
 
 def test_refusal_of_a_row_tells_no_value_of_it(stack: Stack, database: Database) -> None:
@@ -102,13 +83,6 @@ def test_refusal_of_a_row_tells_no_value_of_it(stack: Stack, database: Database)
     assert email not in told_of(copied.value)
 
 
-def test_refused_statement_leaves_its_connection_as_it_was(database: Database) -> None:
-    before = which(database)
-    with pytest.raises(psycopg2.DataError):
-        database.rows(Statement("SELECT 1 / CAST(:zero AS int)"), zero=0)
-    assert which(database) == before
-
-
 def closed_by_the_server(stack: Stack, database: Database) -> object:
     """The connection used last, which has just ended."""
     last = which(database)
@@ -135,8 +109,3 @@ def test_connections_that_were_lost_leave_room_for_others(stack: Stack) -> None:
         with small.engine.begin() as busy:
             busy.exec_driver_sql("SELECT 1")
             which(small)
-
-
-def test_a_value_that_was_forgotten_is_no_null(database: Database) -> None:
-    with pytest.raises(KeyError, match="wanted"):
-        database.rows(Statement("SELECT :wanted"))

@@ -127,12 +127,6 @@ def test_replica_that_answers_nothing_is_passed_over(
         assert connection.scalar(IS_REPLICA) is False
 
 
-def test_replica_that_is_gone_is_passed_over(whole: Stack, reading: Resources) -> None:
-    gone = elsewhere(reading, f"postgresql://x@{LOOPBACK}:1/x")
-    with one_more(whole, gone) as connection:
-        assert connection.scalar(IS_REPLICA) is False
-
-
 def test_database_that_is_no_replica_is_passed_over(whole: Stack, reading: Resources) -> None:
     """Such as a replica that became a primary: what it lacks is committed somewhere else."""
     own = elsewhere(reading, whole.settings().database_url.get_secret_value())

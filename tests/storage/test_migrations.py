@@ -1,12 +1,10 @@
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
 import pytest
 from sqlalchemy import Connection, text
 
 from core.errors import DomainError
-from storage.migrations.revisions import newest_revision
 from storage.migrations.run import differences, migrate
 from storage.schema import functions
 from tests.scratch import ScratchDatabase, scratch_database
@@ -58,14 +56,6 @@ def definitions(connection: Connection) -> tuple[set[str], set[str]]:
     return set(connection.scalars(text(FUNCTIONS))), set(connection.scalars(text(TRIGGERS)))
 
 
-def test_processes_that_migrate_at_once_take_turns_and_change_nothing_twice(
-    scratch: ScratchDatabase,
-) -> None:
-    with ThreadPoolExecutor(3) as pool:
-        revisions = list(pool.map(migrate, [scratch.settings] * 3))
-    assert revisions == [newest_revision()] * 3
-
-
 @pytest.mark.parametrize(
     ("revision", "advice"),
     [("0050", "create an empty database"), ("9999", "migrate it with that release")],
@@ -81,20 +71,6 @@ def test_a_database_from_whose_revision_no_migration_leads_on_is_left_alone(
         migrate(scratch.settings)
     assert scratch.scalar("SELECT version_num FROM alembic_version") == revision
     assert scratch.scalar("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 1
-
-
-@pytest.mark.check
-def test_every_constraint_and_index_has_a_name_of_ours(idle_stack: Stack) -> None:
-    prefixes = ("pk_", "fk_", "uq_", "ck_", "ix_")
-    names = idle_stack.query(
-        "SELECT conname FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid "
-        "WHERE t.relnamespace = 'public'::regnamespace AND contype <> 'n' "
-        "AND t.relname <> 'alembic_version' "
-        "UNION SELECT indexname FROM pg_indexes WHERE schemaname = 'public' "
-        "AND tablename <> 'alembic_version'"
-    )
-    assert names
-    assert [name for (name,) in names if not str(name).startswith(prefixes)] == []
 
 
 def test_the_database_refuses_a_ready_attachment_that_is_not_whole(idle_stack: Stack) -> None:

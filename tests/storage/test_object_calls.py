@@ -60,9 +60,3 @@ def test_answer_that_trickles_ends_within_the_budget_of_the_call(
         with pytest.raises(ServerFailed):
             store.get("media/x")
         assert time.monotonic() - began < HANGING
-
-
-def test_missing_object_is_an_answer_and_stops_no_other_call(stack: Stack) -> None:
-    store = stack.resources.objects
-    assert not store.exists("media/was-never-there")
-    assert store.ready()

@@ -1,38 +1,10 @@
 import pytest
-from pydantic import AnyHttpUrl
 
-from api.browsers import SESSION, browser_name, cookies_of
-from core.settings import Settings
+from api.browsers import browser_name
 
 LINUX = "Mozilla/5.0 (X11; Linux x86_64"
 WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"
 CHROME = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"
-
-
-def at(url: str) -> Settings:
-    return Settings.model_construct(public_url=AnyHttpUrl(url))
-
-
-@pytest.mark.parametrize(
-    ("url", "origin", "prefix"),
-    [
-        ("https://news.example", "https://news.example", "__Host-"),
-        ("https://news.example:443/api/", "https://news.example", "__Host-"),
-        ("https://news.example:8443/api", "https://news.example:8443", "__Host-"),
-        ("https://127.0.0.1", "https://127.0.0.1", "__Host-"),
-        ("http://news.example", "http://news.example", "__Host-"),
-        ("http://192.168.1.7:80", "http://192.168.1.7", "__Host-"),
-        ("http://localhost.evil.example", "http://localhost.evil.example", "__Host-"),
-        ("http://127.0.0.1:8000/", "http://127.0.0.1:8000", ""),
-        ("http://localhost:8000", "http://localhost:8000", ""),
-        ("http://[::1]:8000", "http://[::1]:8000", ""),
-    ],
-)
-def test_cookies_are_for_tls_but_on_the_loopback(url: str, origin: str, prefix: str) -> None:
-    assert at(url).public_origin == origin
-    cookies = cookies_of(at(url))
-    assert cookies.name(SESSION) == f"{prefix}pressroom_session"
-    assert cookies.secure == bool(prefix)
 
 
 @pytest.mark.parametrize(

@@ -70,18 +70,6 @@ def test_process_that_only_needs_a_broker_needs_no_cache(monkeypatch: pytest.Mon
     assert read_settings(BrokerSettings).broker == ONE
 
 
-def test_error_of_another_broker_says_which_urls_are_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    _set(monkeypatch, redis=ONE, broker=RABBITMQ)
-    with pytest.raises(SettingsError) as raised:
-        read_settings(BrokerSettings)
-    assert str(raised.value) == (
-        "PRESSROOM_BROKER_URL: must begin with one of "
-        "redis://, rediss://, sentinel://, sentinel+tls://"
-    )
-
-
 def test_sentinels_are_read_from_one_url() -> None:
     found = Sentinels.parse(
         "sentinel+tls://u%40:p%3B%2F@one:1/2?master_name=main&sentinel_password=a%26b"

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from core.settings.notations import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, PlanQuota, parse_quotas
+from core.settings.notations import PlanQuota, parse_quotas
 from core.settings.product_settings import DeniedNames
 
 
@@ -54,13 +54,6 @@ def test_a_file_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_quotas_are_read_by_their_names() -> None:
     assert parse_quotas(" lists=5 , members=0,") == {PlanQuota.LISTS: 5, PlanQuota.MEMBERS: 0}
     assert parse_quotas("") == {}
-
-
-def test_the_defaults_are_those_of_the_contract() -> None:
-    free = {"members": 1000, "lists": 5, "storage_mb": 500, "keys": 10, "unfinished_jobs": 3}
-    paid = {"members": 10_000_000, "lists": 1000, "storage_mb": 100_000, "keys": 100}
-    assert parse_quotas(DEFAULT_QUOTA_FREE) == free | {"composer_per_day": 50}
-    assert parse_quotas(DEFAULT_QUOTA_PAID) == paid | {"unfinished_jobs": 10}
 
 
 @pytest.mark.parametrize(

@@ -63,16 +63,6 @@ def test_what_does_not_fit_is_named(
     assert len(str(raised.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "encryption", ["sse-s3", "sse-kms:alias/ours", "sse-kms:arn:aws:kms:x:1:key/2"]
-)
-def test_encryption_is_by_the_storages_key_or_by_a_named_one(
-    monkeypatch: pytest.MonkeyPatch, encryption: str
-) -> None:
-    monkeypatch.setenv("PRESSROOM_S3_ENCRYPTION", encryption)
-    assert read_settings(ObjectStorageSettings).s3_encryption == encryption
-
-
 @pytest.mark.parametrize("bucket", NO_BUCKETS)
 def test_a_bucket_has_a_name_that_s3_lets_it_have(
     monkeypatch: pytest.MonkeyPatch, bucket: str

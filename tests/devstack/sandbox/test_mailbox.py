@@ -1,14 +1,12 @@
 import asyncio
 from email.message import EmailMessage
-from typing import Any
 
 import httpx
 import pytest
-from aiosmtpd.smtp import SMTP, Envelope, Session
 from fastapi import FastAPI
 
 from devstack.sandbox import mailbox as mailbox_module
-from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, SmtpHandler, router
+from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, router
 from devstack.supervisor import environment, programs
 
 
@@ -58,28 +56,6 @@ def test_the_newest_is_first_and_an_address_finds_its_own(mailbox: Mailbox) -> N
     page = call(mailbox, to="other@example.com").text
     assert "The second one" in page
     assert "The first one" not in page
-
-
-def test_json_has_all_that_a_script_needs(mailbox: Mailbox) -> None:
-    [mail] = call(mailbox, "/messages", to="other@example.com").json()
-    assert mail.pop("received_at").endswith("+00:00")
-    assert mail.pop("headers")["List-Unsubscribe"] == "<https://pressroom.example/unsubscribe>"
-    assert mail == {
-        "id": 2,
-        "to": "other@example.com",
-        "from": "Pressroom <news@pressroom.example>",
-        "subject": "The second one",
-        "text": "Text\n",
-        "html": "<p>Html\n",
-    }
-
-
-def test_mails_are_forgotten_on_demand(mailbox: Mailbox) -> None:
-    removed = call(mailbox, "/messages", "DELETE", to="other@example.com")
-    assert removed.json() == {"removed": 1}
-    assert len(call(mailbox, "/messages").json()) == 2
-    assert call(mailbox, "/messages", "DELETE").json() == {"removed": 2}
-    assert "There is no mail" in call(mailbox).text
 
 
 @pytest.mark.slow
@@ -137,20 +113,6 @@ def test_the_html_part_may_do_nothing_but_open_links_in_a_tab(html: str, shown: 
     assert part.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_mail_without_html_has_its_text_and_nothing_in_a_frame() -> None:
-    mailbox = Mailbox()
-    mailbox.keep(("reader@example.com",), written(html=None))
-    page = call(mailbox, "/messages/1").text
-    assert "Text" in page
-    assert "<iframe" not in page
-    assert call(mailbox, "/messages/1/html").status_code == 404
-
-
-@pytest.mark.parametrize("path", ["/messages/4", "/messages/4/html", "/messages/4/raw"])
-def test_a_mail_that_is_not_there_is_404(mailbox: Mailbox, path: str) -> None:
-    assert call(mailbox, path).status_code == 404
-
-
 @pytest.mark.parametrize(
     "raw",
     [
@@ -177,34 +139,3 @@ def test_a_mail_server_of_the_users_own_wins(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PRESSROOM_MAIL_URL", "smtps://mail.example.com")
     chosen = environment.for_programs(programs.mail_settings(ports))
     assert chosen["PRESSROOM_MAIL_URL"] == "smtps://mail.example.com"
-
-
-def receive(reception: SmtpHandler, to: str, subject: str) -> list[str]:
-    """The replies to one recipient and the message."""
-    envelope: Any = Envelope()
-    envelope.content = written(subject)
-    # Neither is looked at.
-    server: SMTP = None  # type: ignore[assignment]
-    session: Session = None  # type: ignore[assignment]
-
-    async def talk() -> list[str]:
-        taken = await reception.handle_RCPT(server, session, envelope, to, [])
-        return [taken, await reception.handle_DATA(server, session, envelope)]
-
-    return [reply[:3] for reply in asyncio.run(talk())]
-
-
-def test_each_subject_is_put_off_twice_for_each_recipient_called_later() -> None:
-    mailbox = Mailbox()
-    reception = SmtpHandler(mailbox)
-    assert receive(reception, "later@a.example", "One") == ["250", "451"]
-    assert receive(reception, "later@a.example", "Two") == ["250", "451"]
-    assert receive(reception, "Later@b.example", "One") == ["250", "451"]
-    assert receive(reception, "later@a.example", "One") == ["250", "451"]
-    assert mailbox.newest_first() == []
-    assert receive(reception, "LATER@a.example", "One") == ["250", "250"]
-    assert receive(reception, "later@a.example", "Two") == ["250", "451"]
-    assert [mail.subject for mail in mailbox] == ["One"]
-    assert receive(reception, "sooner.or.later@a.example", "One") == ["250", "250"]
-    assert receive(reception, "later+me@a.example", "Three") == ["250", "451"]
-    assert receive(reception, "later+you@a.example", "Three") == ["250", "451"]

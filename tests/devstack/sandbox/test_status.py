@@ -14,7 +14,6 @@ from tests.devstack.sandbox.test_sandbox import fetch
 from tests.observability.alert_rules import series
 
 TOKEN = "a-token-of-the-test"
-REQUESTS = 'pressroom_requests_total{{method="GET",route="/lists",status="200"}} {}'
 
 
 @dataclass
@@ -46,59 +45,6 @@ def telling() -> Iterator[Teller]:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield teller
         server.shutdown()
-
-
-def values(tellers: list[Teller], looks: list[list[list[str]]], figure: Figure) -> list[float]:
-    """The figure after each of these tellers has told these lines, one look after the other."""
-    figures = StatusFigures(MetricsSource(each.url, TOKEN) for each in tellers)
-
-    async def look() -> None:
-        for told in looks:
-            for teller, lines in zip(tellers, told, strict=True):
-                teller.lines = lines
-            await figures._read()
-
-    asyncio.run(look())
-    return figures.values(figure)
-
-
-def of(name: str) -> Figure:
-    return next(each for each in FIGURES if each.name == name)
-
-
-def test_a_gauge_of_several_processes_is_their_sum() -> None:
-    with telling() as api, telling() as worker:
-        looks = [[["pressroom_database_connections_in_use 2"]] * 2]
-        found = values([api, worker], looks, of("Connections to the database"))
-    assert found == [4.0]
-
-
-def test_a_counter_is_shown_by_how_much_it_rises_and_never_falls() -> None:
-    with telling() as api:
-        looks = [[[REQUESTS.format(number)]] for number in (10, 20, 5)]
-        first, second = values([api], looks, of("Requests"))
-    assert first > 0
-    # The process has started anew.
-    assert second == 0
-
-
-def test_a_time_is_that_of_the_events_between_two_looks() -> None:
-    def told(seconds: float, count: int) -> list[list[str]]:
-        return [[f"pressroom_s3_seconds_sum {seconds}", f"pressroom_s3_seconds_count {count}"]]
-
-    with telling() as api:
-        looks = [told(100.0, 10), told(101.0, 14), told(101.0, 14)]
-        found = values([api], looks, of("Time of a call to object storage"))
-    assert found == [0.25, 0.0]
-
-
-def test_what_does_not_answer_is_left_out() -> None:
-    gone = Teller("http://127.0.0.1:9/metrics")
-    with telling() as api:
-        looks = [[["pressroom_webhook_lag_seconds NaN", "pressroom_waiting_requests 3"], []]]
-        tellers = [api, gone]
-        assert values(tellers, looks, of("Requests that wait for a worker")) == [3.0]
-        assert values(tellers, looks, of("Webhooks: time without a worker")) == []
 
 
 def test_the_figures_are_there_while_somebody_looks() -> None:

@@ -43,19 +43,6 @@ def until_ticked(group: Group, condition: Callable[[], bool]) -> None:
     until(holds)
 
 
-def test_a_killed_child_comes_back_and_the_reason_is_said(tmp_path: Path) -> None:
-    said: list[str] = []
-    group = Group([program(tmp_path, "clock", SLEEP)], said.append)
-    await_ready(group)
-    first = group.pids["clock"]
-    os.kill(first, signal.SIGKILL)
-    until_ticked(group, lambda: group.pids.get("clock", first) != first)
-    assert "clock was killed by SIGKILL" in said[0]
-    assert str(tmp_path / "clock.log") in said[0]
-    assert "clock is back" in said[1]
-    group.stop([["clock"]])
-
-
 def test_a_child_whose_port_another_program_has_is_not_ready(tmp_path: Path) -> None:
     listen = "import socket; held = socket.create_server(('127.0.0.1', {port}))"
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -97,13 +84,6 @@ def test_a_program_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path: 
     broken = program(tmp_path, "broken", "raise SystemExit('no such table')", ready=lambda: False)
     group = Group([broken], lambda _: None)
     with pytest.raises(StackError, match=r"(?s)broken does not start.*no such table"):
-        await_ready(group)
-
-
-def test_a_program_that_is_not_there_is_tried_again_and_then_named(tmp_path: Path) -> None:
-    missing = Program("gone", ("/nonexistent/server",), tmp_path / "gone.log", {})
-    group = Group([missing], lambda _: None)
-    with pytest.raises(StackError, match=r"gone does not start: it could not be started"):
         await_ready(group)
 
 

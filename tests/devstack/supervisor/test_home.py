@@ -3,14 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from core.keyring import Keyring
 from devstack.supervisor import home_folder
 from devstack.supervisor.environment import for_programs, own_settings
 from devstack.supervisor.home_folder import (
     Home,
     Lock,
     StackError,
-    from_environment,
     supervisor_pid,
     write_private,
     write_private_json,
@@ -52,12 +50,6 @@ def test_damaged_secrets_are_never_replaced_silently(home: Home) -> None:
     assert home.secrets_file.read_text() == '{"encryption_keys": "k1:'
 
 
-def test_generated_keys_are_ones_the_settings_take(home: Home) -> None:
-    secrets = home_folder.load_or_create_secrets(home)
-    Keyring.parse(secrets.secret_keys)
-    Keyring.parse(secrets.encryption_keys)
-
-
 def test_a_failed_write_leaves_the_old_file_and_no_litter(home: Home) -> None:
     write_private_json(home.run_file, {"a": 1})
     with pytest.raises(UnicodeEncodeError):
@@ -83,16 +75,6 @@ def test_the_lock_tells_who_runs_and_a_stale_file_tells_nothing(home: Home) -> N
     lock.close()
     assert home.supervisor_lock.read_text() == "4711"
     assert supervisor_pid(home) is None
-
-
-def test_the_home_is_named_by_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PRESSROOM_HOME", raising=False)
-    assert from_environment().path == tmp_path / ".pressroom"
-    monkeypatch.setenv("PRESSROOM_HOME", "elsewhere")
-    assert from_environment().path == tmp_path / "elsewhere"
 
 
 def test_secrets_in_files_of_the_users_count_as_their_settings(

@@ -19,11 +19,8 @@ import psycopg2
 import pytest
 
 from core.settings.given_settings import variable_of
-from core.settings.mail_server import MailSender, MailServer
 from core.settings.process_settings import settings_of
 from devstack.supervisor.programs import WORKERS
-from integrations.mail.port import Mail
-from integrations.mail.smtp import SmtpMailer
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 from tests.devstack.supervisor.waiting import runs, until, users_of
 
@@ -191,16 +188,6 @@ def test_every_lane_does_its_work_with_its_own_settings(stack: Stack) -> None:
         assert calls["money"].json()["data"]["payment_url"].startswith(stack.run["sandbox_url"])
         mailbox = f"{stack.run['mailbox_url']}/messages"
         until(lambda: client.get(mailbox, params={"to": demo["email"]}).json())
-
-
-def test_mail_of_the_stack_lands_in_its_mailbox(stack: Stack) -> None:
-    settings = stack.run["settings"]
-    server = MailServer.parse(settings["PRESSROOM_MAIL_URL"])
-    sender = MailSender.parse(settings["PRESSROOM_MAIL_FROM"])
-    SmtpMailer(server, sender).send(Mail("reader@example.com", "Hello", "Text", "<p>Html"))
-    sent = {"to": "reader@example.com"}
-    [mail] = httpx.get(stack.run["mailbox_url"] + "/messages", params=sent).json()
-    assert (mail["to"], mail["subject"]) == ("reader@example.com", "Hello")
 
 
 def test_the_api_checks_challenges_in_the_sandbox(stack: Stack) -> None:

@@ -8,8 +8,6 @@ from typing import TypeVar
 from core.errors import DomainError
 from core.settings import Settings
 from devstack.sandbox.sandbox_settings import (
-    CHALLENGES_PREFIX,
-    SITEVERIFY_PATHS,
     challenge_settings,
 )
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
@@ -53,10 +51,6 @@ def of_server(url: str, **chosen: str) -> Settings:
 def token(start: str) -> str:
     """A token that nobody has used: `token("pass-")`."""
     return f"{start}{next(_numbers)}"
-
-
-def sandbox_path(provider: ChallengeProviderName) -> str:
-    return CHALLENGES_PREFIX + SITEVERIFY_PATHS[provider]
 
 
 async def outcome(work: Awaitable[None]) -> str:

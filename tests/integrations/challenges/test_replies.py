@@ -1,14 +1,11 @@
 """What the adapter makes of replies, and what it sends."""
 
-import asyncio
 import gzip
 import json
 
 import pytest
 from structlog.testing import capture_logs
 
-from core.errors import DomainError, Kind
-from core.settings import Settings
 from devstack.sandbox.sandbox_settings import challenge_secret, challenge_site_key
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
@@ -29,13 +26,6 @@ SCORED = {"success": True, "score": 0.9, "action": "subscribe", "hostname": "loc
 PASS = {"success": True, "action": "subscribe"}
 FAILED = ["challenge.failed"] * 3
 UNAVAILABLE = ["challenge.unavailable"] * 3
-
-
-def refusal(given: Settings, provider: ChallengeProviderName) -> DomainError:
-    answer = ChallengeResponse("canary", "subscribe")
-    with pytest.raises(DomainError) as raised:
-        asking(given, lambda all_: all_.challenge_for(provider).check(answer))
-    return raised.value
 
 
 @each_provider
@@ -284,27 +274,3 @@ def test_the_log_has_the_reason_and_no_token_secret_or_address(server: Server) -
     ]
     assert "canary" not in str(lines)
     assert "203.0.113.99" not in str(lines)
-
-
-@each_provider
-def test_a_failed_challenge_is_forbidden_and_an_outage_is_worth_another_try(
-    server: Server, provider: ChallengeProviderName
-) -> None:
-    server.says({"success": False, "error-codes": ["invalid-input-response"]})
-    failed = refusal(of_server(server.url), provider)
-    assert (failed.kind, failed.retry_after) == (Kind.FORBIDDEN, None)
-    server.says({"success": False, "error-codes": ["invalid-input-secret"]})
-    outage = refusal(of_server(server.url), provider)
-    assert outage.kind == Kind.UNAVAILABLE
-    assert outage.retry_after is not None
-    assert outage.retry_after > 0
-    assert "canary" not in failed.message + outage.message
-
-
-def test_closing_twice_does_no_harm(server: Server) -> None:
-    async def close_twice() -> None:
-        challenges = Challenges(of_server(server.url))
-        await challenges.aclose()
-        await challenges.aclose()
-
-    asyncio.run(close_twice())

@@ -21,16 +21,6 @@ def test_the_offline_writer_is_the_default_and_asks_nobody() -> None:
     assert language_model(settings(llm_model="gpt", llm_api_key=KEY), ignore_usage) is None
 
 
-def test_the_real_address_is_the_default() -> None:
-    assert str(openai().llm_base_url) == "https://api.openai.com/v1"
-
-
-def test_a_model_is_named_by_its_setting() -> None:
-    model = language_model(openai(llm_context_tokens=9000), ignore_usage)
-    assert model is not None
-    assert (model.name, model.context_tokens) == ("openai/gpt", 9000)
-
-
 def test_all_threads_of_a_process_share_what_was_learnt(run: Run) -> None:
     given = openai(llm_base_url=run.base_url, llm_model="sandbox-no-schema")
     for _ in range(2):

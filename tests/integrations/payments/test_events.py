@@ -13,29 +13,8 @@ from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import Evidence, OpenedCheckout, PaymentChannel
 from integrations.payments.stripe import StripeCheckout
 from tests.integrations.payments.reading import Reader, a_paid_session, signed
-from tests.payments import Json, SandboxPayments, Signature, an_order
+from tests.payments import Json, SandboxPayments, an_order
 from tests.webhooks import Receiver
-
-
-@pytest.mark.parametrize("signature", ["wrong", "missing", "old"])
-def test_a_webhook_that_is_not_signed_well_is_refused(
-    sandbox: SandboxPayments,
-    opened: OpenedCheckout,
-    read: Reader,
-    signature: Signature,
-) -> None:
-    sandbox.hold()
-    sandbox.expire(opened.session_id)
-    [event] = sandbox.events(opened.session_id)
-    assert sandbox.deliver(event, signature=signature) == [200]
-    with pytest.raises(DomainError) as refused:
-        read.event("checkout.session.expired", opened)
-    assert (refused.value.code, refused.value.kind) == (
-        "webhook.signature_invalid",
-        Kind.MALFORMED,
-    )
-    assert sandbox.deliver(event) == [200]
-    assert read.evidence("checkout.session.expired", opened).expired
 
 
 def test_while_a_secret_is_rolled_one_good_signature_is_enough(
@@ -119,31 +98,6 @@ def test_a_payment_is_told_with_its_order_amount_and_currency(
     )
 
 
-def test_what_was_paid_is_told_even_where_something_else_was_asked_for(
-    account: StripeCheckout, sandbox: SandboxPayments, read: Reader, opened: OpenedCheckout
-) -> None:
-    sandbox.alter(opened.session_id, amount=1, currency="EUR")
-    sandbox.pay(opened.session_id)
-    told = read.evidence("checkout.session.completed", opened)
-    asked = account.evidence(opened.session_id)
-    for found in (told, asked):
-        assert (found.paid, found.amount_minor, found.currency) == (True, 1, "EUR")
-
-
-def test_a_promise_is_told_as_no_payment_then_kept(
-    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
-) -> None:
-    sandbox.promise(opened.session_id)
-    promised = read.evidence("checkout.session.completed", opened)
-    assert (promised.session_id, promised.paid, promised.failed) == (
-        opened.session_id,
-        False,
-        False,
-    )
-    sandbox.settle(opened.session_id)
-    assert read.evidence("checkout.session.async_payment_succeeded", opened).paid
-
-
 def test_a_broken_promise_is_told_as_failed(
     sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
 ) -> None:
@@ -217,15 +171,6 @@ def test_an_inquiry_is_of_no_concern_though_it_is_called_a_dispute(
     assert read.event("charge.dispute.created", opened).evidence is None
     sandbox.lose(opened.session_id)
     assert read.event("charge.dispute.closed", opened).evidence is None
-
-
-def test_one_event_has_one_id_however_often_it_comes(
-    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
-) -> None:
-    sandbox.mode(times=3)
-    sandbox.pay(opened.session_id)
-    events = [read.event("checkout.session.completed", opened) for _ in range(3)]
-    assert len({each.id for each in events}) == 1
 
 
 def test_another_shop_on_the_same_account_is_of_no_concern(

@@ -68,25 +68,6 @@ def test_a_cancelled_checkout_can_be_paid_still(
     assert (found.paid, found.failed, found.expired) == (False, False, False)
 
 
-def test_a_promise_is_no_payment_until_it_is_kept(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
-) -> None:
-    sandbox.promise(opened.session_id)
-    found = account.evidence(opened.session_id)
-    assert (found.paid, found.failed) == (False, False)
-    sandbox.settle(opened.session_id)
-    assert account.evidence(opened.session_id).paid
-
-
-def test_a_broken_promise_has_failed(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
-) -> None:
-    sandbox.promise(opened.session_id)
-    sandbox.fall_through(opened.session_id)
-    found = account.evidence(opened.session_id)
-    assert (found.paid, found.failed) == (False, True)
-
-
 def test_refunds_add_up(
     account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
 ) -> None:
@@ -117,22 +98,6 @@ def test_refunds_are_all_counted_however_many(
     monkeypatch.setattr(stripe, "_MAX_LISTED", MANY - 1)
     with pytest.raises(DomainError, match="more than 100"):
         account.refunds(payment_id)
-
-
-@pytest.mark.parametrize(("ending", "lost"), [("win", 0), ("lose", 1000)])
-def test_a_dispute_is_open_until_it_is_won_or_lost(
-    account: StripeCheckout,
-    sandbox: SandboxPayments,
-    opened: OpenedCheckout,
-    ending: str,
-    lost: int,
-) -> None:
-    sandbox.pay(opened.session_id)
-    sandbox.dispute(opened.session_id, 1000)
-    found = account.evidence(opened.session_id)
-    assert (found.paid, disputes_in(found)) == (True, (1000, 0, 0))
-    getattr(sandbox, ending)(opened.session_id)
-    assert disputes_in(account.evidence(opened.session_id)) == (1000, 1000, lost)
 
 
 def disputes_in(found: Evidence) -> tuple[int | None, int | None, int | None]:

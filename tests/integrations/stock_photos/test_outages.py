@@ -165,14 +165,6 @@ def test_a_reply_that_trickles_is_given_up(
     assert time.monotonic() - began < 50
 
 
-def test_a_reply_that_never_comes_is_given_up(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exchange, "_MAX_CALL_SECONDS", 0.5)
-    provider.script = Script(pause=3)
-    assert provider.refusal().kind is Kind.TOO_SLOW
-
-
 def test_a_provider_that_is_away_is_unavailable() -> None:
     away = Unsplash("http://127.0.0.1:9", SecretStr("key"), lambda *_: None)
     with pytest.raises(DomainError) as caught:

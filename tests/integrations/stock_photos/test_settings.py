@@ -8,18 +8,9 @@ from integrations.stock_photos.port import PhotoProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
 
 SANDBOX = "http://127.0.0.1:9999"
-PROVIDER = "PRESSROOM_STOCK_PHOTO_PROVIDER"
 UNSPLASH = "PRESSROOM_UNSPLASH_BASE_URL"
 KEY = "PRESSROOM_UNSPLASH_ACCESS_KEY"
 OPENVERSE = "PRESSROOM_OPENVERSE_BASE_URL"
-
-
-def test_the_development_stack_asks_its_sandbox() -> None:
-    chosen = stock_photo_settings(SANDBOX, {})
-    assert chosen[PROVIDER] == "unsplash"
-    assert chosen[UNSPLASH] == f"{SANDBOX}/unsplash"
-    assert chosen[OPENVERSE] == f"{SANDBOX}/openverse"
-    assert chosen[KEY]
 
 
 def test_what_the_user_sets_of_a_provider_makes_it_theirs() -> None:

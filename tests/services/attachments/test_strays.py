@@ -2,7 +2,6 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
-from sqlalchemy import event
 
 from core import clock
 from services import removals
@@ -30,11 +29,6 @@ def with_renditions(client: httpx.Client) -> tuple[dict[str, Any], list[str]]:
     record = upload(client, renditions="1")
     folder = f"renditions/{record['hash_id']}"
     return record, [f"{folder}/{each['filename']}" for each in record["renditions"]]
-
-
-def test_what_belongs_together_is_no_stray(stack: Stack, client: httpx.Client) -> None:
-    record = upload(client)
-    assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
 
 
 def test_renditions_and_what_a_worker_may_be_writing_are_no_strays(
@@ -134,32 +128,6 @@ def test_an_upload_that_waits_for_its_worker_keeps_its_original(stack: Stack) ->
     )
     stack.resources.objects.put("originals/waiting", b"a picture", "image/webp")
     assert not [stray for stray in found(stack) if "waiting" in stray.key]
-
-
-def test_the_sweep_looks_at_no_attachment_but_those_of_the_originals_that_are_there(
-    stack: Stack,
-) -> None:
-    asked = list[str]()
-
-    def note(*words: object) -> None:
-        if "attachments" in (statement := str(words[2])):
-            asked.append(statement)
-
-    later = clock.now() + timedelta(hours=2)
-    strays.sweep_uploads(stack.resources, now=later)
-    engine = stack.resources.database.engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        # Other tests' uploads may still wait for their workers.
-        waiting = len(stack.stored("originals/"))
-        assert strays.sweep_uploads(stack.resources, now=later) == 0
-        assert len(asked) <= waiting
-        key = "originals/222222222222"
-        stack.resources.objects.put(key, b"left behind", "image/webp")
-        assert strays.sweep_uploads(stack.resources, now=later) == 1
-        assert not stack.resources.objects.exists(key)
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
 
 
 def test_the_command_says_what_it_found_and_mends_it_when_asked(stack: Stack) -> None:

@@ -2,7 +2,6 @@ import re
 
 import pytest
 
-from core.errors import DomainError
 from devstack.sandbox.llm import HANDLE, LINK
 from integrations.llm.port import LanguageModel
 from services.composer import model_writer, rules
@@ -39,10 +38,6 @@ def _texts(written: PostMetadata) -> list[str]:
     assert written.summary is not None
     assert written.tags is not None
     return [written.slug, written.summary, *written.tags]
-
-
-def test_there_are_more_than_thirty_forms() -> None:
-    assert len(set(ORDERS)) > 30
 
 
 @each_order
@@ -85,18 +80,6 @@ def test_a_part_by_itself_holds_no_strange_link_or_mention(run: Run, part: Metad
     assert LINK not in text
     assert HANDLE not in text
     assert run.calls == 2
-
-
-@each_order
-def test_an_order_to_change_the_shape_gives_no_other_shape(run: Run, order: int) -> None:
-    plain = post_with(ORDERS[order])
-    for ask in (
-        lambda: model_writer.metadata(plain, ALL, run.model("obedient-shape"), SECONDS),
-        lambda: model_writer.tweets(plain, run.model("obedient-shape"), SECONDS),
-    ):
-        with pytest.raises(DomainError) as raised:
-            ask()
-        assert raised.value.code == "composer.answer_unusable"
 
 
 def test_links_and_mentions_of_the_post_itself_may_stay(run: Run) -> None:

@@ -69,11 +69,6 @@ def test_what_was_not_asked_for_is_not_there(run: Run, part: MetadataField) -> N
     assert list(request["response_format"]["json_schema"]["schema"]["properties"]) == [part]
 
 
-@pytest.mark.parametrize("behaviour", ["prose", "no-schema", "no-json-mode", "new-limit"])
-def test_json_is_found_in_whatever_form_it_comes(run: Run, behaviour: str) -> None:
-    assert keeps_every_rule(POST, model_writer.metadata(POST, ALL, run.model(behaviour), SECONDS))
-
-
 @pytest.mark.parametrize("behaviour", ["wrong-shape-once", "no-json-once", "obedient-shape-once"])
 def test_a_broken_rule_is_named_and_repaired_once(run: Run, behaviour: str) -> None:
     assert keeps_every_rule(POST, model_writer.metadata(POST, ALL, run.model(behaviour), SECONDS))
@@ -105,21 +100,6 @@ def test_what_can_not_be_mended_is_unusable_after_one_repair(run: Run, behaviour
     error = refused(run.model(behaviour))
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "composer.answer_unusable")
     assert run.calls == 2
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "code"),
-    [
-        ("refuses", "llm.failed"),
-        ("empty", "llm.failed"),
-        ("length", "llm.failed"),
-        ("cut", "llm.failed"),
-        ("500", "llm.failed"),
-        ("429-long", "llm.unavailable"),
-    ],
-)
-def test_a_call_that_fails_is_told_as_it_is(run: Run, behaviour: str, code: str) -> None:
-    assert refused(run.model(behaviour)).code == code
 
 
 def test_a_repair_that_fails_leaves_the_first_answer_to_be_mended(run: Run) -> None:

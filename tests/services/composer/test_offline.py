@@ -81,13 +81,6 @@ def test_words_in_the_middle_of_a_long_post_are_tags_where_there_are_no_others()
     assert len(written.tags) >= 3
 
 
-def test_only_what_was_wanted_is_written() -> None:
-    plain = read(Post("Title", "Some text."))
-    assert offline.metadata(plain, frozenset({MetadataField.SLUG}), HASH) == PostMetadata(
-        slug="title"
-    )
-
-
 _WRITE = """
 import json, sys
 from benchmarks.corpus import samples

@@ -13,7 +13,7 @@ from integrations.payments.port import Evidence
 from models import OrderVia
 from services.credits import ledger, verify
 from services.credits.settlement import settle
-from services.credits.verify import CheckpointBook, LedgerReport
+from services.credits.verify import LedgerReport
 from storage.resources import Resources
 from tests.faults import till
 from tests.stack import Stack
@@ -122,16 +122,6 @@ def test_an_end_that_is_gone_is_found(books: Stack, holder: int) -> None:
     assert faults(books) == []
 
 
-def test_a_shorter_ledger_does_not_reach_its_checkpoint(books: Stack, holder: int) -> None:
-    falsify(
-        books,
-        "DELETE FROM credit_entries WHERE seq > 4",
-        "UPDATE credit_accounts SET balance = 4, last_seq = 4,"
-        " last_hash = (SELECT hash FROM credit_entries WHERE seq = 4)",
-    )
-    assert (None, "the entry of the checkpoint is not as it was verified") in faults(books)
-
-
 def test_a_rewritten_chain_does_not_pass_its_checkpoint(books: Stack, holder: int) -> None:
     before = "(SELECT hash FROM credit_entries WHERE seq = 4)"
     falsify(
@@ -204,11 +194,6 @@ def test_without_its_key_a_checkpoint_does_not_count(books: Stack, holder: int) 
     # From now on there are checkpoints under the new key.
     report = verify.verify(gone, full=False)
     assert (report.keys_gone, read(report)) == (0, (1, 1, 0))
-
-
-def test_an_account_that_is_gone_is_found_by_its_checkpoint(books: Stack, holder: int) -> None:
-    falsify(books, "TRUNCATE open_charges, credit_entries, credit_accounts")
-    assert (None, "the entry of the checkpoint is not as it was verified") in faults(books)
 
 
 def test_charges_go_on_while_runs_verify(books: Stack, holder: int) -> None:
@@ -300,11 +285,3 @@ def test_a_forged_checkpoint_of_the_orders_is_a_fault(books: Stack) -> None:
     found = {(each.order_id, each.fault) for each in report.faults}
     assert (None, "the checkpoint of the orders was not signed by us") in found
     assert old in {order_id for order_id, _ in found}
-
-
-def test_a_checkpoint_is_written_for_the_book_that_asks(books: Stack, holder: int) -> None:
-    falsify(books, "TRUNCATE credit_checkpoints")
-    verify.run(books.resources.database.engine)
-    assert books.query("SELECT 1 FROM credit_checkpoints") == []
-    verify.run(books.resources.database.engine, CheckpointBook(books.resources))
-    assert len(books.query("SELECT 1 FROM credit_checkpoints")) == 1

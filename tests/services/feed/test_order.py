@@ -122,12 +122,6 @@ def test_the_newest_position_is_after_what_is_there_and_before_what_comes(
     eventually(lambda: len(read(resources, user_id, newest)) == 2, what="the two that came later")
 
 
-def test_an_owner_reads_their_own_events_alone(quiet: Stack, user_id: int) -> None:
-    tell(quiet.resources, user_id + 1)
-    tell(quiet.resources, user_id)
-    assert len(_awaited(quiet, user_id, 1)) == 1
-
-
 def test_after_a_restore_earlier_cursors_go_on_and_ids_are_new(quiet: Stack, user_id: int) -> None:
     """A busier cluster gave these places; its last cursors are of events that are not restored."""
     resources = quiet.resources

@@ -9,7 +9,7 @@ from sqlalchemy import func, text
 
 from core.errors import DomainError, Kind
 from core.refusals.jobs import JOB_TOO_SLOW
-from models import IdempotencyRecord, Job, JobStatus
+from models import Job, JobStatus
 from services.jobs import lease as leases
 from services.jobs import sweep
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
@@ -20,7 +20,7 @@ from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
 from tests.probe.bench import Bench
 from tests.probe.kind import plan_committed
-from tests.services.jobs.conftest import CANCELLED, change, claim, sent_jobs
+from tests.services.jobs.conftest import CANCELLED, change, claim
 from tests.stack import eventually
 
 
@@ -172,15 +172,6 @@ def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(
     assert claim(resources, claimed.job_id).attempt == 2
 
 
-def test_turn_given_up_is_sent_again_at_once_and_to_the_end_of_the_line(
-    quiet: Bench, claimed: Lease, resources: Resources
-) -> None:
-    other = quiet.enqueue(7)
-    with resources.unit_of_work() as uow:
-        leases.yield_turn(uow, claimed)
-    assert sent_jobs(resources) == [claimed.job_id, other, claimed.job_id]
-
-
 def test_cancellation_reaches_the_holder_with_its_next_renewal(
     claimed: Lease, resources: Resources
 ) -> None:
@@ -209,43 +200,6 @@ def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
     assert sweep.requeue_lost(resources, Reach()) == 1
     job = quiet.job(claimed.job_id)
     assert (job.status, error_shown(job)) == (JobStatus.CANCELLED, CANCELLED)
-
-
-def test_failure_frees_the_idempotency_key(quiet: Bench, resources: Resources) -> None:
-    job_id = _with_idempotency_record(quiet, resources)
-    with resources.unit_of_work() as uow:
-        leases.fail(uow, claim(resources, job_id), DomainError(Kind.INVALID, "probe.refused", "no"))
-    assert _records(quiet) == 0
-
-
-def test_error_keeps_its_kind_and_is_shown_without_it(
-    quiet: Bench, claimed: Lease, resources: Resources
-) -> None:
-    with resources.unit_of_work() as uow:
-        leases.fail(uow, claimed, DomainError(Kind.UNAVAILABLE, "probe.away", "not now"))
-    job = quiet.job(claimed.job_id)
-    assert job.error == {"kind": "unavailable", "code": "probe.away", "message": "not now"}
-    assert error_shown(job) == {"code": "probe.away", "message": "not now"}
-
-
-def test_success_keeps_the_idempotency_key(quiet: Bench, resources: Resources) -> None:
-    job_id = _with_idempotency_record(quiet, resources)
-    with resources.unit_of_work() as uow:
-        leases.succeed(uow, claim(resources, job_id), {})
-    assert _records(quiet) == 1
-
-
-def _with_idempotency_record(quiet: Bench, resources: Resources) -> int:
-    owner = quiet.stack.new_owner()
-    job_id = quiet.enqueue()
-    values = {"caller_id": owner.user_id, "route": "POST /x", "key": "k" * 16}
-    with resources.unit_of_work() as uow:
-        uow.session.add(IdempotencyRecord(**values, fingerprint=bytes(32), job_id=job_id))
-    return job_id
-
-
-def _records(quiet: Bench) -> int:
-    return int(str(quiet.stack.query("SELECT count(*) FROM idempotency_records")[0][0]))
 
 
 def test_every_change_is_told_after_its_commit(

@@ -76,25 +76,6 @@ def test_a_job_of_the_same_owner_from_its_enqueueing_to_its_end_reads_few_blocks
     assert _blocks(quiet, act) <= FEW_BLOCKS
 
 
-@pytest.mark.usefixtures("ended")
-def test_claiming_from_a_queue_of_the_same_owner_reads_few_blocks(quiet: Bench) -> None:
-    rush = iter([quiet.enqueue(OWNER) for _ in range(10)])
-    assert _blocks(quiet, lambda own: claim(own, next(rush))) <= FEW_BLOCKS
-    sends = "SELECT count(*) FROM jobs WHERE sends = 1 AND id = ANY(%s)"
-    assert quiet.stack.query(sends, list(rush)) == [(2,)]
-
-
-def test_whole_look_comes_again_at_once_where_it_found_something() -> None:
-    pace = Pace()
-    assert pace.is_due
-    pace.looked(0.05, found=False)
-    assert not pace.is_due
-    pace.looked(0.05, found=True)
-    assert pace.is_due
-    pace.looked(0.0, found=False)
-    assert pace.is_due
-
-
 def test_job_that_was_due_for_long_is_found_by_a_whole_look(
     quiet: Bench, resources: Resources
 ) -> None:

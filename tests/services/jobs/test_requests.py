@@ -1,5 +1,4 @@
 from datetime import timedelta
-from functools import partial
 
 import pytest
 from sqlalchemy import func
@@ -12,11 +11,10 @@ from services.access.caller import Caller
 from services.jobs import lease as leases
 from services.jobs import records
 from services.jobs.lease import Lease
-from services.jobs.records import error_shown
 from storage.resources import Resources
 from tests.probe.bench import Bench
 from tests.probe.kind import plan
-from tests.services.jobs.conftest import CANCELLED, change, claim
+from tests.services.jobs.conftest import change, claim
 
 
 def caller_of(user_id: int, scopes: frozenset[Scope] = EVERYTHING_OF_A_USER) -> Caller:
@@ -32,33 +30,6 @@ def caller(quiet: Bench) -> Caller:
 def job_id(caller: Caller, resources: Resources) -> int:
     with resources.unit_of_work() as uow:
         return plan(uow, {}, user_id=caller.user_id).id
-
-
-def test_queued_job_is_cancelled_at_once_with_its_subject(
-    quiet: Bench, resources: Resources, caller: Caller, job_id: int
-) -> None:
-    with resources.unit_of_work() as uow:
-        assert records.cancel(uow, caller, job_id) == 1
-    job = quiet.job(job_id)
-    assert (job.status, error_shown(job)) == (JobStatus.CANCELLED, CANCELLED)
-    assert quiet.stack.query("SELECT abandoned FROM probe_plans WHERE id = %s", job.subject_id) == [
-        (1,)
-    ]
-    with resources.unit_of_work() as uow:
-        assert leases.claim(uow, job_id) is None
-
-
-def test_running_job_is_asked_to_end(
-    quiet: Bench, resources: Resources, caller: Caller, job_id: int
-) -> None:
-    lease = claim(resources, job_id)
-    with resources.unit_of_work() as uow:
-        assert records.cancel(uow, caller, job_id) == 1
-    job = quiet.job(job_id)
-    assert (job.status, job.cancel_requested) == (JobStatus.RUNNING, True)
-    with resources.unit_of_work() as uow:
-        leases.cancel(uow, lease)
-    assert quiet.job(job_id).status == JobStatus.CANCELLED
 
 
 def test_cancelling_what_has_ended_changes_nothing(
@@ -109,24 +80,6 @@ def test_job_that_did_not_end_badly_is_not_retryable(
     with pytest.raises(DomainError) as refused, resources.unit_of_work() as uow:
         records.retry(uow, caller, job_id, settings=resources.settings)
     assert refused.value.code == "job.not_retryable"
-
-
-def test_strangers_find_no_job(quiet: Bench, resources: Resources, job_id: int) -> None:
-    stranger = caller_of(quiet.stack.new_owner().user_id)
-    retry = partial(records.retry, settings=resources.settings)
-    for ask in (records.get, records.cancel, retry):
-        with pytest.raises(DomainError) as refused, resources.unit_of_work() as uow:
-            ask(uow, stranger, job_id)
-        assert refused.value.code == "job.not_found"
-
-
-def test_job_is_beyond_a_credential_without_its_kinds_scope(
-    resources: Resources, caller: Caller, job_id: int
-) -> None:
-    narrow = caller_of(caller.user_id, frozenset({Scope.CREDIT_READ}))
-    with pytest.raises(DomainError) as refused, resources.unit_of_work() as uow:
-        records.cancel(uow, narrow, job_id)
-    assert refused.value.code == "auth.insufficient_scope"
 
 
 def test_job_tells_its_rate_and_the_time_to_go(

@@ -83,22 +83,6 @@ def tries(bare: Stack) -> Tries:
     return Tries(bare, endpoint_id)
 
 
-def test_event_that_is_always_refused_pauses_no_endpoint_that_takes_the_others(
-    tries: Tries,
-) -> None:
-    refused = tries.queue(hours_ago=0)
-    for _ in range(23):
-        tries.write(refused, REFUSED)
-        assert tries.endpoint == ("active", True)
-        tries.pass_time(hours=3)
-        tries.write(tries.queue(hours_ago=0), OK)
-        assert tries.endpoint == ("active", False)
-    tries.pass_time(hours=3)
-    tries.write(refused, REFUSED)
-    assert tries.status(refused) == "failed"
-    assert tries.endpoint[0] == "active"
-
-
 def test_endpoint_is_paused_by_the_last_try_of_the_only_event_that_it_got(tries: Tries) -> None:
     lone = tries.queue(hours_ago=0)
     tries.write(lone, REFUSED)

@@ -4,9 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from services.webhooks.claiming import (
     IN_ORDER_FOR,
-    LATER_PAUSE,
     MAX_REST,
-    TRIED_FOR,
     Choice,
     Pending,
     choose,
@@ -30,20 +28,6 @@ def test_pauses_grow_for_an_hour_and_are_three_hours_then() -> None:
         assert seconds <= pause_after(attempts).total_seconds() <= seconds * 1.1
 
 
-def test_three_days_have_some_thirty_tries() -> None:
-    after, tries = timedelta(0), 1
-    while (after := after + pause_after(tries)) < TRIED_FOR:
-        tries += 1
-    assert TRIED_FOR / LATER_PAUSE <= tries <= TRIED_FOR / LATER_PAUSE + 7
-
-
-def test_oldest_delivery_holds_the_others_up_while_it_is_young() -> None:
-    failed, next_one = waiting(1, age=20, due_in=4), waiting(2, age=19)
-    choice = choose([failed, next_one], NOW, max_pending=MOST)
-    assert choice == Choice(due_at=failed.due_at)
-    assert choose([next_one], NOW, max_pending=MOST).delivery_id == 2
-
-
 def test_order_ends_when_the_oldest_has_waited_for_a_minute() -> None:
     failed = waiting(1, age=59, due_in=100)
     still_in_order = choose([failed, waiting(2, age=50)], NOW, max_pending=MOST)
@@ -57,10 +41,6 @@ def test_new_events_are_taken_beside_old_failures_up_to_a_bound() -> None:
     choice = choose(failures, NOW, max_pending=4)
     assert choice == Choice(due_at=failures[0].due_at, takes_events=True)
     assert not choose(failures, NOW, max_pending=3).takes_events
-
-
-def test_nothing_pending_takes_events() -> None:
-    assert choose([], NOW, max_pending=MOST) == Choice(takes_events=True)
 
 
 def test_several_are_those_that_are_next_once_the_ones_before_are_delivered() -> None:

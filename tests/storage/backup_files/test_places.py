@@ -104,11 +104,6 @@ def test_a_file_is_no_place_and_no_call_waits_for_it_to_become_one(
         assert str(tmp_path / below) in raised.value.message
 
 
-def test_a_folder_that_can_not_be_made_says_why() -> None:
-    with pytest.raises(DomainError, match=r"/proc/x, .*: No such file or directory"):
-        FolderPlace(Path("/proc/x")).put("a/b", b"x", BYTES)
-
-
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
 def test_what_may_not_be_written_is_said_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int

@@ -1,11 +1,8 @@
 """Postgres' own programs: what they are told, and what becomes of them."""
 
-import os
-import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,9 +14,9 @@ from sqlalchemy import make_url
 from devstack.supervisor.environment import path_of_programs
 from storage.backup_files import postgres_tools
 from storage.backup_files.postgres_tools import PostgresToolFailed
-from tests.ports import free_port
-from tests.prerequisites import pass_over
-from tests.stack import Stack, eventually
+from tests.deployment.test_pooler import running_pooler
+from tests.embedded import Services
+from tests.stack import Stack
 
 
 @pytest.fixture(autouse=True)
@@ -78,39 +75,8 @@ def test_a_server_that_sends_nothing_is_given_up(
         assert time.monotonic() - begun < 30
 
 
-@pytest.fixture
-def pool(stack: Stack, tmp_path: Path) -> Iterator[SecretStr]:
-    """The URL of a PgBouncer in front of the database."""
-    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        pass_over("a pool needs Debian's package pgbouncer")
-    url, port = make_url(stack.owner_url), free_port()
-    (tmp_path / "users.txt").write_text(f'"{url.username}" "{url.password}"\n')
-    settings = tmp_path / "pgbouncer.ini"
-    settings.write_text(
-        f"[databases]\n* = host={url.host} port={url.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-        f"listen_port = {port}\nunix_socket_dir =\nauth_type = plain\nauth_file = users.txt\n"
-        "pool_mode = transaction\n"
-    )
-    words = [program, str(settings)]
-    if os.geteuid() == 0:
-        # It refuses to run as root.
-        words = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--", *words]
-    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL) as bouncer:
-        through = url.set(port=port).render_as_string(hide_password=False)
-
-        def answers() -> bool:
-            try:
-                psycopg2.connect(through).close()
-            except psycopg2.OperationalError:
-                return False
-            return True
-
-        eventually(answers, what="the pool")
-        yield SecretStr(through)
-        bouncer.terminate()
-
-
-def test_a_dump_through_a_pool_is_refused(pool: SecretStr) -> None:
-    with pytest.raises(PostgresToolFailed, match="PRESSROOM_BACKUP_DATABASE_URL"):
-        next(postgres_tools.dump(pool))
+def test_a_dump_through_a_pool_is_refused(services: Services, stack: Stack) -> None:
+    with running_pooler(services, stack, size=2) as pool:
+        through = SecretStr(pool.url)
+        with pytest.raises(PostgresToolFailed, match="PRESSROOM_BACKUP_DATABASE_URL"):
+            next(postgres_tools.dump(through))

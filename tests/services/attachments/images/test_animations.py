@@ -1,12 +1,9 @@
-from collections.abc import Sequence
-
 import pytest
 from PIL import Image
 
 from services.attachments.images.conversion import convert
 from tests.services.attachments.images.samples import (
     BLUE,
-    CLEAR,
     GREEN,
     RED,
     WHITE,
@@ -17,28 +14,12 @@ from tests.services.attachments.images.samples import (
     encoded,
     gif,
     opened,
-    picture,
     playback,
     timeline,
 )
 
 OPAQUE_RED, OPAQUE_GREEN, OPAQUE_BLUE = (*RED, 255), (*GREEN, 255), (*BLUE, 255)
 FULL = (0, 0, 20, 10)
-
-
-@pytest.mark.parametrize("format_name", ["PNG", "GIF"])
-def test_time_line_and_every_pixel_survive(format_name: str) -> None:
-    frames = [picture().rotate(angle).quantize(32).convert("RGB") for angle in range(0, 180, 20)]
-    ms = [100, 20, 30, 250, 70, 10, 1000, 40, 90]
-    data = encoded(
-        frames[0], format_name, save_all=True, append_images=frames[1:], duration=ms, loop=0
-    )
-    expected = [
-        (frame.convert("RGBA").tobytes(), each) for frame, each in zip(frames, ms, strict=True)
-    ]
-    result = convert(data)
-    assert playback(result.data) == expected
-    assert result.frames == 9
 
 
 def test_equal_neighbours_are_shown_for_their_time_together() -> None:
@@ -62,74 +43,11 @@ def test_delay_without_a_unit_counts_hundredths() -> None:
     assert [ms for _, ms in timeline(convert(apng((20, 10), frames)).data)] == [70, 70]
 
 
-@pytest.mark.parametrize(("loop", "plays"), [(None, 1), (0, 0), (1, 2), (7, 8), (65535, 65535)])
-def test_gif_plays_as_often_as_before(loop: int | None, plays: int) -> None:
-    data = gif((20, 10), [GifFrame(FULL, 0), GifFrame(FULL, 1)], loop=loop)
-    assert opened(convert(data).data).info["loop"] == plays
-
-
-@pytest.mark.parametrize("plays", [0, 1, 5])
-def test_apng_and_webp_play_as_often_as_before(plays: int) -> None:
-    moving = apng(
-        (20, 10), [Rectangle(FULL, OPAQUE_RED), Rectangle(FULL, OPAQUE_BLUE)], plays=plays
-    )
-    assert opened(convert(moving).data).info["loop"] == plays
-    webp = animated("WEBP", (RED, BLUE), (50, 60), loop=plays)
-    assert opened(convert(webp).data).info["loop"] == plays
-
-
-@pytest.mark.parametrize(
-    ("dispose", "left_over"), [(0, OPAQUE_GREEN), (1, OPAQUE_GREEN), (2, CLEAR), (3, OPAQUE_RED)]
-)
-def test_gif_frame_leaves_behind_what_its_disposal_says(
-    dispose: int, left_over: Sequence[int]
-) -> None:
-    frames = [
-        GifFrame(FULL, 0),
-        GifFrame((0, 0, 5, 5), 1, dispose=dispose),
-        GifFrame((10, 5, 15, 10), 2),
-    ]
-    data = convert(gif((20, 10), frames)).data
-    assert [colour for colour, _ in timeline(data)] == [OPAQUE_RED, OPAQUE_GREEN, left_over]
-    assert timeline(data, at=(12, 7))[-1][0] == OPAQUE_BLUE
-
-
-def test_gif_outside_its_frames_is_transparent() -> None:
-    data = convert(gif((20, 10), [GifFrame((5, 5, 10, 10), 0), GifFrame((5, 5, 10, 10), 1)])).data
-    assert {colour for colour, _ in timeline(data)} == {CLEAR}
-
-
-def test_gif_with_opaque_frames_on_a_larger_canvas_is_transparent_beside_them() -> None:
-    data = convert(gif((20, 10), [GifFrame((4, 4, 10, 10), 0), GifFrame((4, 4, 10, 10), 1)])).data
-    assert {colour for colour, _ in timeline(data)} == {CLEAR}
-    assert [colour for colour, _ in timeline(data, at=(4, 4))] == [OPAQUE_RED, OPAQUE_GREEN]
-
-
 def test_gif_frame_that_reaches_over_the_edge_is_cut_off() -> None:
     frames = [GifFrame(FULL, 0), GifFrame((15, 5, 40, 30), 1)]
     result = convert(gif((20, 10), frames))
     assert (result.width, result.height) == (20, 10)
     assert timeline(result.data, at=(19, 9))[-1][0] == OPAQUE_GREEN
-
-
-@pytest.mark.parametrize(("dispose", "left_over"), [(0, OPAQUE_GREEN), (1, CLEAR), (2, OPAQUE_RED)])
-def test_apng_frame_leaves_behind_what_its_disposal_says(
-    dispose: int, left_over: Sequence[int]
-) -> None:
-    frames = [
-        Rectangle(FULL, OPAQUE_RED),
-        Rectangle((0, 0, 5, 5), OPAQUE_GREEN, dispose=dispose),
-        Rectangle((10, 5, 15, 10), OPAQUE_BLUE),
-    ]
-    data = convert(apng((20, 10), frames)).data
-    assert [colour for colour, _ in timeline(data)] == [OPAQUE_RED, OPAQUE_GREEN, left_over]
-
-
-def test_apng_blends_over_or_replaces() -> None:
-    half_blue = (*BLUE, 128)
-    for blend, expected in ((0, half_blue), (1, (127, 0, 128, 255))):
-        frames = [Rectangle(FULL, OPAQUE_RED), Rectangle(FULL, half_blue, blend=blend)]
-        assert timeline(convert(apng((20, 10), frames)).data)[-1][0] == expected
 
 
 def test_default_image_that_is_not_a_frame_is_not_shown() -> None:
@@ -169,11 +87,6 @@ def test_frame_of_many_hours_keeps_its_time() -> None:
         20_000_000,
         20_000_000,
     ]
-
-
-def test_frame_without_delay_has_none_afterwards() -> None:
-    frames = [GifFrame(FULL, 0, hundredths=0), GifFrame(FULL, 1, hundredths=3)]
-    assert sum(ms for _, ms in timeline(convert(gif((20, 10), frames)).data)) == 30
 
 
 def test_blurhash_is_of_the_first_frame() -> None:

@@ -60,12 +60,6 @@ def writable() -> Iterator[tuple[str, str]]:
 WRITABLE = list(writable())
 
 
-def test_every_format_is_tried_in_the_modes_it_is_known_to_take() -> None:
-    assert {("png", mode) for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")} <= set(WRITABLE)
-    assert {("jpeg", mode) for mode in ("1", "L", "RGB", "CMYK", "YCbCr")} <= set(WRITABLE)
-    assert {(name, "RGBA") for name in FORMATS if name != "jpeg"} <= set(WRITABLE)
-
-
 @pytest.mark.parametrize(("name", "mode"), WRITABLE)
 def test_still_of_every_mode_agrees_with_its_source(name: str, mode: str) -> None:
     format_name, options = FORMATS[name]

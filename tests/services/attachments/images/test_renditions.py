@@ -12,7 +12,6 @@ from tests.services.attachments.images.samples import (
     RED,
     GifFrame,
     Rectangle,
-    animated,
     apng,
     encoded,
     gif,
@@ -39,13 +38,6 @@ def half_clear(width: int, height: int) -> Image.Image:
     image = picture(width, height).convert("RGBA")
     image.paste(CLEAR, (0, 0, width // 2, height))
     return image
-
-
-def test_none_are_made_unless_they_are_asked_for() -> None:
-    data = encoded(picture(700, 500), "JPEG")
-    assert convert(data).renditions == ()
-    whole = convert(data, with_renditions=True)
-    assert whole.data == convert(data).data
 
 
 @pytest.mark.parametrize(
@@ -192,8 +184,3 @@ def test_animation_that_shows_through_has_a_png_for_mails() -> None:
     assert made["mail"].mime_type == "image/png"
     image = opened(made["mail"].data).convert("RGBA")
     assert image.getpixel((390, 9)) == CLEAR
-
-
-def test_same_bytes_in_give_the_same_renditions() -> None:
-    for data in (encoded(half_clear(700, 500), "PNG"), animated("GIF", (RED, GREEN), (50, 50))):
-        assert convert(data, with_renditions=True) == convert(data, with_renditions=True)

@@ -24,7 +24,6 @@ from services.attachments.isolation import confinement
 from services.attachments.isolation import converter as process_module
 from services.attachments.isolation.child import ANSWER, answer_parts, outcome
 from services.attachments.isolation.converter import ConverterProcess
-from tests.pictures import photo
 from tests.services.attachments.images.samples import encoded, one_of_each, picture, png, rgba_rows
 
 pytestmark = pytest.mark.stack
@@ -82,13 +81,6 @@ def test_child_gives_what_the_function_gives(converter: ConverterProcess, name: 
     assert with_renditions.renditions
 
 
-def test_renditions_of_a_large_picture_come_through(converter: ConverterProcess) -> None:
-    for data in (photo(1400, 300), encoded(picture(1400, 300).convert("RGBA"), "PNG")):
-        result = converter.convert(data, with_renditions=True)
-        assert len(result.renditions) == 4
-        assert result == convert(data, with_renditions=True)
-
-
 def test_answer_with_a_rendition_that_is_not_known_is_none(converter: ConverterProcess) -> None:
     """Code in the child's place could name a file as it likes."""
     text = b"".join(answer_parts(convert(one_of_each()["png"], with_renditions=True)))
@@ -119,14 +111,6 @@ def test_five_megabytes_go_both_ways_without_a_deadlock(converter: ConverterProc
     data = encoded(noise, "PNG", compress_level=0)
     assert len(data) > 5_000_000
     assert len(converter.convert(data).data) > 4_000_000
-
-
-def test_one_child_serves_many_images(converter: ConverterProcess) -> None:
-    assert_works(converter)
-    before = converter.pid
-    for _ in range(20):
-        assert_works(converter)
-    assert converter.pid == before
 
 
 def test_child_killed_while_idle_goes_unnoticed() -> None:

@@ -177,28 +177,6 @@ def test_parts_given_back_one_after_the_other_take_what_all_at_once_does(
         assert (due == credit_amount) >= (total == 1000)
 
 
-def test_a_dispute_takes_its_part_and_gives_it_back_when_won() -> None:
-    opened = disputed(500)
-    subject = told(order(payment_id="pi"), PAID, opened)
-    assert outcome(subject) == ("disputed", Decimal("166.6667"), Decimal("0.00"))
-    told(subject, disputed(500, ended=500))
-    assert outcome(subject) == ("paid", Decimal(0), Decimal("0.00"))
-    # A list of disputes that was made before it ended, and comes late.
-    told(subject, opened)
-    assert outcome(subject) == ("paid", Decimal(0), Decimal("0.00"))
-
-
-@pytest.mark.parametrize(
-    ("minor", "status", "due", "back"),
-    [(1000, "refunded", "333.3333", "10.00"), (400, "paid", "133.3334", "4.00")],
-)
-def test_a_lost_dispute_counts_as_given_back(minor: int, status: str, due: str, back: str) -> None:
-    opened, lost = disputed(minor), disputed(minor, ended=minor, lost=minor)
-    for news in ((PAID, opened, lost), (opened, PAID, lost), (lost, opened, PAID)):
-        subject = told(order(payment_id="pi"), *news)
-        assert outcome(subject) == (status, Decimal(due), Decimal(back))
-
-
 def test_refund_and_dispute_together_never_take_more_than_all() -> None:
     subject = told(
         order(payment_id="pi"),
@@ -211,27 +189,6 @@ def test_refund_and_dispute_together_never_take_more_than_all() -> None:
     assert outcome(open_still) == ("disputed", Decimal("333.3333"), Decimal("7.00"))
     told(open_still, disputed(1000, ended=1000))
     assert outcome(open_still) == ("paid", Decimal("233.3334"), Decimal("7.00"))
-
-
-def test_one_of_two_disputes_is_won_and_the_other_is_lost() -> None:
-    subject = told(order(payment_id="pi", credit_amount=Decimal(1000)), PAID)
-    steps = (
-        (disputed(300), "open", ("disputed", 300, 0)),
-        (disputed(1000), "open", ("disputed", 1000, 0)),
-        (disputed(1000, ended=300), "open", ("disputed", 700, 0)),
-        (disputed(1000, ended=1000, lost=700), "lost", ("paid", 700, 7)),
-    )
-    for heard, state, expected in steps:
-        told(subject, heard)
-        assert (subject.dispute, outcome(subject)) == (state, expected)
-
-
-def test_a_lost_dispute_stays_lost_while_another_is_open_and_when_that_is_won() -> None:
-    subject = told(order(payment_id="pi", credit_amount=Decimal(1000)), PAID)
-    told(subject, disputed(300, ended=300, lost=300), disputed(1000, ended=300, lost=300))
-    assert (subject.dispute, outcome(subject)) == ("open", ("disputed", 1000, 3))
-    told(subject, disputed(1000, ended=1000, lost=300))
-    assert (subject.dispute, outcome(subject)) == ("lost", ("paid", 300, 3))
 
 
 @given(
@@ -257,12 +214,6 @@ def test_lists_of_disputes_end_the_same_in_whichever_order_they_come(
     state = "open" if total > ended else "lost" if lost else "won"
     assert (subject.dispute, settlement.due_back(subject)) == (state, Decimal(total - ended + lost))
     assert subject.refunded_amount == Decimal(lost).scaleb(-2)
-
-
-def test_late_payment_of_an_expired_order_counts() -> None:
-    late = told(order(), Evidence(order_id=7, expired=True))
-    assert late.status == "expired"
-    assert told(late, PAID).status == "paid"
 
 
 @pytest.mark.parametrize(

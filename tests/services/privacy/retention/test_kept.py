@@ -23,12 +23,6 @@ def test_every_table_says_how_long_its_rows_are_kept() -> None:
     assert tables == {mapper.class_ for mapper in Model.registry.mappers}
 
 
-def test_the_rules_have_names_of_tables_each_once() -> None:
-    names = [rule.name for rule in RULES]
-    assert len(set(names)) == len(names)
-    assert all(rule.name.split(".")[0] == rule.model.__tablename__ for rule in RULES)
-
-
 def test_the_operators_page_has_the_same_table() -> None:
     defaults = parse_retention(DEFAULT_RETENTION)
     assert isinstance(defaults, dict)

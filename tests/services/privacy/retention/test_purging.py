@@ -96,7 +96,7 @@ def transaction(stack: Stack, statement: str) -> Iterator[None]:
         connection.close()
 
 
-@pytest.mark.parametrize("table", [name for name in PURGED if "." not in name])
+@pytest.mark.parametrize("table", ["imports", "oauth_tokens", "mail_counts"])
 def test_a_table_that_is_broken_stops_no_other(bare: Stack, rows: AgedRows, table: str) -> None:
     made = {name: rows.make_old(name) for name in PURGED}
     with broken(bare, table), pytest.raises(TablesNotPurged, match=rf"^{table}\b.* \(RaiseExcep"):

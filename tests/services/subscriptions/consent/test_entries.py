@@ -9,15 +9,10 @@ from core.ids import random_hash_id
 from models import MailingList, User
 from services.accounts import accounts
 from services.subscriptions import lists, sign_up
-from services.subscriptions.consent import BY_VIA
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.importing import Importing
 
 OWNERS = 6
-
-
-def test_each_way_of_a_change_says_how_the_person_came() -> None:
-    assert set(BY_VIA) == set(Via)
 
 
 def join(importing: Importing, list_id: int, ip: str | None = None) -> int:

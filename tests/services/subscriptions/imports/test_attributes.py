@@ -14,7 +14,6 @@ from services.subscriptions.imports.columns import (
     RejectedRecord,
     RowExtras,
 )
-from services.subscriptions.imports.endings import JudgedRow, decode, encode
 from services.subscriptions.imports.reader import FindFields, MemberReader
 from services.subscriptions.imports.split import MAX_BATCH_CHARACTERS, SeenAddresses, judge_rows
 from tests.services.subscriptions.imports.forms import opened, rows
@@ -49,11 +48,6 @@ def one(file: str, **options: object) -> RowExtras:
     [found] = read(file, **options)
     assert found is not None
     return found
-
-
-def test_a_file_without_such_columns_has_rows_without_extras() -> None:
-    assert read("email,name,tier\na@example.com,Ada,gold\n") == [None]
-    assert read("email,company,tags\na@example.com,,\n") == [None]
 
 
 @pytest.mark.parametrize("header", ["company", "Company", "COMPANY ", "fields.company"])
@@ -131,14 +125,6 @@ def test_tags_are_parted_as_products_part_them(cell: str, tags: list[str]) -> No
     csv.writer(text).writerows([["email", "labels", "company"], ["a@example.com", cell, "x"]])
 
     assert list(one(text.getvalue()).tags) == tags
-
-
-def test_member_has_a_hundred_tags_at_most() -> None:
-    names = ",".join(f"t{number}" for number in range(150))
-    found = one(f'email,tags\na@example.com,"{names}"\n')
-
-    assert len(found.tags) == 100
-    assert found.left_out == ["tags: a member has at most 100 tags"]
 
 
 def test_date_of_joining_is_that_of_the_member_before_that_of_the_record() -> None:
@@ -250,21 +236,6 @@ def test_type_is_guessed_where_no_cell_would_lose_anything(
     assert guess_type(cells) is type_
 
 
-def test_object_within_an_object_of_json_is_read_as_columns() -> None:
-    file = '{"email": "a@example.com", "fields": {"company": "Acme", "age": 7}, "tags": ["x"]}\n'
-
-    found = one(file)
-
-    assert (found.fields, list(found.tags)) == ({"1": "Acme", "2": 7}, ["x"])
-
-
-def test_key_that_comes_late_in_json_lines_holds_its_field_too() -> None:
-    many = "".join(f'{{"email": "m{n}@example.com"}}\n' for n in range(3000))
-    late = '{"email": "z@example.com", "fields": {"company": "Acme"}}\n'
-
-    assert read(many + late)[-1] == RowExtras({"1": "Acme"}, (), None, {}, [])
-
-
 @pytest.mark.parametrize("columns", [2_000, 20_000])
 def test_file_of_very_many_columns_is_read(columns: int) -> None:
     header = ",".join(f"c{number}" for number in range(columns))
@@ -273,12 +244,6 @@ def test_file_of_very_many_columns_is_read(columns: int) -> None:
     [row] = reader
     assert isinstance(row, MemberRow)
     assert row.extras is None
-
-
-def test_many_columns_without_a_name_take_no_time_to_name() -> None:
-    layout = ColumnLayout(["email", *[""] * 50_000])
-    found = cells.new_fields(layout, range(1, 50_001), (), [["", *["x"] * 50_000]])
-    assert len(found) == cells.MAX_NEW_FIELDS
 
 
 def test_sentences_on_what_is_left_out_count_among_the_characters_of_a_batch() -> None:
@@ -312,13 +277,3 @@ def outcomes(reader: MemberReader) -> list[object]:
         each.code if isinstance(each, RejectedRecord) else each.extras and each.extras.fields
         for each in reader
     ]
-
-
-def test_extras_come_out_of_a_chunk_as_they_went_in() -> None:
-    extras = RowExtras({"1": "x", "2": 1.5, "4": True}, ["t"], "2020-01-01", {"at": "x"}, ["no"])
-    mixed = [
-        JudgedRow(1, "a@example.com", cells=[]),
-        JudgedRow(2, "b@example.com", cells=[], extras=extras),
-    ]
-
-    assert decode(encode(mixed)) == mixed

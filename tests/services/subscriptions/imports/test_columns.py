@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.columns import COLUMNS, MemberRow, RejectedRecord
+from services.subscriptions.imports.columns import MemberRow
 from tests.services.subscriptions.imports.forms import opened, outcome, rows
 
 
@@ -33,13 +33,6 @@ def refused(file: str, code: str, mapping: dict[str, str] | None = None) -> str:
 )
 def test_column_of_addresses_is_known_by_its_name(header: str) -> None:
     assert outcome(f"id,{header}\n1,a@example.com\n") == [(2, "a@example.com")]
-
-
-def test_no_name_of_a_column_means_two_things() -> None:
-    groups = [COLUMNS[role] for role in ("email", "name", "first_name", "last_name")]
-
-    assert "" not in frozenset().union(*groups)
-    assert sum(map(len, groups)) == len(frozenset().union(*groups))
 
 
 def test_column_of_addresses_is_known_by_its_cells_where_no_name_tells() -> None:
@@ -141,14 +134,6 @@ def test_mapping_wins_over_the_header() -> None:
     assert (row.email, row.name, row.tier) == ("new@example.com", "Ann Nick", None)
 
 
-def test_mapping_by_index_counts_from_zero_and_a_name_comes_first() -> None:
-    (row,) = rows("1,mail,0\nAnn,a@example.com,Bob\n", mapping={"0": "name"})
-    assert row.name == "Bob"
-
-    (row,) = rows("a@example.com,x,gold\n", mapping={"2": "tier"})
-    assert (row.email, row.tier) == ("a@example.com", "gold")
-
-
 def test_mapped_status_and_expiry_are_read() -> None:
     file = "email,s,until\na@example.com,Unsubscribed,2030-01-01\n"
 
@@ -193,15 +178,6 @@ def test_expiry_that_cannot_be_read_is_a_problem_rather_than_paid_for_ever(cell:
     assert outcome(f"email,tier,paid_expiry\na@example.com,gold,{cell}\n") == [
         (2, "row.expiry_unreadable")
     ]
-
-
-def test_errors_can_be_written_with_the_original_columns() -> None:
-    reader = opened("Name ;E-Mail;Note\nAnn;;'=x\n")
-
-    (problem,) = reader
-    assert isinstance(problem, RejectedRecord)
-    assert reader.header == ["Name ", "E-Mail", "Note"]
-    assert problem == (2, "row.no_email", problem.reason, ["Ann", "", "'=x"])
 
 
 def test_description_says_what_was_recognised() -> None:

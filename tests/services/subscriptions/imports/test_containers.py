@@ -10,7 +10,7 @@ from core.errors import DomainError
 from services.subscriptions.imports import containers
 from services.subscriptions.imports.containers import RangedFile
 from services.subscriptions.imports.reader import open_rows
-from tests.services.subscriptions.imports.forms import Dribble, opened, outcome, rows, zipped
+from tests.services.subscriptions.imports.forms import opened, outcome, rows, zipped
 
 FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n in range(3000))
 
@@ -60,22 +60,6 @@ def test_file_is_read_as_far_as_its_rows_are_needed(kind: str) -> None:
     for _ in reader:
         pass
     assert source.tell() == len(data)
-
-
-def test_ranged_file_reads_as_a_file_does() -> None:
-    file, plain = RangedFile(Stored(FILE), window_bytes=100), io.BytesIO(FILE)
-
-    for offset, whence, size in [(0, 0, 250), (-30, 2, 99), (5, 0, 1), (40, 1, 60), (10**6, 0, 5)]:
-        assert file.seek(offset, whence) == plain.seek(offset, whence)
-        assert file.read(size) == plain.read(size)
-        assert file.tell() == plain.tell()
-    assert file.seek(0) == 0
-    assert file.read() == FILE
-
-
-def test_zip_on_a_stream_that_cannot_seek_is_a_mistake_of_the_program() -> None:
-    with pytest.raises(TypeError, match="seek"):
-        open_rows(Dribble(zipped({"members.csv": FILE}), 100))
 
 
 def test_what_macos_and_windows_leave_in_a_zip_is_no_second_file() -> None:

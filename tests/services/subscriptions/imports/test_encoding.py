@@ -1,31 +1,9 @@
 import codecs
 
-import pytest
-
 from services.subscriptions.imports.columns import MemberRow, RejectedRecord
 from tests.services.subscriptions.imports.forms import opened, outcome, rows
 
 FILE = "email,name\r\njörg@example.com,Jörg Çelik\r\n"
-
-
-@pytest.mark.parametrize(
-    ("encoding", "recognised"),
-    [
-        ("utf-8", "utf-8"),
-        ("utf-8-sig", "utf-8"),
-        ("utf-16", "utf-16-le"),
-        ("utf-16-le", "utf-16-le"),
-        ("utf-16-be", "utf-16-be"),
-        ("utf-32", "utf-32-le"),
-        ("latin-1", "cp1252"),
-        ("cp1252", "cp1252"),
-    ],
-)
-def test_encoding_is_recognised(encoding: str, recognised: str) -> None:
-    data = FILE.encode(encoding)
-
-    assert opened(data).description.encoding == recognised
-    assert [(one.email, one.name) for one in rows(data)] == [("jörg@example.com", "Jörg Çelik")]
 
 
 def test_big_endian_mark_is_heeded() -> None:

@@ -9,13 +9,12 @@ from core.ids import random_hash_id
 from models import FieldType, MemberImport
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import apply as applying
-from services.subscriptions.imports import shown_cells, split
+from services.subscriptions.imports import split
 from storage.unit_of_work import UnitOfWork
 from tests.importing import Importing, counts_of, csv_of
 from tests.stack import Owner
 
 HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
-JOINED = "2019-05-06T07:08:09.000000Z"
 
 
 @pytest.fixture
@@ -62,88 +61,6 @@ def claims(importing: Importing, import_id: int) -> int:
         "SELECT count(*) FROM consent_claims WHERE import_id = %s", import_id
     )
     return int(str(count))
-
-
-def test_new_members_have_what_the_file_says(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    make_fields(importing, owner)
-    file = csv_of(
-        [
-            [people[0], "Ada", "A\\c\tme", "36", "vip, Old friends", JOINED],
-            [people[1], "", "", "", "", ""],
-            [people[2], "", "", "7.5", "VIP", ""],
-        ],
-        HEADER,
-    )
-    task = importing.bring(owner, list_id, file)
-
-    assert (task.added, task.left_out) == (3, 0)
-    assert shown(importing, owner, list_id) == {
-        people[0]: {
-            "name": "Ada",
-            "fields": {"company": "A\\c\tme", "age": 36},
-            "tags": {"vip", "Old friends"},
-            "joined_at": "2019-05-06",
-        },
-        people[1]: {"name": None, "fields": {}, "tags": set(), "joined_at": None},
-        people[2]: {"name": None, "fields": {"age": 7.5}, "tags": {"vip"}, "joined_at": None},
-    }
-
-
-def test_a_member_gets_what_they_lack_and_keeps_what_they_have(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    make_fields(importing, owner)
-    ada, bea = people[:2]
-    first = csv_of([[ada, "Ada", "Acme", "", "a", ""], [bea, "Bea", "", "", "", ""]], HEADER)
-    second = csv_of(
-        [[ada, "Zoe", "Other", "36", "b", JOINED], [bea, "Zoe", "", "", "", ""]], HEADER
-    )
-    importing.bring(owner, list_id, first)
-    before = importing.records(list_id)
-
-    task = importing.bring(owner, list_id, second)
-
-    assert (task.already, task.updated) == (2, 1)
-    found = shown(importing, owner, list_id)
-    assert found[ada] == {
-        "name": "Ada",
-        "fields": {"company": "Acme", "age": 36},
-        "tags": {"a", "b"},
-        "joined_at": "2019-05-06",
-    }
-    assert found[bea]["name"] == "Bea"
-    assert importing.bring(owner, list_id, second).updated == 0
-    assert importing.take_back(owner, task.id)["undone"] == 0
-    assert importing.records(list_id) == before
-
-
-def test_an_update_overwrites_what_the_file_has_and_nothing_else(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    make_fields(importing, owner)
-    ada, bea = people[:2]
-    first = csv_of([[ada, "Ada", "Acme", "36", "a", JOINED], [bea, "Bea", "B", "", "", ""]], HEADER)
-    second = csv_of(
-        [[ada, "Zoe", "Other", "", "b", "2001-01-01"], [bea, "", "", "", "", ""]], HEADER
-    )
-    importing.bring(owner, list_id, first)
-    before = importing.records(list_id)
-
-    task = importing.bring(owner, list_id, second, on_existing="update")
-
-    assert (task.already, task.updated) == (2, 1)
-    found = shown(importing, owner, list_id)
-    assert found[ada] == {
-        "name": "Zoe",
-        "fields": {"company": "Other", "age": 36},
-        "tags": {"a", "b"},
-        "joined_at": "2019-05-06",
-    }
-    assert found[bea]["fields"] == {"company": "B"}
-    importing.take_back(owner, task.id)
-    assert importing.records(list_id) == before
 
 
 def test_tags_beyond_a_hundred_living_ones_change_nothing(
@@ -268,36 +185,6 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
     assert claims(importing, task.id) == 0
 
 
-def test_dry_run_makes_nothing_and_shows_what_would_be(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    file = csv_of(
-        [[people[0], "Ada", "Acme", "x", "vip", JOINED], ["nobody", "", "", "", "", ""]],
-        HEADER,
-    )
-    task = importing.bring(owner, list_id, file, create_fields=True, dry_run=True)
-
-    with importing.resources.unit_of_work() as uow:
-        assert fields.list_of(uow, owner.user_id) == []
-        assert tags.tag_ids_of(uow, list_id, ["vip"], make=False) == {}
-    assert importing.records(list_id) == []
-    job = importing.stack.query(
-        "SELECT result FROM jobs WHERE kind = 'members.import' AND subject_id = %s", task.id
-    )
-    found = shown_cells.shown(importing.resources, job[0][0])  # type: ignore[arg-type]
-    assert found["columns"][2] == {
-        "name": "Company",
-        "becomes": "fields.company",
-        "creates": "text",
-        "examples": ["Acme"],
-    }
-    good, bad = found["preview"]
-    assert good["fields"] == {"company": "Acme", "age": "x"}
-    assert (good["email"], good["name"], good["tags"]) == (people[0], "Ada", ["vip"])
-    assert (good["status"], good["joined_at"]) == ("active", JOINED)
-    assert (bad["line"], bad["code"]) == (3, "email.invalid")
-
-
 def test_value_that_does_not_fit_is_in_the_file_of_errors_and_the_row_is_added(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
@@ -364,17 +251,6 @@ def test_list_without_room_for_tags_takes_the_members_without_them(
     assert (task.added, task.left_out) == (1, 1)
     assert shown(importing, owner, list_id)[people[0]]["tags"] == {"old"}
     assert "no room for more tags" in importing.not_added(task.id)[0][-1]
-
-
-def test_member_with_a_hundred_tags_gets_no_more(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    full = ",".join(f"t{number}" for number in range(100))
-    importing.bring(owner, list_id, csv_of([[people[0], "", "", "", full, ""]], HEADER))
-    task = importing.bring(owner, list_id, csv_of([[people[0], "", "", "", "t1,new", ""]], HEADER))
-
-    assert task.left_out == 1
-    assert len(shown(importing, owner, list_id)[people[0]]["tags"]) == 100
 
 
 def test_who_left_by_the_files_word_is_kept_without_fields_and_claims(

@@ -9,18 +9,17 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import update
 from sqlalchemy.exc import NoResultFound
 
 from core.errors import DomainError
 from core.ids import random_hash_id
 from core.refusals.mailing import LIST_BUSY
-from models import Job, OptOut, OptOutKind, User
+from models import Job, OptOutKind, User
 from services.accounts import accounts
 from services.jobs import records as job_records
 from services.subscriptions import lists, sign_up
 from services.subscriptions.imports import apply, split
-from services.subscriptions.members import members, opt_outs, unsubscribe
+from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.erasing import erase
 from tests.importing import Importing, csv_of
@@ -271,55 +270,6 @@ def move(importing: Importing, before: str, after: str) -> None:
         person = uow.session.query(User).where(User.email == before).one()
         person.email = after
         accounts.note_move(uow, person, left=before)
-
-
-@pytest.mark.full("properties")
-def test_a_thousand_who_said_no_in_every_way_stay_out_and_the_owner_is_told(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 300)
-    tag = random_hash_id()
-    left = [f"left{n}.{tag}@example.com" for n in range(1000)]
-    fresh = [f"new{n}.{tag}@example.com" for n in range(500)]
-    importing.bring(owner, list_id, shuffled(left[:500], 1))
-    with importing.resources.unit_of_work() as uow:
-        for each in left[500:]:
-            accounts.find_or_create_person(uow, each)
-    _say_no(importing, list_id, left)
-    before = importing.records(list_id)
-    task = importing.bring(owner, list_id, shuffled(left + fresh, 2))
-    assert (task.received, task.added, task.opted_out) == (1500, 500, 1000)
-    assert importing.active(list_id) == set(fresh)
-    told = {row[0]: row[-2] for row in importing.not_added(task.id)}
-    assert told == dict.fromkeys(left, "member.opted_out")
-    after = importing.records(list_id)
-    assert [each for each in before if each not in after] == []
-
-
-def _say_no(importing: Importing, list_id: int, addresses: list[str]) -> None:
-    """By trace, by login; some are removed then, some erased, some said it under an older key."""
-    keyring = importing.resources.keyring
-    doors = (READER, Actor(ActorKind.USER, Via.LOGIN), Actor(ActorKind.USER, Via.PAGE))
-    with importing.resources.unit_of_work() as uow:
-        of = lists.get(uow, list_id)
-        for number, each in enumerate(addresses):
-            person = uow.session.query(User).where(User.email == each).one()
-            unsubscribe.leave(uow, keyring, of, person, doors[number % 3])
-            if number % 5 == 0:
-                older = opt_outs.address_digests(keyring, each)[1]
-                uow.session.execute(
-                    update(OptOut).where(OptOut.user_id == person.id).values(address_hmac=older)
-                )
-            if number % 7 == 0 and number < 500:
-                members.remove(uow, of, person.id, OWNER)
-    for each in addresses[::20]:
-        erase(importing.resources, each)
-    # Erasing keeps a no under the current key too; of these only the older one is to be left.
-    digests = [opt_outs.address_digests(keyring, each)[0] for each in addresses[::20]]
-    importing.stack.query(
-        "DELETE FROM opt_outs WHERE list_id = %s AND user_id IS NULL AND address_hmac = ANY(%s)",
-        *(list_id, digests[::2]),
-    )
 
 
 def test_a_list_that_is_archived_meanwhile_gets_nobody(

@@ -187,26 +187,6 @@ def test_beehiivs_subscribers() -> None:
     ]
 
 
-def test_our_own_export() -> None:
-    file = (
-        "id,email,name,status,type,paid_expiry,email_enabled,created_at\n"
-        "1,a@example.com,'=Ann,active,gold,2027-01-01T00:00:00.000000Z,true,2024-01-01\n"
-        "2,'+b@example.com,,active,free,,false,2024-01-01\n"
-        "3,c@example.com,,unsubscribed,free,,true,2024-01-01\n"
-        "4,d@example.com,,removed,free,,true,2024-01-01\n"
-        "5,e@example.com,,pending,free,,true,2024-01-01\n"
-    )
-
-    assert verdicts(file, "pressroom") == [
-        ("a@example.com", "=Ann", "gold", WANTED),
-        ("+b@example.com", "", "free", UNSUBSCRIBED),
-        ("c@example.com", "", "free", UNSUBSCRIBED),
-        ("d@example.com", NOT_SUBSCRIBED),
-        ("e@example.com", NOT_SUBSCRIBED),
-    ]
-    assert expiries(file) == [datetime(2027, 1, 1, tzinfo=UTC), None, None]
-
-
 @pytest.mark.parametrize(
     ("word", "found"),
     [

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import DomainError
 from core.ids import random_hash_id
 from services.subscriptions.imports import split
 from services.subscriptions.imports.split import SeenAddresses
@@ -101,15 +100,3 @@ def test_a_file_with_more_addresses_than_the_disk_is_to_hold_fails_clearly(
     assert job.error is not None
     assert (job.status, job.error["code"]) == ("failed", "import.too_many_addresses")
     assert importing.active(list_id) == set()
-
-
-def test_seen_addresses_stay_within_their_part_of_the_disk(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(split, "MAX_ADDRESSES_IN_MEMORY", 0)
-    seen = SeenAddresses(max_bytes=64 * 1024)
-    assert seen.add(["a@example.com"]) == set()
-    assert seen.add(["a@example.com", "b@example.com"]) == {"a@example.com"}
-    with pytest.raises(DomainError, match="Send it in parts"):
-        seen.add([f"{each}@example.com" for each in range(10_000)])
-    seen.close()

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from core.errors import DomainError
-from core.refusals.jobs import JOB_GIVEN_UP
-from models import ImportChunk, Job, MemberImport
+from models import ImportChunk
 from services import removals
-from services.jobs import lease as leases
 from services.subscriptions.imports import records
 from services.subscriptions.imports import split as splitting
 from services.subscriptions.imports.records import ImportOptions
@@ -30,31 +28,6 @@ def refusal(importing: Importing, owner: Owner, import_id: int, **options: Any) 
     with pytest.raises(DomainError) as refused:
         read_again(importing, owner, import_id, **options)
     return refused.value.code
-
-
-def task_of(importing: Importing, import_id: int) -> MemberImport:
-    with importing.resources.unit_of_work() as uow:
-        return uow.session.get_one(MemberImport, import_id)
-
-
-def test_it_becomes_the_import_of_the_same_file(
-    importing: Importing, owner: Owner, list_id: int
-) -> None:
-    looked = importing.bring(owner, list_id, FILE, dry_run=True)
-    assert (looked.added, looked.invalid) == (1, 1)
-    job_id = read_again(importing, owner, looked.id, dry_run=True, mapping={"town": "tags"})
-    assert importing.work(job_id).status == "succeeded"
-    again = task_of(importing, looked.id)
-    assert (again.added, again.invalid, again.mapping) == (1, 1, {"town": "tags"})
-    assert importing.active(list_id) == set()
-
-    job_id = read_again(importing, owner, looked.id, mapping=again.mapping)
-    assert importing.work(job_id).status == "succeeded"
-    task = task_of(importing, looked.id)
-    assert (task.received, task.added, task.invalid, task.dry_run) == (2, 1, 1, False)
-    assert importing.active(list_id) == {"ada@example.com"}
-    assert [row[0] for row in importing.not_added(looked.id)] == ["nobody"]
-    assert importing.take_back(owner, looked.id)["undone"] == 1
 
 
 def test_after_the_import_the_file_is_gone(
@@ -89,29 +62,6 @@ def test_a_file_is_kept_for_its_time_and_no_longer(
     removals.work_off(importing.resources)
     assert list(importing.resources.objects.stored(f"{looked.object_prefix}/")) == []
     assert refusal(importing, owner, looked.id) == "import.file_gone"
-
-
-def test_the_job_of_one_that_broke_is_tried_again_instead(
-    importing: Importing, owner: Owner, list_id: int
-) -> None:
-    job_id = importing.begin(owner, list_id, FILE, dry_run=True)
-    lease = importing.claim(job_id)
-    assert lease is not None
-    with importing.resources.unit_of_work() as uow:
-        leases.fail(uow, lease, JOB_GIVEN_UP(reason="It broke.", hours=24))
-    import_id = importing.of_job(job_id).id
-    assert refusal(importing, owner, import_id) == "import.file_gone"
-    with importing.resources.unit_of_work() as uow:
-        records.retry(uow, importing.caller(owner), import_id)
-    assert importing.work(job_id).status == "succeeded"
-    with importing.resources.unit_of_work() as uow:
-        assert uow.session.query(Job).filter_by(subject_id=import_id, kind="members.import").count()
-
-
-def test_another_owners_file_is_none(importing: Importing, owner: Owner, list_id: int) -> None:
-    looked = importing.bring(owner, list_id, FILE, dry_run=True)
-    rival = importing.stack.new_owner()
-    assert refusal(importing, rival, looked.id) == "import.not_found"
 
 
 def test_a_file_that_a_process_has_open_is_not_read_on_by_other_options(

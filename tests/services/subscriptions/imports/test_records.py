@@ -1,5 +1,3 @@
-from random import Random
-
 import pytest
 
 from services.subscriptions.imports.columns import MemberRow, RejectedRecord
@@ -8,12 +6,8 @@ from services.subscriptions.imports.delimited import (
     MAX_RECORD_CHARACTERS,
     MAX_RECORD_LINES,
     MAX_STRAY_QUOTES,
-    SKIPPED,
-    blocks,
-    split_lines,
 )
-from services.subscriptions.imports.reader import open_rows
-from tests.services.subscriptions.imports.forms import Dribble, opened, outcome, rows
+from tests.services.subscriptions.imports.forms import opened, outcome, rows
 
 LONG = "x" * (MAX_LINE_CHARACTERS + 1)
 
@@ -30,39 +24,10 @@ def test_line_is_the_physical_one_where_the_record_begins() -> None:
     ]
 
 
-def test_every_kind_of_line_end_counts_once_also_within_quotes() -> None:
-    file = 'email,note\ra@example.com,"1\r2\n3\r\n4"\nb@example.com,\r\nc@example.com,'
-
-    assert outcome(file) == [(2, "a@example.com"), (6, "b@example.com"), (7, "c@example.com")]
-
-
 def test_other_separators_of_unicode_end_no_line() -> None:
     file = "email,name\na@example.com,A\x0bB\x0cC\x1cD\u2028E\x85F\nb@example.com,\n"
 
     assert outcome(file) == [(2, "a@example.com"), (3, "b@example.com")]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_lines_do_not_depend_on_how_the_file_comes(size: int) -> None:
-    file = b'email,n\r\n"a@example.com","x\r\ny"\r\rb@example.com,z\n\r\nc@example.com\r'
-    found = [(one.line, one[1]) for one in open_rows(Dribble(file, size))]
-
-    assert found == [(2, "a@example.com"), (5, "b@example.com"), (7, "c@example.com")]
-
-
-def test_blocks_are_the_text_without_lines_over_the_limit_however_it_is_cut() -> None:
-    random = Random(7)
-    for _ in range(300):
-        text = "".join(random.choices(["a", "bb", "\r", "\n", "\r\n"], k=random.randrange(60)))
-        cuts = sorted(random.choices(range(len(text) + 1), k=random.randrange(6)))
-        pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-        expected = [SKIPPED if len(line.rstrip("\r\n")) > 8 else line for line in split_lines(text)]
-        found = [
-            line
-            for block in blocks(pieces, limit=8)
-            for line in (split_lines(block) if isinstance(block, str) else [block])
-        ]
-        assert found == expected, (text, pieces)
 
 
 def test_line_over_the_limit_is_a_problem_and_those_around_it_are_read() -> None:

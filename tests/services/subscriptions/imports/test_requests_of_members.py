@@ -83,35 +83,6 @@ def test_a_long_request_takes_turns_and_counts_what_it_has_added(
     require_whole(importing, list_id, importing.of_job(job_id))
 
 
-def test_a_request_is_read_once_by_a_process_that_keeps_it(
-    importing: Importing, list_id: int, job_id: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[int] = []
-
-    class Counted(split.FileSplit):
-        def __init__(self, resources: Resources, task: MemberImport) -> None:
-            opened.append(task.id)
-            super().__init__(resources, task)
-
-    monkeypatch.setattr(split, "FileSplit", Counted)
-    lease = importing.claim(job_id)
-    assert lease is not None
-    turns = 1
-    while import_jobs.run(importing.resources, lease):
-        turns += 1
-    assert (turns, len(opened)) == (TURNS, 1)
-    require_whole(importing, list_id, importing.of_job(job_id))
-
-
-def test_nothing_of_a_request_is_stored_a_second_time_and_no_helper_is_asked(
-    importing: Importing, job_id: int
-) -> None:
-    before = importing.stack.stored(f"{importing.of_job(job_id).object_prefix}/")
-    take_turn(importing, job_id)
-    assert importing.stack.stored(f"{importing.of_job(job_id).object_prefix}/") == before
-    assert importing.helpers(job_id) == []
-
-
 def test_another_worker_goes_on_where_a_killed_one_stopped(
     importing: Importing, list_id: int, job_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,12 +167,3 @@ def test_a_cancelled_request_stops_before_its_next_chunk(
     with pytest.raises(JobCancelled):
         import_jobs.run(importing.resources, lease)
     assert importing.count(list_id) == importing.of_job(job_id).added == 10
-
-
-def test_what_a_long_request_added_can_be_taken_back(
-    importing: Importing, owner: Owner, list_id: int, job_id: int
-) -> None:
-    importing.work(job_id)
-    task = importing.of_job(job_id)
-    assert importing.take_back(owner, task.id)["undone"] == MEMBERS - 1
-    assert importing.count(list_id) == 0

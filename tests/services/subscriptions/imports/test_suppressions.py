@@ -1,16 +1,14 @@
 """Files of bounces and complaints, as sending products write them."""
 
-import io
 import json
 from typing import Any
 
 import pytest
 
 from models import ImportKind
-from services.subscriptions.imports import reader
 from services.subscriptions.imports.columns import MemberRow, RejectedRecord, suppressed
 from services.subscriptions.imports.containers import RangedFile
-from services.subscriptions.imports.reader import MAX_DOCUMENT_BYTES, as_lines, open_rows
+from services.subscriptions.imports.reader import as_lines, open_rows
 
 pytestmark = pytest.mark.check
 
@@ -162,30 +160,3 @@ def test_answers_of_interfaces_are_read_as_they_are(
 )
 def test_files_are_read_as_they_are(file: str, kind: str, expected: dict[str, str]) -> None:
     assert read(file.encode(), ImportKind(kind)) == expected
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"email": "c@example.com"}\n{"email": "d@example.com"}\n',
-        b'{"email": "c@example.com"}',
-        b"[not json",
-        b"{}",
-        b"email\nc@example.com\n",
-        b"",
-    ],
-)
-def test_other_files_stay_as_they_are(content: bytes) -> None:
-    stored = RangedFile(Bytes(content))
-    found = as_lines(stored, len(content))
-    assert found is stored
-    assert found.read(1000) == content
-
-
-def test_a_large_document_is_left_to_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = json.dumps(SENDGRID).encode()
-    assert isinstance(as_lines(RangedFile(Bytes(content)), len(content)), io.BytesIO)
-    stored = RangedFile(Bytes(content))
-    assert as_lines(stored, MAX_DOCUMENT_BYTES + 1) is stored
-    monkeypatch.setattr(reader, "MAX_DOCUMENT_BYTES", len(content) - 1)
-    assert as_lines(stored, len(content)) is stored

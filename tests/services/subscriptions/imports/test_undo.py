@@ -7,7 +7,6 @@ import pytest
 from core.ids import random_hash_id
 from models import MailingList, MemberImport, User
 from services.jobs import lease as leases
-from services.jobs import records
 from services.jobs.lease import LeaseLost
 from services.privacy import erasure
 from services.subscriptions import lists
@@ -145,21 +144,6 @@ def test_undone_in_their_own_order_nothing_of_two_imports_names_and_tiers_stays(
     assert stands(importing, list_id, people[0]) == ("active", "Before", "free")
 
 
-def test_whom_a_later_import_brought_back_counts_as_kept(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    first = importing.bring(owner, list_id, rows(people))
-    for each in people[:4]:
-        remove(importing, list_id, each)
-    importing.bring(owner, list_id, rows(people[:4]))
-    assert importing.take_back(owner, first.id) == {
-        "import_id": first.id,
-        "undone": 8,
-        "kept": 4,
-    }
-    assert importing.active(list_id) == set(people[:4])
-
-
 def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     importing: Importing,
     owner: Owner,
@@ -198,19 +182,6 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     assert calls[0] > 6
     assert importing.job(job_id).result == {"import_id": task.id, "undone": 12, "kept": 0}
     assert importing.records(list_id) == before
-
-
-def test_undo_asked_for_again_after_it_was_cancelled_goes_on(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    task = importing.bring(owner, list_id, rows(people))
-    job_id = importing.begin_undo(owner, task.id)
-    assert job_id is not None
-    with importing.resources.unit_of_work() as uow:
-        records.cancel(uow, importing.caller(owner), job_id)
-    assert importing.active(list_id) == set(people)
-    assert importing.take_back(owner, task.id)["undone"] == len(people)
-    assert importing.active(list_id) == set()
 
 
 def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(

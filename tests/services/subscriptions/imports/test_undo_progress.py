@@ -1,6 +1,5 @@
 """How far an undo has come, and until when it is offered."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,18 +7,15 @@ import pytest
 from core.errors import DomainError
 from core.ids import random_hash_id
 from core.refusals.jobs import JOB_GIVEN_UP
-from models import MemberImport
 from services import removals
 from services.jobs import lease as leases
 from services.jobs import records as jobs
 from services.jobs.kinds import kind_named
-from services.subscriptions.imports import records, split, undo
-from storage.unit_of_work import UnitOfWork
+from services.subscriptions.imports import records, split
 from tests.importing import Importing, csv_of
 from tests.stack import Owner
 
 PEOPLE = 60
-BATCH = 5
 
 
 @pytest.fixture
@@ -30,53 +26,6 @@ def people() -> list[str]:
 
 def rows(people: list[str], name: str = "") -> bytes:
     return csv_of([[each, name] for each in people])
-
-
-def touch(importing: Importing, list_id: int, addresses: list[str]) -> None:
-    """As any later act does."""
-    importing.stack.query(
-        "UPDATE subscriptions SET updated_at = clock_timestamp() WHERE list_id = %s"
-        " AND email = ANY(%s)",
-        *(list_id, addresses),
-    )
-
-
-def looks_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int | None]]:
-    """Each batch: its statement, and the records after which it begins and at which it ends."""
-    take_back, looks = undo._take_back, list[tuple[str, int, int | None]]()
-
-    def looking(
-        uow: UnitOfWork, task: MemberImport, statement: str, after: int | None
-    ) -> tuple[int, int | None]:
-        restored, last = take_back(uow, task, statement, after)
-        kind = "removed" if statement == undo._REMOVE else "restored"
-        looks.append((kind, after or 0, last))
-        return restored, last
-
-    monkeypatch.setattr(undo, "_take_back", looking)
-    return looks
-
-
-def test_no_batch_reads_again_what_an_earlier_one_left_alone(
-    importing: Importing,
-    owner: Owner,
-    list_id: int,
-    people: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    task = importing.bring(owner, list_id, rows(people))
-    touched = people[: PEOPLE // 2]
-    touch(importing, list_id, touched)
-    monkeypatch.setattr(undo, "BATCH", BATCH)
-    looks = looks_of(monkeypatch)
-    result = importing.take_back(owner, task.id)
-    assert result == {"import_id": task.id, "undone": PEOPLE // 2, "kept": PEOPLE // 2}
-    assert importing.active(list_id) == set(touched)
-    removed = [(after, last) for kind, after, last in looks if kind == "removed"]
-    # Each batch begins where the one before it ended, though half of them changed nothing.
-    assert len(removed) == PEOPLE // BATCH + 1
-    assert [after for after, _ in removed[1:]] == [last for _, last in removed[:-1]]
-    assert removed[-1][1] is None
 
 
 def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
@@ -183,24 +132,6 @@ def asked_for(importing: Importing, import_id: int, ago: str) -> None:
 def undo_until(importing: Importing, owner: Owner, import_id: int) -> Any:
     with importing.resources.unit_of_work() as uow:
         return records.undo_until(records.get(uow, importing.caller(owner), import_id))
-
-
-def test_an_import_is_undone_within_90_days_and_not_later(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    task = importing.bring(owner, list_id, rows(people))
-    assert undo_until(importing, owner, task.id) - task.created_at == timedelta(days=90)
-    asked_for(importing, task.id, "90 days")
-    with pytest.raises(DomainError, match="90 days") as refusal:
-        importing.begin_undo(owner, task.id)
-    assert refusal.value.code == "import.undo_over"
-    assert importing.active(list_id) == set(people)
-    asked_for(importing, task.id, "89 days 23 hours")
-    assert importing.take_back(owner, task.id)["undone"] == PEOPLE
-    assert undo_until(importing, owner, task.id) is None
-    # What was undone stays so.
-    asked_for(importing, task.id, "200 days")
-    assert importing.is_undone(owner, task.id)
 
 
 def test_an_undo_that_was_asked_for_in_time_goes_on(

@@ -28,25 +28,6 @@ def test_who_left_and_was_moved_back_is_on_the_list_again_after_undoing(
     assert stands(acting, here, person) == ("active", True)
 
 
-def test_who_left_before_they_confirmed_still_has_to_after_undoing(
-    acting: Acting, owner: Owner, person: Person
-) -> None:
-    confirming = acting.new_list(owner, confirm_required=True, challenge=False)
-    assert person.user_id is not None
-    acting.ask(confirming, person.address)
-    acting.leave(confirming, key=person.key)
-    acting.undo_leave(confirming, person.user_id)
-    assert stands(acting, confirming, person) == ("pending", True)
-
-
-def test_who_wants_no_mail_of_a_list_gets_none_when_a_stranger_subscribes_them(
-    acting: Acting, lists: list[int], person: Person
-) -> None:
-    acting.switch_mail(lists[0], enabled=False, key=person.key)
-    acting.ask(lists[0], person.address)
-    assert stands(acting, lists[0], person) == ("pending", False)
-
-
 def test_a_no_repeated_by_the_next_person_of_the_address_is_theirs(
     acting: Acting, lists: list[int], person: Person
 ) -> None:
