@@ -103,25 +103,21 @@ def read(database: Database) -> DeploymentFigures:
         due[lane, kind] = count
         oldest[lane] = max(oldest[lane], seconds)
     jobs = JobFigures(unfinished, due, oldest)
+    [(active, failing, late, failing_seconds)] = database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)
+    # New events make no endpoint due: its job is queued, which some worker should take.
+    late = max(late, jobs.oldest[Lane.WEBHOOKS])
     return DeploymentFigures(
         connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
         jobs=jobs,
         orders=dict(database.rows(_ORDERS, statuses=list(_OPEN_ORDERS), most=MAX_COUNTED)),
-        webhooks=_webhooks(database, jobs.oldest[Lane.WEBHOOKS]),
+        webhooks=WebhookFigures(active, failing, late, failing_seconds),
         upkeep=upkeep,
         ledger_faults=done.get(VERIFY_LEDGER.name),
     )
 
 
-def _webhooks(database: Database, oldest_job: float) -> WebhookFigures:
-    [(active, failing, due, failing_seconds)] = database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)
-    # New events make no endpoint due: its job is queued, which some worker should take.
-    return WebhookFigures(active, failing, max(due, oldest_job), failing_seconds)
-
-
 # Superusers alone have those that are reserved. A limit of -1 is none.
-_CONNECTIONS = Statement(
-    """
+_CONNECTIONS = Statement("""
     WITH connected AS (
         SELECT datname, usename FROM pg_stat_activity
         WHERE datid IS NOT NULL AND usename IS NOT NULL
@@ -139,8 +135,7 @@ _CONNECTIONS = Statement(
         FROM connected
     )
     SELECT open, most FROM limited WHERE most > 0 ORDER BY CAST(open AS float) / most DESC LIMIT 1
-    """
-)
+    """)
 # Apart, since queued jobs and running ones have indexes of their own.
 _UNFINISHED = Statement(
     "SELECT lane, 'queued', count(*) FROM jobs WHERE status = 'queued' GROUP BY lane"
@@ -149,8 +144,7 @@ _UNFINISHED = Statement(
 )
 # A lane's oldest job is among those that were sent first, or is the next one to be sent. A job that
 # waits for its next turn does not count as old, though it was due when its first one came.
-_DUE = Statement(
-    """
+_DUE = Statement("""
     SELECT looked.lane, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)
     FROM unnest(CAST(:lanes AS text[])) AS looked(lane) CROSS JOIN LATERAL (
@@ -163,20 +157,16 @@ _DUE = Statement(
          ORDER BY send_after LIMIT :most)
     ) AS waiting
     WHERE run_at <= now() GROUP BY looked.lane, kind
-    """
-)
-_ORDERS = Statement(
-    """
+    """)
+_ORDERS = Statement("""
     SELECT looked.status, count(found.id)
     FROM unnest(CAST(:statuses AS text[])) AS looked(status) LEFT JOIN LATERAL (
         SELECT id FROM payment_orders WHERE payment_orders.status = looked.status
         ORDER BY created_at LIMIT :most
     ) AS found ON true
     GROUP BY looked.status
-    """
-)
-_WEBHOOKS = Statement(
-    """
+    """)
+_WEBHOOKS = Statement("""
     SELECT count(*), count(failing_since),
         CAST(coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE due_at < now())), 0)
             AS float),
@@ -185,13 +175,10 @@ _WEBHOOKS = Statement(
         SELECT due_at, failing_since FROM webhook_endpoints
         WHERE state = 'active' ORDER BY id LIMIT :most
     ) AS endpoints
-    """
-)
+    """)
 # All of them: this process does not know each kind. A release that drops a kind drops its row.
-_UPKEEP = Statement(
-    """
+_UPKEEP = Statement("""
     SELECT name, CAST(greatest(extract(epoch FROM now() - due_at), 0) AS float),
         last_error IS NOT NULL, CAST(last_result->>'done' AS bigint)
     FROM upkeep
-    """
-)
+    """)

@@ -129,20 +129,17 @@ def by_moment(
     if wanted.cursor is None:
         query = query.offset(wanted.offset)
     else:
-        query = query.where(tuple_(moment, column) < _of_moment_cursor(wanted.cursor))
+        match = _MOMENT_AND_ID.match(wanted.cursor)
+        if match is None:
+            raise CURSOR_INVALID()
+        last = _EPOCH + timedelta(microseconds=int(match[1]))
+        query = query.where(tuple_(moment, column) < (last, int(match[2])))
     return query.order_by(moment.desc(), column.desc()).limit(wanted.limit + 1)
 
 
 def moment_cursor(moment: datetime, row_id: int) -> str:
     """The cursor of the page after this row, for ``by_moment``."""
     return f"{(moment - _EPOCH) // timedelta(microseconds=1)}-{row_id}"
-
-
-def _of_moment_cursor(cursor: str) -> tuple[datetime, int]:
-    match = _MOMENT_AND_ID.match(cursor)
-    if match is None:
-        raise CURSOR_INVALID()
-    return _EPOCH + timedelta(microseconds=int(match[1])), int(match[2])
 
 
 def fill(

@@ -10,7 +10,6 @@ from datetime import timedelta
 from sqlalchemy import delete, func, select, update
 
 from core.errors import TransientError
-from core.lanes import Lane
 from core.logging import get_logger
 from models import ObjectRemoval
 from services.jobs import upkeep
@@ -22,12 +21,7 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 REMOVE_OBJECTS = upkeep.register(
-    upkeep.UpkeepKind(
-        "objects.remove",
-        every=timedelta(seconds=5),
-        lane=Lane.UPKEEP,
-        run=lambda resources, _: work_off(resources),
-    )
+    "objects.remove", every=timedelta(seconds=5), run=lambda resources, _: work_off(resources)
 )
 # The upkeep that makes a backup: until it has ended nothing is removed, so that the copy of the
 # bucket has every object that the dump before it names.
@@ -64,7 +58,21 @@ def work_off(resources: Resources) -> int:
     """
     done = 0
     for _ in range(_MAX_ROUNDS):
-        batch = _take_due(resources)
+        due = (
+            select(ObjectRemoval.id)
+            .where(ObjectRemoval.try_at <= func.now(), ~upkeep.is_running(HELD_BACK_BY))
+            .order_by(ObjectRemoval.try_at)
+            .limit(_MAX_BATCH_ROWS)
+            .with_for_update(skip_locked=True)
+        )
+        taken = (
+            update(ObjectRemoval)
+            .where(ObjectRemoval.id.in_(due.scalar_subquery()))
+            .values(try_at=func.now() + _TAKEN_FOR, tries=ObjectRemoval.tries + 1)
+            .returning(ObjectRemoval)
+        )
+        with resources.unit_of_work() as uow:
+            batch = uow.session.scalars(taken).all()
         if not batch:
             break
         try:
@@ -79,24 +87,6 @@ def work_off(resources: Resources) -> int:
             uow.session.execute(delete(ObjectRemoval).where(ObjectRemoval.id.in_(ids)))
         done += len(ids)
     return done
-
-
-def _take_due(resources: Resources) -> Collection[ObjectRemoval]:
-    due = (
-        select(ObjectRemoval.id)
-        .where(ObjectRemoval.try_at <= func.now(), ~upkeep.is_running(HELD_BACK_BY))
-        .order_by(ObjectRemoval.try_at)
-        .limit(_MAX_BATCH_ROWS)
-        .with_for_update(skip_locked=True)
-    )
-    with resources.unit_of_work() as uow:
-        taken = (
-            update(ObjectRemoval)
-            .where(ObjectRemoval.id.in_(due.scalar_subquery()))
-            .values(try_at=func.now() + _TAKEN_FOR, tries=ObjectRemoval.tries + 1)
-            .returning(ObjectRemoval)
-        )
-        return uow.session.scalars(taken).all()
 
 
 def _remove(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str, str]:

@@ -183,25 +183,8 @@ def _count(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int:
 AnyCount = Select[int]
 
 
-def _members(user_id: int) -> AnyCount:
-    return select(func.sum(active_count(MailingList.id))).where(*_is_open(user_id))
-
-
-def _lists(user_id: int) -> AnyCount:
-    return select(func.count(MailingList.id)).where(*_is_open(user_id))
-
-
 def _is_open(user_id: int) -> tuple[ColumnElement[bool], ...]:
     return MailingList.user_id == user_id, MailingList.archived_at.is_(None)
-
-
-def _stored_bytes(user_id: int) -> AnyCount:
-    return select(StorageUse.bytes).where(StorageUse.user_id == user_id)
-
-
-def _keys(user_id: int) -> AnyCount:
-    is_own = ApiKey.user_id == user_id
-    return select(func.count(ApiKey.id)).where(is_own, *api_keys.is_live(clock.now()))
 
 
 def _jobs(user_id: int) -> AnyCount:
@@ -220,25 +203,25 @@ def _jobs(user_id: int) -> AnyCount:
 
 
 _TODAY = cast(func.timezone("UTC", func.now()), Date)
-
-
-def _composer_calls(user_id: int) -> AnyCount:
-    is_own = ComposerUse.user_id == user_id
-    return select(ComposerUse.calls).where(is_own, ComposerUse.day == _TODAY)
-
-
 _COUNTS: dict[PlanQuota, Callable[[int], AnyCount]] = {
-    PlanQuota.MEMBERS: _members,
-    PlanQuota.LISTS: _lists,
-    PlanQuota.STORAGE_MB: _stored_bytes,
-    PlanQuota.KEYS: _keys,
+    PlanQuota.MEMBERS: lambda user_id: select(func.sum(active_count(MailingList.id))).where(
+        *_is_open(user_id)
+    ),
+    PlanQuota.LISTS: lambda user_id: select(func.count(MailingList.id)).where(*_is_open(user_id)),
+    PlanQuota.STORAGE_MB: lambda user_id: select(StorageUse.bytes).where(
+        StorageUse.user_id == user_id
+    ),
+    PlanQuota.KEYS: lambda user_id: select(func.count(ApiKey.id)).where(
+        ApiKey.user_id == user_id, *api_keys.is_live(clock.now())
+    ),
     PlanQuota.UNFINISHED_JOBS: _jobs,
-    PlanQuota.COMPOSER_PER_DAY: _composer_calls,
+    PlanQuota.COMPOSER_PER_DAY: lambda user_id: select(ComposerUse.calls).where(
+        ComposerUse.user_id == user_id, ComposerUse.day == _TODAY
+    ),
 }
 # Each user has one row, which their calls lock for a moment. A call at midnight that began the
 # day before counts for the new day.
-_COUNT_CALL = Statement(
-    """
+_COUNT_CALL = Statement("""
     WITH plan AS (
         SELECT CASE plan WHEN 'free' THEN CAST(:free AS bigint) ELSE CAST(:paid AS bigint) END
             AS most
@@ -254,5 +237,4 @@ _COUNT_CALL = Statement(
         RETURNING calls
     )
     SELECT (SELECT calls FROM counted), most FROM plan
-    """
-)
+    """)

@@ -130,7 +130,7 @@ def read(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> OpenSession:
     """The session of a cookie; raises ``auth.invalid_credentials``."""
-    if not is_well_formed(value):
+    if _WELL_FORMED.match(value) is None:
         raise AUTH_INVALID_SESSION()
     now = clock.now()
     digests = keyring.signer(_PURPOSE).digests(value.encode())
@@ -162,10 +162,6 @@ def authenticate(
     if found.lacks_factor:
         raise AUTH_SECOND_FACTOR()
     return found.caller
-
-
-def is_well_formed(value: str) -> bool:
-    return _WELL_FORMED.match(value) is not None
 
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[UserSession]:

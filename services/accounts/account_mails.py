@@ -166,6 +166,32 @@ def enqueue_mail(
     outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id, request_id=request_id)
 
 
+def mail_person(
+    uow: UnitOfWork,
+    kind: MailKind,
+    person: User,
+    detail: str | None = None,
+    *,
+    request_id: str | None = None,
+) -> None:
+    """As ``enqueue_mail``, to the address that the person has now."""
+    enqueue_mail(uow, kind, person.email, user_id=person.id, detail=detail, request_id=request_id)
+
+
+def admit(uow: UnitOfWork, resources: Resources, asked: AccountMail, email: str | None) -> bool:
+    """Count a mail that anybody can ask for, once for all attempts to send it.
+
+    ``email`` is as in ``unsolicited_mail.of``. False: a bound is reached.
+    """
+    if asked.admitted_at is None:
+        settings, keyring = resources.settings, resources.keyring
+        bounds = unsolicited_mail.of(settings, keyring, asked.source_digest, email=email)
+        if not unsolicited_mail.admit(uow, bounds):
+            return False
+        asked.admitted_at = func.now()
+    return True
+
+
 def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         asked = uow.session.get(AccountMail, lease.subject_id)
@@ -198,7 +224,11 @@ def _filled_template(
     person = uow.session.scalar(select(User).where(User.email == asked.email))
     has_account = person is not None and person.password_hash is not None
     template, link = _template(asked, person, has_account=has_account)
-    if template is None or not _admitted(uow, resources, asked, has_account=has_account):
+    if template is None:
+        return None
+    # No stranger can use up what a person with an account needs to get back into it.
+    email = None if has_account else asked.email
+    if asked.kind in _FOR_STRANGERS and not admit(uow, resources, asked, email):
         return None
     page = partial(mailed_tokens.page_url, resources.settings)
     if link is None:
@@ -223,23 +253,6 @@ def _filled_template(
         asked_at=asked.created_at if purpose is Purpose.UNDO_ADDRESS else None,
     )
     return template, {"url": page(path, token=secret)}
-
-
-def _admitted(
-    uow: UnitOfWork, resources: Resources, asked: AccountMail, *, has_account: bool
-) -> bool:
-    """Count a mail that a stranger asked for, once for all attempts to send it."""
-    if asked.kind not in _FOR_STRANGERS or asked.admitted_at is not None:
-        return True
-    # No stranger can use up what a person with an account needs to get back into it.
-    email = None if has_account else asked.email
-    bounds = unsolicited_mail.of(
-        resources.settings, resources.keyring, asked.source_digest, email=email
-    )
-    if not unsolicited_mail.admit(uow, bounds):
-        return False
-    asked.admitted_at = func.now()
-    return True
 
 
 def _template(

@@ -1,6 +1,4 @@
-from typing import Any
-
-from sqlalchemy import Column, exists, func, or_, select
+from sqlalchemy import exists, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
@@ -72,19 +70,14 @@ def find_or_create_person(uow: UnitOfWork, email: str) -> User:
 def has_account(uow: UnitOfWork, person: User) -> bool:
     """Return whether the person can log in, or has what a mere reader has not, such as credits."""
     can_log_in = person.password_hash is not None or person.is_operator or person.plan != Plan.FREE
-    others = or_(*(exists().where(each == person.id) for each in _references()))
-    return can_log_in or bool(uow.session.scalar(select(others)))
-
-
-def _references() -> list[Column[Any]]:
     # A table that is new counts as something of an account until somebody thinks about it.
-    key = User.__table__.c.id
-    return [
-        foreign.parent
+    others = [
+        exists().where(foreign.parent == person.id)
         for table in Model.metadata.sorted_tables
         for foreign in table.foreign_keys
-        if foreign.column is key and table.name not in _OF_READERS
+        if foreign.column is User.__table__.c.id and table.name not in _OF_READERS
     ]
+    return can_log_in or bool(uow.session.scalar(select(or_(*others))))
 
 
 def note_move(uow: UnitOfWork, person: User, *, left: str, shown: bool = False) -> None:

@@ -155,9 +155,8 @@ def begin_code(uow: UnitOfWork, keyring: Keyring, *, email: str, known: str | No
     person = uow.session.scalar(select(User).where(User.email == email))
     nonce = known_nonce(keyring, email, person.recovered_at if person else None, known)
     kind, who = ("code", "") if nonce is None else ("code-browser", nonce)
-    counted = ((_subject(keyring, kind, who, email), CLIENT_THROTTLE),)
-    numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
-    number, is_known = numbers[0], nonce is not None
+    subject, is_known = _subject(keyring, kind, who, email), nonce is not None
+    number, counted = _count(uow, subject, CLIENT_THROTTLE), ((subject, CLIENT_THROTTLE),)
     if person is None:
         return Attempt(counted, from_known_browser=is_known, number=number)
     return Attempt(counted, is_known, number, person.id, person.password_hash)

@@ -249,9 +249,7 @@ def _set_password(
     person.password_hash = password_hash
     sessions.end_all(uow, person.id, but=but)
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
-    account_mails.enqueue_mail(
-        uow, MailKind.PASSWORD_CHANGED, person.email, user_id=person.id, request_id=request_id
-    )
+    account_mails.mail_person(uow, MailKind.PASSWORD_CHANGED, person, request_id=request_id)
 
 
 def _use(uow: UnitOfWork, opened: MailedLink) -> None:

@@ -68,13 +68,6 @@ def key_of_file(attachment: Attachment, file: MediaFile) -> str:
     )
 
 
-def media_file(attachment: Attachment) -> MediaFile:
-    """Return the converted image of a ready attachment."""
-    row = attachment
-    size, checksum = row.size, row.checksum
-    return MediaFile(None, row.filename, row.mime_type, size, checksum, row.width, row.height)
-
-
 def rendition_files(attachment: Attachment) -> Sequence[MediaFile]:
     return [MediaFile(**each) for each in attachment.renditions or ()]
 
@@ -83,18 +76,17 @@ def converted_files(
     attachment: Attachment, converted: ConvertedImage
 ) -> Sequence[tuple[MediaFile, bytes]]:
     """Return what a conversion made, with its plain bytes: the image first."""
-    whole = _described(None, attachment.filename, converted)
+    whole, stem = _described(None, attachment.filename, converted), attachment.hash_id
     return [
         (whole, converted.data),
         *(
-            (_described(each.name.value, _rendition_filename(attachment, each), each), each.data)
+            (
+                _described(each.name.value, f"{stem}-{each.name}.{_ENDINGS[each.mime_type]}", each),
+                each.data,
+            )
             for each in converted.renditions
         ),
     ]
-
-
-def _rendition_filename(attachment: Attachment, rendition: Rendition) -> str:
-    return f"{attachment.hash_id}-{rendition.name}.{_ENDINGS[rendition.mime_type]}"
 
 
 def _described(name: str | None, filename: str, made: ConvertedImage | Rendition) -> MediaFile:
@@ -105,7 +97,10 @@ def _described(name: str | None, filename: str, made: ConvertedImage | Rendition
 
 def file_named(attachment: Attachment, filename: str) -> MediaFile | None:
     """Return the file of a ready attachment that has this name, if it has it."""
-    files = (media_file(attachment), *rendition_files(attachment))
+    row = attachment
+    size, checksum = row.size, row.checksum
+    whole = MediaFile(None, row.filename, row.mime_type, size, checksum, row.width, row.height)
+    files = (whole, *rendition_files(attachment))
     return next((file for file in files if file.filename == filename), None)
 
 

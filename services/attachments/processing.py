@@ -4,7 +4,6 @@ from datetime import timedelta
 
 from core.errors import DomainError, Kind, TransientError
 from core.refusals.media import ATTACHMENT_DAMAGED, ATTACHMENT_ORIGINAL_MISSING
-from core.settings import Settings
 from core.settings.notations import PlanQuota
 from core.telemetry import spans
 from models import Attachment, AttachmentStatus
@@ -26,7 +25,6 @@ from services.jobs.lease import JobCancelled, Lease
 from storage.encryption import Tampered, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
-from storage.unit_of_work import UnitOfWork
 
 # An object that no attachment names by then was written by a worker that lost its lease, or died.
 _UNNAMED_FOR = timedelta(hours=1)
@@ -68,7 +66,9 @@ def process(resources: Resources, lease: Lease, images: ConverterProcess) -> Non
         leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
         stored_bytes = sum(file.size for file, _ in files)
-        _require_room(uow, resources.settings, row, stored_bytes - row.original_size)
+        growth = stored_bytes - row.original_size
+        if growth > 0:
+            quotas.require(uow, resources.settings, row.user_id, PlanQuota.STORAGE_MB, more=growth)
         _describe(row, converted, [file for file, _ in files])
         if not all(removals.keep(uow, key) for key in keys_of_files(row)):
             raise TransientError("The storage still removes an earlier copy of the file.")
@@ -92,8 +92,3 @@ def _describe(row: Attachment, converted: ConvertedImage, files: Sequence[MediaF
     row.frames, row.blurhash = converted.frames, converted.blurhash
     if row.renditions is not None:
         row.renditions = [asdict(each) for each in renditions]
-
-
-def _require_room(uow: UnitOfWork, settings: Settings, row: Attachment, growth: int) -> None:
-    if growth > 0:
-        quotas.require(uow, settings, row.user_id, PlanQuota.STORAGE_MB, more=growth)

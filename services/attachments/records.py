@@ -8,11 +8,7 @@ from sqlalchemy import delete, select
 from core.errors import DomainError
 from core.keyring import Keyring
 from core.refusals import media as refusals
-from core.refusals.media import (
-    MEDIA_NOT_FOUND,
-    SIGNED_LINK_EXPIRES_IN,
-    SIGNED_LINK_NOT_ENCRYPTED,
-)
+from core.refusals.media import MEDIA_NOT_FOUND, SIGNED_LINK_EXPIRES_IN, SIGNED_LINK_NOT_ENCRYPTED
 from core.signed_urls import SignedUrls
 from models import Attachment, AttachmentStatus, Job, User
 from services import paging, removals

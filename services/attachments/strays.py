@@ -16,7 +16,6 @@ from operator import itemgetter
 
 from sqlalchemy import Select, select
 
-from core.lanes import Lane
 from models import Attachment, AttachmentStatus
 from services.attachments.files import (
     MEDIA,
@@ -31,12 +30,9 @@ from services.jobs import upkeep
 from storage.resources import Resources
 
 SWEEP_UPLOADS = upkeep.register(
-    upkeep.UpkeepKind(
-        "maintenance.sweep_uploads",
-        every=timedelta(hours=1),
-        lane=Lane.UPKEEP,
-        run=lambda resources, began_at: sweep_uploads(resources, now=began_at),
-    )
+    "maintenance.sweep_uploads",
+    every=timedelta(hours=1),
+    run=lambda resources, began_at: sweep_uploads(resources, now=began_at),
 )
 # A younger object or row may be that of a running request or job, which writes the other soon.
 STRAY_GRACE = timedelta(hours=1)

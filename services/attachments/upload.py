@@ -98,7 +98,25 @@ def accept(
     image_type = check(upload)
 
     def store() -> Job:
-        attachment, data_key = _new_record(resources, caller, upload, image_type)
+        hash_id = ids.random_hash_id()
+        stored_as = ImageType.PNG if image_type is ImageType.ICO else ImageType.WEBP
+        wrapper = resources.key_wrapper
+        data_key, wrapped = wrapper.new_key(hash_id) if upload.encrypted else (None, None)
+        attachment = Attachment(
+            user_id=caller.user_id,
+            hash_id=hash_id,
+            status=AttachmentStatus.PROCESSING,
+            encrypted=upload.encrypted,
+            wrapped_key=wrapped.data if wrapped else None,
+            wrapped_by=wrapped.wrapped_by if wrapped else None,
+            mime_type=stored_as.mime_type,
+            filename=f"{hash_id}.{stored_as}",
+            original_filename=upload.filename,
+            original_mime_type=image_type.mime_type,
+            original_size=len(upload.data),
+            original_checksum=hashlib.sha256(upload.data).hexdigest(),
+            renditions=[] if upload.with_renditions else None,
+        )
         # The object is stored before the row that names it: a crash between them leaves a stray
         # object, which a sweep removes, and never a row without its object.
         stored = original_key(attachment)
@@ -145,28 +163,3 @@ def clean_filename(name: str) -> str:
     if not printable:
         raise refusals.ATTACHMENT_FILENAME_MISSING()
     return printable[-MAX_IMAGE_FILENAME_CHARACTERS:]
-
-
-def _new_record(
-    resources: Resources, caller: Caller, upload: Upload, image_type: ImageType
-) -> tuple[Attachment, bytes | None]:
-    hash_id = ids.random_hash_id()
-    stored_as = ImageType.PNG if image_type is ImageType.ICO else ImageType.WEBP
-    wrapper = resources.key_wrapper
-    data_key, wrapped = wrapper.new_key(hash_id) if upload.encrypted else (None, None)
-    attachment = Attachment(
-        user_id=caller.user_id,
-        hash_id=hash_id,
-        status=AttachmentStatus.PROCESSING,
-        encrypted=upload.encrypted,
-        wrapped_key=wrapped.data if wrapped else None,
-        wrapped_by=wrapped.wrapped_by if wrapped else None,
-        mime_type=stored_as.mime_type,
-        filename=f"{hash_id}.{stored_as}",
-        original_filename=upload.filename,
-        original_mime_type=image_type.mime_type,
-        original_size=len(upload.data),
-        original_checksum=hashlib.sha256(upload.data).hexdigest(),
-        renditions=[] if upload.with_renditions else None,
-    )
-    return attachment, data_key

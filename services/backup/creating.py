@@ -7,11 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import groupby, islice
 
 from core import clock
-from core.lanes import Lane
 from core.refusals.jobs import BACKUP_TOOL_FAILED
 from services import removals
 from services.backup import journal, manifests
@@ -48,9 +46,19 @@ class Copied:
 def copy_all(objects: ObjectStore, place: SealedPlace, backup_id: str, *, but: str) -> Copied:
     """Copy each object that has no copy, and list all, without those that begin with ``but``."""
     done, found = Copied(), _found(objects, place, but=but)
+
+    def copy(each: _Found) -> bool:
+        """False: there is no such object any more; a sweep removed it, which no row named."""
+        if not each.is_copied:
+            try:
+                place.put(COPIES + each.key, patiently(lambda: objects.get(each.key)))
+            except ObjectMissing:
+                return False
+        return True
+
     with _threads() as threads:
         while batch := list(islice(found, _MAX_LIST_KEYS)):
-            there = threads.map(partial(_copy, objects, place), batch)
+            there = threads.map(copy, batch)
             keys = [each.key for each, is_there in zip(batch, there, strict=True) if is_there]
             done.copied += len(keys) - sum(each.is_copied for each in batch)
             done.objects += len(keys)
@@ -81,16 +89,6 @@ def _found(objects: ObjectStore, place: SealedPlace, *, but: str) -> Iterator[_F
         yield _Found(each.key, is_copied and is_settled)
 
 
-def _copy(objects: ObjectStore, place: SealedPlace, found: _Found) -> bool:
-    """False: there is no such object any more; a sweep removed it, which no row named."""
-    if not found.is_copied:
-        try:
-            place.put(COPIES + found.key, patiently(lambda: objects.get(found.key)))
-        except ObjectMissing:
-            return False
-    return True
-
-
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
     """Threads that begin nothing more once the block has failed."""
@@ -110,18 +108,18 @@ def keys_of(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
 def put_back(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
     """Put each object that is missing into the bucket; how many. Raises ``backup.damaged``."""
     put, keys = 0, keys_of(place, manifest)
+
+    def put_one(key: str) -> bool:
+        if patiently(lambda: objects.exists(key)):
+            return False
+        data = opened(place, COPIES + key)
+        patiently(lambda: objects.put(key, data, "application/octet-stream"))
+        return True
+
     with _threads() as threads:
         while batch := list(islice(keys, _MAX_LIST_KEYS)):
-            put += sum(threads.map(partial(_put_back, objects, place), batch))
+            put += sum(threads.map(put_one, batch))
     return put
-
-
-def _put_back(objects: ObjectStore, place: SealedPlace, key: str) -> bool:
-    if patiently(lambda: objects.exists(key)):
-        return False
-    data = opened(place, COPIES + key)
-    patiently(lambda: objects.put(key, data, "application/octet-stream"))
-    return True
 
 
 def _list_name(backup_id: str, number: int) -> str:
@@ -213,14 +211,11 @@ def make_if_due(resources: Resources, began_at: datetime) -> int | None:
 
 
 MAKE_BACKUP = upkeep.register(
-    upkeep.UpkeepKind(
-        removals.HELD_BACK_BY,
-        every=_LOOKS_EVERY,
-        lane=Lane.UPKEEP,
-        max_run=timedelta(days=1),
-        max_failure_pause=timedelta(minutes=15),
-        run=make_if_due,
-    )
+    removals.HELD_BACK_BY,
+    every=_LOOKS_EVERY,
+    max_run=timedelta(days=1),
+    max_failure_pause=timedelta(minutes=15),
+    run=make_if_due,
 )
 
 
@@ -233,7 +228,16 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
     settings = resources.settings
     backup_id = manifests.new_id(began_at)
     [revision] = revisions.applied(resources.database)
-    dumped = _dump(resources, place, backup_id)
+    dumped = _Dumped()
+    try:
+        database = settings.backup_database_url or settings.database_url
+        with closing(postgres_tools.dump(database)) as output:
+            for number, piece in enumerate(_in_pieces(output)):
+                place.put(piece_name(backup_id, number), piece)
+                dumped.pieces += 1
+                dumped.size += len(piece)
+    except PostgresToolFailed as error:
+        raise BACKUP_TOOL_FAILED(reason=error) from None
     kept = copy_all(resources.objects, place, backup_id, but=TRIAL)
     manifest = Manifest(
         id=backup_id,
@@ -259,20 +263,6 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
 class _Dumped:
     pieces: int = 0
     size: int = 0
-
-
-def _dump(resources: Resources, place: SealedPlace, backup_id: str) -> _Dumped:
-    settings, done = resources.settings, _Dumped()
-    try:
-        database = settings.backup_database_url or settings.database_url
-        with closing(postgres_tools.dump(database)) as output:
-            for number, piece in enumerate(_in_pieces(output)):
-                place.put(piece_name(backup_id, number), piece)
-                done.pieces += 1
-                done.size += len(piece)
-    except PostgresToolFailed as error:
-        raise BACKUP_TOOL_FAILED(reason=error) from None
-    return done
 
 
 def piece_name(backup_id: str, number: int) -> str:

@@ -5,16 +5,14 @@ go, so that a kill tells some of them twice. A restore replays the files from be
 so people who left later stay away. The journal does not have what they took back meanwhile.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 import orjson
 from sqlalchemy import delete, func, select
 
 from core.ids import random_hash_id
-from core.lanes import Lane
 from models import Departure, DepartureKind, MailingList, OptOutKind
 from services.backup.manifests import opened, stamp
 from services.jobs import upkeep
@@ -22,15 +20,9 @@ from services.privacy import erasure
 from services.subscriptions.members import opt_outs
 from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
-from storage.unit_of_work import UnitOfWork
 
 WRITE_JOURNAL = upkeep.register(
-    upkeep.UpkeepKind(
-        "backup.journal",
-        every=timedelta(minutes=1),
-        lane=Lane.UPKEEP,
-        run=lambda resources, _: write(resources),
-    )
+    "backup.journal", every=timedelta(minutes=1), run=lambda resources, _: write(resources)
 )
 _FILES = "journal/"
 _MAX_FILE_ROWS = 5_000
@@ -62,36 +54,30 @@ def write(resources: Resources) -> int | None:
     place = open_sealed_place(resources.settings, max_wait_seconds=0.0)
     written = 0
     for _ in range(_MAX_ROUNDS):
-        rows, read_at = _read(resources)
+        with resources.unit_of_work() as uow:
+            oldest = select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS)
+            rows = uow.session.scalars(oldest).all()
+            # A moment after their commits, by the database's clock.
+            read_at = uow.session.scalars(select(func.clock_timestamp())).one()
         if not rows:
             break
-        place.put(
-            f"{_FILES}{stamp(read_at)}-{random_hash_id(4)}",
-            orjson.dumps([_told(row) for row in rows]),
-        )
+        told = [
+            {
+                "kind": row.kind,
+                "list_id": row.list_id,
+                "user_id": row.user_id,
+                "address_hmac": row.address_hmac.hex() if row.address_hmac else None,
+                "source": row.source,
+                "at": row.created_at,
+            }
+            for row in rows
+        ]
+        place.put(f"{_FILES}{stamp(read_at)}-{random_hash_id(4)}", orjson.dumps(told))
         with resources.unit_of_work() as uow:
             ids = [row.id for row in rows]
             uow.session.execute(delete(Departure).where(Departure.id.in_(ids)))
         written += len(rows)
     return written
-
-
-def _read(resources: Resources) -> tuple[Sequence[Departure], datetime]:
-    """The first departures, and a moment after their commits, by the database's clock."""
-    with resources.unit_of_work() as uow:
-        rows = uow.session.scalars(select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS))
-        return rows.all(), uow.session.scalars(select(func.clock_timestamp())).one()
-
-
-def _told(row: Departure) -> dict[str, object]:
-    return {
-        "kind": row.kind,
-        "list_id": row.list_id,
-        "user_id": row.user_id,
-        "address_hmac": None if row.address_hmac is None else row.address_hmac.hex(),
-        "source": row.source,
-        "at": row.created_at,
-    }
 
 
 def names_before(place: SealedPlace, began_at: datetime) -> Iterator[str]:
@@ -125,23 +111,16 @@ def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Repl
                     if row["kind"] == DepartureKind.ERASED:
                         keyring = resources.keyring
                         done.erasures += erasure.mark_again(uow, keyring, row["user_id"])
-                    else:
-                        done.opt_outs += _opt_out(uow, row)
+                    # A list that was made after the backup is gone, with its members.
+                    elif uow.session.get(MailingList, row["list_id"]) is not None:
+                        done.opt_outs += opt_outs.record_past(
+                            uow,
+                            row["list_id"],
+                            row["user_id"],
+                            bytes.fromhex(row["address_hmac"]),
+                            kind=OptOutKind(row["kind"]),
+                            source=row["source"],
+                            at=datetime.fromisoformat(row["at"]),
+                        )
         done.files += 1
     return done
-
-
-def _opt_out(uow: UnitOfWork, row: dict[str, Any]) -> bool:
-    list_id = row["list_id"]
-    # A list that was made after the backup is gone, with its members.
-    if uow.session.get(MailingList, list_id) is None:
-        return False
-    return opt_outs.record_past(
-        uow,
-        list_id,
-        row["user_id"],
-        bytes.fromhex(row["address_hmac"]),
-        kind=OptOutKind(row["kind"]),
-        source=row["source"],
-        at=datetime.fromisoformat(row["at"]),
-    )

@@ -13,7 +13,7 @@ import psycopg2
 import psycopg2.errors
 from psycopg2 import sql
 from pydantic import SecretStr
-from sqlalchemy import URL, make_url, text
+from sqlalchemy import make_url, text
 
 from core import clock
 from core.keyring import Keyring
@@ -199,22 +199,14 @@ def _aside(settings: Settings) -> Iterator[Resources]:
             cursor.execute(sql.SQL("CREATE DATABASE {}").format(name))
         except psycopg2.errors.InsufficientPrivilege as error:
             raise BACKUP_TOOL_FAILED(reason=str(error).strip()) from None
+        secret = SecretStr(url.render_as_string(hide_password=False))
+        own = {"database_url": secret, "migration_database_url": secret, "read_database_url": None}
+        its = settings.model_copy(update=own)
         try:
-            with _resources(settings, url) as trial:
+            with closing(
+                open_resources(its, concurrency=4, name="backup-trial", object_prefix=TRIAL)
+            ) as trial:
                 yield trial
         finally:
             cursor.execute(drop)
             remove_all(in_bucket, TRIAL.removesuffix("/"))
-
-
-@contextmanager
-def _resources(settings: Settings, url: URL) -> Iterator[Resources]:
-    secret = SecretStr(url.render_as_string(hide_password=False))
-    own = {"database_url": secret, "migration_database_url": secret, "read_database_url": None}
-    trial = open_resources(
-        settings.model_copy(update=own), concurrency=4, name="backup-trial", object_prefix=TRIAL
-    )
-    try:
-        yield trial
-    finally:
-        trial.close()

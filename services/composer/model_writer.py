@@ -7,7 +7,7 @@ No text of a post, nor of an answer about one, ever gets into the instructions.
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -88,25 +88,10 @@ TWEETS_PROMPT = PromptSpec(_text("tweets.txt"), "tweets", _object({"tweets": _TE
 CONDENSE_PROMPT = PromptSpec(_text("condense.txt"), "part", _object({"summary": _TEXT}))
 
 
-def metadata_prompt(wanted: frozenset[MetadataField]) -> PromptSpec:
-    # In the order of the enumeration, so that equal questions are equal texts.
-    parts = [part for part in MetadataField if part in wanted]
-    described = "\n".join(_PARTS[part] for part in parts)
-    properties = {part.value: _TEXTS if part is MetadataField.TAGS else _TEXT for part in parts}
-    return PromptSpec(f"Write about the post:\n{described}", "metadata", _object(properties))
-
-
 def _delimited(text: str) -> tuple[str, str]:
     """A new mark, and the text between two lines of it."""
     mark = f"post-{secrets.token_hex(16)}"
     return mark, f"<{mark}>\n{text}\n</{mark}>"
-
-
-def repair_prompt(faults: Sequence[str], answer: str) -> tuple[str, str]:
-    """The additions to the instructions and to the material of the question that went wrong."""
-    found = "\n".join(f"- {fault}" for fault in faults)
-    mark, report = _delimited(f"{found}\n\nThe answer:\n{answer}")
-    return "\n\n" + _REPAIR.format(mark=mark), f"\n\n{report}"
 
 
 MAX_CALL_SECONDS = 20.0
@@ -123,12 +108,6 @@ class TimeBudget:
     @property
     def left(self) -> float:
         return self._ends - time.monotonic()
-
-    def for_a_call(self) -> float:
-        """Raises ``llm.too_slow`` when nothing is left."""
-        if self.left < MIN_CALL_SECONDS:
-            raise LLM_TOO_SLOW()
-        return min(self.left, MAX_CALL_SECONDS)
 
 
 # Rather too high: each model counts tokens in its own way, and none of them offline.
@@ -320,7 +299,11 @@ def metadata(
             tags=None if tags is None else rules.fit_tags(map(own, tags)),
         )
 
-    prompt = metadata_prompt(wanted)
+    # In the order of the enumeration, so that equal questions are equal texts.
+    parts = [part for part in MetadataField if part in wanted]
+    described = "\n".join(_PARTS[part] for part in parts)
+    properties = {part.value: _TEXTS if part is MetadataField.TAGS else _TEXT for part in parts}
+    prompt = PromptSpec(f"Write about the post:\n{described}", "metadata", _object(properties))
     task = _Task(prompt, partial(read_metadata, wanted=wanted), faults, mend)
     return _written(task, plain, llm, TimeBudget(seconds))
 
@@ -368,12 +351,16 @@ def _asked(
     repair = ("", "")
     if failed is not None:
         answer = truncate_to_tokens(failed.text, REPAIR_TOKENS // 2)
-        repair = repair_prompt(failed.faults, answer)
+        found = "\n".join(f"- {fault}" for fault in failed.faults)
+        mark, report = _delimited(f"{found}\n\nThe answer:\n{answer}")
+        repair = "\n\n" + _REPAIR.format(mark=mark), f"\n\n{report}"
+    if budget.left < MIN_CALL_SECONDS:
+        raise LLM_TOO_SLOW()
     text = task.prompt.ask(
         llm,
         material,
         max_tokens=MAX_ANSWER_TOKENS,
-        seconds=budget.for_a_call(),
+        seconds=min(budget.left, MAX_CALL_SECONDS),
         repair=repair,
     )
     try:

@@ -67,10 +67,7 @@ class MetadataWriter:
             _offline(_SAMPLE, markup.read(_SAMPLE.post))
 
     def write(
-        self,
-        request: MetadataRequest,
-        seconds_left: SecondsLeft,
-        payment: RunPayment | None = None,
+        self, request: MetadataRequest, seconds_left: SecondsLeft, payment: RunPayment | None = None
     ) -> MetadataResult:
         """Raises what the language model's port raises, where the settings want it told.
 

@@ -51,10 +51,6 @@ class LedgerFilter:
     first: date | None = None
     last: date | None = None
 
-    @property
-    def takes_all(self) -> bool:
-        return not self.actions and self.first is None and self.last is None
-
 
 def find(
     database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter
@@ -101,8 +97,7 @@ def _last_before(database: Database, user_id: int, day: date | None, *, days: in
 
 _NEWEST = Statement("SELECT last_seq FROM credit_accounts WHERE user_id = :user_id")
 # Each step looks at one entry. Dates are compared at midnight UTC, the sessions' time zone.
-_LAST_BEFORE = Statement(
-    """
+_LAST_BEFORE = Statement("""
 WITH RECURSIVE halves (low, high) AS (
     SELECT CAST(0 AS bigint), CAST(last_seq AS bigint) FROM credit_accounts
     WHERE user_id = :user_id
@@ -119,17 +114,14 @@ WITH RECURSIVE halves (low, high) AS (
     WHERE low < high
 )
 SELECT low FROM halves WHERE low = high
-"""
-)
-_LOOK = Statement(
-    """
+""")
+_LOOK = Statement("""
 SELECT e.seq, credit_entry_json(e)::text
 FROM credit_entries AS e
 WHERE e.user_id = :user_id AND e.seq > :after AND e.seq <= :highest
     AND e.action = ANY(CAST(:actions AS text[]))
 ORDER BY e.seq DESC LIMIT :limit
-"""
-)
+""")
 
 
 MAX_SOURCE_ID_CHARACTERS = 255
@@ -217,7 +209,7 @@ def page(
     Entries are numbered without gaps, so an offset gives a number, which an index finds: old pages
     cost as much as new ones. A filter raises as ``ledger_search.find`` does.
     """
-    if not only.takes_all:
+    if only.actions or only.first is not None or only.last is not None:
         return find(database, user_id, wanted, only)
     before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
     rows = database.rows(
@@ -299,25 +291,21 @@ _OPEN = Statement(
     "INSERT INTO credit_accounts (user_id, last_hash) VALUES (:user_id, sha256('')) "
     "ON CONFLICT (user_id) DO NOTHING"
 )
-_BALANCE = Statement(
-    """
+_BALANCE = Statement("""
 SELECT jsonb_build_object(
     'id', id, 'user_id', user_id, 'balance_credit', balance, 'debt_credit', debt, 'status', status,
     'created_at', to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
     'updated_at', to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))::text
 FROM credit_accounts WHERE user_id = :user_id
-"""
-)
+""")
 _BALANCE_ALONE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_id")
-PAGE = Statement(
-    """
+PAGE = Statement("""
 SELECT e.seq, credit_entry_json(e)::text
 FROM credit_entries AS e
 WHERE e.user_id = :user_id AND e.seq <= coalesce(CAST(:before AS bigint) - 1, (
     SELECT last_seq FROM credit_accounts WHERE user_id = :user_id) - :offset)
 ORDER BY e.seq DESC LIMIT :limit
-"""
-)
+""")
 
 
 # ``credit_append`` compares the two in the account that it locks, so a charge asks for nothing

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from urllib.parse import parse_qsl, urlencode
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import ColumnElement, delete, func, select
 
 from core.refusals.money import ORDER_NOT_FOUND, TOPUP_REDIRECT_NOT_ALLOWED
 from core.settings import Settings, origins
@@ -17,8 +17,8 @@ from storage.unit_of_work import UnitOfWork
 
 def get(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
     """Return the user's own order; raises ``order.not_found``."""
-    order = uow.session.get(PaymentOrder, order_id)
-    if order is None or order.user_id != user_id:
+    order = get_any(uow, order_id)
+    if order.user_id != user_id:
         raise ORDER_NOT_FOUND()
     return order
 
@@ -27,14 +27,7 @@ def list_of(
     uow: UnitOfWork, user_id: int, wanted: PageRequest, *, status: OrderStatus | None
 ) -> PageOfRows[PaymentOrder]:
     """Return the user's orders, newest first; raises ``cursor.invalid``."""
-    query = select(PaymentOrder).where(PaymentOrder.user_id == user_id)
-    if status is not None:
-        query = query.where(PaymentOrder.status == status)
-    query = paging.by_moment(query, PaymentOrder.created_at, PaymentOrder.id, wanted)
-    found = uow.session.scalars(query).all()
-    return paging.cut(
-        found, wanted.limit, lambda order: paging.moment_cursor(order.created_at, order.id)
-    )
+    return _page(uow, wanted, status, PaymentOrder.user_id == user_id)
 
 
 def get_any(uow: UnitOfWork, order_id: int) -> PaymentOrder:
@@ -49,7 +42,16 @@ def list_all(
     uow: UnitOfWork, wanted: PageRequest, *, status: OrderStatus | None
 ) -> PageOfRows[PaymentOrder]:
     """Return the orders of all users for an operator, newest first; raises ``cursor.invalid``."""
-    query = select(PaymentOrder)
+    return _page(uow, wanted, status)
+
+
+def _page(
+    uow: UnitOfWork,
+    wanted: PageRequest,
+    status: OrderStatus | None,
+    *conditions: ColumnElement[bool],
+) -> PageOfRows[PaymentOrder]:
+    query = select(PaymentOrder).where(*conditions)
     if status is not None:
         query = query.where(PaymentOrder.status == status)
     query = paging.by_moment(query, PaymentOrder.created_at, PaymentOrder.id, wanted)

@@ -30,12 +30,10 @@ from storage.database import Database, Statement
 from storage.resources import Resources
 
 REVERSE_OPEN = upkeep.register(
-    upkeep.UpkeepKind(
-        "credits.reverse",
-        every=timedelta(seconds=30),
-        lane=Lane.MONEY,
-        run=lambda resources, _: reverse_overdue(resources),
-    )
+    "credits.reverse",
+    every=timedelta(seconds=30),
+    lane=Lane.MONEY,
+    run=lambda resources, _: reverse_overdue(resources),
 )
 # After the end of the caller's wait, for a reversal by the caller's own process.
 _GRACE = timedelta(seconds=15)
@@ -127,30 +125,25 @@ _WAS_SETTLED = text(
     "SELECT id FROM idempotency_records WHERE caller_id = :user_id AND route = :source_type"
     " AND key = :call AND expires_at > now()"
 )
-_CHARGE = text(
-    """
+_CHARGE = text("""
 INSERT INTO open_charges (entry_id, call, work, deadline)
 SELECT e.id, :call, :work, now() + :for
 FROM credit_append(:user_id, 'consume', :amount, -:amount, :source_type, :source_id,
     CAST(:meta AS jsonb), NULL, NULL, NULL) AS e
 RETURNING entry_id
-"""
-)
+""")
 _IS_HELD = text(
     "SELECT 1 FROM open_charges AS o JOIN credit_entries AS e ON e.id = o.entry_id"
     " WHERE o.work = :work AND o.call = :call AND e.user_id = :user_id LIMIT 1"
 )
-_TAKE = Statement(
-    """
+_TAKE = Statement("""
 UPDATE open_charges SET taken_by = :worker, deadline = now() + :taken_for
 WHERE entry_id = (
     SELECT entry_id FROM open_charges WHERE work = :work AND deadline > now()
     ORDER BY taken_by IS NOT NULL, entry_id LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING entry_id
-"""
-)
-_SETTLE = Statement(
-    """
+""")
+_SETTLE = Statement("""
 WITH settled AS (
     DELETE FROM open_charges WHERE entry_id = :entry_id AND taken_by = :worker
     RETURNING entry_id, call)
@@ -162,8 +155,7 @@ ON CONFLICT (caller_id, route, key) DO UPDATE SET fingerprint = excluded.fingerp
     answer = excluded.answer, job_id = NULL, created_at = now(),
     expires_at = now() + interval '24 hours'
 RETURNING id
-"""
-)
+""")
 _REVERSE = Statement("SELECT credit_reverse(:entry_id, CAST(:worker AS text))")
 _OVERDUE = Statement(
     "SELECT entry_id, taken_by FROM open_charges WHERE deadline < now() ORDER BY deadline"

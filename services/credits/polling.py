@@ -32,12 +32,10 @@ REFRESH_ORDER = kinds.register_request(
     },
 )
 POLL_ORDERS = upkeep.register(
-    upkeep.UpkeepKind(
-        "topups.poll",
-        every=timedelta(seconds=30),
-        lane=Lane.MONEY,
-        run=lambda resources, _: poll(resources, resources.shared(channels)),
-    )
+    "topups.poll",
+    every=timedelta(seconds=30),
+    lane=Lane.MONEY,
+    run=lambda resources, _: poll(resources, resources.shared(channels)),
 )
 _OPEN = (OrderStatus.PENDING, OrderStatus.EXPIRED)
 MAX_ORDERS_AT_ONCE = 64
@@ -82,27 +80,18 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
             # Only this thread uses the database, whose connections are few.
             for due, answer in zip(batch, asked, strict=True):
                 try:
-                    done += _settle(resources, due, answer.result())
+                    if (evidence := answer.result()) is not None:
+                        with resources.unit_of_work() as uow:
+                            settle(uow, due.id, evidence, OrderVia.POLL)
+                        done += 1
                 except Exception:  # the orders behind it are settled all the same
                     log.exception("order.not_settled", order_id=due.id)
-                    _put_off(resources, due)
+                    with resources.unit_of_work() as uow:
+                        order = update(PaymentOrder).where(PaymentOrder.id == due.id)
+                        uow.session.execute(order.values(next_check_at=func.now() + _PUT_OFF_FOR))
             if len(batch) < MAX_ORDERS_AT_ONCE:
                 break
     return done
-
-
-def _settle(resources: Resources, due: PaymentOrder, evidence: Evidence | None) -> bool:
-    if evidence is None:
-        return False
-    with resources.unit_of_work() as uow:
-        settle(uow, due.id, evidence, OrderVia.POLL)
-    return True
-
-
-def _put_off(resources: Resources, due: PaymentOrder) -> None:
-    with resources.unit_of_work() as uow:
-        statement = update(PaymentOrder).where(PaymentOrder.id == due.id)
-        uow.session.execute(statement.values(next_check_at=func.now() + _PUT_OFF_FOR))
 
 
 def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:

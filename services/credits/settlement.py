@@ -52,8 +52,19 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     Evidence of another amount, currency or checkout is not about this order's payment. If it says
     that a payer paid, an operator must review the order; otherwise it changes nothing.
     """
-    difference = _difference(order, evidence)
-    if difference is not None:
+    pairs = (
+        ("order", order.id, evidence.order_id),
+        ("currency", order.currency, evidence.currency and evidence.currency.upper()),
+        ("amount", order.amount_minor, evidence.amount_minor),
+        ("checkout", order.session_id, evidence.session_id),
+        ("payment", order.payment_id, evidence.payment_id),
+    )
+    differing = (
+        f"{name}: {theirs} instead of {ours}"
+        for name, ours, theirs in pairs
+        if None not in (ours, theirs) and ours != theirs
+    )
+    if (difference := next(differing, None)) is not None:
         log.warning("order.evidence_differs", order_id=order.id, difference=difference)
         if evidence.paid and order.mismatch is None:
             order.mismatch = difference
@@ -90,20 +101,6 @@ def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
     ending = DisputeStatus.LOST if lost else DisputeStatus.WON
     order.dispute = DisputeStatus.OPEN if total > ended else ending
     order.disputed_minor = total - ended + lost
-
-
-def _difference(order: PaymentOrder, evidence: Evidence) -> str | None:
-    pairs = (
-        ("order", order.id, evidence.order_id),
-        ("currency", order.currency, evidence.currency and evidence.currency.upper()),
-        ("amount", order.amount_minor, evidence.amount_minor),
-        ("checkout", order.session_id, evidence.session_id),
-        ("payment", order.payment_id, evidence.payment_id),
-    )
-    for name, ours, theirs in pairs:
-        if None not in (ours, theirs) and ours != theirs:
-            return f"{name}: {theirs} instead of {ours}"
-    return None
 
 
 def next_status(order: PaymentOrder) -> OrderStatus | None:

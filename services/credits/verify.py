@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Engine, Row, delete, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from core.keyring import Keyring
-from core.lanes import Lane
 from core.logging import get_logger
 from models import CreditCheckpoint, PaymentOrderCheckpoint
 from services.jobs import upkeep
@@ -303,13 +302,10 @@ log = get_logger(__name__)
 
 _MAX_TIME = timedelta(hours=6)
 VERIFY_LEDGER = upkeep.register(
-    upkeep.UpkeepKind(
-        "credits.verify",
-        every=timedelta(days=1),
-        lane=Lane.UPKEEP,
-        max_run=_MAX_TIME,
-        run=lambda resources, _: verify_daily(resources),
-    )
+    "credits.verify",
+    every=timedelta(days=1),
+    max_run=_MAX_TIME,
+    run=lambda resources, _: verify_daily(resources),
 )
 
 
@@ -393,12 +389,25 @@ class _Run:
         self._new_orders: set[int] = set()
 
     def report(self) -> LedgerReport:
-        chosen = {"is_whole": self._is_whole, "distrusted": self._distrusted()}
+        # The users whose checkpoints say nothing; without a book, all of them.
+        distrusted: list[int] = []
+        if self._book is None:
+            distrusted += self._connection.scalars(text("SELECT user_id FROM credit_checkpoints"))
+        else:
+            for user_id, seq, seal in self._book.distrusted(self._connection):
+                distrusted.append(user_id)
+                self._note(seal, LedgerFault(user_id, seq, "the checkpoint was not signed by us"))
+        chosen = {"is_whole": self._is_whole, "distrusted": distrusted}
         for row in self._rows(ENTRY_FAULTS, **chosen):
             self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
         reached: list[Checkpoint] = []
         for row in self._rows(ACCOUNTS, **chosen):
-            self._count(row)
+            self._report.accounts += 1
+            self._report.resumed += row.is_resumed
+            self._report.entries += row.entries
+            self._new_orders.update(row.order_ids or ())
+            for fault in row.faults:
+                self._blame(LedgerFault(row.user_id, None, fault))
             if row.entries and row.user_id not in self._faulty:
                 last_hash = bytes(row.hash)
                 reached.append(
@@ -414,16 +423,6 @@ class _Run:
         self._verify_orders()
         return self._report
 
-    def _distrusted(self) -> list[int]:
-        """The users whose checkpoints say nothing; without a book, all of them."""
-        if self._book is None:
-            return list(self._connection.scalars(text("SELECT user_id FROM credit_checkpoints")))
-        users = []
-        for user_id, seq, seal in self._book.distrusted(self._connection):
-            users.append(user_id)
-            self._note(seal, LedgerFault(user_id, seq, "the checkpoint was not signed by us"))
-        return users
-
     def _note(self, seal: Seal, forgery: LedgerFault) -> None:
         if seal is Seal.KEY_GONE:
             self._report.keys_gone += 1
@@ -432,14 +431,6 @@ class _Run:
             self._report.faults.append(forgery)
         else:
             self._blame(forgery)
-
-    def _count(self, row: Row[Any]) -> None:
-        self._report.accounts += 1
-        self._report.resumed += row.is_resumed
-        self._report.entries += row.entries
-        self._new_orders.update(row.order_ids or ())
-        for fault in row.faults:
-            self._blame(LedgerFault(row.user_id, None, fault))
 
     def _blame(self, fault: LedgerFault) -> None:
         self._report.faults.append(fault)
@@ -457,7 +448,15 @@ class _Run:
                 forged = "the checkpoint of the orders was not signed by us"
                 self._note(seal, LedgerFault(None, None, forged))
         faults_before = len(self._report.faults)
-        for batch in self._order_batches(None if self._is_whole else after):
+        # ``None`` stands for all orders.
+        batches: list[list[int] | None] = [None]
+        if not self._is_whole and after is not None:
+            self._new_orders.update(row.order_id for row in self._rows(NEW_ORDERS, after=after))
+            self._report.orders = len(self._new_orders)
+            ids = sorted(self._new_orders)
+            starts = range(0, len(ids), _MAX_BATCH_ROWS)
+            batches = [ids[start : start + _MAX_BATCH_ROWS] for start in starts]
+        for batch in batches:
             for row in self._rows(ORDER_FAULTS, is_whole=batch is None, order_ids=batch or []):
                 self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
         if self._book is None:
@@ -469,17 +468,6 @@ class _Run:
                 self._book.forget_last_change()
         elif last is not None and (self._is_whole or seal is not Seal.FORGED):
             self._book.write_last_change(last)
-
-    def _order_batches(self, after: int | None) -> Iterator[list[int] | None]:
-        """The orders to look at; ``None`` for all of them."""
-        if after is None:
-            yield None
-            return
-        self._new_orders.update(row.order_id for row in self._rows(NEW_ORDERS, after=after))
-        self._report.orders = len(self._new_orders)
-        ids = sorted(self._new_orders)
-        for start in range(0, len(ids), _MAX_BATCH_ROWS):
-            yield ids[start : start + _MAX_BATCH_ROWS]
 
     def _rows(self, query: str, **values: object) -> Iterator[Row[Any]]:
         for rows in self._connection.execute(text(query), values).partitions(_MAX_BATCH_ROWS):

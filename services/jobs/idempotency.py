@@ -17,7 +17,6 @@ from sqlalchemy.exc import OperationalError
 
 from core.errors import DomainError
 from core.refusals.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
-from core.settings import Settings
 from core.settings.notations import PlanQuota
 from models import Attachment, IdempotencyRecord, Job, MemberImport, PaymentOrder
 from services.access import quotas
@@ -93,7 +92,15 @@ def commit(
     Raises ``quota.exceeded`` when the plan of the subject's user has no room for what it ``takes``.
     """
     with resources.unit_of_work() as uow:
-        _take(uow, resources.settings, subject.user_id, key, takes or {})
+        for quota, more in (takes or {}).items():
+            assert subject.user_id is not None
+            try:
+                quotas.require(uow, resources.settings, subject.user_id, quota, more=more)
+            except DomainError:
+                # An equal request, for which this one waited, took the last of it.
+                if key is not None and find_record(uow, key) is not None:
+                    raise EqualRequestCommitted(key.key) from None
+                raise
         uow.session.add(subject)
         uow.session.flush()
         job = outbox.enqueue(
@@ -102,24 +109,6 @@ def commit(
         if key is not None:
             record(uow, key, job_id=job.id)
     return job
-
-
-def _take(
-    uow: UnitOfWork,
-    settings: Settings,
-    user_id: int | None,
-    key: IdempotencyKey | None,
-    takes: Mapping[PlanQuota, int],
-) -> None:
-    for quota, more in takes.items():
-        assert user_id is not None
-        try:
-            quotas.require(uow, settings, user_id, quota, more=more)
-        except DomainError:
-            # An equal request, for which this one waited, took the last of it.
-            if key is not None and find_record(uow, key) is not None:
-                raise EqualRequestCommitted(key.key) from None
-            raise
 
 
 def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.counters import work_metrics
 from core.lanes import Lane, RequestKind
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from services.jobs.lease import Lease
     from storage.redis.request_work import RequestLease
 
+Subject = TypeVar("Subject")
 # True: the job stays with its process, which is to take its next turn too.
 JobWork = Callable[[Resources, "Lease"], bool | None]
 # From the caller's payload, which is the lease's, to the result.
@@ -65,6 +66,19 @@ def register(kind: JobKind) -> JobKind:
     _kinds[kind.name] = kind
     work_metrics.begin(kind.lane, kind.name)
     return kind
+
+
+def ending(
+    model: type[Subject], end: Callable[[UnitOfWork, Subject, int, str], None]
+) -> Callable[[UnitOfWork, Job], None]:
+    """Make an ``on_abandoned`` that gives ``end`` the subject, the job's id and its status."""
+
+    def end_with_job(uow: UnitOfWork, job: Job) -> None:
+        subject = uow.session.get(model, job.subject_id)
+        if subject is not None:
+            end(uow, subject, job.id, job.status)
+
+    return end_with_job
 
 
 def register_request(kind: RequestKind, run: RequestWork) -> RequestKind:

@@ -160,15 +160,12 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     if job is None:
         return None
     outbox.send_next(uow, job)
-    uow.after_commit(partial(work_metrics.count_claim, job.lane, job.kind, waited=_waited(job)))
+    # For how many seconds it was due before its first claim.
+    waited = None
+    if job.attempt <= 1 and job.started_at is not None:
+        waited = (job.started_at - job.run_at).total_seconds()
+    uow.after_commit(partial(work_metrics.count_claim, job.lane, job.kind, waited=waited))
     return _lease_of(job)
-
-
-def _waited(job: Job) -> float | None:
-    """For how many seconds it was due before its first claim; ``None`` at any other claim."""
-    if job.attempt > 1 or job.started_at is None:
-        return None
-    return (job.started_at - job.run_at).total_seconds()
 
 
 def _lease_of(job: Job) -> Lease:
@@ -324,24 +321,24 @@ log = get_logger(__name__)
 def heartbeat(renew: Callable[[], None]) -> Iterator[None]:
     """Renew the lease each second in a thread of its own, until the block ends."""
     stop = threading.Event()
-    thread = threading.Thread(target=_renew_until, args=(stop, renew), daemon=True)
+
+    def renew_until_stop() -> None:
+        while not stop.wait(RENEW_EVERY_SECONDS):
+            try:
+                renew()
+            except LeaseLost:
+                # The work's next write raises too; until then it goes on in vain.
+                return
+            except SQLAlchemyError as error:
+                log.warning("lease.not_renewed", reason=type(error).__name__)
+
+    thread = threading.Thread(target=renew_until_stop, daemon=True)
     thread.start()
     try:
         yield
     finally:
         stop.set()
         thread.join()
-
-
-def _renew_until(stop: threading.Event, renew: Callable[[], None]) -> None:
-    while not stop.wait(RENEW_EVERY_SECONDS):
-        try:
-            renew()
-        except LeaseLost:
-            # The work's next write raises too; until then it goes on in vain.
-            return
-        except SQLAlchemyError as error:
-            log.warning("lease.not_renewed", reason=type(error).__name__)
 
 
 # A dependency's trouble is not the work's fault, so a job is tried for a time and not for a
@@ -374,18 +371,12 @@ def try_later(uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta
     failing_seconds = float(found)
     kind = kind_named(lease.kind)
     if failing_seconds >= (kind.patience or patience).total_seconds():
-        fail(uow, lease, kind.given_up() if kind.given_up else _given_up(reason, failing_seconds))
+        hours = f"{round(failing_seconds / _SECONDS_AN_HOUR, 1):g}"
+        told = kind.given_up() if kind.given_up else JOB_GIVEN_UP(reason=reason, hours=hours)
+        fail(uow, lease, told)
         return
-    retry_later(uow, lease, _pause(lease.retries, failing_seconds), reason)
-
-
-def _pause(retries: int, failing_seconds: float) -> timedelta:
     most = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_PER_PAUSE)
-    longest = min(_MIN_PAUSE_SECONDS * 2 ** min(retries, 10), most, _MAX_PAUSE_SECONDS)
+    longest = min(_MIN_PAUSE_SECONDS * 2 ** min(lease.retries, 10), most, _MAX_PAUSE_SECONDS)
     # Half of it random, so that jobs that failed together don't return together.
-    return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret
-
-
-def _given_up(reason: str, failing_seconds: float) -> DomainError:
-    hours = round(failing_seconds / _SECONDS_AN_HOUR, 1)
-    return JOB_GIVEN_UP(reason=reason, hours=f"{hours:g}")
+    pause = timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret
+    retry_later(uow, lease, pause, reason)

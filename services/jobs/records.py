@@ -121,7 +121,12 @@ def list_all(
     if status is not None:
         query = query.where(Job.status == status)
     if status in FINISHED:
-        end = _beginning(uow, wanted.cursor) - look_at
+        # The id before which the page's jobs are looked for.
+        if wanted.cursor is None:
+            begin = (uow.session.scalar(select(func.max(Job.id))) or 0) + 1
+        else:
+            begin = ids.of_cursor(wanted.cursor)
+        end = begin - look_at
         query = query.where(Job.id >= end)
     if lane is not None:
         query = query.where(Job.lane == lane)
@@ -130,13 +135,6 @@ def list_all(
     if page.next_cursor is None and uow.session.scalar(select(Job.id).where(Job.id < end).limit(1)):
         return PageOfRows(page.rows, str(end))
     return page
-
-
-def _beginning(uow: UnitOfWork, cursor: str | None) -> int:
-    """The id before which the page's jobs are looked for."""
-    if cursor is not None:
-        return ids.of_cursor(cursor)
-    return (uow.session.scalar(select(func.max(Job.id))) or 0) + 1
 
 
 def get_any(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:

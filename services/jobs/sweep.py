@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, TextClause, func, select, text, update
+from sqlalchemy import TextClause, and_, func, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from core.counters import work_metrics
@@ -134,8 +134,7 @@ def sweep(resources: Resources, reach: Reach | None = None, paces: Paces | None 
 
 # For each lane: whether a job was due lately, whether any is queued (where that is asked), and the
 # seconds since the statement began. The joins keep the order in which the lanes are looked at.
-_LANES = Statement(
-    """
+_LANES = Statement("""
     SELECT lane, whole, coalesce(sent.found, unsent.found) IS NOT NULL, queued.found IS NOT NULL,
         CAST(extract(epoch FROM clock_timestamp() - statement_timestamp()) AS float)
     FROM unnest(CAST(:lanes AS text[]), CAST(:whole AS boolean[])) AS looked(lane, whole)
@@ -156,8 +155,7 @@ _LANES = Statement(
         WHERE status = 'queued' AND jobs.lane = looked.lane AND looked.whole
         LIMIT 1
     ) AS queued ON true
-    """
-)
+    """)
 
 
 def requeue_lost(resources: Resources, reach: Reach, pace: Pace | None = None) -> int:
@@ -185,15 +183,12 @@ _EXPIRED_LATELY = Statement(_EXPIRED.format(when="> now() - CAST(:recent AS inte
 _EXPIRED_BEFORE = Statement(_EXPIRED.format(when="<= now() - CAST(:recent AS interval)"))
 
 
-def _lost() -> tuple[ColumnElement[bool], ...]:
-    is_steady = func.pg_postmaster_start_time() < func.now() - STEADY_AFTER
-    return has_status(JobStatus.RUNNING), Job.lease_expires_at < func.now(), is_steady
-
-
 def _requeue(resources: Resources, job_id: int) -> bool:
     """Return one job a transaction, so that a job that can't be requeued holds up no other."""
     mine = Job.id == job_id
-    held = select(Job).where(mine, *_lost()).with_for_update(skip_locked=True)
+    is_steady = func.pg_postmaster_start_time() < func.now() - STEADY_AFTER
+    is_lost = and_(has_status(JobStatus.RUNNING), Job.lease_expires_at < func.now(), is_steady)
+    held = select(Job).where(mine, is_lost).with_for_update(skip_locked=True)
     try:
         with resources.unit_of_work() as uow:
             job = uow.session.scalar(held)
@@ -264,8 +259,7 @@ _ALONE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtex
 # Jobs whose message may be lost; then, of each owner that has nothing sent though a job waits, the
 # one that waits longest. An owner's many jobs must not hide those of others from the first part
 # for long, nor from the second: there the whole look finds them.
-_DUE_LATELY = text(
-    """
+_DUE_LATELY = text("""
     WITH unclaimed AS (
         SELECT id FROM jobs
         WHERE status = 'queued' AND lane = :lane AND sends > 0
@@ -295,13 +289,11 @@ _DUE_LATELY = text(
         )
     )
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
-    """
-)
+    """)
 
 # The lane is full, so its jobs are not sent again. They stay due, and among those that were due
 # lately: there their owners' next jobs look for them (``outbox.in_turn``).
-_KEEP_RECENT = text(
-    """
+_KEEP_RECENT = text("""
     UPDATE jobs SET send_after = now() WHERE id IN (
         SELECT id FROM jobs
         WHERE status = 'queued' AND lane = :lane AND sends > 0
@@ -309,14 +301,12 @@ _KEEP_RECENT = text(
             AND send_after < now() - CAST(:recent AS interval) / 2
         ORDER BY send_after LIMIT :room FOR UPDATE SKIP LOCKED
     )
-    """
-)
+    """)
 
 # Jobs whose message may have been lost for long; then, of each owner that has nothing sent though
 # jobs wait, the one that waits longest. The owners are found by skipping from one to the next in
 # the index, so an owner's million jobs cost no more than one.
-_OVERLOOKED = text(
-    """
+_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND lane = :lane
          ORDER BY on_behalf_of LIMIT 1)
@@ -344,5 +334,4 @@ _OVERLOOKED = text(
         )
     )
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
-    """
-)
+    """)

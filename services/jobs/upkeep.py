@@ -44,12 +44,12 @@ class UpkeepKind:
 
     name: str  # the task's name too
     every: timedelta
-    lane: Lane
     run: Callable[[Resources, datetime], int | None]
+    lane: Lane
     # A run that takes longer loses its lease, so that a run that hangs is not the last one.
-    max_run: timedelta = timedelta(hours=1)
+    max_run: timedelta
     # After a run that failed the next one comes as soon as that, or after its interval.
-    max_failure_pause: timedelta = timedelta(minutes=1)
+    max_failure_pause: timedelta
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,19 @@ class UpkeepRun:
 _kinds: dict[str, UpkeepKind] = {}
 
 
-def register(kind: UpkeepKind) -> UpkeepKind:
-    if kind.name in _kinds:
-        raise ValueError(f"upkeep {kind.name} is registered twice")
-    _kinds[kind.name] = kind
-    return kind
+def register(
+    name: str,
+    *,
+    every: timedelta,
+    run: Callable[[Resources, datetime], int | None],
+    lane: Lane = Lane.UPKEEP,
+    max_run: timedelta = timedelta(hours=1),
+    max_failure_pause: timedelta = timedelta(minutes=1),
+) -> UpkeepKind:
+    if name in _kinds:
+        raise ValueError(f"upkeep {name} is registered twice")
+    _kinds[name] = UpkeepKind(name, every, run, lane, max_run, max_failure_pause)
+    return _kinds[name]
 
 
 def registered() -> frozenset[UpkeepKind]:
@@ -232,7 +240,9 @@ def _claim(uow: UnitOfWork, kind: UpkeepKind, *when: ColumnElement[bool]) -> Upk
 
 def _do(resources: Resources, run: UpkeepRun, work: UpkeepWork) -> None:
     try:
-        with heartbeat(partial(_renew, resources, run)):
+        in_time = Upkeep.last_started_at > func.now() - run.kind.max_run
+        renew = partial(_change, resources, run, in_time, lease_expires_at=lease_end())
+        with heartbeat(renew):
             done = work(run.began_at)
     except Exception as error:
         pause = min(run.kind.every, run.kind.max_failure_pause)
@@ -242,11 +252,6 @@ def _do(resources: Resources, run: UpkeepRun, work: UpkeepWork) -> None:
             log.warning("upkeep.error_not_written", reason=type(unwritten).__name__)
         raise
     _end(resources, run, run.kind.every, last_error=None, last_result={"done": done})
-
-
-def _renew(resources: Resources, run: UpkeepRun) -> None:
-    in_time = Upkeep.last_started_at > func.now() - run.kind.max_run
-    _change(resources, run, in_time, lease_expires_at=lease_end())
 
 
 def _end(resources: Resources, run: UpkeepRun, pause: timedelta, **outcome: Any) -> None:

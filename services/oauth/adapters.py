@@ -149,9 +149,7 @@ METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
 def _authenticate_token(
-    endpoint: "Revocation | Introspection",
-    request: AuthlibRequest,
-    client: AuthlibClient,
+    endpoint: "Revocation | Introspection", request: AuthlibRequest, client: AuthlibClient
 ) -> AuthlibToken | None:
     """The client's token. Its prefix tells its kind, so a ``token_type_hint`` is not needed."""
     secret = request.form.get("token")

@@ -174,11 +174,7 @@ class _CodeGrant(AuthorizationCodeGrant):
         # As ``AuthorizationRequest.answer`` gave them.
         user_id, scopes, request_id = request.user
         grant = grants.grant_scopes(
-            uow,
-            user_id=user_id,
-            client=request.client.record,
-            scopes=scopes,
-            request_id=request_id,
+            uow, user_id=user_id, client=request.client.record, scopes=scopes, request_id=request_id
         )
         store_code(
             uow,

@@ -56,7 +56,22 @@ def mark(uow: UnitOfWork, keyring: Keyring, email: str) -> int:
     # Once no other transaction writes about them; none does afterwards.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
-        return _go_on(uow, keyring, address)
+        digests = keyring.signer(_PURPOSE).digests(address.encode())
+        erasure = uow.session.scalar(
+            select(Erasure)
+            .where(Erasure.address_hmac.in_(digests))
+            .order_by(Erasure.created_at.desc())
+            .limit(1)
+            .with_for_update()
+        )
+        if erasure is None:
+            raise USER_NOT_FOUND_BY_EMAIL(email=address)
+        job = uow.session.get(Job, erasure.job_id, with_for_update=True)
+        if job is None:
+            erasure.job_id = _enqueue(uow, erasure.user_id).id
+        elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+            records.restart(uow, job)
+        return erasure.job_id
     slugs = list(uow.session.scalars(select(models.MailingList.slug).where(_is_own(person))))
     if slugs:
         raise USER_OWNS_LISTS(slugs=", ".join(slugs))
@@ -98,36 +113,9 @@ def mark_record(uow: UnitOfWork, record: User) -> None:
     _blank(uow, record, {"counts": {"opt_outs_kept": 0}})
 
 
-def look_again(uow: UnitOfWork, erasure: Erasure, *, after: timedelta) -> None:
-    """Have the stages run once more: for what requests wrote that were under way all the time."""
-    job = _enqueue(uow, erasure.user_id)
-    job.sends = 0
-    job.run_at = job.send_after = func.now() + after
-    erasure.job_id = job.id
-
-
 def _enqueue(uow: UnitOfWork, user_id: int) -> Job:
     # The person's own jobs end with them, so this is none of theirs. It takes turns as if it was.
     return outbox.enqueue(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
-
-
-def _go_on(uow: UnitOfWork, keyring: Keyring, address: str) -> int:
-    digests = keyring.signer(_PURPOSE).digests(address.encode())
-    erasure = uow.session.scalar(
-        select(Erasure)
-        .where(Erasure.address_hmac.in_(digests))
-        .order_by(Erasure.created_at.desc())
-        .limit(1)
-        .with_for_update()
-    )
-    if erasure is None:
-        raise USER_NOT_FOUND_BY_EMAIL(email=address)
-    job = uow.session.get(Job, erasure.job_id, with_for_update=True)
-    if job is None:
-        erasure.job_id = _enqueue(uow, erasure.user_id).id
-    elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        records.restart(uow, job)
-    return erasure.job_id
 
 
 def _is_own(person: User) -> ColumnElement[bool]:
@@ -226,7 +214,11 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         erasure.stage = erasure.bookmark = erasure.address_hmac = None
         if erasure.finished_at is None:
             erasure.finished_at = func.now()
-            look_again(uow, erasure, after=LOOK_AGAIN_AFTER)
+            # For what requests wrote that were under way all the time.
+            job = _enqueue(uow, erasure.user_id)
+            job.sends = 0
+            job.run_at = job.send_after = func.now() + LOOK_AGAIN_AFTER
+            erasure.job_id = job.id
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
     # Fails if another worker has the job now, and takes the batch back.

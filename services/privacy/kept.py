@@ -29,7 +29,6 @@ _MAX_BATCH_ROWS = 10_000
 class Rule:
     """Rows that go some time after a moment of theirs."""
 
-    name: str  # a table's, or of something in it
     model: type[Model]
     # How long after the moment: a name in the setting, or a time that is part of a promise.
     period: Retained | timedelta
@@ -47,6 +46,12 @@ class Rule:
     # How much longer the row is kept, for what may still need it when its time is over.
     longer: timedelta = timedelta(0)
     max_batch_rows: int = _MAX_BATCH_ROWS
+    # Behind the table's name: what of its rows goes, such as `.ip`, or which of them.
+    part: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.__tablename__}{self.part}"
 
     def age(self, settings: Settings) -> timedelta:
         if isinstance(self.period, Retained):
@@ -80,7 +85,6 @@ _SHORTENED_UP_TO = (
 
 ADDRESS_RULES = (
     Rule(
-        "subscription_events.ip",
         models.SubscriptionEvent,
         Retained.IP_ADDRESSES,
         "after the change; then its /24 (of IPv6: /64) alone",
@@ -92,9 +96,9 @@ ADDRESS_RULES = (
         oldest_by=(models.SubscriptionEvent.id,),
         oldest_from=(models.SubscriptionEvent.id > _SHORTENED_UP_TO,),
         is_purged=False,
+        part=".ip",
     ),
     Rule(
-        "consent_entries.ip",
         models.ConsentEntry,
         Retained.IP_ADDRESSES,
         "after the act; then its /24 (of IPv6: /48) alone, as long as the entry: until the person "
@@ -102,9 +106,9 @@ ADDRESS_RULES = (
         models.ConsentEntry.occurred_at,
         only=(func.strpos(models.ConsentEntry.ip, "/") == 0,),
         is_purged=False,
+        part=".ip",
     ),
     Rule(
-        "consent_claims.ip",
         models.ConsentClaim,
         Retained.IP_ADDRESSES,
         "after the claimed moment; then its /24 (of IPv6: /48) alone, as long as the claim: until "
@@ -112,6 +116,7 @@ ADDRESS_RULES = (
         models.ConsentClaim.occurred_at,
         only=(func.strpos(models.ConsentClaim.ip, "/") == 0,),
         is_purged=False,
+        part=".ip",
     ),
 )
 
@@ -123,7 +128,6 @@ _SINCE = "since an undo needs it, and three weeks longer"
 
 UNDO_RULES = (
     Rule(
-        "import_changes",
         models.ImportChange,
         Retained.IMPORT_CHANGES,
         f"after the import, {_SINCE}",
@@ -132,7 +136,6 @@ UNDO_RULES = (
         longer=_UNDO_LASTS,
     ),
     Rule(
-        "bulk_changes",
         models.BulkChange,
         BULK_UNDO_TIME,
         f"after the act, {_SINCE}",
@@ -141,7 +144,6 @@ UNDO_RULES = (
         longer=_UNDO_LASTS,
     ),
     Rule(
-        "bulk_acts",
         models.BulkAct,
         timedelta(days=365),  # longer than what they changed
         "after its end, or until its owner is erased",
@@ -162,7 +164,7 @@ def _by_key(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
 
 def _until(model: type[Model], moment: SQLColumnExpression[Any], words: str) -> Rule:
     """Rows that say themselves when their time is over."""
-    return Rule(model.__tablename__, model, timedelta(0), words, moment)
+    return Rule(model, timedelta(0), words, moment)
 
 
 REQUESTED_AT = func.coalesce(
@@ -171,14 +173,12 @@ REQUESTED_AT = func.coalesce(
 
 RULES = (
     Rule(
-        "jobs",
         models.Job,
         Retained.JOBS,
         "after its end",
         models.Job.finished_at,
     ),
     Rule(
-        "subscription_events",
         models.SubscriptionEvent,
         Retained.SUBSCRIPTION_EVENTS,
         "after the change",
@@ -187,7 +187,6 @@ RULES = (
     ),
     *ADDRESS_RULES,
     Rule(
-        "events",
         models.RecordedEvent,
         Retained.EVENTS,
         "after it happened, with the IP address",
@@ -195,7 +194,6 @@ RULES = (
     ),
     *UNDO_RULES,
     Rule(
-        "feed_events",
         models.FeedEvent,
         FEED_RETENTION,
         "after it happened",
@@ -203,7 +201,6 @@ RULES = (
         oldest_by=_by_key(models.FeedEvent),
     ),
     Rule(
-        "imports",
         models.MemberImport,
         Retained.IMPORTS,
         "after its end, if no member came by it; otherwise for as long as its list",
@@ -217,7 +214,6 @@ RULES = (
         ),
     ),
     Rule(
-        "imports.files",
         models.MemberImport,
         BULK_FILE_RETENTION,
         "after its end, with the rows that were not added and the cells that its owner is shown",
@@ -225,9 +221,9 @@ RULES = (
         oldest_by=(models.MemberImport.created_at,),
         oldest_from=(models.MemberImport.files_removed_at.is_(None),),
         is_purged=False,
+        part=".files",
     ),
     Rule(
-        "exports",
         models.MemberExport,
         Retained.EXPORTS,
         "after it was asked for",
@@ -235,7 +231,6 @@ RULES = (
         only=(models.MemberExport.files_removed_at.is_not(None),),
     ),
     Rule(
-        "exports.files",
         models.MemberExport,
         BULK_FILE_RETENTION,
         "after its end",
@@ -243,6 +238,7 @@ RULES = (
         oldest_by=(models.MemberExport.created_at,),
         oldest_from=(models.MemberExport.files_removed_at.is_(None),),
         is_purged=False,
+        part=".files",
     ),
     _until(
         models.IdempotencyRecord,
@@ -255,17 +251,16 @@ RULES = (
         "30 days after the login, or until it ends",
     ),
     Rule(
-        "user_sessions.ended",
         models.UserSession,
         timedelta(0),
         "until it ends",
         models.UserSession.ended_at,
+        part=".ended",
     ),
     _until(
         models.MailedLink, models.MailedLink.expires_at, "until it expires, after 7 days at most"
     ),
     Rule(
-        "account_mails",
         models.AccountMail,
         ACCOUNT_MAIL_RETENTION,
         "after it was asked for",
@@ -273,14 +268,9 @@ RULES = (
     ),
     _until(models.MailCount, models.MailCount.ends_at, "until its window ends"),
     Rule(
-        "list_reports",
-        models.ListReport,
-        Retained.LIST_REPORTS,
-        "after the report",
-        models.ListReport.created_at,
+        models.ListReport, Retained.LIST_REPORTS, "after the report", models.ListReport.created_at
     ),
     Rule(
-        "departures",
         models.Departure,
         # Where there are no backups, nothing takes them.
         timedelta(days=30),
@@ -289,14 +279,12 @@ RULES = (
         oldest_by=_by_key(models.Departure),
     ),
     Rule(
-        "webhook_deliveries",
         models.WebhookDelivery,
         FEED_RETENTION,
         "after its event, with the answer",
         models.WebhookDelivery.created_at,
     ),
     Rule(
-        "webhook_endpoints",
         models.WebhookEndpoint,
         # Longer than its deliveries, which would all go with it at once.
         FEED_RETENTION + _DAY,
@@ -309,39 +297,24 @@ RULES = (
         "24 hours after the rotation that replaced it; the newest as long as its endpoint",
     ),
     Rule(
-        "login_attempts",
         models.LoginAttempts,
         ATTEMPT_RETENTION,
         "after the last one that failed",
         models.LoginAttempts.tried_at,
     ),
     _until(models.SpentProof, models.SpentProof.expires_at, "until it expires, after minutes"),
-    Rule(
-        "composer_uses",
-        models.ComposerUse,
-        _DAY,
-        "after the beginning of its day",
-        models.ComposerUse.day,
-    ),
-    Rule(
-        "oauth_codes",
-        models.OAuthCode,
-        CODE_RETENTION,
-        "after it expired",
-        models.OAuthCode.expires_at,
-    ),
+    Rule(models.ComposerUse, _DAY, "after the beginning of its day", models.ComposerUse.day),
+    Rule(models.OAuthCode, CODE_RETENTION, "after it expired", models.OAuthCode.expires_at),
     _until(
         models.OAuthToken, models.OAuthToken.expires_at, "until it expires, after 30 days at most"
     ),
     Rule(
-        "payment_orders",
         models.PaymentOrder,
         ABANDONED_ORDER_RETENTION,
         "after it was made, with its history, if it has no payment and no owner; others for good",
         is_purged=False,
     ),
     Rule(
-        "subscriptions",
         models.Subscription,
         Retained.STRANGERS,
         "after it was asked for, if nobody confirmed it; others for as long as their list",
@@ -350,7 +323,6 @@ RULES = (
         is_purged=False,
     ),
     Rule(
-        "users",
         models.User,
         Retained.STRANGERS,
         "after they were made, without a login or a trace; others until they are erased",

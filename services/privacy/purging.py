@@ -31,7 +31,6 @@ from sqlalchemy import (
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute
 
-from core.lanes import Lane
 from core.logging import get_logger
 from core.settings import Settings
 from core.settings.notations import Retained
@@ -57,12 +56,9 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 PURGE = upkeep.register(
-    upkeep.UpkeepKind(
-        "maintenance.purge",
-        every=timedelta(hours=1),
-        lane=Lane.UPKEEP,
-        run=lambda resources, _: purge_outlived(resources),
-    )
+    "maintenance.purge",
+    every=timedelta(hours=1),
+    run=lambda resources, _: purge_outlived(resources),
 )
 # A run that would take longer leaves the rest to the next one, well before it loses its lease.
 _MAX_RUN_SECONDS = 45 * 60.0
@@ -174,12 +170,7 @@ def _batch_of(rule: Rule, settings: Settings) -> Batch:
 # It is enough to show from where a person agreed, and too little to find them.
 
 SHORTEN_IP_ADDRESSES = upkeep.register(
-    upkeep.UpkeepKind(
-        "maintenance.shorten_ips",
-        every=timedelta(hours=1),
-        lane=Lane.UPKEEP,
-        run=lambda resources, _: shorten(resources),
-    )
+    "maintenance.shorten_ips", every=timedelta(hours=1), run=lambda resources, _: shorten(resources)
 )
 _MAX_BATCH_ROWS = 10_000
 
@@ -208,34 +199,25 @@ def shorten(resources: Resources) -> int:
 
     Events keep the /24 or /64, and consent, which is kept for longer, the /24 or /48.
     """
-    return _shorten_events(resources) + _shorten_consent(resources)
-
-
-def _shorten_consent(resources: Resources) -> int:
     days, total = resources.settings.retention[Retained.IP_ADDRESSES], 0
     while True:
         with resources.unit_of_work() as uow:
-            # A function of the owner's: the application may change no row of consent.
-            batch = {"days": days, "most": _MAX_BATCH_ROWS}
-            shortened = uow.session.scalar(_SHORTEN_CONSENT, batch)
-        if not shortened:
-            return total
-        total += shortened
-
-
-def _shorten_events(resources: Resources) -> int:
-    total = 0
-    age = timedelta(days=resources.settings.retention[Retained.IP_ADDRESSES])
-    while True:
-        with resources.unit_of_work() as uow:
             after = upkeep.bookmark(uow, SHORTEN_IP_ADDRESSES) or 0
-            bounds = {"after": after, "limit": _MAX_BATCH_ROWS, "age": age}
+            bounds = {"after": after, "limit": _MAX_BATCH_ROWS, "age": timedelta(days=days)}
             last = uow.session.scalar(_LAST_OLD_EVENT, bounds)
             if last is None:
-                return total
+                break
             shortened = uow.session.execute(_SHORTEN, {"after": after, "last": last})
             total += len(shortened.all())
             upkeep.set_bookmark(uow, SHORTEN_IP_ADDRESSES, last)
+    batch = {"days": days, "most": _MAX_BATCH_ROWS}
+    while True:
+        with resources.unit_of_work() as uow:
+            # A function of the owner's: the application may change no row of consent.
+            entries = uow.session.scalar(_SHORTEN_CONSENT, batch) or 0
+        total += entries
+        if not entries:
+            return total
 
 
 # A stranger can make each of them, any number of times. A request to subscribe that nobody
@@ -246,12 +228,9 @@ def _shorten_events(resources: Resources) -> int:
 
 
 PURGE_STRANGERS = upkeep.register(
-    upkeep.UpkeepKind(
-        "maintenance.strangers",
-        every=timedelta(hours=1),
-        lane=Lane.UPKEEP,
-        run=lambda resources, began_at: purge(resources, now=began_at),
-    )
+    "maintenance.strangers",
+    every=timedelta(hours=1),
+    run=lambda resources, began_at: purge(resources, now=began_at),
 )
 _MAX_ORDERS_AT_ONCE = 1_000
 _MAX_REQUESTS_AT_ONCE = 1_000
@@ -290,15 +269,15 @@ def purge(resources: Resources, *, now: datetime) -> int:
     age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
     purge = Purge(resources)
     purge.work_off(
-        TablePurge("payment_orders", partial(_purge_orders, now), _MAX_ORDERS_AT_ONCE),
+        TablePurge(
+            "payment_orders",
+            lambda uow, limit: orders.purge(uow, now, limit=limit),
+            _MAX_ORDERS_AT_ONCE,
+        ),
         TablePurge("subscriptions", partial(_end_requests, age), _MAX_REQUESTS_AT_ONCE),
     )
     purge.attempt("users", partial(_look_for_people, resources, age))
     return purge.end()
-
-
-def _purge_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
-    return orders.purge(uow, now, limit=limit)
 
 
 def _end_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:

@@ -114,6 +114,18 @@ def _batch(ids: list[int]) -> Batch:
     return Batch(len(ids), ids[-1] if len(ids) == MAX_ROWS else None)
 
 
+def _blanking(owner: InstrumentedAttribute[Any], **values: Any) -> Stage:
+    """Write these values into the rows that have the person as their ``owner``, and keep them."""
+    model, key = owner.class_, owner.class_.id
+
+    def blank_batch(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
+        ids = _next_ids(uow, key, owner == user_id, before)
+        uow.session.execute(update(model).where(key.in_(ids)).values(values))
+        return _batch(ids)
+
+    return blank_batch
+
+
 def _deleting(owner: InstrumentedAttribute[Any]) -> Stage:
     """Delete the rows that have the person as their ``owner``, the newest first.
 
@@ -220,36 +232,6 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     return _batch(ids)
 
 
-def _blank_lists(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-    """Blank the texts of archived lists; the lists stay, since members may still leave them."""
-    own = models.MailingList
-    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
-    words = (
-        *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
-        *("logo_hash_id", "sender_name", "sign_up_text", "thanks_text", "confirmation_text"),
-    )
-    uow.session.execute(
-        update(own)
-        .where(own.id.in_(ids))
-        .values(
-            title="Erased",
-            slug=func.concat("erased-", own.id),
-            redirect_origins=[],
-            **dict.fromkeys(words),
-        )
-    )
-    return _batch(ids)
-
-
-def _blank_orders(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-    """The payer's URLs and claim token go; the order and the payment stay."""
-    own = models.PaymentOrder
-    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
-    blanked = update(own).where(own.id.in_(ids))
-    uow.session.execute(blanked.values(redirect_url=None, payment_url=None, claim_token_hmac=None))
-    return _batch(ids)
-
-
 def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """The person's reports of lists still count."""
     own = update(models.ListReport).where(models.ListReport.user_id == user_id)
@@ -267,17 +249,10 @@ def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
-def _blank_account_events(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-    """Blank where the events of the person's account came from.
-
-    The events stay for their year, as proof of what became of the account: what is left of them are
-    ids, a type and a time. The database allows that for people who are erased alone.
-    """
-    own = models.RecordedEvent
-    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
-    uow.session.execute(update(own).where(own.id.in_(ids)).values(ip=None, user_agent=None))
-    return _batch(ids)
-
+_WORDS_OF_LISTS = (
+    *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
+    *("logo_hash_id", "sender_name", "sign_up_text", "thanks_text", "confirmation_text"),
+)
 
 # The rows that mails go to come first, then what still runs for the person. Jobs come before their
 # subjects, as a worker locks them: no import continues without its job. The counts of what is
@@ -297,11 +272,21 @@ STAGES: Mapping[str, Stage] = {
     "chunks": _delete_chunks,
     "bulk_acts": _deleting(models.BulkAct.user_id),
     "exports": _blank_exports,
-    "lists": _blank_lists,
+    # The archived lists stay, since members may still leave them.
+    "lists": _blanking(
+        models.MailingList.user_id,
+        title="Erased",
+        slug=func.concat("erased-", models.MailingList.id),
+        redirect_origins=[],
+        **dict.fromkeys(_WORDS_OF_LISTS),
+    ),
     "tags": _deleting_where(models.MemberTag, _of(models.MemberTag.list_id, models.MailingList)),
     "segments": _deleting_where(models.Segment, _of(models.Segment.list_id, models.MailingList)),
     "fields": _deleting_few(models.MemberField.user_id),
-    "orders": _blank_orders,
+    # The payer's URLs and claim token go; the order and the payment stay.
+    "orders": _blanking(
+        models.PaymentOrder.user_id, redirect_url=None, payment_url=None, claim_token_hmac=None
+    ),
     "keys": _deleting(models.ApiKey.user_id),
     "sessions": _deleting(models.UserSession.user_id),
     "denials": _deleting_few(models.DeniedEntry.user_id),
@@ -318,7 +303,9 @@ STAGES: Mapping[str, Stage] = {
     "composer_calls": _deleting_few(models.ComposerUse.user_id),
     "events": blanking_events("user_id = :user_id"),
     "acts": blanking_events("actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"),
-    "account_events": _blank_account_events,
+    # They stay for their year, as proof of what became of the account: ids, a type and a time. The
+    # database allows that for people who are erased alone.
+    "account_events": _blanking(models.RecordedEvent.user_id, ip=None, user_agent=None),
     "consent": erase_consent,
     # The last one deletes: it is looked at until it finds nothing.
     "idempotency": _deleting_where(

@@ -62,7 +62,16 @@ def settle(uow: UnitOfWork, mailing_list: MailingList, changed: Collection[str])
         setattr(mailing_list, name, getattr(mailing_list, name).strip() or None)
     if mailing_list.colour is not None and "colour" in chosen:
         mailing_list.colour = mailing_list.colour.lower()
-        _require_legible(mailing_list.colour)
+        if not _COLOUR.match(mailing_list.colour):
+            raise refusals.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
+        found = contrast(mailing_list.colour, LIGHT_GROUND)
+        if found < MIN_CONTRAST:
+            # Rounded down: 4.49 is not enough, and must not look so.
+            shown = f"{int(found * 10) / 10:.1f}"
+            raise refusals.LIST_COLOUR(
+                rule=f"has a contrast of {shown} to the ground of our pages, {LIGHT_GROUND}, and "
+                f"needs {MIN_CONTRAST}: choose a darker one"
+            )
     name = (mailing_list.sender_name if "sender_name" in chosen else None) or ""
     if len(name) > MAX_SENDER_CHARACTERS or _NO_NAME.search(name) or (name and not is_plain(name)):
         raise refusals.LIST_SENDER_NAME(most=MAX_SENDER_CHARACTERS)
@@ -101,19 +110,6 @@ def _logo(uow: UnitOfWork, mailing_list: MailingList) -> Attachment | None:
 
 
 # -- colours --------------------------------------------------------------------------------------
-
-
-def _require_legible(colour: str) -> None:
-    if not _COLOUR.match(colour):
-        raise refusals.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
-    found = contrast(colour, LIGHT_GROUND)
-    if found < MIN_CONTRAST:
-        # Rounded down: 4.49 is not enough, and must not look so.
-        shown = f"{int(found * 10) / 10:.1f}"
-        raise refusals.LIST_COLOUR(
-            rule=f"has a contrast of {shown} to the ground of our pages, {LIGHT_GROUND}, and needs "
-            f"{MIN_CONTRAST}: choose a darker one"
-        )
 
 
 def contrast(one: str, other: str) -> float:
@@ -216,16 +212,6 @@ def asks_for_secret(text: str) -> bool:
     return any(_SECRET.search(_NO_SECRET.sub(" ", form)) for form in folded_words(text))
 
 
-def has_name(text: str, names: Iterable[str]) -> bool:
-    """Return whether one of these names is in the text."""
-    return bool(_found(_pattern(_spaced(names)), text))
-
-
-def find_suspicious_words(text: str, names: Iterable[str]) -> list[str]:
-    """Return the words, and these names, by which the text may pretend to come from another."""
-    return [*_found(_SUSPECT, text), *_found(_pattern(_spaced(names)), text)]
-
-
 def _spaced(names: Iterable[str]) -> list[str]:
     """Return the names as phrases that may have a space between any two letters."""
     return [" ".join(folded_words(each)[0].replace(" ", "")) for each in names]
@@ -280,15 +266,15 @@ def is_fit_for_label(text: str) -> bool:
 def require_other_name(settings: Settings, name: str, text: str | None) -> None:
     """Raise ``text.misleading`` for a sender that has the name of this installation."""
     own = settings.own_names
-    if text is not None and has_name(text, own):
+    if text is not None and _found(_pattern(_spaced(own)), text):
         rule = f"must not have the name of this installation in it: {' or '.join(own)}"
         raise TEXT_MISLEADING(name=name, rule=rule)
 
 
 def suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
     """Return the words in these texts that an operator should look at, or ``None``."""
-    own = settings.own_names
-    found = [word for text in texts if text for word in find_suspicious_words(text, own)]
+    patterns = _SUSPECT, _pattern(_spaced(settings.own_names))
+    found = [word for text in texts if text for each in patterns for word in _found(each, text)]
     return list(dict.fromkeys(found)) or None
 
 

@@ -1,6 +1,5 @@
 """Removal of the files of old imports and exports, and of files that belong to neither."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
@@ -9,7 +8,6 @@ from typing import cast
 from sqlalchemy import delete, func, select
 
 from core import ids
-from core.lanes import Lane
 from models import ImportChunk, MemberExport, MemberImport, NamedMember
 from services import removals
 from services.jobs import upkeep
@@ -65,12 +63,9 @@ def stored_file(resources: Resources, row: MemberImport | MemberExport) -> Store
 
 
 SWEEP_FILES = upkeep.register(
-    upkeep.UpkeepKind(
-        "maintenance.sweep_files",
-        every=timedelta(hours=1),
-        lane=Lane.UPKEEP,
-        run=lambda resources, began_at: sweep(resources, now=began_at),
-    )
+    "maintenance.sweep_files",
+    every=timedelta(hours=1),
+    run=lambda resources, began_at: sweep(resources, now=began_at),
 )
 BULK_FILE_RETENTION = timedelta(days=7)
 # An upload takes hours at most: an older file without an import or export was left by a crash.
@@ -83,9 +78,24 @@ def sweep(resources: Resources, *, now: datetime) -> int:
     for kind in (MemberImport, MemberExport):
         while _remove_oldest(resources, kind, before=now - BULK_FILE_RETENTION):
             removed += 1
-    for prefix in _strays(resources, before=now - STRAY_FILE_AGE):
-        remove_all(resources.objects, prefix)
-        removed += 1
+    seen = ""
+    for stored in chain(resources.objects.stored(IMPORTS), resources.objects.stored(EXPORTS)):
+        prefix = "/".join(stored.key.split("/")[:2])
+        if prefix == seen or stored.modified_at > now - STRAY_FILE_AGE:
+            continue
+        seen = prefix
+        with resources.unit_of_work() as uow:
+            is_known = any(
+                uow.session.scalar(
+                    select(kind.id).where(
+                        kind.object_prefix == prefix, kind.files_removed_at.is_(None)
+                    )
+                )
+                for kind in (MemberImport, MemberExport)
+            )
+        if not is_known:
+            remove_all(resources.objects, prefix)
+            removed += 1
     return removed
 
 
@@ -117,24 +127,3 @@ def _remove_oldest(
         found.wrapped_key = found.wrapped_by = None
         removals.forget(uow, f"{found.object_prefix}/")
     return True
-
-
-def _strays(resources: Resources, *, before: datetime) -> Iterator[str]:
-    """Prefixes of old objects that belong to no import or export with files."""
-    seen = ""
-    for stored in chain(resources.objects.stored(IMPORTS), resources.objects.stored(EXPORTS)):
-        prefix = "/".join(stored.key.split("/")[:2])
-        if prefix == seen or stored.modified_at > before:
-            continue
-        seen = prefix
-        with resources.unit_of_work() as uow:
-            is_known = any(
-                uow.session.scalar(
-                    select(kind.id).where(
-                        kind.object_prefix == prefix, kind.files_removed_at.is_(None)
-                    )
-                )
-                for kind in (MemberImport, MemberExport)
-            )
-        if not is_known:
-            yield prefix

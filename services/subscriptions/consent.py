@@ -193,6 +193,8 @@ def claim_many(
         people: the person of each claim's address: the list may know them by another one.
         claimed_by: the product whose file it is, or ``file``.
     """
+    # No text of Postgres holds a NUL character.
+    wordings = [(each.wording or "").replace("\0", "").strip() for each in claims]
     kept = uow.session.execute(
         _CLAIM,
         {
@@ -202,7 +204,7 @@ def claim_many(
             "moments": [each.occurred_at for each in claims],
             "ips": [read_ip(each.ip) for each in claims],
             "urls": [origins.page_of((each.url or "").strip()) for each in claims],
-            "wordings": [_wording(each.wording) for each in claims],
+            "wordings": [each[:MAX_CLAIMED_WORDING_CHARACTERS] or None for each in wordings],
             "claimed_by": claimed_by,
             "age": timedelta(days=uow.settings.retention[Retained.IP_ADDRESSES]),
         },
@@ -216,11 +218,6 @@ def take_back(uow: UnitOfWork, import_id: int, *, most: int) -> int:
     The database refuses it for any other import.
     """
     return uow.session.scalar(_TAKE_BACK, {"import_id": import_id, "most": most}) or 0
-
-
-def _wording(written: str | None) -> str | None:
-    # No text of Postgres holds a NUL character.
-    return (written or "").replace("\0", "").strip()[:MAX_CLAIMED_WORDING_CHARACTERS] or None
 
 
 _TAKE_BACK = text("SELECT take_back_claims(:import_id, :most)")

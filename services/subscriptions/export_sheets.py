@@ -161,7 +161,19 @@ def members(list_id: int, chosen: ChosenMembers, attributes: ListAttributes) -> 
     statuses = chosen.statuses or _PRESENT_AND_FORMER
     if chosen.wanted is not None:
         statuses = chosen.wanted.statuses(chosen.statuses)
-    shown = _chosen_ids(list_id, chosen, statuses).subquery()
+    # Two indexes begin with the list, and neither has all statuses: without them, the members of a
+    # small list are looked for in the whole table.
+    table = Subscription.__table__.alias("chosen")
+    not_active = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
+    of_list = select(table.c.id).where(table.c.list_id == list_id)
+    if chosen.wanted is not None:
+        of_list = of_list.where(chosen.wanted.condition(table, asked=chosen.statuses))
+    parts = []
+    if SubscriptionStatus.ACTIVE in statuses:
+        parts.append(of_list.where(table.c.status == SubscriptionStatus.ACTIVE.value))
+    if not_active or not parts:
+        parts.append(of_list.where(table.c.status.in_(not_active)))
+    shown = union_all(*parts).subquery()
     query = (
         select(s.email, s.name, status.label("status"), s.type, s.paid_expiry, has_mail, s.source)
         .add_columns(s.user_id, s.created_at, func.coalesce(s.joined_at, s.created_at))
@@ -178,23 +190,6 @@ def members(list_id: int, chosen: ChosenMembers, attributes: ListAttributes) -> 
     columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *fields)
     others = range(len(_MEMBERS_COLUMNS), len(columns))
     return Sheet(columns, query, _member_values(attributes), rewritten=(0, 1, _HAS_MAIL, *others))
-
-
-def _chosen_ids(list_id: int, chosen: ChosenMembers, statuses: Sequence[SubscriptionStatus]) -> Any:
-    """Two indexes begin with the list, and neither has all statuses: without them, the members of a
-    small list are looked for in the whole table.
-    """
-    table = Subscription.__table__.alias("chosen")
-    others = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
-    of_list = select(table.c.id).where(table.c.list_id == list_id)
-    if chosen.wanted is not None:
-        of_list = of_list.where(chosen.wanted.condition(table, asked=chosen.statuses))
-    parts = []
-    if SubscriptionStatus.ACTIVE in statuses:
-        parts.append(of_list.where(table.c.status == SubscriptionStatus.ACTIVE.value))
-    if others or not parts:
-        parts.append(of_list.where(table.c.status.in_(others)))
-    return union_all(*parts)
 
 
 def _member_values(

@@ -106,12 +106,7 @@ class ExportOrder:
 
 
 def begin(
-    uow: UnitOfWork,
-    caller: Caller,
-    list_id: int,
-    order: ExportOrder,
-    *,
-    request_id: str | None,
+    uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder, *, request_id: str | None
 ) -> Job:
     """Start an export of the list.
 
@@ -262,10 +257,10 @@ def run(resources: Resources, lease: Lease) -> None:
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 
 
-def _register(name: str, scope: Scope) -> kinds.JobKind:
-    return kinds.register(
+EXPORT_JOBS = {
+    kind: kinds.register(
         kinds.JobKind(
-            name=name,
+            name=f"export.{kind}",
             run=run,
             # An export holds one view of the database from first to last, so it can't take turns.
             lane=Lane.EXPORT,
@@ -276,9 +271,8 @@ def _register(name: str, scope: Scope) -> kinds.JobKind:
             on_abandoned=_end_with_job,
         )
     )
-
-
-EXPORT_JOBS = {kind: _register(f"export.{kind}", scope) for kind, scope in _SCOPES.items()}
+    for kind, scope in _SCOPES.items()
+}
 
 
 def _batches(resources: Resources, sheet: Sheet, *, failures: int = 0) -> Iterator[list[Values]]:

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, exists, func, select, text
 
 from core import clock
-from core.lanes import Lane
 from core.refusals.mailing import FIGURES_RANGE
 from core.settings.notations import PlanQuota
 from models import (
@@ -130,8 +129,7 @@ def members_by(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:
 
 
 # By an array, as counts are folded.
-_FOLD_FIGURES = text(
-    """
+_FOLD_FIGURES = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(
             SELECT id FROM member_day_deltas ORDER BY id LIMIT :max_deltas FOR UPDATE SKIP LOCKED
@@ -147,8 +145,7 @@ _FOLD_FIGURES = text(
             moved_in = m.moved_in + excluded.moved_in, moved_out = m.moved_out + excluded.moved_out
     )
     SELECT count(*) FROM taken
-    """
-)
+    """)
 
 
 def fold(uow: UnitOfWork, *, max_deltas: int) -> int:
@@ -167,8 +164,7 @@ class FiguresFault:
     counted: int
 
 
-_FAULTS = text(
-    """
+_FAULTS = text("""
     SELECT list_id, source, type, CAST(sum(active) AS bigint), CAST(sum(counted) AS bigint)
     FROM (
         SELECT list_id, source, type, count(*) AS active, 0 AS counted
@@ -181,8 +177,7 @@ _FAULTS = text(
     ) AS either
     GROUP BY list_id, source, type HAVING sum(active) <> sum(counted)
     ORDER BY list_id, source, type
-    """
-)
+    """)
 
 
 def verify(resources: Resources) -> list[FiguresFault]:
@@ -197,12 +192,9 @@ def verify(resources: Resources) -> list[FiguresFault]:
 
 
 FOLD_COUNTS = upkeep.register(
-    upkeep.UpkeepKind(
-        "maintenance.fold_counts",
-        every=timedelta(seconds=30),
-        lane=Lane.UPKEEP,
-        run=lambda resources, _: fold_all(resources),
-    )
+    "maintenance.fold_counts",
+    every=timedelta(seconds=30),
+    run=lambda resources, _: fold_all(resources),
 )
 _MAX_FOLDED_DELTAS = 10_000
 
@@ -220,8 +212,7 @@ def count_subscribers(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, i
 
 # By an array: the table is nearly empty at most times, and a join that Postgres plans for a few
 # rows reads ten thousand as often as there are any.
-_FOLD = text(
-    """
+_FOLD = text("""
     WITH taken AS (
         DELETE FROM subscriber_deltas WHERE id = ANY (ARRAY(
             SELECT id FROM subscriber_deltas ORDER BY id LIMIT :max_deltas FOR UPDATE SKIP LOCKED
@@ -234,8 +225,7 @@ _FOLD = text(
     )
     SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
     FROM taken
-    """
-)
+    """)
 
 
 def fold_all(resources: Resources) -> int:
@@ -297,11 +287,5 @@ def tell_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
     for owner, members in uow.session.execute(query):
         limit = quotas.limit_of(uow.settings, owner.plan, PlanQuota.MEMBERS)
         if limit is not None and members > limit:
-            account_mails.enqueue_mail(
-                uow,
-                MailKind.MEMBERS_OVER_QUOTA,
-                owner.email,
-                user_id=owner.id,
-                detail=f"{members} members, and your plan has room for {limit}",
-                request_id=None,
-            )
+            detail = f"{members} members, and your plan has room for {limit}"
+            account_mails.mail_person(uow, MailKind.MEMBERS_OVER_QUOTA, owner, detail)

@@ -57,8 +57,22 @@ def run(resources: Resources, lease: Lease) -> None:
     user_id = lease.subject_id
     assert user_id is not None
     with resources.unit_of_work() as uow:
-        left = _undo_left(uow, user_id)
-        if left is not None:
+        links = select(func.max(MailedLink.expires_at)).where(
+            MailedLink.user_id == user_id,
+            MailedLink.purpose == Purpose.UNDO_ADDRESS,
+            MailedLink.used_at.is_(None),
+        )
+        # A link is made when its mail is sent.
+        until = func.now() + TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
+        unsent = select(case((func.count() > 0, until))).where(
+            AccountMail.user_id == user_id,
+            AccountMail.kind == MailKind.ADDRESS_CHANGED,
+            AccountMail.sent_at.is_(None),
+        )
+        last = func.greatest(links.scalar_subquery(), unsent.scalar_subquery())
+        # For how long a change may still be undone.
+        left = uow.session.scalar(select(type_coerce(last - func.now(), Interval)))
+        if left is not None and left > timedelta(0):
             begin(uow, user_id, request_id=lease.request_id, after=left)
             leases.succeed(uow, lease, {})
             return
@@ -84,25 +98,6 @@ SHOW_ADDRESS = kinds.register(
         retryable=True,
     )
 )
-
-
-def _undo_left(uow: UnitOfWork, user_id: int) -> timedelta | None:
-    """Return for how long a change may still be undone; ``None`` if it can't be any more."""
-    links = select(func.max(MailedLink.expires_at)).where(
-        MailedLink.user_id == user_id,
-        MailedLink.purpose == Purpose.UNDO_ADDRESS,
-        MailedLink.used_at.is_(None),
-    )
-    # A link is made when its mail is sent.
-    until = func.now() + TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
-    unsent = select(case((func.count() > 0, until))).where(
-        AccountMail.user_id == user_id,
-        AccountMail.kind == MailKind.ADDRESS_CHANGED,
-        AccountMail.sent_at.is_(None),
-    )
-    last = func.greatest(links.scalar_subquery(), unsent.scalar_subquery())
-    left = uow.session.scalar(select(type_coerce(last - func.now(), Interval)))
-    return left if left is not None and left > timedelta(0) else None
 
 
 def _show_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
@@ -162,22 +157,18 @@ class RosterAddresses:
         """Address, name and person of each row ``(email, name, user_id)`` that gets mail."""
         ids = [user_id for _, _, user_id in rows]
         moved = {row.id: row.email for row in reading.execute(_MOVED, {"ids": ids})}
-        refused = self._refused(reading, moved)
-        for email, name, user_id in rows:
-            if user_id not in refused:
-                yield moved.get(user_id, email), name, user_id
-
-    def _refused(self, reading: Connection, moved: dict[int, str]) -> set[int]:
-        """Return the people under whose new address an opt-out is kept."""
-        if not moved:
-            return set()
+        # People under whose new address an opt-out is kept.
         whose = {
             digest: user_id
             for user_id, address in moved.items()
             for digest in self._digests(address)
         }
         about = {"list_id": self._list_id, "digests": list(whose)}
-        return {whose[bytes(digest)] for (digest,) in reading.execute(_REFUSED, about)}
+        found = reading.execute(_REFUSED, about) if moved else ()
+        refused = {whose[bytes(digest)] for (digest,) in found}
+        for email, name, user_id in rows:
+            if user_id not in refused:
+                yield moved.get(user_id, email), name, user_id
 
 
 def person_of(*, list_id: str, email: str, holder: str) -> str:

@@ -58,10 +58,7 @@ def read_attributes(
 
 
 def columns(
-    uow: UnitOfWork,
-    mailing_list: MailingList,
-    record: Subscription | None,
-    given: GivenAttributes,
+    uow: UnitOfWork, mailing_list: MailingList, record: Subscription | None, given: GivenAttributes
 ) -> dict[str, Any]:
     """The columns of the record that are to be set; ``None`` stands for a record to be made.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import exists, func, or_, select
 
 from core import clock
 from core.errors import DomainError, FieldProblem
@@ -143,11 +143,7 @@ def ask(
     if account_mails.got_enough(uow, kind, email):
         return
     asked = AccountMail(
-        kind=kind,
-        email=email,
-        list_id=mailing_list.id,
-        language=language,
-        source_digest=source,
+        kind=kind, email=email, list_id=mailing_list.id, language=language, source_digest=source
     )
     uow.session.add(asked)
     uow.session.flush()
@@ -167,7 +163,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         asked = uow.session.get(AccountMail, lease.subject_id)
         found = None if asked is None else _reader(uow, asked)
-        if asked is not None and found is not None and _admitted(uow, resources, asked):
+        if asked and found and account_mails.admit(uow, resources, asked, asked.email):
             person, mailing_list, language = found
             secret = mailed_tokens.make(
                 uow,
@@ -221,18 +217,6 @@ def _reader(uow: UnitOfWork, asked: AccountMail) -> tuple[User, MailingList, str
     )
     row = uow.session.execute(query).first()
     return None if row is None else (person, mailing_list, row.language)
-
-
-def _admitted(uow: UnitOfWork, resources: Resources, asked: AccountMail) -> bool:
-    """Count a mail that anybody can ask for, once for all attempts to send it."""
-    if asked.admitted_at is not None:
-        return True
-    settings, keyring = resources.settings, resources.keyring
-    bounds = unsolicited_mail.of(settings, keyring, asked.source_digest, email=asked.email)
-    if not unsolicited_mail.admit(uow, bounds):
-        return False
-    asked.admitted_at = func.now()
-    return True
 
 
 # A page shows no more; the file of what is known has all.
@@ -330,13 +314,32 @@ def data_of_visit(uow: UnitOfWork, keyring: Keyring, visit: Visit) -> Known:
     shown = member_attributes.read_attributes(
         uow, visit.owner_id, [record.tag_ids for record, _ in rows]
     )
+    reports = uow.session.execute(
+        select(ListReport.created_at, MailingList.title)
+        .join(MailingList, MailingList.id == ListReport.list_id)
+        .where(ListReport.user_id == visit.person.id, MailingList.user_id == visit.owner_id)
+        .order_by(ListReport.id)
+    )
+    # The owner keeps the very address off their lists.
+    denied = DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
+    digests = opt_outs.address_digests(keyring, visit.person.email)
+    # Also of lists without a record, and of the address before an erasure.
+    said_no = uow.session.execute(
+        select(OptOut, MailingList.title)
+        .join(MailingList, MailingList.id == OptOut.list_id)
+        .where(
+            MailingList.user_id == visit.owner_id,
+            or_(OptOut.user_id == visit.person.id, OptOut.address_hmac.in_(digests)),
+        )
+        .order_by(OptOut.id)
+    )
     return {
         "made_at": clock.iso(clock.now()),
         "email": visit.person.email,
         "lists": [_of_list(uow, record, found, shown) for record, found in rows],
-        "opt_outs": _opt_outs(uow, keyring, visit),
-        "reports": _reports(uow, visit),
-        "denied": _is_denied(uow, visit),
+        "opt_outs": [{"list": title, **_named(row, _OPT_OUT)} for row, title in said_no.tuples()],
+        "reports": [{"list": title, "created_at": _plain(at)} for at, title in reports.tuples()],
+        "denied": uow.session.scalar(select(exists().where(*denied))),
     }
 
 
@@ -348,8 +351,7 @@ def _of_list(
     events = uow.session.scalars(
         select(SubscriptionEvent)
         .where(
-            SubscriptionEvent.list_id == record.list_id,
-            SubscriptionEvent.user_id == record.user_id,
+            SubscriptionEvent.list_id == record.list_id, SubscriptionEvent.user_id == record.user_id
         )
         .order_by(SubscriptionEvent.id.desc())
         .limit(MAX_ENTRIES)
@@ -367,41 +369,6 @@ def _of_list(
         "consent": [_named(each, _CONSENT) for each in agreed],
         "history": [_named(each, _EVENT) for each in events],
     }
-
-
-def _opt_outs(uow: UnitOfWork, keyring: Keyring, visit: Visit) -> list[Known]:
-    """Return all opt-outs, also of lists without a record and of the address before an erasure."""
-    digests = opt_outs.address_digests(keyring, visit.person.email)
-    query = (
-        select(OptOut, MailingList.title)
-        .join(MailingList, MailingList.id == OptOut.list_id)
-        .where(
-            MailingList.user_id == visit.owner_id,
-            or_(OptOut.user_id == visit.person.id, OptOut.address_hmac.in_(digests)),
-        )
-        .order_by(OptOut.id)
-    )
-    rows = uow.session.execute(query).tuples()
-    return [{"list": title, **_named(each, _OPT_OUT)} for each, title in rows]
-
-
-def _reports(uow: UnitOfWork, visit: Visit) -> list[Known]:
-    query = (
-        select(ListReport.created_at, MailingList.title)
-        .join(MailingList, MailingList.id == ListReport.list_id)
-        .where(ListReport.user_id == visit.person.id, MailingList.user_id == visit.owner_id)
-        .order_by(ListReport.id)
-    )
-    rows = uow.session.execute(query).tuples()
-    return [{"list": title, "created_at": _plain(at)} for at, title in rows]
-
-
-def _is_denied(uow: UnitOfWork, visit: Visit) -> bool:
-    """Return whether the owner keeps the very address off their lists."""
-    query = select(DeniedEntry.entry).where(
-        DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
-    )
-    return uow.session.scalar(query) is not None
 
 
 def _named(row: object, names: Iterable[str]) -> Known:

@@ -61,10 +61,7 @@ def create(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) 
 
 
 def change(
-    uow: UnitOfWork,
-    mailing_list: MailingList,
-    segment_id: int,
-    fields: Mapping[str, Any],
+    uow: UnitOfWork, mailing_list: MailingList, segment_id: int, fields: Mapping[str, Any]
 ) -> Segment:
     """Set the named ones of ``name`` and ``filter``; raises what ``get`` and ``create`` raise."""
     segment = get(uow, mailing_list.id, segment_id)

@@ -5,7 +5,7 @@ it off (``deleted_tags``).
 """
 
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +15,6 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import TransientError
-from core.lanes import Lane
 from core.languages.shown_lines import is_shown
 from core.logging import get_logger
 from core.refusals import mailing as refusals
@@ -67,7 +66,12 @@ def tag_ids_of(
     found = _find(uow, list_id, spelt, hold=hold)
     # More than once, when one was deleted between the two statements.
     while make and (missing := spelt.keys() - found.keys()):
-        _make(uow, list_id, {key: spelt[key] for key in missing})
+        there = select(func.count()).select_from(MemberTag).where(MemberTag.list_id == list_id)
+        if (uow.session.scalar(there) or 0) + len(missing) > MAX_TAGS_OF_LIST:
+            raise refusals.TAG_TOO_MANY(most=MAX_TAGS_OF_LIST)
+        # In one order, so that no two transactions wait for each other.
+        rows = [{"list_id": list_id, "name": spelt[key], "folded": key} for key in sorted(missing)]
+        uow.session.execute(insert(MemberTag).values(rows).on_conflict_do_nothing())
         found |= _find(uow, list_id, missing, hold=hold)
     return {name: found[key] for name, key in wanted.items() if key in found}
 
@@ -135,27 +139,15 @@ def _held(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     return query.with_for_update(read=True, key_share=True)
 
 
-def _make(uow: UnitOfWork, list_id: int, spelt: Mapping[str, str]) -> None:
-    there = select(func.count()).select_from(MemberTag).where(MemberTag.list_id == list_id)
-    if (uow.session.scalar(there) or 0) + len(spelt) > MAX_TAGS_OF_LIST:
-        raise refusals.TAG_TOO_MANY(most=MAX_TAGS_OF_LIST)
-    # In one order, so that no two transactions wait for each other.
-    rows = [{"list_id": list_id, "name": spelt[key], "folded": key} for key in sorted(spelt)]
-    uow.session.execute(insert(MemberTag).values(rows).on_conflict_do_nothing())
-
-
 # A tag that something uses is not deleted. All others go with their row: whatever else shows or
 # counts the tags of a member knows their ids no more, and members lose these in the background.
 
 log = get_logger(__name__)
 
 TAKE_OFF_TAGS = upkeep.register(
-    upkeep.UpkeepKind(
-        "maintenance.deleted_tags",
-        every=timedelta(minutes=10),
-        lane=Lane.UPKEEP,
-        run=lambda resources, _: take_off(resources),
-    )
+    "maintenance.deleted_tags",
+    every=timedelta(minutes=10),
+    run=lambda resources, _: take_off(resources),
 )
 # A batch keeps its list for a fraction of a second.
 MAX_BATCH_MEMBERS = 5_000
@@ -197,7 +189,10 @@ def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
         for row in uow.session.execute(_USES, {"tag_id": tag.id, "list_id": tag.list_id})
     ]
     if uses:
-        raise refusals.TAG_IN_USE(name=tag.name, uses=_words(uses), facts={"used_by": uses})
+        named = [f"the {each['kind'].replace('_', ' ')} {each['name']!r}" for each in uses]
+        more = len(named) - _MAX_NAMED
+        words = ", ".join(named[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        raise refusals.TAG_IN_USE(name=tag.name, uses=words, facts={"used_by": uses})
     uow.session.delete(tag)
     uow.session.add(DeletedTag(list_id=list_id, id=tag_id))
     uow.session.flush()
@@ -256,9 +251,3 @@ WHERE ctid = ANY (ARRAY(
 ))
 RETURNING 1
 """)
-
-
-def _words(uses: list[dict[str, Any]]) -> str:
-    named = [f"the {each['kind'].replace('_', ' ')} {each['name']!r}" for each in uses]
-    more = len(named) - _MAX_NAMED
-    return ", ".join(named[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

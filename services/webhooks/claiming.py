@@ -27,6 +27,7 @@ from services.feed.catalogue import FeedEventType
 from services.feed.reading import FeedPosition, newest_position
 from services.webhooks import signing, webhook_endpoints
 from services.webhooks.deliveries import AFRESH, MAX_PENDING, TEST_TYPE
+from services.webhooks.signing import message_id_of
 from storage.encryption import KeyWrapper
 from storage.unit_of_work import UnitOfWork
 
@@ -156,12 +157,31 @@ def claim(
         deliveries = _take(uow, endpoint, most)
         if not deliveries:
             return []
-        shown = _shown(uow, deliveries)
+        asked = [each.event_id for each in deliveries if each.event_id is not None]
+        events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(asked))).all()
+        there = {event["id"]: event for event in reading.show(uow.session, events)}
+        # The event of each delivery, as callers of the API see it now, unless it is kept no longer.
+        shown = {
+            each.id: _test_event(each) if each.event_id is None else there[each.event_id]
+            for each in deliveries
+            if each.event_id is None or each.event_id in there
+        }
         kept = [each for each in deliveries if each.id in shown]
         for gone in (each for each in deliveries if each.id not in shown):
             gone.status, gone.error = DeliveryStatus.FAILED, "The event is no longer kept."
         secrets = signing.live_secrets(uow, wrapper, endpoint.id) if kept else []
-        messages = [_message(endpoint, each, shown[each.id], secrets) for each in kept]
+        messages = [
+            Message(
+                delivery_id=each.id,
+                url=endpoint.url,
+                id=f"test_{each.id}" if each.event_id is None else message_id_of(each.event_id),
+                body=signing.body_of(shown[each.id]),
+                secrets=secrets,
+                due_at=each.due_at,
+                last_attempt_at=each.last_attempt_at,
+            )
+            for each in kept
+        ]
         _count(uow, kept)
         if messages:
             return messages
@@ -270,36 +290,6 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     return True
 
 
-def _message(
-    endpoint: WebhookEndpoint,
-    delivery: WebhookDelivery,
-    event: dict[str, Any],
-    secrets: list[bytes],
-) -> Message:
-    event_id = delivery.event_id
-    return Message(
-        delivery_id=delivery.id,
-        url=endpoint.url,
-        id=f"test_{delivery.id}" if event_id is None else signing.message_id_of(event_id),
-        body=signing.body_of(event),
-        secrets=secrets,
-        due_at=delivery.due_at,
-        last_attempt_at=delivery.last_attempt_at,
-    )
-
-
-def _shown(uow: UnitOfWork, deliveries: Sequence[WebhookDelivery]) -> dict[int, dict[str, Any]]:
-    """The event of each delivery, as callers of the API see it now, unless it is kept no longer."""
-    asked = [each.event_id for each in deliveries if each.event_id is not None]
-    events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(asked))).all()
-    shown = {event["id"]: event for event in reading.show(uow.session, events)}
-    return {
-        each.id: _test_event(each) if each.event_id is None else shown[each.event_id]
-        for each in deliveries
-        if each.event_id is None or each.event_id in shown
-    }
-
-
 def _test_event(delivery: WebhookDelivery) -> dict[str, Any]:
     return {
         "id": None,
@@ -338,41 +328,38 @@ def write(
     """
     if url == endpoint.url:
         for outcome in made.values():
-            endpoint.silences = endpoint.silences + 1 if _is_silence(outcome) else 0
+            # We waited for an answer that did not come.
+            waited = timedelta(milliseconds=outcome.milliseconds)
+            is_silence = outcome.status is None and waited >= SILENCE
+            endpoint.silences = endpoint.silences + 1 if is_silence else 0
         rest = rest_after(endpoint.silences)
         endpoint.rests_until = None if rest is None else _now(uow) + rest
     taken = {each: outcome for each, outcome in made.items() if outcome.is_success}
     if taken:
-        _write_taken(uow, taken)
+        outcomes = taken.values()
+        uow.session.execute(
+            _WRITE_TAKEN,
+            {
+                "ids": list(taken),
+                "codes": [each.status for each in outcomes],
+                "milliseconds": [each.milliseconds for each in outcomes],
+                "answers": [each.body or None for each in outcomes],
+            },
+        )
         endpoint.failing_since = None
     for delivery_id in made.keys() - taken:
         delivery = uow.session.get(WebhookDelivery, delivery_id)
         if delivery is not None:  # it was not past its time
             _write_failure(uow, endpoint, delivery, made[delivery_id], url)
-    _follow_persons(uow, made)
-
-
-def _write_taken(uow: UnitOfWork, taken: Mapping[int, Outcome]) -> None:
-    outcomes = taken.values()
-    uow.session.execute(
-        _WRITE_TAKEN,
-        {
-            "ids": list(taken),
-            "codes": [each.status for each in outcomes],
-            "milliseconds": [each.milliseconds for each in outcomes],
-            "answers": [each.body or None for each in outcomes],
-        },
-    )
+    # Blank the answers about erased persons: those from before may have been looked for by now.
+    row = WebhookDelivery
+    is_erased = exists().where(User.id == row.person_id, User.erased_at.is_not(None))
+    blanked = update(row).where(row.id.in_(made), is_erased).values(answer=None)
+    uow.session.execute(blanked)
 
 
 def _now(uow: UnitOfWork) -> datetime:
     return uow.session.scalars(select(func.now())).one()
-
-
-def _is_silence(outcome: Outcome) -> bool:
-    """Return whether we waited for an answer that did not come."""
-    waited = timedelta(milliseconds=outcome.milliseconds)
-    return outcome.status is None and waited >= SILENCE
 
 
 def _write_failure(
@@ -388,14 +375,7 @@ def _write_failure(
     if outcome.status == HTTPStatus.GONE and url == endpoint.url:
         delivery.status = DeliveryStatus.FAILED
         _stop(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
-    else:
-        _try_again(uow, endpoint, delivery, outcome)
-
-
-def _try_again(
-    uow: UnitOfWork, endpoint: WebhookEndpoint, delivery: WebhookDelivery, outcome: Outcome
-) -> None:
-    """Try the delivery again or give it up, and pause the endpoint that fails for days."""
+        return
     now = _now(uow)
     # Since this try, not since its event was queued: others may have succeeded in between. The
     # first try of an event that finds nothing else to send is as old as its place in the queue, so
@@ -406,7 +386,13 @@ def _try_again(
     if is_given_up:
         delivery.status = DeliveryStatus.FAILED
     else:
-        delivery.due_at = _next_try(delivery, outcome, now)
+        # By the schedule or, in its place, as the receiver asks; the last one is after three days.
+        asked = retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
+        due_at = delivery.due_at
+        if asked is not None:
+            # No receiver has itself called without a pause.
+            due_at = now + max(timedelta(seconds=asked), FIRST_PAUSES[0])
+        delivery.due_at = min(due_at, delivery.queued_at + TRIED_FOR)
     # Nothing fails any more: the days without an event before the next one count for nothing.
     is_over = is_given_up and not fails_for_days and not _has_others(uow, delivery)
     endpoint.failing_since = None if is_over else failing_since
@@ -425,24 +411,6 @@ def _has_others(uow: UnitOfWork, delivery: WebhookDelivery) -> bool:
     return uow.session.scalar(others.limit(1)) is not None
 
 
-def _follow_persons(uow: UnitOfWork, made: Iterable[int]) -> None:
-    """Blank the answers about erased persons: those from before may have been looked for by now."""
-    row = WebhookDelivery
-    is_erased = exists().where(User.id == row.person_id, User.erased_at.is_not(None))
-    blanked = update(row).where(row.id.in_(made), is_erased).values(answer=None)
-    uow.session.execute(blanked)
-
-
-def _next_try(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:
-    """By the schedule or, in its place, as the receiver asks; the last one is after three days."""
-    asked = retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
-    due_at = delivery.due_at
-    if asked is not None:
-        # No receiver has itself called without a pause.
-        due_at = now + max(timedelta(seconds=asked), FIRST_PAUSES[0])
-    return min(due_at, delivery.queued_at + TRIED_FOR)
-
-
 def _stop(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState, reason: str) -> None:
     """Send nothing more, unless it was stopped meanwhile, and tell the owner."""
     if endpoint.state != EndpointState.ACTIVE:
@@ -450,11 +418,5 @@ def _stop(uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState, reas
     endpoint.state, endpoint.reason, endpoint.due_at = state, reason, None
     log.info("webhook.stopped", endpoint_id=endpoint.id, state=state)
     person = accounts.get(uow, endpoint.user_id)
-    account_mails.enqueue_mail(
-        uow,
-        MailKind.WEBHOOK_STOPPED,
-        person.email,
-        user_id=person.id,
-        detail=f"{endpoint.id} is {state} now. {reason}",
-        request_id=None,
-    )
+    detail = f"{endpoint.id} is {state} now. {reason}"
+    account_mails.mail_person(uow, MailKind.WEBHOOK_STOPPED, person, detail)

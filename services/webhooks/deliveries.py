@@ -121,10 +121,17 @@ def replay(
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
     webhook_endpoints.require_active(endpoint)
     _require_storage(uow, settings, caller)
-    before = _position_before(uow, endpoint, since)
-    if before is None:
+    # A look into an index for each type, which passes over no more than the events of some hours.
+    place = place_near(uow.session, since)
+    found = [
+        uow.session.scalar(first_since(_events_for(endpoint, kind), place, since))
+        for kind in endpoint.types
+    ]
+    firsts = [FeedPosition.of_event(event) for event in found if event is not None]
+    if not firsts:
         return 0
-    webhook_endpoints.go_back(endpoint, before)
+    first = min(firsts)
+    webhook_endpoints.go_back(endpoint, FeedPosition(first.place, first.id - 1))
     webhook_endpoints.wake(endpoint)
     return 1
 
@@ -155,23 +162,6 @@ AFRESH = {
     "due_at": func.now(),
     "delivered_at": None,
 }
-
-
-def _position_before(
-    uow: UnitOfWork, endpoint: WebhookEndpoint, since: datetime
-) -> FeedPosition | None:
-    """The position before the first event for the endpoint since then; ``None``: there is none."""
-    # A look into an index for each type, which passes over no more than the events of some hours.
-    place = place_near(uow.session, since)
-    found = [
-        uow.session.scalar(first_since(_events_for(endpoint, kind), place, since))
-        for kind in endpoint.types
-    ]
-    firsts = [FeedPosition.of_event(event) for event in found if event is not None]
-    if not firsts:
-        return None
-    first = min(firsts)
-    return FeedPosition(first.place, first.id - 1)
 
 
 def first_since(

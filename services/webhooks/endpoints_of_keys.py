@@ -5,7 +5,6 @@ from datetime import timedelta
 
 from sqlalchemy import func, select, update
 
-from core.lanes import Lane
 from models import ApiKey, EndpointState, User, WebhookEndpoint
 from services.access import api_keys
 from services.accounts import account_mails
@@ -20,12 +19,7 @@ ENDED_WITH_KEY = "It ended with its API key."
 KEY_EXPIRED = "Its API key expired."
 TOLD_BEFORE = timedelta(days=14)
 FOLLOW_EXPIRY = upkeep.register(
-    upkeep.UpkeepKind(
-        "webhooks.expire",
-        every=timedelta(minutes=1),
-        lane=Lane.UPKEEP,
-        run=lambda resources, _: follow_expiry(resources),
-    )
+    "webhooks.expire", every=timedelta(minutes=1), run=lambda resources, _: follow_expiry(resources)
 )
 _MAX_KEYS = 1_000
 
@@ -96,14 +90,7 @@ def _follow(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
         words = f"expires on {key.expires_at:%Y-%m-%d}. Paused then: {_named(endpoints)}."
     else:
         return False
-    account_mails.enqueue_mail(
-        uow,
-        MailKind.KEY_EXPIRES,
-        person.email,
-        user_id=person.id,
-        detail=f"{key.last_four} {words}",
-        request_id=None,
-    )
+    account_mails.mail_person(uow, MailKind.KEY_EXPIRES, person, f"{key.last_four} {words}")
     return True
 
 
@@ -112,12 +99,10 @@ def _named(endpoints: Sequence[WebhookEndpoint]) -> str:
     return f"webhook endpoint{'s' * (len(endpoints) > 1)} {ids}"
 
 
-_DUE = Statement(
-    """
+_DUE = Statement("""
 SELECT DISTINCT k.id, k.user_id
 FROM webhook_endpoints AS e JOIN api_keys AS k ON k.id = e.key_id
 WHERE e.state = 'active' AND k.revoked_at IS NULL AND (k.expires_at <= now()
     OR k.expiry_told_at IS NULL AND k.expires_at <= now() + :before)
 LIMIT :limit
-"""
-)
+""")

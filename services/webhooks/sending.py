@@ -11,7 +11,7 @@ than such calls.
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from sqlalchemy import func, select
@@ -66,9 +66,12 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
         with resources.unit_of_work() as uow:
             # Before the endpoint is locked, as every transaction does.
             leases.progress(uow, lease, done=sent)
-            endpoint = _locked(uow, lease)
+            query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
+            endpoint = uow.session.scalar(query.with_for_update())
             if endpoint is not None and messages:
-                _write(uow, endpoint, messages, tries)
+                made = dict(zip((each.delivery_id for each in messages), tries, strict=False))
+                claiming.write(uow, endpoint, messages[0].url, made)
+                claiming.give_back(uow, messages[len(tries) :])
             if time.monotonic() > ends_at:
                 leases.yield_turn(uow, lease)
                 return
@@ -79,7 +82,11 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
         began = time.monotonic()
         tries = receivers.post_each(messages[0].url, _posts(messages))
         sent += len(tries)
-        most = _most_next(tries, time.monotonic() - began)
+        most = 1
+        if tries[-1].is_success:
+            # Half the time of a claim is for these.
+            fit = int(len(tries) * MAX_CLAIM_SECONDS / 2 / (time.monotonic() - began))
+            most = max(1, min(fit, 4 * len(tries), MAX_CLAIMED))
 
 
 def _posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
@@ -93,60 +100,26 @@ def _posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
             return
 
 
-def _most_next(tries: Sequence[Outcome], seconds: float) -> int:
-    """How many to claim after these, which took so long: what half the time of a claim is for."""
-    if not tries[-1].is_success:
-        return 1
-    fit = int(len(tries) * MAX_CLAIM_SECONDS / 2 / seconds)
-    return max(1, min(fit, 4 * len(tries), MAX_CLAIMED))
-
-
-def _write(
-    uow: UnitOfWork, endpoint: WebhookEndpoint, messages: Sequence[Message], tries: list[Outcome]
-) -> None:
-    made = dict(zip((each.delivery_id for each in messages), tries, strict=False))
-    claiming.write(uow, endpoint, messages[0].url, made)
-    claiming.give_back(uow, messages[len(tries) :])
-
-
 def _next_messages(
-    uow: UnitOfWork,
-    resources: Resources,
-    lease: Lease,
-    endpoint: WebhookEndpoint | None,
-    most: int,
+    uow: UnitOfWork, resources: Resources, lease: Lease, endpoint: WebhookEndpoint | None, most: int
 ) -> list[Message]:
     """The next tries, counted; none: there is nothing to send now."""
     if endpoint is None or endpoint.state != EndpointState.ACTIVE:
         return []
-    if _is_resting(uow, endpoint):
+    until = endpoint.rests_until
+    if until is not None and until > uow.session.scalars(select(func.now())).one():
         endpoint.due_at, endpoint.is_held = endpoint.rests_until, True
         return []
-    if _is_one_too_many(uow, lease, endpoint):
-        endpoint.due_at, endpoint.is_held = func.now() + _PUT_OFF, True
-        return []
-    return claiming.claim(uow, resources.key_wrapper, endpoint, most=most)
-
-
-def _locked(uow: UnitOfWork, lease: Lease) -> WebhookEndpoint | None:
-    query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
-    return uow.session.scalar(query.with_for_update())
-
-
-def _is_resting(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
-    until = endpoint.rests_until
-    return until is not None and until > uow.session.scalars(select(func.now())).one()
-
-
-def _is_one_too_many(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -> bool:
-    """Return whether enough jobs of the owner run that began before this one."""
     before = select(func.count()).where(
         Job.status == JobStatus.RUNNING,
         Job.lane == Lane.WEBHOOKS,
         Job.on_behalf_of == endpoint.user_id,
         Job.id < lease.job_id,
     )
-    return (uow.session.scalar(before) or 0) >= MAX_AT_ONCE_OF_AN_OWNER
+    if (uow.session.scalar(before) or 0) >= MAX_AT_ONCE_OF_AN_OWNER:
+        endpoint.due_at, endpoint.is_held = func.now() + _PUT_OFF, True
+        return []
+    return claiming.claim(uow, resources.key_wrapper, endpoint, most=most)
 
 
 # The workers of the lane look each second, the others now and then. An endpoint has one job, which
@@ -175,28 +148,23 @@ class EndpointWaker:
 
     def wake_due(self, resources: Resources) -> int:
         """Start what is due; returns the number of jobs."""
-        since, began = self._recent_from(resources), time.monotonic()
+        [(newest,)] = resources.database.rows(_NEWEST)
+        now = time.monotonic()
+        self._newest.append((now, newest))
+        while len(self._newest) > 1 and self._newest[1][0] < now - _RECENT_SECONDS:
+            self._newest.popleft()
+        since, began = self._newest[0][1], time.monotonic()
         is_whole = self._whole.is_due
         found = resources.database.rows(DUE, since=since, whole=is_whole, most=_MAX_WOKEN)
         if is_whole:
             self._whole.looked(time.monotonic() - began, found=False)
         return sum(_start(resources, endpoint_id) for (endpoint_id,) in found)
 
-    def _recent_from(self, resources: Resources) -> int:
-        """After which event the recent ones begin."""
-        [(newest,)] = resources.database.rows(_NEWEST)
-        now = time.monotonic()
-        self._newest.append((now, newest))
-        while len(self._newest) > 1 and self._newest[1][0] < now - _RECENT_SECONDS:
-            self._newest.popleft()
-        return self._newest[0][1]
-
 
 _NEWEST = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
 
 # A job that failed is a fault of ours or of the database's: it rests before it is started again.
-DUE = Statement(
-    """
+DUE = Statement("""
     WITH owners AS MATERIALIZED (
         SELECT DISTINCT user_id FROM feed_events WHERE id > :since
     ), candidates AS MATERIALIZED (
@@ -222,8 +190,7 @@ DUE = Statement(
         AND jobs.finished_at < now() - interval '1 minute'
     ORDER BY candidates.id
     LIMIT :most
-    """
-)
+    """)
 
 
 def _start(resources: Resources, endpoint_id: int) -> bool:
@@ -242,11 +209,7 @@ def _start(resources: Resources, endpoint_id: int) -> bool:
             afresh = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
             return requeue(uow, Job.id == job.id, Job.status.in_(FINISHED), **afresh) is not None
         started = outbox.enqueue(
-            uow,
-            SEND_EVENTS,
-            user_id=None,
-            on_behalf_of=endpoint.user_id,
-            subject_id=endpoint.id,
+            uow, SEND_EVENTS, user_id=None, on_behalf_of=endpoint.user_id, subject_id=endpoint.id
         )
         endpoint.job_id = started.id
         return True

@@ -4,7 +4,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, func, select, update
-from sqlalchemy.orm import Session
 
 from core.refusals.mailing import LIST_NOT_FOUND
 from core.refusals.webhooks import (
@@ -47,20 +46,6 @@ def later_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
     Such a position may be behind the endpoint's own by now, and means nothing then.
     """
     return {kind: FeedPosition.of_cursor(cursor) for kind, cursor in endpoint.starts.items()}
-
-
-def set_types(
-    session: Session, endpoint: WebhookEndpoint, types: Collection[FeedEventType]
-) -> None:
-    """Give a locked endpoint these types; it gets what happens from now on of those that are new.
-
-    A type that was taken away and comes back is new.
-    """
-    now = newest_position(session).cursor
-    kept = {kind: start for kind, start in endpoint.starts.items() if kind in types}
-    added = {kind.value: now for kind in types if kind not in endpoint.types}
-    endpoint.starts = kept | added
-    endpoint.types = sorted(set(types))
 
 
 def go_back(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
@@ -146,17 +131,13 @@ def get(
     endpoint = uow.session.scalar(query.with_for_update() if lock else query)
     if endpoint is None:
         raise WEBHOOK_ENDPOINT_NOT_FOUND()
-    _require_types(caller, _known(endpoint.types))
+    known = [FeedEventType(each) for each in endpoint.types if each in [*FeedEventType]]
+    _require_types(caller, known)
     return endpoint
 
 
 def change(
-    uow: UnitOfWork,
-    caller: Caller,
-    endpoint_id: int,
-    to: EndpointChange,
-    *,
-    request_id: str | None,
+    uow: UnitOfWork, caller: Caller, endpoint_id: int, to: EndpointChange, *, request_id: str | None
 ) -> WebhookEndpoint:
     """Change the endpoint; a new URL was checked by the caller of this function.
 
@@ -177,7 +158,12 @@ def change(
         _mail(uow, caller, request_id)
     if to.types is not None:
         _require_types(caller, to.types)
-        set_types(uow.session, endpoint, to.types)
+        # It gets what happens from now on of those that are new, or come back.
+        now = newest_position(uow.session).cursor
+        kept = {kind: start for kind, start in endpoint.starts.items() if kind in to.types}
+        added = {kind.value: now for kind in to.types if kind not in endpoint.types}
+        endpoint.starts = kept | added
+        endpoint.types = sorted(set(to.types))
     if to.state is not None and to.state != endpoint.state:
         _set_state(uow, caller, endpoint, to.state)
     uow.session.flush()
@@ -286,11 +272,9 @@ def _mail(uow: UnitOfWork, caller: Caller, request_id: str | None) -> None:
     if caller.key_id is not None:
         key = uow.session.get_one(ApiKey, caller.key_id)
         detail = f"by your API key that ends in {key.last_four}"
-    kind, email = MailKind.NEW_WEBHOOK, person.email
-    if not account_mails.got_enough(uow, kind, email, detail=detail):
-        account_mails.enqueue_mail(
-            uow, kind, email, user_id=person.id, detail=detail, request_id=request_id
-        )
+    kind = MailKind.NEW_WEBHOOK
+    if not account_mails.got_enough(uow, kind, person.email, detail=detail):
+        account_mails.mail_person(uow, kind, person, detail, request_id=request_id)
 
 
 def _require_types(caller: Caller, types: Collection[FeedEventType]) -> None:
@@ -305,10 +289,6 @@ def _require_list(uow: UnitOfWork, caller: Caller, list_id: int | None) -> None:
     )
     if uow.session.scalar(own) is None:
         raise LIST_NOT_FOUND()
-
-
-def _known(types: Collection[str]) -> list[FeedEventType]:
-    return [FeedEventType(each) for each in types if each in [*FeedEventType]]
 
 
 def _is_there() -> ColumnElement[bool]:

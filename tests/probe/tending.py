@@ -41,9 +41,7 @@ def tend(resources: Resources, _began_at: datetime) -> int:
     return 1
 
 
-TEND = upkeep.register(
-    upkeep.UpkeepKind("probe.tend", every=timedelta(seconds=2), lane=Lane.BULK, run=tend)
-)
+TEND = upkeep.register("probe.tend", every=timedelta(seconds=2), lane=Lane.BULK, run=tend)
 
 
 if __name__ == "__main__":

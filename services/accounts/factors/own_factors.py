@@ -206,15 +206,8 @@ def tell(uow: UnitOfWork, user_id: int, change: FactorChange, request_id: str | 
     """Record what happened to a person's factors, and mail it to them."""
     kind, factor = _EVENTS[change]
     record(uow, user_id, kind, factor=factor)
-    person = accounts.get(uow, user_id)
-    account_mails.enqueue_mail(
-        uow,
-        MailKind.FACTORS_CHANGED,
-        person.email,
-        user_id=user_id,
-        detail=change.value,
-        request_id=request_id,
-    )
+    person, about = accounts.get(uow, user_id), MailKind.FACTORS_CHANGED
+    account_mails.mail_person(uow, about, person, change.value, request_id=request_id)
 
 
 def _forget_needless_codes(uow: UnitOfWork, user_id: int) -> None:

@@ -30,7 +30,6 @@ from webauthn.helpers import (
 from webauthn.helpers.exceptions import WebAuthnException
 from webauthn.helpers.structs import (
     AttestationFormat,
-    AuthenticationCredential,
     AuthenticatorSelectionCriteria,
     PublicKeyCredentialDescriptor,
     ResidentKeyRequirement,
@@ -203,7 +202,16 @@ def take(
         challenge = _challenge(
             settings.keyring, _signing(form_cookie), sent.response.client_data_json
         )
-        passkey = _locked(uow, sent, user_id)
+        query = select(Passkey).where(Passkey.credential_id == sent.raw_id)
+        # Locked, so that of two answers at once one sees the other's count.
+        passkey = uow.session.scalar(query.with_for_update())
+        handle = sent.response.user_handle
+        if (
+            passkey is None
+            or user_id not in (None, passkey.user_id)
+            or handle not in (None, b"", _handle(passkey.user_id))
+        ):
+            raise refusals.PASSKEY_INVALID()
         checked = verify_authentication_response(
             credential=sent,
             expected_challenge=challenge,
@@ -228,23 +236,6 @@ def list_of(uow: UnitOfWork, user_id: int) -> list[Passkey]:
 def remove(uow: UnitOfWork, user_id: int, passkey_id: int) -> bool:
     removed = delete(Passkey).where(Passkey.user_id == user_id, Passkey.id == passkey_id)
     return uow.session.scalar(removed.returning(Passkey.id)) is not None
-
-
-def _locked(uow: UnitOfWork, sent: AuthenticationCredential, user_id: int | None) -> Passkey:
-    """The passkey of the answer, locked, so that of two answers at once one sees the other's count.
-
-    Raises ``passkey.invalid``.
-    """
-    query = select(Passkey).where(Passkey.credential_id == sent.raw_id)
-    passkey = uow.session.scalar(query.with_for_update())
-    handle = sent.response.user_handle
-    if (
-        passkey is None
-        or user_id not in (None, passkey.user_id)
-        or handle not in (None, b"", _handle(passkey.user_id))
-    ):
-        raise refusals.PASSKEY_INVALID()
-    return passkey
 
 
 def _challenge(keyring: Keyring, about: str, client_data: bytes) -> bytes:

@@ -51,20 +51,6 @@ def read_gif(data: bytes) -> Animation:
     reader = _Reader(data)
     header = reader.take(13)
     palette = reader.take(_palette_size(header[10]))
-    frames, sizes, plays = _frames(reader, palette)
-    if not frames:
-        raise unreadable("The GIF has no image.")
-    # The canvas is the screen, or the first picture's extent where that is larger, as in browsers.
-    width = max(_u16(header, 6), frames[0].left + sizes[0][0])
-    height = max(_u16(header, 8), frames[0].top + sizes[0][1])
-    outcome.check_canvas(width, height, "GIF header")
-    area = max(width * height, *starmap(mul, sizes))
-    outcome.check_animation(len(frames), area, "GIF")
-    return Animation(width, height, frames, plays)
-
-
-def _frames(reader: _Reader, palette: bytes) -> tuple[list[Frame], list[tuple[int, int]], int]:
-    """Return the frames, their widths and heights, and how often they are shown."""
     frames, sizes = [], []
     plays, control = 1, b""
     while (introducer := reader.take(1)) != b";":
@@ -89,7 +75,15 @@ def _frames(reader: _Reader, palette: bytes) -> tuple[list[Frame], list[tuple[in
             control = b""
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
-    return frames, sizes, plays
+    if not frames:
+        raise unreadable("The GIF has no image.")
+    # The canvas is the screen, or the first picture's extent where that is larger, as in browsers.
+    width = max(_u16(header, 6), frames[0].left + sizes[0][0])
+    height = max(_u16(header, 8), frames[0].top + sizes[0][1])
+    outcome.check_canvas(width, height, "GIF header")
+    area = max(width * height, *starmap(mul, sizes))
+    outcome.check_animation(len(frames), area, "GIF")
+    return Animation(width, height, frames, plays)
 
 
 def _frame(reader: _Reader, palette: bytes, control: bytes) -> tuple[Frame, tuple[int, int]]:

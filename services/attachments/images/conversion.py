@@ -48,30 +48,6 @@ _MAX_MAIL_WIDTH = 1280
 _MAIL_QUALITY = 85
 
 
-def of_still(image: Image.Image) -> tuple[Rendition, ...]:
-    """Return the renditions of an RGB or RGBA image that stands upright, the narrowest first."""
-    smaller = image
-    made = list[Rendition]()
-    for_mail = image
-    for width in reversed(_narrower_than(image.width)):
-        # Each is made of the one before, which costs a fraction of making it of the image.
-        smaller = narrowed(smaller, narrowed_size(smaller.size, width))
-        made.insert(0, Rendition(_WIDTHS[width], lossy_webp(smaller), _WEBP, *smaller.size))
-        if width == _MAX_MAIL_WIDTH:
-            for_mail = smaller
-    return (*made, _for_mail(for_mail))
-
-
-def of_animation(animation: Animation) -> tuple[Rendition, ...]:
-    made = list[Rendition]()
-    for width in _narrower_than(animation.width):
-        canvas = Playback(animation, width)
-        data = animated_webp(canvas, animation.plays, lossless=False)
-        made.append(Rendition(_WIDTHS[width], data, _WEBP, *canvas.size))
-    first = Playback(animation, min(animation.width, _MAX_MAIL_WIDTH))
-    return (*made, _for_mail(first))
-
-
 def _narrower_than(width: int) -> Sequence[int]:
     return [each for each in _WIDTHS if each < width]
 
@@ -111,17 +87,14 @@ def convert(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
     except MemoryError as error:
         raise refused(IMAGE_OUT_OF_MEMORY) from error
     except DECODER_ERRORS as error:
-        raise _refusal(kind, error) from error
+        text = _OBJECT.sub("", str(error))
+        if text.startswith(("encoding error 1", "encoding error 2")):
+            raise refused(IMAGE_OUT_OF_MEMORY) from error
+        if "truncated" in text.lower():
+            raise truncated(f"The {kind.name} stops before its pixels do: {text}") from error
+        told = f"The {kind.name} could not be decoded: {text or type(error).__name__}"
+        raise unreadable(told) from error
     return replace(converted, renditions=made)
-
-
-def _refusal(kind: ImageType, error: Exception) -> Exception:
-    text = _OBJECT.sub("", str(error))
-    if text.startswith(("encoding error 1", "encoding error 2")):
-        return refused(IMAGE_OUT_OF_MEMORY)
-    if "truncated" in text.lower():
-        return truncated(f"The {kind.name} stops before its pixels do: {text}")
-    return unreadable(f"The {kind.name} could not be decoded: {text or type(error).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +108,16 @@ class _Still:
         return encode_still(self.image, lossless=self.lossless)
 
     def renditions(self) -> tuple[Rendition, ...]:
-        return of_still(self.image)
+        smaller = self.image
+        made = list[Rendition]()
+        for_mail = self.image
+        for width in reversed(_narrower_than(self.image.width)):
+            # Each is made of the one before, which costs a fraction of making it of the image.
+            smaller = narrowed(smaller, narrowed_size(smaller.size, width))
+            made.insert(0, Rendition(_WIDTHS[width], lossy_webp(smaller), _WEBP, *smaller.size))
+            if width == _MAX_MAIL_WIDTH:
+                for_mail = smaller
+        return (*made, _for_mail(for_mail))
 
 
 class _Icon(_Still):
@@ -152,7 +134,13 @@ class _Moving:
         return encode_animation(self.animation, lossless=self.lossless)
 
     def renditions(self) -> tuple[Rendition, ...]:
-        return of_animation(self.animation)
+        made = list[Rendition]()
+        for width in _narrower_than(self.animation.width):
+            canvas = Playback(self.animation, width)
+            data = animated_webp(canvas, self.animation.plays, lossless=False)
+            made.append(Rendition(_WIDTHS[width], data, _WEBP, *canvas.size))
+        first = Playback(self.animation, min(self.animation.width, _MAX_MAIL_WIDTH))
+        return (*made, _for_mail(first))
 
 
 def _read(kind: ImageType, data: bytes) -> _Still | _Moving:

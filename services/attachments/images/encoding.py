@@ -16,9 +16,6 @@ _ACROSS, _DOWN = 4, 3
 # The point at which sRGB turns from a line to a curve (IEC 61966-2-1), encoded and in linear light.
 _KNEE, _LINEAR_KNEE = 0.04045, 0.0031308
 
-Colour = tuple[float, float, float]
-
-
 _LINEAR = [
     share / 12.92 if share <= _KNEE else ((share + 0.055) / 1.055) ** 2.4
     for share in (value / 255 for value in range(256))
@@ -30,7 +27,23 @@ def blurhash(image: Image.Image) -> str:
 
     The time grows with the pixels: some milliseconds for 32 by 32.
     """
-    mean, *waves = _waves(image)
+    # Each wave's amplitude in linear light, row by row of waves; the first is the mean.
+    width, height = image.size
+    across = [_cosines(wave, width) for wave in range(_ACROSS)]
+    down = [_cosines(wave, height) for wave in range(_DOWN)]
+    channels = []
+    for band in image.split():
+        plane = [_LINEAR[value] for value in band.tobytes()]
+        rows = [plane[start : start + width] for start in range(0, len(plane), width)]
+        # Sums along each row first, then down the columns of those sums: far fewer products.
+        sums = [[_dot(row, cosines) for row in rows] for cosines in across]
+        amplitudes = [
+            _dot(column, cosines) * (1 if x == y == 0 else 2) / len(plane)
+            for y, cosines in enumerate(down)
+            for x, column in enumerate(sums)
+        ]
+        channels.append(amplitudes)
+    mean, *waves = zip(*channels, strict=True)
     largest = max(abs(channel) for wave in waves for channel in wave)
     step = max(0, min(82, math.floor(largest * 166 - 0.5)))
     text = _base83(_ACROSS - 1 + (_DOWN - 1) * 9, 1) + _base83(step, 1)
@@ -47,26 +60,6 @@ def blurhash(image: Image.Image) -> str:
             number = number * 19 + max(0, min(18, math.floor(root * 9 + 9.5)))
         text += _base83(number, 2)
     return text
-
-
-def _waves(image: Image.Image) -> list[Colour]:
-    """Return each wave's amplitude in linear light, row by row of waves; the first is the mean."""
-    width, height = image.size
-    across = [_cosines(wave, width) for wave in range(_ACROSS)]
-    down = [_cosines(wave, height) for wave in range(_DOWN)]
-    channels = []
-    for band in image.split():
-        plane = [_LINEAR[value] for value in band.tobytes()]
-        rows = [plane[start : start + width] for start in range(0, len(plane), width)]
-        # Sums along each row first, then down the columns of those sums: far fewer products.
-        sums = [[_dot(row, cosines) for row in rows] for cosines in across]
-        amplitudes = [
-            _dot(column, cosines) * (1 if x == y == 0 else 2) / len(plane)
-            for y, cosines in enumerate(down)
-            for x, column in enumerate(sums)
-        ]
-        channels.append(amplitudes)
-    return list(zip(*channels, strict=True))
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:

@@ -170,8 +170,11 @@ def read(data: bytes) -> Animation:
     width, height = found.size
     frames = [_frame(found, cut) for cut in found.animation.shown()]
     outcome.check_animation(len(frames), width * height, "APNG")
-    if found.animation.is_faulty and frames and not _is_whole(frames[-1]):
-        frames.pop()
+    if found.animation.is_faulty and frames:
+        try:
+            frames[-1].decode()
+        except DECODER_ERRORS:
+            frames.pop()
     if frames:
         plays = found.animation.plays
     else:
@@ -239,14 +242,6 @@ def _frame(found: _Found, cut: Cut) -> Frame:
         over=blend == 1,
         decode=partial(_decode, cut.control[4:12] + found.header[8:], found.shared, cut.pieces),
     )
-
-
-def _is_whole(frame: Frame) -> bool:
-    try:
-        frame.decode()
-    except DECODER_ERRORS:
-        return False
-    return True
 
 
 def _decode(

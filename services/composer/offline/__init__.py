@@ -31,7 +31,41 @@ def metadata(plain: PlainPost, wanted: frozenset[MetadataField], content_hash: s
 
 
 def tweets(plain: PlainPost) -> tuple[str, ...]:
-    return tweets_of(plain, document_of(plain))
+    """Return sentences that stand alone, the title before the first unless that repeats it."""
+    document = document_of(plain)
+    wanted = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
+    # Unlike sentences in the post's order: the first of paragraphs rather than others.
+    language = document.language
+    good = [
+        sentence
+        for sentence in document.sentences
+        if sentence.whole
+        and not sentence.listed
+        and not points_back(sentence, language)
+        and not _is_personal(sentence, language)
+        and weighted_length(sentence.text[:600]) <= MAX_TWEET_WEIGHT
+    ]
+    openings = [sentence for sentence in good if sentence.opens]
+    chosen: list[Sentence] = []
+    for sentence in dict.fromkeys(chain(openings, good, document.sentences)):
+        if len(chosen) == wanted or (chosen and sentence not in good):
+            break
+        if not any(_are_similar(sentence.keys(), other.keys()) for other in chosen):
+            chosen.append(sentence)
+    chosen.sort(key=document.sentences.index)
+    texts = [sentence.text for sentence in chosen]
+    opening = texts[0] if texts else plain.title
+    named = {word.key for word in document.title if word.key}
+    repeats = chosen and _are_similar(named, chosen[0].keys())
+    if plain.title and not repeats and not opening.startswith(plain.title):
+        colon = "：" if language in {"zh", "ja"} else ": "
+        between = " " if plain.title[-1] in ".!?…。！？:：" else colon
+        whole = f"{plain.title}{between}{opening}"
+        opening = whole if weighted_length(whole) <= MAX_TWEET_WEIGHT else opening
+    if fitting := fit_tweets(plain, [opening, *texts[1:]]):
+        return fitting
+    any_text = (plain.title, *plain.headings[:10], *plain.paragraphs[:10])
+    return fit_tweets(plain, any_text)[:1] or (ELLIPSIS,)
 
 
 _MAX_TITLE_CHARACTERS = 400
@@ -56,11 +90,7 @@ def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
         return slug
     spelled = (_spell(tag, document.language) for tag in tags_of(plain, document))
     slugs = [slug for text in spelled if (slug := fit_slug(text, content_hash)) != nameless]
-    return _key_words(slugs) or nameless
-
-
-def _key_words(slugs: list[str]) -> str:
-    """As many words as there is room for, each once; the first is cut if it is too long."""
+    # As many words as there is room for, each once; the first is cut if it is too long.
     words: list[str] = []
     for slug in slugs:
         longer = words + [word for word in slug.split("-") if word not in words]
@@ -69,7 +99,7 @@ def _key_words(slugs: list[str]) -> str:
             words = longer
     if slugs and not words:
         return slugs[0][:_MAX_KEY_WORDS_CHARACTERS].strip("-")
-    return "-".join(words)
+    return "-".join(words) or nameless
 
 
 def _spell(text: str, language: str) -> str:
@@ -165,47 +195,6 @@ def _first(document: Document, *, impersonal: bool) -> list[Sentence]:
         chosen.append(sentence)
         room -= len(sentence.text) + 1
     return chosen
-
-
-def tweets_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
-    """Return sentences that stand alone, the title before the first unless that repeats it."""
-    wanted = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
-    chosen = _alone(document, wanted)
-    texts = [sentence.text for sentence in chosen]
-    opening = texts[0] if texts else plain.title
-    named = {word.key for word in document.title if word.key}
-    repeats = chosen and _are_similar(named, chosen[0].keys())
-    if plain.title and not repeats and not opening.startswith(plain.title):
-        colon = "：" if document.language in {"zh", "ja"} else ": "
-        between = " " if plain.title[-1] in ".!?…。！？:：" else colon
-        whole = f"{plain.title}{between}{opening}"
-        opening = whole if weighted_length(whole) <= MAX_TWEET_WEIGHT else opening
-    if fitting := fit_tweets(plain, [opening, *texts[1:]]):
-        return fitting
-    any_text = (plain.title, *plain.headings[:10], *plain.paragraphs[:10])
-    return fit_tweets(plain, any_text)[:1] or (ELLIPSIS,)
-
-
-def _alone(document: Document, wanted: int) -> list[Sentence]:
-    """Return unlike sentences in the post's order: the first of paragraphs rather than others."""
-    language = document.language
-    good = [
-        sentence
-        for sentence in document.sentences
-        if sentence.whole
-        and not sentence.listed
-        and not points_back(sentence, language)
-        and not _is_personal(sentence, language)
-        and weighted_length(sentence.text[:600]) <= MAX_TWEET_WEIGHT
-    ]
-    openings = [sentence for sentence in good if sentence.opens]
-    chosen: list[Sentence] = []
-    for sentence in dict.fromkeys(chain(openings, good, document.sentences)):
-        if len(chosen) == wanted or (chosen and sentence not in good):
-            break
-        if not any(_are_similar(sentence.keys(), other.keys()) for other in chosen):
-            chosen.append(sentence)
-    return sorted(chosen, key=document.sentences.index)
 
 
 def _are_similar(one: set[str], other: set[str]) -> bool:

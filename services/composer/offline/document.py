@@ -54,15 +54,14 @@ def spell_japanese(text: str) -> str:
     spelled = ""
     for word in morphemes_of(text):
         clings = word.kind == _AUXILIARY or word.sort == _JOINING
-        spelled += ("" if clings else " ") + _spelled(word)
+        spelled += "" if clings else " "
+        if word.kind == _PARTICLE:
+            spelled += hepburn(_PARTICLES.get(word.surface, word.surface))
+        else:
+            by_reading = CHINESE.search(word.surface) or word.surface in _READ_BY_NAME
+            written = word.reading if by_reading else word.surface
+            spelled += hepburn(written, verb=word.kind == VERB)
     return spelled
-
-
-def _spelled(word: Morpheme) -> str:
-    if word.kind == _PARTICLE:
-        return hepburn(_PARTICLES.get(word.surface, word.surface))
-    by_reading = CHINESE.search(word.surface) or word.surface in _READ_BY_NAME
-    return hepburn(word.reading if by_reading else word.surface, verb=word.kind == VERB)
 
 
 def _morpheme(found: Any) -> Morpheme:

@@ -3,7 +3,7 @@
 The features are those of statistical key phrase extraction (KP-Miner, YAKE), on stems.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from math import log1p, sqrt
@@ -79,21 +79,18 @@ def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
     texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
     words = {word for text in texts for word in words_of(text[:2000])}
     longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))
-    tags = fit_tags(_different((*tags, *longest), document.language))[:MIN_TAGS]
+    short = (word for word in (*tags, *longest) if len(word) <= MAX_TAG_CHARACTERS)
+    tokenize = tokenizer(document.language)
+    # Each word has one form here.
+    forms: dict[FoldedPhrase, str] = {}
+    for word in islice(short, _MAX_FORMS):
+        forms.setdefault(tuple(each.key or each.plain for each in tokenize(word)), word)
+    tags = fit_tags(forms.values())[:MIN_TAGS]
     enough = content_words(plain, MIN_TAGS)
     if len(tags) >= min(MIN_TAGS, len(enough)):
         return tags
     # Other forms of the same words, or words of a long post that begins with few.
     return fit_tags((*tags, *longest, *sorted(enough)))[:MIN_TAGS]
-
-
-def _different(words: Iterable[str], language: str) -> Iterable[str]:
-    """Return one form of each word."""
-    tokenize = tokenizer(language)
-    forms: dict[FoldedPhrase, str] = {}
-    for word in islice((each for each in words if len(each) <= MAX_TAG_CHARACTERS), _MAX_FORMS):
-        forms.setdefault(tuple(each.key or each.plain for each in tokenize(word)), word)
-    return forms.values()
 
 
 def _phrases(document: Document) -> dict[FoldedPhrase, _Found]:

@@ -15,11 +15,6 @@ _DOUBLING, _LONG = "っ", "ー"
 _LENGTHENED = {"o": "うお", "u": "う"}
 
 
-def spell_kana(text: str) -> str:
-    """The text with each run of Hiragana or Katakana spelled, and set apart by spaces."""
-    return _KANA.sub(lambda run: f" {hepburn(run[0])} ", text)
-
-
 def hepburn(kana: str, *, verb: bool = False) -> str:
     """Spell kana in Latin letters, long vowels without their marks; other characters stay.
 
@@ -115,7 +110,7 @@ def transliterate(text: str) -> str:
     from anyascii import anyascii
 
     composed = unicodedata.normalize("NFKC", text)
-    return str(anyascii(spell_kana(CHINESE.sub(" ", composed))))
+    return str(anyascii(_KANA.sub(lambda run: f" {hepburn(run[0])} ", CHINESE.sub(" ", composed))))
 
 
 def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:

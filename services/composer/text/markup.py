@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pyromark
@@ -49,30 +50,28 @@ class HtmlBlocks:
         self._open = 0
         self._silent = ""
         self._depth = 0
-        for kind, data in stream(html):
-            self._take(kind, data)
+        tokens: Iterable[tuple[str, Any]] = stream(html)
+        for kind, data in tokens:
+            if self._silent:
+                if kind == "start":
+                    self._depth += data[0] == self._silent
+                elif kind == "end":
+                    self._depth -= data == self._silent
+                if not self._depth:
+                    self._silent = ""
+            elif kind == "text":
+                self._pieces.append(data)
+                if not self._open and not data.isspace():
+                    self.loose = True
+            elif kind == "start":
+                self._start(*data[:2])
+            elif kind == "end" and data in BLOCKS:
+                self._close_block()
+                self._heading = False
+                self._open = max(self._open - 1, 0)
+                self._tables = max(self._tables - (data == "table"), 0)
+                self._lists = max(self._lists - (data in _LISTS), 0)
         self._close_block()
-
-    def _take(self, kind: str, data: Any) -> None:
-        if self._silent:
-            if kind == "start":
-                self._depth += data[0] == self._silent
-            elif kind == "end":
-                self._depth -= data == self._silent
-            if not self._depth:
-                self._silent = ""
-        elif kind == "text":
-            self._pieces.append(data)
-            if not self._open and not data.isspace():
-                self.loose = True
-        elif kind == "start":
-            self._start(*data[:2])
-        elif kind == "end" and data in BLOCKS:
-            self._close_block()
-            self._heading = False
-            self._open = max(self._open - 1, 0)
-            self._tables = max(self._tables - (data == "table"), 0)
-            self._lists = max(self._lists - (data in _LISTS), 0)
 
     def _start(self, tag: str, attributes: dict[str, str | None]) -> None:
         # A line break within a paragraph is a space, two end it.

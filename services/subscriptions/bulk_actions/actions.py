@@ -39,11 +39,30 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 
-def _end_with_job(uow: UnitOfWork, job: Job) -> None:
-    """End the action with its job. Its changes stay, and can be undone."""
-    act = uow.session.get(BulkAct, job.subject_id)
-    if act is not None:
-        _end(uow, act, job.id, job.status)
+def _end(uow: UnitOfWork, act: BulkAct, job_id: int, status: str) -> None:
+    act.status, act.finished_at = status, func.now()
+    _announce(uow, act, job_id, status, act.action, of=act.matched, changed=act.changed)
+
+
+def _end_undo(uow: UnitOfWork, act: BulkAct, job_id: int, status: str) -> None:
+    _announce(uow, act, job_id, status, "undo_bulk", of=act.changed, changed=act.undone)
+
+
+def _announce(
+    uow: UnitOfWork, act: BulkAct, job_id: int, status: str, action: str, *, of: int, changed: int
+) -> None:
+    announce(
+        uow,
+        act.user_id,
+        FeedEventType.BULK_ENDED,
+        list_id=act.list_id,
+        status=status,
+        job_id=job_id,
+        action=action,
+        bulk_id=act.id,
+        changed=changed,
+        kept=of - changed,
+    )
 
 
 def _go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
@@ -72,7 +91,8 @@ CHANGE_MEMBERS = kinds.register(
         lane=Lane.BULK,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        on_abandoned=_end_with_job,
+        # Its changes stay, and can be undone.
+        on_abandoned=kinds.ending(BulkAct, _end),
         on_restarted=_go_on_with_job,
     )
 )
@@ -106,31 +126,8 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     return False
 
 
-def _end(uow: UnitOfWork, act: BulkAct, job_id: int, status: str) -> None:
-    act.status, act.finished_at = status, func.now()
-    announce(
-        uow,
-        act.user_id,
-        FeedEventType.BULK_ENDED,
-        list_id=act.list_id,
-        status=status,
-        job_id=job_id,
-        action=act.action,
-        bulk_id=act.id,
-        changed=act.changed,
-        kept=act.matched - act.changed,
-    )
-
-
 # Later acts of the person or the owner stay, and opt-outs stay too: the undo brings no person back
 # who left, and switches no mail on that its reader switched off, whenever that was.
-
-
-def _end_undo_with_job(uow: UnitOfWork, job: Job) -> None:
-    """Announce the end: what was taken back stays so, and asking again goes on."""
-    act = uow.session.get(BulkAct, job.subject_id)
-    if act is not None:
-        _announce_end(uow, act, job.id, job.status)
 
 
 def undo_changes(resources: Resources, lease: Lease) -> None:
@@ -148,7 +145,8 @@ UNDO_BULK_ACT = kinds.register(
         lane=Lane.BULK,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        on_abandoned=_end_undo_with_job,
+        # An undo that ended early is not taken back, and asking again goes on.
+        on_abandoned=kinds.ending(BulkAct, _end_undo),
     )
 )
 
@@ -168,28 +166,13 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
         kept = act.changed - act.undone
         leases.succeed(uow, lease, {"bulk_id": act.id, "undone": act.undone, "kept": kept})
         act.undone_at = func.now()
-        _announce_end(uow, act, lease.job_id, JobStatus.SUCCEEDED)
+        _end_undo(uow, act, lease.job_id, JobStatus.SUCCEEDED)
         return True
     # The job first, then the act: the order in which a transaction that ends a job locks them.
     leases.progress(uow, lease, done=act.undone + restored, total=act.changed)
     act.undone += restored
     act.undo_reached_id = last
     return False
-
-
-def _announce_end(uow: UnitOfWork, act: BulkAct, job_id: int, status: str) -> None:
-    announce(
-        uow,
-        act.user_id,
-        FeedEventType.BULK_ENDED,
-        list_id=act.list_id,
-        status=status,
-        job_id=job_id,
-        action="undo_bulk",
-        bulk_id=act.id,
-        changed=act.undone,
-        kept=act.changed - act.undone,
-    )
 
 
 # The earlier values are kept for this long after they were written, which is after `created_at`.

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
+from operator import ge, gt, le, lt
 from typing import Any
 
 from sqlalchemy import (
@@ -29,13 +30,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from core.errors import DomainError
 from models import MemberTag, Subscription
 from services.accounts import email_addresses
-from services.subscriptions.filters.names import (
-    FilterName,
-    Operator,
-    Span,
-    Value,
-    ValueKind,
-)
+from services.subscriptions.filters.names import FilterName, Operator, Span, Value, ValueKind
 
 # Text is compared without case, by the full case folding of Unicode, as ``str.casefold`` has it.
 # Postgres does the same in a collation of its own, so that the locale of the database has no part
@@ -149,22 +144,8 @@ def _of_column(comparison: Comparison, members: Members) -> Condition:
     return column.in_(comparison.values)
 
 
-def _of_source(comparison: Comparison, members: Members) -> Condition:
-    # All sources are written in lower case.
-    return members.rows.c.source.in_([str(value).lower() for value in comparison.values])
-
-
-def _of_flag(comparison: Comparison, members: Members) -> Condition:
-    return members.rows.c[comparison.name.name].is_(comparison.values[0])
-
-
 def _of_moment(comparison: Comparison, members: Members) -> Condition:
     return _within(comparison, members.rows.c[comparison.name.name])
-
-
-def _of_joining(comparison: Comparison, members: Members) -> Condition:
-    columns = members.rows.c
-    return _within(comparison, func.coalesce(columns.joined_at, columns.created_at))
 
 
 def _within(comparison: Comparison, moment: ColumnElement[object]) -> Condition:
@@ -201,16 +182,19 @@ _BY_NAME: Mapping[str, _Of] = {
     **dict.fromkeys(("status", "type", "import_id"), _of_column),
     "email": _of_address,
     "name": _of_name,
-    "source": _of_source,
-    "email_enabled": _of_flag,
-    "joined_at": _of_joining,
+    # All sources are written in lower case.
+    "source": lambda comparison, members: members.rows.c.source.in_(
+        [str(value).lower() for value in comparison.values]
+    ),
+    "email_enabled": lambda comparison, members: members.rows.c.email_enabled.is_(
+        comparison.values[0]
+    ),
+    "joined_at": lambda comparison, members: _within(
+        comparison, func.coalesce(members.rows.c.joined_at, members.rows.c.created_at)
+    ),
     **dict.fromkeys(("created_at", "updated_at"), _of_moment),
     "tag": _of_tag,
 }
-
-
-def _indexed_tag(comparison: Comparison, members: Members) -> Condition:
-    return and_(members.rows.c.tag_ids != NONE, _of_tag(comparison, members))
 
 
 def _indexed_text(of: _Of, comparison: Comparison, members: Members) -> Condition | None:
@@ -220,22 +204,19 @@ def _indexed_text(of: _Of, comparison: Comparison, members: Members) -> Conditio
     return of(comparison, members)
 
 
-def _indexed_joining(comparison: Comparison, members: Members) -> Condition:
-    """The day of most members is that of their record; one index has those of the others."""
-    joined_at, created_at = members.rows.c.joined_at, members.rows.c.created_at
-    return or_(
-        _within(comparison, joined_at),
-        and_(joined_at.is_(None), _within(comparison, created_at)),
-    )
-
-
 _INDEXED: Mapping[str, _Indexed] = {
     "email": partial(_indexed_text, _of_address),
     "name": partial(_indexed_text, _of_name),
     "import_id": _of_column,
     "created_at": _of_moment,
-    "joined_at": _indexed_joining,
-    "tag": _indexed_tag,
+    # The day of most members is that of their record; one index has those of the others.
+    "joined_at": lambda comparison, members: or_(
+        _within(comparison, members.rows.c.joined_at),
+        and_(members.rows.c.joined_at.is_(None), _within(comparison, members.rows.c.created_at)),
+    ),
+    "tag": lambda comparison, members: and_(
+        members.rows.c.tag_ids != NONE, _of_tag(comparison, members)
+    ),
 }
 
 
@@ -249,37 +230,29 @@ def field_sql(comparison: Comparison, members: Members) -> Condition:
     match comparison.name.kind:
         case ValueKind.NUMBER:
             wanted = [_json(each) for each in comparison.values]
-            if comparison.operator in {Operator.IS, Operator.IN}:
+            if operator not in _COMPARED:
                 return value.in_(wanted)
-            (least,) = (most,) = wanted
-            is_reached = (
-                value >= least if comparison.operator is Operator.NOT_BEFORE else value <= most
-            )
+            is_reached = _COMPARED[operator](value, wanted[0])
             # In the order of JSON documents, values of other types stand before and after all
             # numbers.
             return and_(func.jsonb_typeof(value) == "number", is_reached)
         case ValueKind.DAY:
             # The days of four-digit years are in the order of their texts.
-            return _of_day(comparison, collate(words, "C"))
+            days, words = [str(each) for each in comparison.values], collate(words, "C")
+            compared = _COMPARED.get(operator)
+            return words.in_(days) if compared is None else compared(words, days[0])
         case ValueKind.BOOLEAN:
             return value == _json(comparison.values[0])
         case _:
             return of_text(comparison, words)
 
 
-def _of_day(comparison: Comparison, words: ColumnElement[str]) -> Condition:
-    days = [str(value) for value in comparison.values]
-    match comparison.operator:
-        case Operator.BEFORE:
-            return words < days[0]
-        case Operator.NOT_AFTER:
-            return words <= days[0]
-        case Operator.AFTER:
-            return words > days[0]
-        case Operator.NOT_BEFORE:
-            return words >= days[0]
-        case _:
-            return words.in_(days)
+_COMPARED: Mapping[Operator, Callable[[Any, Any], Condition]] = {
+    Operator.BEFORE: lt,
+    Operator.NOT_AFTER: le,
+    Operator.AFTER: gt,
+    Operator.NOT_BEFORE: ge,
+}
 
 
 def _json_text(value: Value) -> str:

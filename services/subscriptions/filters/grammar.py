@@ -167,7 +167,10 @@ class _Reader:
             _refuse(
                 place, "too_many", f"is one more than the {MAX_CONDITIONS} conditions there may be"
             )
-        name = self._name(written["field"], f"{place}.field")
+        asked = written["field"]
+        name = self.names.get(asked) if isinstance(asked, str) else None
+        if name is None:
+            _refuse(f"{place}.field", "unknown", f"is not known; there are {', '.join(self.names)}")
         others = [key for key in written if key != "field"]
         if len(others) != 1:
             _refuse(place, "form", "has one operator beside field")
@@ -182,12 +185,6 @@ class _Reader:
         if self.values > MAX_VALUES_IN_ALL:
             rule = f"has more than what is left of the {MAX_VALUES_IN_ALL} values of a filter"
             _refuse(f"{place}.{word}", "too_many", rule)
-        return found
-
-    def _name(self, written: object, place: str) -> FilterName:
-        found = self.names.get(written) if isinstance(written, str) else None
-        if found is None:
-            _refuse(place, "unknown", f"is not known; there are {', '.join(self.names)}")
         return found
 
 

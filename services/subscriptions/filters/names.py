@@ -171,10 +171,6 @@ def _text(value: object) -> str:
     return value
 
 
-def _tag_id(value: object) -> str | int:
-    return _tag(value) if isinstance(value, str) else _id(value)
-
-
 def _tag(value: object) -> str:
     try:
         return tags.read(_text(value))
@@ -245,5 +241,5 @@ _READERS: Mapping[ValueKind, Callable[[object], Value]] = {
     ValueKind.BOOLEAN: _boolean,
     ValueKind.MOMENT: _span,
     ValueKind.DAY: _day,
-    ValueKind.TAG_ID: _tag_id,
+    ValueKind.TAG_ID: lambda value: _tag(value) if isinstance(value, str) else _id(value),
 }

@@ -112,8 +112,13 @@ class _Search:
         if len(found) > self.limit:
             end = shown[-1]
         total = None
-        if before is None:
-            total = len(shown) if end is None else self._count()
+        if before is None and end is None:
+            total = len(shown)
+        # In a list that is not too long to count them.
+        elif before is None and self._last(MAX_NEAR_MEMBERS, None) is None:
+            seen = newest(self.statuses, MAX_NEAR_MEMBERS, by_cursor=False)
+            query = select(func.count()).select_from(seen).where(self._condition(seen))
+            total = self.uow.session.scalar(query, self._start(None))
         rows = member_pages.of_ids(self.uow, self.list_id, self.wanted.fields, shown)
         if rows.next_cursor is None and end is not None:
             rows = PageOfRows(rows.rows, str(end))
@@ -177,14 +182,6 @@ class _Search:
             if not isinstance(error.orig, psycopg2.errors.QueryCanceled):
                 raise
             return None
-
-    def _count(self) -> int | None:
-        """How many are meant in the whole list, unless it is too long to count them."""
-        if self._last(MAX_NEAR_MEMBERS, None) is not None:
-            return None
-        seen = newest(self.statuses, MAX_NEAR_MEMBERS, by_cursor=False)
-        query = select(func.count()).select_from(seen).where(self._condition(seen))
-        return self.uow.session.scalar(query, self._start(None))
 
 
 # All searches have these in common. To build one takes SQLAlchemy a millisecond.

@@ -187,7 +187,20 @@ def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: Pre
         # A person was erased after the look-up.
         raise TransientError("a person was erased meanwhile")
     if wanted:
-        _add_people(uow, wanted)
+        try:
+            # To look for a conflict before each row costs as much as half of the row.
+            with uow.session.begin_nested():
+                _rows(uow, statements.ADD_PEOPLE)
+        except IntegrityError as error:
+            if constraint_of(error) not in _TAKEN:
+                raise
+            # Another transaction made one of these people meanwhile, and may have erased them
+            # since.
+            if (
+                _rows(uow, statements.ADD_MISSING_PEOPLE) != wanted
+                and _rows(uow, statements.FIND_PEOPLE_AGAIN) != wanted
+            ):
+                raise TransientError("a person was made meanwhile, and erased") from None
     if counts[LEFT]:
         _rows(uow, statements.KEEP_OPT_OUTS, parameters | statements.undelivered(chunk.rows))
         _rows(uow, statements.LEAVE, parameters)
@@ -200,22 +213,6 @@ def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: Pre
 
 # The id may be taken too: with millions of people, one of a million new ids may be.
 _TAKEN = frozenset({"uq_users_email", "pk_users"})
-
-
-def _add_people(uow: UnitOfWork, wanted: int) -> None:
-    try:
-        # To look for a conflict before each row costs as much as half of the row.
-        with uow.session.begin_nested():
-            _rows(uow, statements.ADD_PEOPLE)
-    except IntegrityError as error:
-        if constraint_of(error) not in _TAKEN:
-            raise
-        # Another transaction made one of these people meanwhile, and may have erased them since.
-        if (
-            _rows(uow, statements.ADD_MISSING_PEOPLE) != wanted
-            and _rows(uow, statements.FIND_PEOPLE_AGAIN) != wanted
-        ):
-            raise TransientError("a person was made meanwhile, and erased") from None
 
 
 def _rows(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
@@ -252,10 +249,7 @@ def fetch(resources: Resources, task: MemberImport, number: int) -> PreparedChun
 
 
 def commit(
-    resources: Resources,
-    import_id: int,
-    chunk: PreparedChunk,
-    hold: Callable[[UnitOfWork], Lease],
+    resources: Resources, import_id: int, chunk: PreparedChunk, hold: Callable[[UnitOfWork], Lease]
 ) -> None:
     """Apply a chunk, and count it, in one transaction.
 

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from operator import itemgetter
@@ -85,21 +86,15 @@ def read_value(cell: str, field: MemberField) -> FieldValue | None:
     written = text = bare_cell(cell).strip()
     try:
         if text and field.type == FieldType.DATE:
-            text = _day(text)
+            # In any form that the other columns of dates may have.
+            with suppress(ValueError):
+                moment = read_moment(text)
+                text = text if moment is None else moment.date().isoformat()
         return fields.stored_of_text(field, text)
     except ValueRefused as error:
         shown = written[:MAX_CELL_CHARACTERS_SHOWN]
         shown += "…" if len(written) > len(shown) else ""
         raise ValueRefused(f"{error}, not {shown!r}") from None
-
-
-def _day(text: str) -> str:
-    """The day of a date in any form that the other columns of dates may have."""
-    try:
-        moment = read_moment(text)
-    except ValueError:
-        return text
-    return text if moment is None else moment.date().isoformat()
 
 
 def _is_plain_date(text: str) -> bool:
@@ -251,7 +246,9 @@ def new_fields(
     for index in columns:
         wanted = layout.wanted_fields.get(index)
         if wanted is not None and index not in layout.fields:
-            found[index] = _new_field(layout, index, check_key(wanted), sample)
+            if _KEY.match(wanted) is None:
+                raise IMPORT_MAPPING_FIELD(key=wanted[:60])
+            found[index] = _new_field(layout, index, wanted, sample)
             keys.add(wanted)
     for index in unknown_columns(layout, columns):
         if len(found) >= MAX_NEW_FIELDS:
@@ -266,13 +263,6 @@ def new_fields(
         keys.add(made)
         found[index] = _new_field(layout, index, made, sample)
     return found
-
-
-def check_key(key: str) -> str:
-    """The key; raises ``import.mapping_field`` for text that can't be one."""
-    if _KEY.match(key) is None:
-        raise IMPORT_MAPPING_FIELD(key=key[:60])
-    return key
 
 
 def _new_field(

@@ -4,7 +4,6 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -166,16 +165,6 @@ class UnknownStatus(Exception):
     """A status column of a product has an unknown word."""
 
 
-def detect_product(keys: AbstractSet[str]) -> str | None:
-    """The product that writes columns with these keys."""
-    return next((product for product, needed in PRODUCTS if needed <= keys), None)
-
-
-def are_kit_states(cells: AbstractSet[str]) -> bool:
-    """Return whether a column named "state" holds Kit's status, not a part of a country."""
-    return {key(cell) for cell in cells} <= _KIT_STATES
-
-
 def suppression_status(product: str | None, word: str) -> SuppressionStatus | None:
     """The status that ``word`` means; ``None``: not subscribed, and not opted out."""
     found = key(word)
@@ -324,7 +313,8 @@ def detect_layout(
             raise refusals.IMPORT_MAPPING_ROLE_TWICE(role=role)
         mapped[index_of(header, column)] = role
     keys = {key(name) for name in header}
-    layout = ColumnLayout(header, detect_product(keys))
+    product = next((product for product, needed in PRODUCTS if needed <= keys), None)
+    layout = ColumnLayout(header, product)
     for index, role in mapped.items():
         layout.give(index, role)
     chosen = frozenset(mapped.values())
@@ -386,7 +376,7 @@ def _take_kit_state(
     for index, name in enumerate(layout.header):
         cells = {record[index] for record in sample if index < len(record)}
         if key(name) == "state" and index not in mapped and sample:
-            if are_kit_states(cells) and any(cells):
+            if {key(cell) for cell in cells} <= _KIT_STATES and any(cells):
                 layout.status.append(index)
                 layout.product = layout.product or "kit"
             elif layout.product == "kit":
@@ -400,10 +390,7 @@ _UNLESS_NAMED = {
 }
 # The names of columns and the words in them at SES, Mailgun, SendGrid, Postmark and Brevo.
 _REASON_COLUMNS = frozenset(
-    map(
-        key,
-        ("reason", "suppression reason", "type", "bounce type", "suppression type", "event"),
-    )
+    map(key, ("reason", "suppression reason", "type", "bounce type", "suppression type", "event"))
 )
 _CODE_COLUMNS = frozenset(map(key, ("code", "status", "error code", "smtp code", "bounce code")))
 _SUPPRESSION_WORDS = {

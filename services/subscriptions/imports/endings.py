@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import delete, func, select
 
-from core.errors import DomainError
 from core.refusals.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
 from core.settings.notations import PlanQuota
 from models import AccountMail, Job, MailingList, MemberImport, User, WaitingChunk
@@ -49,17 +48,6 @@ def tell_owner(uow: UnitOfWork, task: MemberImport) -> None:
     )
     if (uow.session.scalar(lately) or 0) >= MAX_NOTICES_PER_WINDOW:
         return
-    account_mails.enqueue_mail(
-        uow,
-        MailKind.IMPORT_ENDED,
-        owner.email,
-        user_id=owner.id,
-        detail=_told(uow, task),
-        request_id=None,
-    )
-
-
-def _told(uow: UnitOfWork, task: MemberImport) -> str:
     title = uow.session.get_one(MailingList, task.list_id).title
     file, into = _short(task.filename or _UNNAMED), _short(title)
     sentences = [f"The import of {file} into {into} has ended."]
@@ -76,7 +64,7 @@ def _told(uow: UnitOfWork, task: MemberImport) -> str:
         sentences.append(f"{task.over_quota:,} found no room in your plan.")
     if task.left_out:
         sentences.append(f"{task.left_out:,} values did not fit their fields and were left out.")
-    return " ".join(sentences)
+    account_mails.mail_person(uow, MailKind.IMPORT_ENDED, owner, (" ".join(sentences)))
 
 
 def _short(text: str) -> str:
@@ -136,23 +124,17 @@ def _held_before_undo(uow: UnitOfWork, import_id: int | None) -> MemberImport | 
 
 def end(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """End an import whose chunks are all applied, and its job; raises ``LeaseLost``."""
-    error = _refusal(uow, task)
-    if error is not None:
-        leases.fail(uow, lease, error)
-        return
-    leases.succeed(uow, lease, result_of(task))
-    task.status = "succeeded"
-    _finish(uow, task, lease.job_id)
-
-
-def _refusal(uow: UnitOfWork, task: MemberImport) -> DomainError | None:
     if not task.received:
-        return IMPORT_NO_ROWS()
-    if task.source == "members" and task.received == task.invalid:
-        return MEMBERS_ALL_INVALID()
-    if task.over_quota:
-        return quotas.exceeded(uow, uow.settings, task.user_id, PlanQuota.MEMBERS)
-    return None
+        leases.fail(uow, lease, IMPORT_NO_ROWS())
+    elif task.source == "members" and task.received == task.invalid:
+        leases.fail(uow, lease, MEMBERS_ALL_INVALID())
+    elif task.over_quota:
+        error = quotas.exceeded(uow, uow.settings, task.user_id, PlanQuota.MEMBERS)
+        leases.fail(uow, lease, error)
+    else:
+        leases.succeed(uow, lease, result_of(task))
+        task.status = "succeeded"
+        _finish(uow, task, lease.job_id)
 
 
 def _finish(

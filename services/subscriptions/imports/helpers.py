@@ -269,8 +269,7 @@ INSERT INTO waiting_chunks (import_id, number)
 SELECT :import_id, number FROM ({_MISSING}) AS missing ON CONFLICT DO NOTHING
 """  # noqa: S608
 # Takes the first chunk that no helper has. A chunk that was tried before is the first of a turn.
-_TAKE = Statement(
-    """
+_TAKE = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (
         SELECT number FROM waiting_chunks AS w
@@ -280,18 +279,13 @@ _TAKE = Statement(
         )
         ORDER BY number LIMIT 1 FOR UPDATE OF w SKIP LOCKED
     ) RETURNING number, tries
-    """
-)
+    """)
 _OWN = "import_id = :import_id AND job_id = :job_id AND attempt = :attempt"
-_GIVE_BACK = Statement(
-    f"""
+_GIVE_BACK = Statement(f"""
     UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = tries - 1 WHERE {_OWN}
     RETURNING number
-    """  # noqa: S608
-)
-_GIVE_UP = Statement(
-    f"""
+    """)  # noqa: S608
+_GIVE_UP = Statement(f"""
     UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = :most
     WHERE {_OWN} AND number = :number RETURNING number
-    """  # noqa: S608
-)
+    """)  # noqa: S608

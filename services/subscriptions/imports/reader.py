@@ -153,22 +153,15 @@ def as_lines(stored: RangedFile, size: int) -> Source:
         document = orjson.loads(stored.read().removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError:
         document = None
-    records = _records(document)
+    records = document if isinstance(document, list) else None
+    if isinstance(document, dict):
+        # Its first field that is a list of objects.
+        lists = (each for each in document.values() if isinstance(each, list))
+        records = next((each for each in lists if all(isinstance(i, dict) for i in each)), None)
     if records is None:
         stored.seek(0)
         return stored
     return io.BytesIO(b"\n".join(orjson.dumps(each) for each in records))
-
-
-def _records(document: Any) -> list[Any] | None:
-    """The document itself, if it is a list, or else its first field that is a list of objects."""
-    if isinstance(document, list):
-        return document
-    if isinstance(document, dict):
-        for value in document.values():
-            if isinstance(value, list) and all(isinstance(each, dict) for each in value):
-                return value
-    return None
 
 
 # File → container → encoding → lines → records → members: each step pulls from the step before it
@@ -209,19 +202,15 @@ class MemberReader:
                 yield one
 
 
-def _find_none(_: ColumnLayout, __: Sequence[Sequence[str]]) -> None:
-    """No column holds a field."""
-
-
-def pass_over(_: Sequence[str], __: Sequence[Sequence[str]]) -> None:
-    """The header of a file that is refused is of no use."""
+def pass_over(_: object, __: object) -> None:
+    """Find no field, and note no header: that of a file that is refused is of no use."""
 
 
 def open_rows(
     source: Source,
     filename: str | None = None,
     mapping: Mapping[str, str] | None = None,
-    find_fields: FindFields = _find_none,
+    find_fields: FindFields = pass_over,
     note_header: NoteHeader = pass_over,
 ) -> MemberReader:
     """Recognise the form of the file, and begin to read it.

@@ -71,20 +71,16 @@ def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
     query = select(MemberImport).where(MemberImport.id == result["import_id"])
     with resources.unit_of_work() as uow:
         task = uow.session.scalar(query.options(undefer(MemberImport.samples)))
-    found = ImportSamples((), ()) if task is None else _kept(resources, task)
+    found = ImportSamples((), ())
+    if task is not None and task.samples is not None and task.files_removed_at is None:
+        key = bulk_files.data_key(resources, task)
+        found = ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
     examples = chain(found.examples, repeat(()))
     columns = [
         {**column, "examples": cells}
         for column, cells in zip(result["columns"], examples, strict=False)
     ]
     return {**result, "columns": columns, **({"preview": found.preview} if found.preview else {})}
-
-
-def _kept(resources: Resources, task: MemberImport) -> ImportSamples:
-    if task.samples is None or task.files_removed_at is not None:
-        return ImportSamples((), ())
-    key = bulk_files.data_key(resources, task)
-    return ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
 
 
 def _name(task: MemberImport) -> str:

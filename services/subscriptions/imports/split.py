@@ -8,7 +8,6 @@ from the first byte again and passes over the stored chunks: a file always makes
 import dataclasses
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -90,21 +89,19 @@ class SeenAddresses:
         if len(self._first) < MAX_ADDRESSES_IN_MEMORY:
             self._first |= fresh
             return before
-        try:
-            return before | self._add_to_database(fresh)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-                raise
-            raise IMPORT_TOO_MANY_ADDRESSES() from error
-
-    def _add_to_database(self, fresh: set[str]) -> set[str]:
         if not fresh:
-            return set()
+            return before
         # In the order of the index, so that neighbours land on the same page.
         added = sorted(fresh)
         rows = ",".join(["(?)"] * len(added))
         insert = f"INSERT INTO seen VALUES {rows} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - marks alone
-        return fresh.difference(address for (address,) in self._database.execute(insert, added))
+        try:
+            new = {address for (address,) in self._database.execute(insert, added)}
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            raise IMPORT_TOO_MANY_ADDRESSES() from error
+        return before | (fresh - new)
 
     def close(self) -> None:
         self._database.close()
@@ -201,7 +198,14 @@ class ColumnPlan:
             query = select(MemberImport).where(MemberImport.id == self._import_id)
             task = uow.session.scalars(query.with_for_update(key_share=True)).one()
             kept: Mapping[str, Any] = task.columns or {}
-            self._take_kept(uow, task, layout, kept.get("fields", {}))
+            # The fields that were found before, one that was retired since among them.
+            ids: Mapping[str, int] = kept.get("fields", {})
+            own = MemberField.id.in_([*ids.values()]), MemberField.user_id == task.user_id
+            before = uow.session.scalars(select(MemberField).where(*own)) if ids else ()
+            found = {field.id: field for field in before}
+            for index, field_id in ids.items():
+                if field_id in found and int(index) < len(layout.header):
+                    layout.fields[int(index)] = found[field_id]
             covered = kept.get("covered", 0)
             # A dry run keeps no fields that it would make.
             after = 0 if task.dry_run and sample else covered
@@ -212,18 +216,6 @@ class ColumnPlan:
             creates |= {index: field.type for index, field in made.items()}
             self.keys = {str(field.id): field.key for field in layout.fields.values()}
             task.columns = _described(layout, max(covered, len(layout.header)), creates)
-
-    def _take_kept(
-        self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, kept: Mapping[str, int]
-    ) -> None:
-        """The fields that were found before, one that was retired since among them."""
-        query = select(MemberField).where(
-            MemberField.id.in_([*kept.values()]), MemberField.user_id == task.user_id
-        )
-        found = {field.id: field for field in uow.session.scalars(query)} if kept else {}
-        for index, field_id in kept.items():
-            if field_id in found and int(index) < len(layout.header):
-                layout.fields[int(index)] = found[field_id]
 
     def _find(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, sample: Sample, after: int
@@ -246,14 +238,14 @@ class ColumnPlan:
             raise IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(shown))
         # There may be no room for the last of the columns that come late; the result names them.
         new = dict(islice(new.items(), room))
-        for index, field in new.items():
-            layout.fields[index] = field if task.dry_run else _made(uow, task.user_id, field)
-        return {index: layout.fields[index] for index in new}
-
-
-def _made(uow: UnitOfWork, owner_id: int, field: MemberField) -> MemberField:
-    type_ = FieldType(field.type)
-    return fields.create(uow, owner_id, type=type_, key=field.key, label=field.label)
+        if not task.dry_run:
+            for index, field in new.items():
+                type_ = FieldType(field.type)
+                new[index] = fields.create(
+                    uow, task.user_id, type=type_, key=field.key, label=field.label
+                )
+        layout.fields.update(new)
+        return new
 
 
 def _described(layout: ColumnLayout, covered: int, creates: Mapping[int, str]) -> dict[str, Any]:
@@ -284,16 +276,6 @@ MAX_OPEN_FILES = 4
 MAX_CHUNK_CHARACTERS = 8_000_000
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    # A file's chunk, which is stored.
-    encoded: bytes
-    # A request's chunk, which is applied at once.
-    rows: list[JudgedRow]
-    size: int
-    is_last: bool
-
-
 class FileSplit:
     """A file that is being split into chunks."""
 
@@ -317,38 +299,31 @@ class FileSplit:
         self._batches = judge_rows(rows, self._seen, self._at_once)
 
     def _open(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
-        if task.source == "members":
-            return self._open_request(resources, task)
-        if task.kind == ImportKind.MEMBERS:
-            return self._open_members(resources, task)
-        stored = RangedFile(bulk_files.stored_file(resources, task))
-        reader = open_rows(as_lines(stored, task.size), task.filename, task.mapping)
-        self.header, self.description = reader.header, dataclasses.asdict(reader.description)
-        return suppressed(reader, reader.header, ImportKind(task.kind))
-
-    def _open_request(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
-        """The rows of the body of one request, which was checked when it arrived."""
-        body = b"".join(bulk_files.stored_file(resources, task).stream())
-        self.header, self.description = ["email", "name"], {"format": "request"}
-        members = orjson.loads(body)["members"]
-        self.total = len(members)
-        return (
-            # By place, not by name, which takes longer: line, address, name, tier, expiry.
-            MemberRow(
-                line,
-                member["email"].strip(),
-                tidy_name(name := member.get("name") or ""),
-                None,
-                None,
-                SuppressionStatus.WANTED,
-                (member["email"], name),
-            )
-            for line, member in enumerate(members, start=1)
-        )
-
-    def _open_members(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
         """Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read."""
+        if task.source == "members":
+            # It was checked when it arrived.
+            body = b"".join(bulk_files.stored_file(resources, task).stream())
+            self.header, self.description = ["email", "name"], {"format": "request"}
+            members = orjson.loads(body)["members"]
+            self.total = len(members)
+            return (
+                # By place, not by name, which takes longer: line, address, name, tier, expiry.
+                MemberRow(
+                    line,
+                    member["email"].strip(),
+                    tidy_name(name := member.get("name") or ""),
+                    None,
+                    None,
+                    SuppressionStatus.WANTED,
+                    (member["email"], name),
+                )
+                for line, member in enumerate(members, start=1)
+            )
         stored = RangedFile(bulk_files.stored_file(resources, task))
+        if task.kind != ImportKind.MEMBERS:
+            reader = open_rows(as_lines(stored, task.size), task.filename, task.mapping)
+            self.header, self.description = reader.header, dataclasses.asdict(reader.description)
+            return suppressed(reader, reader.header, ImportKind(task.kind))
         plan = ColumnPlan(resources, task)
         note = plan.note_header if task.dry_run else pass_over
         reader = open_rows(stored, task.filename, task.mapping, plan.find_fields, note)
@@ -363,17 +338,26 @@ class FileSplit:
 
         Returns the number of its rows, 0 at the end of the file.
         """
-        chunk = self._read()
-        if chunk.size and store:
+        rows: list[JudgedRow] = []
+        characters = 0
+        while len(rows) + self._at_once <= ROWS_PER_CHUNK and characters < MAX_CHUNK_CHARACTERS:
+            batch, more = next(self._batches, ([], 0))
+            if not batch:
+                self.is_complete = True
+                break
+            rows += batch
+            characters += more
+        # A request's chunk is applied at once, a file's is stored.
+        is_of_request = self.total is not None
+        encoded = b"" if is_of_request or not rows else encode(rows)
+        if rows and store:
             key = chunk_key(self._prefix, self.number)
-            sealed = seal(chunk.encoded, self._key, key)
-            self._objects.put(key, sealed, "application/octet-stream")
-        self.rows = chunk.rows
-        self.chunk_bytes = len(chunk.encoded) if chunk.size else 0
-        self.number += bool(chunk.size)
-        self.received += chunk.size
-        self.is_complete = chunk.is_last
-        return chunk.size
+            self._objects.put(key, seal(encoded, self._key, key), "application/octet-stream")
+        self.rows = rows if is_of_request else []
+        self.chunk_bytes = len(encoded)
+        self.number += bool(rows)
+        self.received += len(rows)
+        return len(rows)
 
     @property
     def has_several_chunks(self) -> bool:
@@ -382,22 +366,6 @@ class FileSplit:
 
     def close(self) -> None:
         self._seen.close()
-
-    def _read(self) -> _Chunk:
-        rows: list[JudgedRow] = []
-        characters = 0
-        while len(rows) + self._at_once <= ROWS_PER_CHUNK and characters < MAX_CHUNK_CHARACTERS:
-            batch, more = next(self._batches, ([], 0))
-            if not batch:
-                return self._chunk(rows, is_last=True)
-            rows += batch
-            characters += more
-        return self._chunk(rows, is_last=False)
-
-    def _chunk(self, rows: list[JudgedRow], *, is_last: bool) -> _Chunk:
-        if self.total is not None:
-            return _Chunk(b"", rows, len(rows), is_last)
-        return _Chunk(encode(rows), [], len(rows), is_last)
 
 
 def _read_as(task: MemberImport) -> tuple[Any, ...]:

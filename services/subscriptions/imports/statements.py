@@ -412,10 +412,7 @@ _PEOPLE = f"SELECT email, user_id FROM {JUDGED} WHERE number = ANY(:numbers)"  #
 
 
 def keep_claims(
-    uow: UnitOfWork,
-    task: MemberImport,
-    rows: Sequence[JudgedRow],
-    found: Sequence[str],
+    uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], found: Sequence[str]
 ) -> None:
     """Keep the claims about rows' members, who were written before.
 

@@ -12,7 +12,7 @@ from sqlalchemy import func, text
 from core.lanes import Lane
 from core.refusals.imports import IMPORT_RUNNING
 from core.scopes import Scope
-from models import Job, JobStatus, MemberImport
+from models import JobStatus, MemberImport
 from services.feed.catalogue import FeedEventType, announce
 from services.jobs import kinds
 from services.jobs import lease as leases
@@ -24,11 +24,19 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 
-def _end_with_job(uow: UnitOfWork, job: Job) -> None:
-    """Announce the end: what was taken back stays so, and asking again goes on."""
-    task = uow.session.get(MemberImport, job.subject_id)
-    if task is not None:
-        _announce_end(uow, task, job.id, job.status)
+def _announce_end(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
+    announce(
+        uow,
+        task.user_id,
+        FeedEventType.BULK_ENDED,
+        task.id,
+        list_id=task.list_id,
+        status=status,
+        job_id=job_id,
+        action="undo_import",
+        changed=task.undone,
+        kept=task.added - task.undone,
+    )
 
 
 def run(resources: Resources, lease: Lease) -> None:
@@ -46,7 +54,8 @@ UNDO_IMPORT = kinds.register(
         lane=Lane.BULK,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        on_abandoned=_end_with_job,
+        # An undo that ended early is not taken back, and asking again goes on.
+        on_abandoned=kinds.ending(MemberImport, _announce_end),
     )
 )
 
@@ -82,21 +91,6 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
     task.kept, task.undone_at = kept, func.now()
     _announce_end(uow, task, lease.job_id, JobStatus.SUCCEEDED)
     return True
-
-
-def _announce_end(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
-    announce(
-        uow,
-        task.user_id,
-        FeedEventType.BULK_ENDED,
-        task.id,
-        list_id=task.list_id,
-        status=status,
-        job_id=job_id,
-        action="undo_import",
-        changed=task.undone,
-        kept=task.added - task.undone,
-    )
 
 
 def _take_back(

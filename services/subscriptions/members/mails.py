@@ -15,7 +15,6 @@ from sqlalchemy import func, select, text, update
 
 from core.errors import DomainError
 from core.keyring import Keyring
-from core.lanes import Lane
 from core.refusals.mailing import SUBSCRIPTION_CHANGED, TRACE_INVALID
 from core.settings import Settings
 from integrations.mail.port import Mail, Mailer
@@ -43,12 +42,7 @@ from storage.unit_of_work import UnitOfWork
 
 REMIND_AFTER = timedelta(hours=24)
 ORDER_REMINDERS = upkeep.register(
-    upkeep.UpkeepKind(
-        "maintenance.remind",
-        every=timedelta(minutes=10),
-        lane=Lane.UPKEEP,
-        run=lambda resources, _: order_due(resources),
-    )
+    "maintenance.remind", every=timedelta(minutes=10), run=lambda resources, _: order_due(resources)
 )
 _MAX_AT_ONCE = 1_000
 

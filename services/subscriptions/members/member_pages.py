@@ -83,18 +83,18 @@ class MemberPage:
 
 
 def page(
-    database: Database,
-    caller: Caller,
-    list_id: int,
-    filters: MemberFilters,
-    wanted: PageRequest,
+    database: Database, caller: Caller, list_id: int, filters: MemberFilters, wanted: PageRequest
 ) -> MemberPage:
     """Return one page of the caller's own list, newest first, in three or four round trips.
 
     A page of more than 50 takes another one or two for each 50. Raises ``list.not_found``,
     ``list.not_owner``, ``cursor.invalid``.
     """
-    fields = _own_fields(database, caller, list_id)
+    of_list = database.rows(_LIST_AND_FIELDS, list_id=list_id)
+    lists.require_owner(of_list[0][0] if of_list else None, caller)
+    fields = OwnFields(
+        MemberField(id=each, key=key) for _, each, key in of_list if each is not None
+    )
     kind, values = _query_kind(filters)
     values["list_id"] = list_id
 
@@ -124,13 +124,6 @@ def _cursor_of(row: _Row) -> str:
 
 def _size_of(row: _Row) -> int:
     return len(orjson.dumps(row)) + _FRAME_BYTES
-
-
-def _own_fields(database: Database, caller: Caller, list_id: int) -> OwnFields:
-    """The fields of the caller, whose list this is."""
-    found = database.rows(_LIST_AND_FIELDS, list_id=list_id)
-    lists.require_owner(found[0][0] if found else None, caller)
-    return OwnFields(MemberField(id=each, key=key) for _, each, key in found if each is not None)
 
 
 def of_ids(
@@ -222,13 +215,11 @@ _RECORDS = (
 _NAMES = tuple(_RECORDS.selected_columns.keys())
 _TAG_NAMES = Statement("SELECT id, name FROM tags WHERE id = ANY(:tag_ids)")
 # A row of each field, one without a field where the owner has none.
-_LIST_AND_FIELDS = Statement(
-    """
+_LIST_AND_FIELDS = Statement("""
 SELECT l.user_id, f.id, f.key FROM lists AS l
 LEFT JOIN fields AS f ON f.user_id = l.user_id AND f.retired_at IS NULL
 WHERE l.id = :list_id AND l.archived_at IS NULL ORDER BY f.id
-"""
-)
+""")
 _BY_IDS = _RECORDS.where(_record.id == any_(bindparam("ids", type_=ARRAY(BigInteger))))
 
 

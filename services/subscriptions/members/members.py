@@ -102,11 +102,7 @@ def update(
 
 
 def upsert(
-    uow: UnitOfWork,
-    mailing_list: MailingList,
-    named: int | str,
-    edit: MemberEdit,
-    actor: Actor,
+    uow: UnitOfWork, mailing_list: MailingList, named: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
     """Change the member of this address, or make them one: an owner's act, without a confirmation.
 
@@ -145,26 +141,18 @@ def upsert(
 def _lock_named(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> LockedSubscription:
     locks.lock_list_shared(uow, mailing_list.id)
     while True:
-        person = _person_named(uow, mailing_list, named)
+        record = changes.find_named(uow, mailing_list.id, named)
+        person = None if record is None else accounts.get(uow, record.user_id)
+        # A record whose person was erased just now may still have the address, which is free.
+        if person is None or person.erased_at is not None:
+            if isinstance(named, int):
+                raise MEMBER_NOT_FOUND()
+            person = accounts.find_or_create_person(uow, named)
         locked = locks.lock_subscription(uow, mailing_list, person)
         if locked is not None:
             return locked
         # They were erased meanwhile, and have the address no more: look it up again.
         uow.session.expire(person)
-
-
-def _person_named(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> User:
-    """The person of the list's record, or of the address; raises ``member.not_found`` by an id.
-
-    A record whose person was erased just now may still have the address, which is free.
-    """
-    record = changes.find_named(uow, mailing_list.id, named)
-    person = None if record is None else accounts.get(uow, record.user_id)
-    if person is not None and person.erased_at is None:
-        return person
-    if isinstance(named, int):
-        raise MEMBER_NOT_FOUND()
-    return accounts.find_or_create_person(uow, named)
 
 
 def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
@@ -203,32 +191,25 @@ def history(
         stored = select(func.count()).where(*own)
         is_within = bool(events) or wanted.cursor is not None
         if is_within or wanted.offset <= (uow.session.scalar(stored) or 0):
-            events.append(_imported(uow, member, member.import_id))
+            # The owner of the list makes every import into it, so a later import names the same
+            # person.
+            task = uow.session.get_one(MemberImport, member.import_id)
+            first_change = select(SubscriptionEvent.email_enabled_before).where(*own)
+            had_mail = uow.session.scalar(first_change.order_by(SubscriptionEvent.id).limit(1))
+            imported = SubscriptionEvent(
+                list_id=member.list_id,
+                user_id=member.user_id,
+                action="imported",
+                actor=ActorKind.IMPORT,
+                actor_id=task.user_id,
+                via=Via.IMPORT,
+                status_after=SubscriptionStatus.ACTIVE,
+                email_enabled_after=member.email_enabled if had_mail is None else had_mail,
+                # A record is made at the moment of its import.
+                created_at=member.created_at,
+            )
+            events.append(imported)
     return paging.cut(events, wanted.limit, lambda event: str(event.id))
-
-
-def _imported(uow: UnitOfWork, member: Subscription, import_id: int) -> SubscriptionEvent:
-    """The event of the import by which the member came."""
-    own = (
-        SubscriptionEvent.list_id == member.list_id,
-        SubscriptionEvent.user_id == member.user_id,
-    )
-    # The owner of the list makes every import into it, so a later import names the same person.
-    task = uow.session.get_one(MemberImport, import_id)
-    first_change = select(SubscriptionEvent.email_enabled_before).where(*own)
-    had_mail = uow.session.scalar(first_change.order_by(SubscriptionEvent.id).limit(1))
-    return SubscriptionEvent(
-        list_id=member.list_id,
-        user_id=member.user_id,
-        action="imported",
-        actor=ActorKind.IMPORT,
-        actor_id=task.user_id,
-        via=Via.IMPORT,
-        status_after=SubscriptionStatus.ACTIVE,
-        email_enabled_after=member.email_enabled if had_mail is None else had_mail,
-        # A record is made at the moment of its import.
-        created_at=member.created_at,
-    )
 
 
 _COPIED = ("user_id", "name", "email", "confirmation_asked_at", "submitted", "language")

@@ -268,8 +268,7 @@ def _digest(keyring: Keyring, address: str) -> bytes:
 def _former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
     """The latest that nobody has now: whoever has one says by themselves what they want."""
     query = select(FormerAddress.email).where(
-        FormerAddress.user_id == person.id,
-        ~exists().where(User.email == FormerAddress.email),
+        FormerAddress.user_id == person.id, ~exists().where(User.email == FormerAddress.email)
     )
     query = query.order_by(FormerAddress.left_at.desc()).limit(_MAX_FORMER_ADDRESSES)
     return uow.session.scalars(query).all()

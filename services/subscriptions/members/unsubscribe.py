@@ -137,27 +137,22 @@ def undo_leave(
     opt_outs.lift(uow, keyring, mailing_list.id, person, OptOutKind.LIST)
     record = changes.find(uow, mailing_list.id, person.id)
     if record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED:
-        before = _status_before_leaving(uow, record)
-        changes.change(uow, record, "unsubscribing_undone", actor, status=before)
-
-
-def _status_before_leaving(uow: UnitOfWork, subscription: Subscription) -> SubscriptionStatus:
-    """The status that a person who left gets back when they undo it: pending, or else active."""
-    left_from = uow.session.scalar(
-        select(SubscriptionEvent.status_before)
-        .where(
-            SubscriptionEvent.list_id == subscription.list_id,
-            SubscriptionEvent.user_id == subscription.user_id,
-            SubscriptionEvent.status_after == SubscriptionStatus.UNSUBSCRIBED,
-            SubscriptionEvent.status_before.is_distinct_from(SubscriptionStatus.UNSUBSCRIBED),
+        event = SubscriptionEvent
+        leaving = (
+            select(event.status_before)
+            .where(
+                event.list_id == record.list_id,
+                event.user_id == record.user_id,
+                event.status_after == SubscriptionStatus.UNSUBSCRIBED,
+                event.status_before.is_distinct_from(SubscriptionStatus.UNSUBSCRIBED),
+            )
+            .order_by(event.id.desc())
+            .limit(1)
         )
-        .order_by(SubscriptionEvent.id.desc())
-        .limit(1)
-    )
-    # A person who left another list and was transferred here has no earlier status on this list.
-    if left_from == SubscriptionStatus.PENDING:
-        return SubscriptionStatus.PENDING
-    return SubscriptionStatus.ACTIVE
+        was_pending = uow.session.scalar(leaving) == SubscriptionStatus.PENDING
+        # A person who left another list and was transferred here has no earlier status on this one.
+        before = SubscriptionStatus.PENDING if was_pending else SubscriptionStatus.ACTIVE
+        changes.change(uow, record, "unsubscribing_undone", actor, status=before)
 
 
 def set_email(
