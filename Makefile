@@ -79,8 +79,8 @@ audit: $(VENV)/.dev ## Look up known vulnerabilities of all pinned dependencies
 # The same pins give the same file, to the byte.
 sbom: $(VENV)/.dev ## List all that the product is made of, in CycloneDX (build/sbom.cdx.json)
 	@mkdir -p build
-	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
-		--output-file build/sbom.cdx.json requirements-languages.txt
+	grep -hv "^-r" requirements.txt requirements-languages.txt | $(BIN)/cyclonedx-py requirements - \
+		--pyproject pyproject.toml --output-reproducible --output-file build/sbom.cdx.json
 
 format: $(VENV)/.dev ## Bring the code into its one form
 	$(BIN)/ruff check --fix .

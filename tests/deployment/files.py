@@ -130,9 +130,3 @@ def dockerfile() -> list[Instruction]:
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     instructions = [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]
     return [Instruction(name.upper(), text) for name, text in instructions]
-
-
-def last_stage() -> list[Instruction]:
-    everything = dockerfile()
-    begin = max(at for at, each in enumerate(everything) if each.name == "FROM")
-    return everything[begin:]

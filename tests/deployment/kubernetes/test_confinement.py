@@ -42,7 +42,7 @@ def test_pods_have_no_rights_and_write_to_bounded_folders_alone() -> None:
         # Services put no variables beside our settings.
         assert pod["enableServiceLinks"] is False, name
         security = pod["securityContext"]
-        user = next(each.text for each in files.last_stage() if each.name == "USER")
+        user = next(each.text for each in files.dockerfile() if each.name == "USER")
         assert f"{security['runAsUser']}:{security['runAsGroup']}" == user
         assert security["runAsNonRoot"] is True
         # What the converter's own filter needs: docs/decisions/0018-confined-decoding.md.
