@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -76,15 +77,11 @@ def _tokenizer() -> Any:
     return Dictionary(dict="small").tokenizer(SplitMode.B)
 
 
-def _pairs(file_name: str) -> dict[str, str]:
-    text = Path(__file__).with_name(file_name).read_text("ascii")
-    return dict(pair.split("=") for pair in text.split())
-
-
-# Languages with a stemmer, by their codes.
-_STEMMERS = _pairs("stemmers.txt")
 # English plurals of which a stemmer doesn't find the singular.
-_SINGULARS = _pairs("english_plurals.txt")
+_SINGULARS = dict(
+    pair.split("=")
+    for pair in Path(__file__).with_name("english_plurals.txt").read_text("ascii").split()
+)
 # Tags of Chinese words that carry content.
 _CHINESE_NOUNS = ("n", "vn", "eng", "an", "j", "l", "i")
 # Kinds of Japanese nouns that name something: no numbers, no auxiliaries.
@@ -110,11 +107,12 @@ def tokenizer(language: str) -> Tokenizer:
     if language == "ja":
         return _japanese
     stop = stop_words(language)
-    from Stemmer import Stemmer, algorithms
+    from Stemmer import Stemmer
 
-    name = _STEMMERS.get(language)
-    # A stemmer for each text: threads can't share one.
-    stem: Callable[[str], str] = Stemmer(name).stemWord if name in algorithms() else str
+    # A stemmer for each text: threads can't share one. It knows the codes of its languages.
+    stem: Callable[[str], str] = str
+    with suppress(KeyError):
+        stem = Stemmer(language).stemWord
 
     @cache
     def word(surface: str) -> Word:
