@@ -27,12 +27,23 @@ class Breaker:
     """Guards the calls of one process to one server; any number of threads may share it.
 
     ``failures`` are the errors that say that the server doesn't work. Every other error is an
-    answer: the server works. The rest begins after more failures in a row than are ``tolerated``.
+    answer: the server works; without ``errors_answer`` it says nothing about the server. The rest
+    begins after more failures in a row than are ``tolerated``.
     """
 
-    def __init__(self, server: str, *failures: type[Exception], tolerated: int = 0) -> None:
+    def __init__(
+        self,
+        server: str,
+        *failures: type[Exception],
+        errors_answer: bool = True,
+        tolerated: int = 0,
+        min_rest_seconds: float = MIN_REST_SECONDS,
+        max_rest_seconds: float = MAX_REST_SECONDS,
+    ) -> None:
         self._server = server
+        self._errors_answer = errors_answer
         self._tolerated = tolerated
+        self._min_rest_seconds, self._max_rest_seconds = min_rest_seconds, max_rest_seconds
         self._failures = failures or (ServerFailed,)
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
@@ -40,6 +51,11 @@ class Breaker:
         self._is_probing = False
         # How often the server worked after failures.
         self._recoveries = 0
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the server is left alone; at least a second, for the call that probes."""
+        return max(self._resting_until - time.monotonic(), 1.0)
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
@@ -53,8 +69,8 @@ class Breaker:
         except self._failures:
             works = False
             raise
-        except Exception:  # whatever else the call raises is an answer: the server works
-            works = True
+        except Exception:
+            works = True if self._errors_answer else None
             raise
         finally:
             self._leave(works, recoveries, is_probe=is_probe)
@@ -100,6 +116,6 @@ class Breaker:
                 self._failed_in_a_row += 1
                 rests = min(self._failed_in_a_row - self._tolerated, _MAX_DOUBLINGS)
                 if rests > 0:
-                    rest = min(MIN_REST_SECONDS * 2 ** (rests - 1), MAX_REST_SECONDS)
+                    rest = min(self._min_rest_seconds * 2 ** (rests - 1), self._max_rest_seconds)
                     self._resting_until = time.monotonic() + rest
                     show_circuit(self._server, is_open=True)

@@ -4,9 +4,7 @@ import asyncio
 import math
 import random
 import re
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from http import HTTPStatus
@@ -17,8 +15,8 @@ import openai
 import orjson
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationError
 
-from core.counters.work_metrics import show_circuit
-from core.errors import DomainError
+from core.calls.breaker import Breaker
+from core.errors import DomainError, ServerFailed
 from core.logging import get_logger
 from core.refusals.composer import LLM_FAILED, LLM_TOO_SLOW, LLM_UNAVAILABLE
 from core.telemetry import spans
@@ -27,72 +25,6 @@ from integrations.llm.port import CompletionReply, CompletionRequest, Report, Us
 
 _SERVER = "language model"
 _RETRY_AFTER_SECONDS = 30
-
-
-class Health(StrEnum):
-    """A call's verdict about its server's health."""
-
-    WORKS = "works"
-    FAILS = "fails"
-    # The server was never asked, or the mistake was ours.
-    UNKNOWN = "unknown"
-
-
-@dataclass(eq=False)
-class CircuitOpen(Exception):
-    """The call was not sent; the next one may try in ``seconds``."""
-
-    seconds: float
-
-
-@dataclass(eq=False)
-class Circuit:
-    """The circuit of one server. Each ``enter`` that returns is followed by one ``leave``.
-
-    Libraries for it either hold a lock while a call is under way, so that calls take turns, or let
-    every waiting call through at the first chance; neither suits 16 threads.
-    """
-
-    max_failures: int = 5
-    pause_seconds: float = 30.0
-    clock: Callable[[], float] = time.monotonic
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _failures: int = field(default=0, init=False)
-    _opened_at: float | None = field(default=None, init=False)
-    _is_probing: bool = field(default=False, init=False)
-
-    @property
-    def is_open(self) -> bool:
-        return self._opened_at is not None
-
-    def enter(self) -> bool:
-        """Return whether this call is the one that tries an open circuit.
-
-        Raises ``CircuitOpen`` while the pause lasts, and then for all but one call.
-        """
-        with self._lock:
-            if self._opened_at is None:
-                return False
-            left = self._opened_at + self.pause_seconds - self.clock()
-            if left > 0 or self._is_probing:
-                raise CircuitOpen(max(left, 1.0))
-            self._is_probing = True
-            return True
-
-    def leave(self, health: Health, *, is_probe: bool) -> None:
-        with self._lock:
-            if is_probe:
-                self._is_probing = False
-            if health is Health.WORKS:
-                if self.is_open:
-                    show_circuit(_SERVER, is_open=False)
-                self._failures, self._opened_at = 0, None
-            elif health is Health.FAILS:
-                self._failures += 1
-                # Calls that began before it opened don't make the pause longer.
-                if is_probe or (self._opened_at is None and self._failures >= self.max_failures):
-                    self._opened_at = self.clock()
-                    show_circuit(_SERVER, is_open=True)
 
 
 class CallOutcome(StrEnum):
@@ -111,7 +43,6 @@ class Failure(Exception):
 
     reason: str
     outcome: CallOutcome = CallOutcome.FAILED
-    health: Health = Health.FAILS
     may_pass: bool = False
     tokens: tuple[int, int] = (0, 0)
     retry_after: float | None = None
@@ -171,7 +102,7 @@ class Completion(BaseModel):
             reason = "empty answer"
         else:
             return CompletionReply(text, model, *tokens)
-        raise Failure(reason, health=Health.WORKS, tokens=tokens)
+        raise Failure(reason, tokens=tokens)
 
 
 def read(body: bytes) -> Completion:
@@ -314,11 +245,28 @@ _MIN_RETRY_SECONDS = 1.0
 _log = get_logger(__name__)
 
 
+# A server that fails more often than this in a row is left alone for so long.
+_TOLERATED_FAILURES = 4
+_REST_SECONDS = 30.0
+
+
+def breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
+    return Breaker(
+        _SERVER,
+        Failure,
+        # Its refusal of a request, or callers who left, say nothing about it.
+        errors_answer=False,
+        tolerated=tolerated,
+        min_rest_seconds=_REST_SECONDS,
+        max_rest_seconds=_REST_SECONDS,
+    )
+
+
 @dataclass
 class LlmServerState:
     """The facts that calls of this process have learnt about the server at one base URL."""
 
-    circuit: Circuit = field(default_factory=Circuit)
+    breaker: Breaker = field(default_factory=breaker)
     formats: dict[str, RequestFormat] = field(default_factory=dict)
 
 
@@ -356,26 +304,25 @@ class OpenAIProtocol:
         return reply
 
     def _guarded(self, question: CompletionRequest) -> CompletionReply:
-        circuit, health = self.server.circuit, Health.UNKNOWN
-        try:
-            is_probe = circuit.enter()
-        except CircuitOpen as opened:
-            raise Failure(
-                "circuit open", CallOutcome.UNAVAILABLE, health, retry_after=opened.seconds
-            ) from None
+        breaker = self.server.breaker
         try:
             # Each call has a loop of its own: cancelling is what bounds a reply that trickles.
-            reply = asyncio.run(self._negotiated(question))
-            health = Health.WORKS
-        except Failure as failure:
-            health = failure.health
-            raise
-        finally:
-            circuit.leave(health, is_probe=is_probe)
-        return reply
+            with breaker.guarding():
+                completion = asyncio.run(self._negotiated(question))
+        except ServerFailed:
+            raise Failure(
+                "circuit open", CallOutcome.UNAVAILABLE, retry_after=breaker.seconds_left
+            ) from None
+        except RequestRejected as refusal:
+            raise Failure(f"status {refusal.status}") from None
+        # Not guarded: a model that does not want to answer is no server that fails.
+        return completion.reply(self.model)
 
-    async def _negotiated(self, question: CompletionRequest) -> CompletionReply:
-        """Ask in the format that the server accepted last, then in looser ones."""
+    async def _negotiated(self, question: CompletionRequest) -> Completion:
+        """Ask in the format that the server accepted last, then in looser ones.
+
+        Raises ``Failure``, and ``RequestRejected`` when the server accepts none of them.
+        """
         deadline = time.monotonic() + question.seconds
         form: RequestFormat = self.server.formats.get(self.model, RequestFormat())
         while True:
@@ -387,11 +334,11 @@ class OpenAIProtocol:
             except RequestRejected as refusal:
                 following = form.after(refusal)
                 if following is None:
-                    raise Failure(f"status {refusal.status}", health=Health.UNKNOWN) from None
+                    raise
                 form = following
             else:
                 self.server.formats[self.model] = form
-                return read(body).reply(self.model)
+                return read(body)
 
     async def _tried_twice(
         self, question: CompletionRequest, form: RequestFormat, deadline: float

@@ -93,6 +93,23 @@ def test_a_call_that_began_before_the_server_worked_again_begins_no_rest(clock: 
     assert server.calls == 4
 
 
+def test_a_call_that_began_before_the_rest_does_not_make_it_longer(clock: Clock) -> None:
+    guard = Breaker("test server")
+    server = Server(guard)
+
+    def time_out() -> None:
+        with guard.guarding():
+            server.failing()
+            clock.now += 0.9
+            raise ServerFailed("test server", "timed out")
+
+    with pytest.raises(ServerFailed):
+        time_out()
+    clock.now += 0.2
+    server.error = None
+    server.call()
+
+
 def test_a_call_that_is_interrupted_lets_the_next_one_probe(clock: Clock) -> None:
     guard = Breaker("test server")
     server = Server(guard)

@@ -13,7 +13,7 @@ from core.errors import DomainError, Kind
 from devstack import LOOPBACK
 from integrations.http_client import retry_after
 from integrations.llm import openai_protocol
-from integrations.llm.openai_protocol import Circuit, LlmServerState, OpenAIProtocol
+from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
 from tests.language_model import KEY, PRIVATE, SCHEMA, Run, answered, ignore_usage, question
 from tests.stack import eventually
 
@@ -243,7 +243,7 @@ def test_calls_do_not_take_turns(run: Run) -> None:
         with pytest.raises(DomainError):
             run.model("slow").ask(question(5.0))
 
-    run.server = LlmServerState(Circuit(max_failures=100))
+    run.server = LlmServerState(openai_protocol.breaker(tolerated=99))
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
