@@ -6,20 +6,17 @@ While Redis is away, calls are not counted, except at the routes where a caller 
 passwords or open orders as a stranger: there each process counts by itself, with half the limit.
 """
 
-import ipaddress
 from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any
 
 from limits import RateLimitItem
 
+from core.networks import network_of
 from core.refusals.requests import RATE_LIMITED
 from core.settings import Settings
 from services.access.caller import Caller
 from storage.redis.rate_counters import RateCounters, parse_limits
-
-# The smallest IPv6 network that a provider gives to one customer.
-_IPV6_PREFIX = 64
 
 
 class RateLimitName(StrEnum):
@@ -84,12 +81,5 @@ def rate_key_of_caller(caller: Caller) -> str:
 
 def rate_key_of_address(address: str | None) -> str:
     """Count IPv6 by its network: a customer who has one address of it has 2 to the power of 64."""
-    try:
-        parsed = ipaddress.ip_address(address or "")
-    except ValueError:
-        return "nowhere"
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return str(parsed)
-    if parsed.ipv4_mapped:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((int(parsed), _IPV6_PREFIX), strict=False).network_address)
+    network = network_of(address)
+    return "nowhere" if network is None else str(network.network_address)

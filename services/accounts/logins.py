@@ -19,7 +19,6 @@ in. Known browsers are outside of it.
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from ipaddress import IPv6Address, ip_address, ip_network
 
 from sqlalchemy import case, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -28,6 +27,7 @@ from core import clock
 from core.errors import DomainError
 from core.keyring import Keyring
 from core.logging import get_logger
+from core.networks import network_of
 from core.refusals.access import LOGIN_PAUSED
 from core.refusals.people import PASSWORD_WRONG
 from models import LoginAttempts, User
@@ -87,6 +87,7 @@ ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
 # and its count begins anew with the next hour.
 SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 SOURCE_WINDOW = timedelta(hours=1)
+_SOURCE_IPV4_PREFIX = 24
 # Before any attempt's time: those of one moment may be counted in another order than they came in,
 # and none of them may take the time of another for the end of a pause.
 _UNPAUSED = datetime(1970, 1, 1, tzinfo=UTC)
@@ -120,17 +121,13 @@ def begin(
 
     Commit it before the password is checked. ``known`` is the browser's ``known_browser_token``.
     """
-    email = _spelt(email)
-    person = uow.session.scalar(select(User).where(User.email == email))
-    nonce = known_nonce(keyring, email, person.recovered_at if person else None, known)
+    email, person, nonce = _find(uow, keyring, email, known)
     counted = _counted(keyring, email, client, nonce)
     numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
     if nonce is None and numbers[0] == 1:
         _count_at_source(uow, keyring, counted[0][0], client)
-    if person is None:
-        return Attempt(counted, from_known_browser=False, number=numbers[-1])
-    known_to_person = nonce is not None
-    return Attempt(counted, known_to_person, numbers[-1], person.id, person.password_hash)
+    who = (person.id, person.password_hash) if person else ()
+    return Attempt(counted, nonce is not None, numbers[-1], *who)
 
 
 def fail(uow: UnitOfWork, attempt: Attempt) -> None:
@@ -151,15 +148,13 @@ def begin_code(uow: UnitOfWork, keyring: Keyring, *, email: str, known: str | No
     stranger gets here by the right password alone, so none can keep the person out by guessing;
     and a browser in which the person logged in before has a count of its own here too.
     """
-    email = _spelt(email)
-    person = uow.session.scalar(select(User).where(User.email == email))
-    nonce = known_nonce(keyring, email, person.recovered_at if person else None, known)
-    kind, who = ("code", "") if nonce is None else ("code-browser", nonce)
-    subject, is_known = _subject(keyring, kind, who, email), nonce is not None
-    number, counted = _count(uow, subject, CLIENT_THROTTLE), ((subject, CLIENT_THROTTLE),)
-    if person is None:
-        return Attempt(counted, from_known_browser=is_known, number=number)
-    return Attempt(counted, is_known, number, person.id, person.password_hash)
+    email, person, nonce = _find(uow, keyring, email, known)
+    kind = "code" if nonce is None else "code-browser"
+    subject = _subject(keyring, kind, nonce or "", email)
+    number = _count(uow, subject, CLIENT_THROTTLE)
+    counted = ((subject, CLIENT_THROTTLE),)
+    who = (person.id, person.password_hash) if person else ()
+    return Attempt(counted, nonce is not None, number, *who)
 
 
 def succeed(
@@ -220,12 +215,20 @@ def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str
     _clear(uow, [subject for subject, _ in _counted(keyring, email, client, None)])
 
 
-def _spelt(email: str) -> str:
-    """Return one spelling of the typed text, which is counted even when it is no address."""
+def _find(
+    uow: UnitOfWork, keyring: Keyring, email: str, known: str | None
+) -> tuple[str, User | None, str | None]:
+    """One spelling of the typed text, its person, and the nonce of a browser known to them.
+
+    A text that is no address is counted too.
+    """
     try:
-        return email_addresses.normalise(email.strip())
+        email = email_addresses.normalise(email.strip())
     except DomainError:
-        return email.replace("\0", "").strip().lower()
+        email = email.replace("\0", "").strip().lower()
+    person = uow.session.scalar(select(User).where(User.email == email))
+    recovered_at = person.recovered_at if person else None
+    return email, person, known_nonce(keyring, email, recovered_at, known)
 
 
 def _counted(
@@ -233,8 +236,11 @@ def _counted(
 ) -> tuple[tuple[bytes, LoginThrottle], ...]:
     if nonce is not None:
         return ((_subject(keyring, "browser", nonce, email), CLIENT_THROTTLE),)
+    # All of an IPv6 network, which one client may use.
+    network = network_of(client)
+    who = "" if network is None else str(network.network_address)
     return (
-        (_subject(keyring, "client", _network(client), email), CLIENT_THROTTLE),
+        (_subject(keyring, "client", who, email), CLIENT_THROTTLE),
         (_subject(keyring, "address", "", email), ADDRESS_THROTTLE),
     )
 
@@ -251,29 +257,14 @@ def _count_at_source(uow: UnitOfWork, keyring: Keyring, first: bytes, client: st
     ``first``: the count of the two, which remembers the source's. A success takes back what it
     added, and no more: else an attacker with an account of their own could clear the source.
     """
-    try:
-        address = ip_address(client or "")
-    except ValueError:
+    network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
+    if network is None:
         return
-    if isinstance(address, IPv6Address):
-        address = address.ipv4_mapped or address
-    network = ip_network((address, 24 if address.version == 4 else 64), strict=False)  # noqa: PLR2004
     window = int(clock.now().timestamp() // SOURCE_WINDOW.total_seconds())
     source = _subject(keyring, "source", f"{network} {window}", "")
     _count(uow, source, SOURCE_THROTTLE)
     is_first = LoginAttempts.subject == first
     uow.session.execute(update(LoginAttempts).where(is_first).values(source=source))
-
-
-def _network(client: str | None) -> str:
-    """The client's IP address; for IPv6 its /64 network, all of which one client may use."""
-    try:
-        address = ip_address(client or "")
-    except ValueError:
-        return ""
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
-        return address.exploded[:19]
-    return str(address)
 
 
 def _count(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:

@@ -5,7 +5,6 @@ nowhere, a subject has no other word of a stranger's, and mails are counted by m
 and network.
 """
 
-import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from sqlalchemy import text
 from core.keyring import Keyring
 from core.languages.shown_lines import folded
 from core.logging import get_logger
+from core.networks import network_of
 from core.settings import Settings
 from services.accounts import email_addresses
 from storage.unit_of_work import UnitOfWork
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _PURPOSE = "mail-count"
-# The smallest networks that a provider gives to one customer, or to a few.
-_PREFIXES = {4: 24, 6: 64}
+# The smallest IPv4 network that a provider gives to a few customers.
+_IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"
 
@@ -61,14 +61,8 @@ class _Full(Exception):
 
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
     """The digest under which a stranger's mails are counted; ``None`` without an IP address."""
-    try:
-        address = ipaddress.ip_address(ip or "")
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
-    network = ipaddress.ip_network(f"{address}/{_PREFIXES[address.version]}", strict=False)
-    return _digest(keyring, "source", str(network))
+    network = network_of(ip, ipv4_prefix=_IPV4_PREFIX)
+    return None if network is None else _digest(keyring, "source", str(network))
 
 
 def of(
