@@ -218,7 +218,7 @@ def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str
 def _find(
     uow: UnitOfWork, keyring: Keyring, email: str, known: str | None
 ) -> tuple[str, User | None, str | None]:
-    """One spelling of the typed text, its person, and the nonce of a browser known to them.
+    """The typed text in one spelling, its person, and the nonce of a browser known to them.
 
     A text that is no address is counted too.
     """

@@ -8,7 +8,6 @@ from sqlalchemy import delete, select
 from core.errors import DomainError
 from core.keyring import Keyring
 from core.refusals import media as refusals
-from core.refusals.media import MEDIA_NOT_FOUND, SIGNED_LINK_EXPIRES_IN, SIGNED_LINK_NOT_ENCRYPTED
 from core.signed_urls import SignedUrls
 from models import Attachment, AttachmentStatus, Job, User
 from services import paging, removals
@@ -161,10 +160,10 @@ def create(
     """
     max_seconds = int(MAX_LINK_LIFETIME.total_seconds())
     if not 1 <= expires_in <= max_seconds:
-        raise SIGNED_LINK_EXPIRES_IN(longest=max_seconds)
+        raise refusals.SIGNED_LINK_EXPIRES_IN(longest=max_seconds)
     if not attachment.encrypted:
-        raise SIGNED_LINK_NOT_ENCRYPTED()
+        raise refusals.SIGNED_LINK_NOT_ENCRYPTED()
     if file_named(attachment, filename) is None:
-        raise MEDIA_NOT_FOUND()
+        raise refusals.MEDIA_NOT_FOUND()
     lifetime = timedelta(seconds=expires_in)
     return MEDIA_URLS.create(keyring, filename, base=base, lifetime=lifetime, now=now)

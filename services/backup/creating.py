@@ -228,14 +228,14 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
     settings = resources.settings
     backup_id = manifests.new_id(began_at)
     [revision] = revisions.applied(resources.database)
-    dumped = _Dumped()
+    pieces = size = 0
     try:
         database = settings.backup_database_url or settings.database_url
         with closing(postgres_tools.dump(database)) as output:
-            for number, piece in enumerate(_in_pieces(output)):
-                place.put(piece_name(backup_id, number), piece)
-                dumped.pieces += 1
-                dumped.size += len(piece)
+            for piece in _in_pieces(output):
+                place.put(piece_name(backup_id, pieces), piece)
+                pieces += 1
+                size += len(piece)
     except PostgresToolFailed as error:
         raise BACKUP_TOOL_FAILED(reason=error) from None
     kept = copy_all(resources.objects, place, backup_id, but=TRIAL)
@@ -245,8 +245,8 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
         finished_at=clock.now(),
         release=manifests.release(),
         revision=revision,
-        database_pieces=dumped.pieces,
-        database_bytes=dumped.size,
+        database_pieces=pieces,
+        database_bytes=size,
         object_lists=kept.lists,
         objects=kept.objects,
         copied=kept.copied,
@@ -257,12 +257,6 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
         upkeep.require_hold(uow, MAKE_BACKUP, began_at)
     manifests.write(place, manifest)
     return manifest
-
-
-@dataclass
-class _Dumped:
-    pieces: int = 0
-    size: int = 0
 
 
 def piece_name(backup_id: str, number: int) -> str:

@@ -34,4 +34,4 @@ def work_in_turns(
             if take_step(uow):
                 return
     with resources.unit_of_work() as uow:
-        leases.yield_turn(uow, lease)
+        leases.hand_back(uow, lease)

@@ -193,9 +193,7 @@ def leave_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
     leaves another behind.
     """
     changes: dict[str, Any] = {"attempt": Job.attempt + 1, "crashes": 0, **WORKS}
-    left = transition(uow, *held(lease), lease_expires_at=LEFT_TO_HELPERS, **changes)
-    if left is None:
-        raise LeaseLost(lease.job_id)
+    _change(uow, lease, lease_expires_at=LEFT_TO_HELPERS, **changes)
 
 
 def shared_by_helpers(uow: UnitOfWork, job_id: int | None) -> Lease | None:
@@ -235,15 +233,13 @@ def progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = No
     # The lease of a job that was left to helpers ends later.
     values["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
     # This transaction's lock on the row keeps the heartbeat out until it commits.
-    if transition(uow, *held(lease), **values) is None:
-        raise LeaseLost(lease.job_id)
+    _change(uow, lease, **values)
     lease.crashes = lease.retries = 0
 
 
 def expect(uow: UnitOfWork, lease: Lease, *, total: int | None) -> None:
     """Write how much there is to do, which is no progress; raises ``LeaseLost``."""
-    if transition(uow, *held(lease), progress_total=total) is None:
-        raise LeaseLost(lease.job_id)
+    _change(uow, lease, progress_total=total)
 
 
 def succeed(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
@@ -290,26 +286,24 @@ def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     crashes = lease.crashes + 1
     if crashes >= MAX_CRASHES:
         _change(uow, lease, JobStatus.FAILED, error=error, crashes=crashes)
-    elif requeue(uow, *held(lease), crashes=crashes) is None:
+    else:
+        hand_back(uow, lease, crashes=crashes)
+
+
+def hand_back(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
+    """Queue the job at the end of its lane and behind its owner's others; raises ``LeaseLost``.
+
+    Long jobs take turns by it, and a worker that shuts down leaves the job to another one.
+    """
+    if requeue(uow, *held(lease), **changes) is None:
         raise LeaseLost(lease.job_id)
-
-
-def hand_back(uow: UnitOfWork, lease: Lease) -> None:
-    """Queue the job for another worker at once, since this worker is shutting down."""
-    if requeue(uow, *held(lease)) is None:
-        raise LeaseLost(lease.job_id)
-
-
-def yield_turn(uow: UnitOfWork, lease: Lease) -> None:
-    """Queue the job at the end of its lane and behind its owner's others: long jobs take turns."""
-    hand_back(uow, lease)
 
 
 def held(lease: Lease) -> tuple[ColumnElement[bool], ...]:
     return (Job.id == lease.job_id, Job.attempt == lease.attempt, has_status(JobStatus.RUNNING))
 
 
-def _change(uow: UnitOfWork, lease: Lease, to: JobStatus, **changes: Any) -> None:
+def _change(uow: UnitOfWork, lease: Lease, to: JobStatus | None = None, **changes: Any) -> None:
     if transition(uow, *held(lease), to=to, **changes) is None:
         raise LeaseLost(lease.job_id)
 

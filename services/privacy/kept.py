@@ -59,21 +59,20 @@ class Rule:
         return self.period + self.longer
 
 
-@dataclass(frozen=True)
-class PastRows:
+def past(
+    rule: Rule, age: timedelta, *, limit: int
+) -> tuple[Select[Any], tuple[ColumnElement[bool], ...]]:
     """The first rows of a rule that are past their time: in these places, if they also fit."""
-
-    places: Select[Any]
-    conditions: tuple[ColumnElement[bool], ...]
-
-
-def past(rule: Rule, age: timedelta, *, limit: int) -> PastRows:
     assert rule.moment is not None
     conditions = (rule.moment < func.now() - age, *rule.only)
     if rule.oldest_by:
-        oldest = first(rule.model, *rule.oldest_from, order=rule.oldest_by, limit=limit)
-        return PastRows(oldest, conditions)
-    return PastRows(first(rule.model, *conditions, order=(rule.moment,), limit=limit), ())
+        return first(rule.model, *rule.oldest_from, order=rule.oldest_by, limit=limit), conditions
+    return first(rule.model, *conditions, order=(rule.moment,), limit=limit), ()
+
+
+def _by_key(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
+    """Keys rise with time: the order of rows of which no index has the moment."""
+    return tuple(inspect(model).primary_key)
 
 
 # The upkeep that shortens the addresses of events notes there how far it came.
@@ -132,7 +131,7 @@ UNDO_RULES = (
         Retained.IMPORT_CHANGES,
         f"after the import, {_SINCE}",
         models.ImportChange.applied_at,
-        oldest_by=tuple(inspect(models.ImportChange).primary_key),
+        oldest_by=_by_key(models.ImportChange),
         longer=_UNDO_LASTS,
     ),
     Rule(
@@ -140,7 +139,7 @@ UNDO_RULES = (
         BULK_UNDO_TIME,
         f"after the act, {_SINCE}",
         models.BulkChange.applied_at,
-        oldest_by=tuple(inspect(models.BulkChange).primary_key),
+        oldest_by=_by_key(models.BulkChange),
         longer=_UNDO_LASTS,
     ),
     Rule(
@@ -157,11 +156,6 @@ CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
 
 
-def _by_key(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
-    """Keys rise with time: the order of rows of which no index has the moment."""
-    return tuple(inspect(model).primary_key)
-
-
 def _until(model: type[Model], moment: SQLColumnExpression[Any], words: str) -> Rule:
     """Rows that say themselves when their time is over."""
     return Rule(model, timedelta(0), words, moment)
@@ -172,12 +166,7 @@ REQUESTED_AT = func.coalesce(
 )
 
 RULES = (
-    Rule(
-        models.Job,
-        Retained.JOBS,
-        "after its end",
-        models.Job.finished_at,
-    ),
+    Rule(models.Job, Retained.JOBS, "after its end", models.Job.finished_at),
     Rule(
         models.SubscriptionEvent,
         Retained.SUBSCRIPTION_EVENTS,

@@ -161,8 +161,8 @@ def _batch_of(rule: Rule, settings: Settings) -> Batch:
     def delete_past(uow: UnitOfWork, limit: int) -> int:
         if by_the_owner is not None:
             return int(uow.session.scalars(by_the_owner, {"most": limit, "days": age.days}).one())
-        rows = past(rule, age, limit=limit)
-        return batches.purge(uow, rule.model, rows.places, *rows.conditions)
+        places, conditions = past(rule, age, limit=limit)
+        return batches.purge(uow, rule.model, places, *conditions)
 
     return delete_past
 

@@ -232,13 +232,6 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     return _batch(ids)
 
 
-def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """The person's reports of lists still count."""
-    own = update(models.ListReport).where(models.ListReport.user_id == user_id)
-    gone = uow.session.execute(own.values(user_id=None).returning(models.ListReport.id))
-    return Batch(len(gone.all()), None)
-
-
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Answers of other people's receivers, which may repeat the person's address."""
     row = models.WebhookDelivery
@@ -298,7 +291,8 @@ STAGES: Mapping[str, Stage] = {
     "addresses": _deleting_few(models.FormerAddress.user_id),
     "mails": _deleting(models.AccountMail.user_id),
     "links": _deleting(models.MailedLink.user_id),
-    "reports": _blank_reports,
+    # They still count.
+    "reports": _blanking(models.ListReport.user_id, user_id=None),
     "stored_bytes": _deleting_few(models.StorageUse.user_id),
     "composer_calls": _deleting_few(models.ComposerUse.user_id),
     "events": blanking_events("user_id = :user_id"),

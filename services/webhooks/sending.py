@@ -73,7 +73,7 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
                 claiming.write(uow, endpoint, messages[0].url, made)
                 claiming.give_back(uow, messages[len(tries) :])
             if time.monotonic() > ends_at:
-                leases.yield_turn(uow, lease)
+                leases.hand_back(uow, lease)
                 return
             messages = _next_messages(uow, resources, lease, endpoint, most)
             if not messages:

@@ -69,7 +69,7 @@ def _step_by_step(resources: Resources, lease: Lease, plan: dict[str, Any]) -> N
             _insert(uow, "probe_effects", lease, step)
             leases.progress(uow, lease, done=step + 1, total=total)
             if step + 1 == first + turn and step + 1 < total:
-                leases.yield_turn(uow, lease)
+                leases.hand_back(uow, lease)
                 return
         if step + 1 in plan.get("step_kills", []):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -8,9 +8,10 @@ from operator import mul
 
 from PIL import Image
 
-from services.attachments.images import outcome, png
+from services.attachments.images import png
 from services.attachments.images.animation import Animation, Disposal, Frame, first_view
 from services.attachments.images.outcome import (
+    MAX_PLAYS,
     check_animation,
     check_canvas,
     check_frame_count,
@@ -18,7 +19,6 @@ from services.attachments.images.outcome import (
     unreadable,
 )
 from services.attachments.images.still import decode
-from services.attachments.images.still import decode as decode_still
 
 _DISPOSALS = {2: Disposal.CLEAR, 3: Disposal.RESTORE}
 _CONTROL, _APPLICATION = 0xF9, 0xFF
@@ -64,14 +64,14 @@ def read_gif(data: bytes) -> Animation:
                 # The loop count n says to repeat the frames n times, so to show them n + 1 times.
                 if name in _LOOP_BLOCKS and body[:1] == b"\x01":
                     again = _u16(body, 1)
-                    plays = min(again + 1, outcome.MAX_PLAYS) if again else 0  # 0: for ever
+                    plays = min(again + 1, MAX_PLAYS) if again else 0  # 0: for ever
             else:
                 reader.skip_blocks()
         elif introducer == b",":
             frame, size = _frame(reader, palette, control[:4].ljust(4, b"\0"))
             frames.append(frame)
             sizes.append(size)
-            outcome.check_frame_count(len(frames), "GIF")
+            check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
@@ -80,9 +80,9 @@ def read_gif(data: bytes) -> Animation:
     # The canvas is the screen, or the first picture's extent where that is larger, as in browsers.
     width = max(_u16(header, 6), frames[0].left + sizes[0][0])
     height = max(_u16(header, 8), frames[0].top + sizes[0][1])
-    outcome.check_canvas(width, height, "GIF header")
+    check_canvas(width, height, "GIF header")
     area = max(width * height, *starmap(mul, sizes))
-    outcome.check_animation(len(frames), area, "GIF")
+    check_animation(len(frames), area, "GIF")
     return Animation(width, height, frames, plays)
 
 
@@ -93,7 +93,7 @@ def _frame(reader: _Reader, palette: bytes, control: bytes) -> tuple[Frame, tupl
     reader.take(1)
     reader.skip_blocks()
     left, top, width, height = (_u16(descriptor, at) for at in (0, 2, 4, 6))
-    outcome.check_canvas(width, height, f"GIF image at byte {start:,}")
+    check_canvas(width, height, f"GIF image at byte {start:,}")
     stop, size = reader.at, descriptor[4:8]
     flags = descriptor[8] & 0x40
     if palette:
@@ -140,7 +140,7 @@ def decode_best(data: bytes) -> Image.Image:
     # A bitmap is decoded as an icon of one image, so that Pillow applies its transparency mask.
     sides = (side if side <= _MAX_BYTE else 0 for side in (width, height))
     directory = struct.pack("<HHHBBBBHHII", 0, 1, 1, *sides, 0, 0, 1, bits, len(body), 22)
-    image = decode_still(directory + body, "ICO")
+    image = decode(directory + body, "ICO")
     is_blank = image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0)
     if bits == _BITS_WITH_ALPHA and is_blank:
         # Icons older than alpha leave its byte empty, and are not meant to be invisible.

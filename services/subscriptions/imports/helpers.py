@@ -187,7 +187,7 @@ def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport)
             resources.database.rows(_GIVE_BACK, **mine)
         raise
     with resources.unit_of_work() as uow:
-        leases.yield_turn(uow, lease)
+        leases.hand_back(uow, lease)
     return False
 
 
@@ -233,7 +233,7 @@ def _leave(resources: Resources, lease: Lease) -> None:
                 leases.fail(uow, whole, JOB_ROWS_FAILED(first=first, last=last))
             elif not _others(uow, lease, task):
                 # The chunk that it gave back is its own to apply.
-                leases.yield_turn(uow, lease)
+                leases.hand_back(uow, lease)
                 return
         leases.succeed(uow, lease, {})
 

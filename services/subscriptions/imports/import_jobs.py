@@ -59,7 +59,7 @@ def run(resources: Resources, lease: Lease) -> bool:
             _finish(resources, lease, task)
             return False
         with resources.unit_of_work() as uow:
-            leases.yield_turn(uow, lease)
+            leases.hand_back(uow, lease)
         return False
     finally:
         gc.enable()

@@ -112,7 +112,6 @@ _FINISHES: tuple[Callable[[UnitOfWork, Lease], object], ...] = (
     lambda uow, lease: leases.fail(uow, lease, DomainError(Kind.INVALID, "x.y", "z")),
     lambda uow, lease: leases.progress(uow, lease, done=9),
     lambda uow, lease: leases.retry_later(uow, lease, timedelta(0), "It rains."),
-    leases.yield_turn,
     leases.hand_back,
     leases.cancel,
     leases.renew,
@@ -188,7 +187,7 @@ def test_cancellation_outlives_an_attempt_that_gave_the_job_back(
 ) -> None:
     change(resources, claimed.job_id, cancel_requested=True)
     with resources.unit_of_work() as uow:
-        leases.yield_turn(uow, claimed)
+        leases.hand_back(uow, claimed)
     with pytest.raises(JobCancelled):
         claim(resources, claimed.job_id).check_cancelled()
 

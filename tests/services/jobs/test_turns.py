@@ -55,7 +55,7 @@ def test_turn_given_up_stands_behind_the_owners_other_jobs(
         turns.append(sent_jobs(resources)[len(turns)])
         lease = claim(resources, turns[-1])
         with resources.unit_of_work() as uow:
-            leases.yield_turn(uow, lease)
+            leases.hand_back(uow, lease)
     assert turns == [*rush, rush[0]]
 
 

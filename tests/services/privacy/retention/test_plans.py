@@ -49,9 +49,9 @@ def plan(uow: UnitOfWork, statement: str) -> str:
 def test_old_rows_are_found_in_the_order_of_an_index(bare: Stack, name: str) -> None:
     [rule] = [each for each in RULES if each.name == name]
     with bare.resources.unit_of_work() as uow:
-        rows = past(rule, rule.age(bare.settings()), limit=10)
+        places, _ = past(rule, rule.age(bare.settings()), limit=10)
         dialect = uow.session.get_bind().dialect
-        compiled = rows.places.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+        compiled = places.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
         shown = plan(uow, str(compiled))
     table = rule.model.__tablename__
     assert "Sort" not in shown, shown

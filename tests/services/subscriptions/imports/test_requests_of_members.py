@@ -49,7 +49,7 @@ def take_turn(importing: Importing, job_id: int) -> Lease:
     assert lease is not None
     if import_jobs.run(importing.resources, lease):
         with importing.resources.unit_of_work() as uow:
-            leases.yield_turn(uow, lease)
+            leases.hand_back(uow, lease)
     return lease
 
 
