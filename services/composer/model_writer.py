@@ -7,7 +7,7 @@ No text of a post, nor of an answer about one, ever gets into the instructions.
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,28 +48,6 @@ class PromptSpec:
     schema_name: str
     schema: dict[str, Any]
 
-    def ask(
-        self,
-        llm: LanguageModel,
-        material: str,
-        *,
-        max_tokens: int,
-        seconds: float,
-        repair: tuple[str, str] = ("", ""),
-    ) -> str:
-        """The text of the answer; `repair` is added to the instructions and the material."""
-        mark, given = _delimited(material)
-        told = _FRAME.format(mark=mark, task=self.text)
-        request = CompletionRequest(
-            instructions=told + repair[0],
-            material=given + repair[1],
-            schema=self.schema,
-            schema_name=self.schema_name,
-            max_tokens=max_tokens,
-            seconds=seconds,
-        )
-        return llm.ask(request).text
-
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
     # No bounds on lengths: strict servers refuse them, and the answer is checked anyway.
@@ -99,15 +77,37 @@ MAX_CALL_SECONDS = 20.0
 MIN_CALL_SECONDS = 1.0
 
 
-class TimeBudget:
-    """The time for all calls of a language model about one post."""
+class _Asker:
+    """A language model, and the time for all its calls about one post."""
 
-    def __init__(self, seconds: float) -> None:
-        self._ends = time.monotonic() + seconds
+    def __init__(self, llm: LanguageModel, seconds: float) -> None:
+        self.context_tokens = llm.context_tokens
+        self._llm, self._ends = llm, time.monotonic() + seconds
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         return self._ends - time.monotonic()
+
+    def ask(
+        self,
+        prompt: PromptSpec,
+        material: str,
+        *,
+        max_tokens: int,
+        seconds: float,
+        repair: tuple[str, str] = ("", ""),
+    ) -> str:
+        """The text of the answer; `repair` is added to the instructions and the material."""
+        mark, given = _delimited(material)
+        request = CompletionRequest(
+            instructions=_FRAME.format(mark=mark, task=prompt.text) + repair[0],
+            material=given + repair[1],
+            schema=prompt.schema,
+            schema_name=prompt.schema_name,
+            max_tokens=max_tokens,
+            seconds=min(seconds, MAX_CALL_SECONDS),
+        )
+        return self._llm.ask(request).text
 
 
 # Rather too high: each model counts tokens in its own way, and none of them offline.
@@ -155,25 +155,24 @@ class UnreadableAnswer(Exception):
 
 def read_metadata(text: str, wanted: frozenset[MetadataField]) -> PostMetadata:
     """The wanted keys of the answer's object; all other keys and text are left out."""
-    answer = _object_with(text, {read_part.value for read_part in wanted})
-    return PostMetadata(
-        slug=_answer_text(answer["slug"], "slug") if MetadataField.SLUG in wanted else None,
-        summary=_answer_text(answer["summary"], "summary")
-        if MetadataField.SUMMARY in wanted
-        else None,
-        tags=_texts(answer, "tags") if MetadataField.TAGS in wanted else None,
-    )
+    answer = _object_with(text, wanted)
+    found: dict[str, Any] = {
+        part: (_texts if part is MetadataField.TAGS else _answer_text)(answer[part], part)
+        for part in MetadataField
+        if part in wanted
+    }
+    return PostMetadata(**found)
 
 
 def read_tweets(text: str) -> tuple[str, ...]:
-    return _texts(_object_with(text, {"tweets"}), "tweets")
+    return _texts(_object_with(text, {"tweets"})["tweets"], "tweets")
 
 
 def read_part(text: str) -> str:
     return _answer_text(_object_with(text, {"summary"})["summary"], "summary")
 
 
-def _object_with(text: str, names: set[str]) -> dict[str, Any]:
+def _object_with(text: str, names: Set[str]) -> dict[str, Any]:
     found: dict[str, Any]
     at = text.find("{")
     for _ in range(_MAX_JSON_CANDIDATES):
@@ -190,11 +189,10 @@ def _object_with(text: str, names: set[str]) -> dict[str, Any]:
     raise UnreadableAnswer(f"The answer is no JSON object with {', '.join(sorted(names))}.")
 
 
-def _texts(answer: dict[str, Any], name: str) -> tuple[str, ...]:
-    listed = answer[name]
-    if not isinstance(listed, list):
+def _texts(value: object, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
         raise UnreadableAnswer(f"{name} is no list of texts.")
-    texts = (_answer_text(each, f"an item of {name}") for each in listed[:_MAX_ANSWER_TEXTS])
+    texts = (_answer_text(each, f"an item of {name}") for each in value[:_MAX_ANSWER_TEXTS])
     return tuple(filter(None, texts))
 
 
@@ -209,10 +207,9 @@ _MAX_HEADING_TOKENS = 200
 _MAX_TITLE_TOKENS = 250
 
 
-def material_of(plain: PlainPost, llm: LanguageModel, budget: TimeBudget) -> str:
+def material_of(plain: PlainPost, asker: _Asker) -> str:
     """The material of a question about the post; raises what the port raises."""
-    room = llm.context_tokens - MAX_ANSWER_TOKENS
-    room -= OVERHEAD_TOKENS + REPAIR_TOKENS
+    room = asker.context_tokens - MAX_ANSWER_TOKENS - OVERHEAD_TOKENS - REPAIR_TOKENS
     title = truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
     headings = truncate_to_tokens("\n".join(plain.headings), _MAX_HEADING_TOKENS)
     head = (f"Title: {title}\n\n" if title else "") + (f"{headings}\n\n" if headings else "")
@@ -225,7 +222,7 @@ def material_of(plain: PlainPost, llm: LanguageModel, budget: TimeBudget) -> str
         # Very many parts: take the first, the last, and some evenly between.
         step = (len(parts) - 1) / (_MAX_PARTS - 1)
         parts = [parts[round(number * step)] for number in range(_MAX_PARTS)]
-    condensed = [_condensed(part, llm, budget) for part in parts]
+    condensed = [_condensed(part, asker) for part in parts]
     return head + "\n\n".join(
         truncate_to_tokens(each, left // len(parts) - 2) for each in condensed
     )
@@ -247,15 +244,14 @@ def _parts(plain: PlainPost, room: int) -> Iterator[str]:
         yield "\n\n".join(gathered)
 
 
-def _condensed(part: str, llm: LanguageModel, budget: TimeBudget) -> str:
+def _condensed(part: str, asker: _Asker) -> str:
     """A part's main points; its beginning when time is short or the answer can't be read."""
     beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
     # The question about the whole needs its time.
-    spare = budget.left - MAX_CALL_SECONDS
+    spare = asker.seconds_left - MAX_CALL_SECONDS
     if spare < MIN_CALL_SECONDS:
         return beginning
-    seconds = min(spare, MAX_CALL_SECONDS)
-    answer = CONDENSE_PROMPT.ask(llm, part, max_tokens=MAX_PART_TOKENS, seconds=seconds)
+    answer = asker.ask(CONDENSE_PROMPT, part, max_tokens=MAX_PART_TOKENS, seconds=spare)
     try:
         return read_part(answer) or beginning
     except UnreadableAnswer:
@@ -305,7 +301,7 @@ def metadata(
     properties = {part.value: _TEXTS if part is MetadataField.TAGS else _TEXT for part in parts}
     prompt = PromptSpec(f"Write about the post:\n{described}", "metadata", _object(properties))
     task = _Task(prompt, partial(read_metadata, wanted=wanted), faults, mend)
-    return _written(task, plain, llm, TimeBudget(seconds))
+    return _written(task, plain, _Asker(llm, seconds))
 
 
 def tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
@@ -316,19 +312,17 @@ def tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, .
         partial(rules.tweets_faults, plain),
         partial(rules.fit_tweets, plain),
     )
-    return _written(task, plain, llm, TimeBudget(seconds))
+    return _written(task, plain, _Asker(llm, seconds))
 
 
-def _written(
-    task: _Task[Product], plain: PlainPost, llm: LanguageModel, budget: TimeBudget
-) -> Product:
-    material = material_of(plain, llm, budget)
-    first = _asked(task, material, llm, budget)
+def _written(task: _Task[Product], plain: PlainPost, asker: _Asker) -> Product:
+    material = material_of(plain, asker)
+    first = _asked(task, material, asker)
     if first.product is not None and not first.faults:
         return first.product
     attempts = [first]
     try:
-        attempts.insert(0, _asked(task, material, llm, budget, failed=first))
+        attempts.insert(0, _asked(task, material, asker, failed=first))
     except DomainError:
         # The first answer may still be mended.
         if first.product is None:
@@ -344,8 +338,7 @@ def _written(
 def _asked(
     task: _Task[Product],
     material: str,
-    llm: LanguageModel,
-    budget: TimeBudget,
+    asker: _Asker,
     failed: _Attempt[Product] | None = None,
 ) -> _Attempt[Product]:
     repair = ("", "")
@@ -354,13 +347,13 @@ def _asked(
         found = "\n".join(f"- {fault}" for fault in failed.faults)
         mark, report = _delimited(f"{found}\n\nThe answer:\n{answer}")
         repair = "\n\n" + _REPAIR.format(mark=mark), f"\n\n{report}"
-    if budget.left < MIN_CALL_SECONDS:
+    if asker.seconds_left < MIN_CALL_SECONDS:
         raise LLM_TOO_SLOW()
-    text = task.prompt.ask(
-        llm,
+    text = asker.ask(
+        task.prompt,
         material,
         max_tokens=MAX_ANSWER_TOKENS,
-        seconds=min(budget.left, MAX_CALL_SECONDS),
+        seconds=asker.seconds_left,
         repair=repair,
     )
     try:

@@ -172,14 +172,7 @@ _ONE_AT_A_TIME = Lock()
 
 def language_of(plain: PlainPost) -> str:
     """Return an ISO 639-1 code: by script where that decides, else by statistics; else `en`."""
-    pieces: list[str] = []
-    room = _MAX_SAMPLE_CHARACTERS
-    for part in (*plain.paragraphs, *plain.headings, plain.title):
-        pieces.append(part[:room])
-        room -= len(part)
-        if room <= 0:
-            break
-    text = "\n".join(pieces)
+    text = "\n".join((*plain.paragraphs, *plain.headings, plain.title))[:_MAX_SAMPLE_CHARACTERS]
     looked_at = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
     letters = len(_LETTER.findall(looked_at))
     for language, script, share in _SCRIPTS:
