@@ -27,7 +27,7 @@ def list_of(
     uow: UnitOfWork, user_id: int, wanted: PageRequest, *, status: OrderStatus | None
 ) -> PageOfRows[PaymentOrder]:
     """Return the user's orders, newest first; raises ``cursor.invalid``."""
-    return _page(uow, wanted, status, PaymentOrder.user_id == user_id)
+    return list_all(uow, wanted, PaymentOrder.user_id == user_id, status=status)
 
 
 def get_any(uow: UnitOfWork, order_id: int) -> PaymentOrder:
@@ -39,18 +39,12 @@ def get_any(uow: UnitOfWork, order_id: int) -> PaymentOrder:
 
 
 def list_all(
-    uow: UnitOfWork, wanted: PageRequest, *, status: OrderStatus | None
-) -> PageOfRows[PaymentOrder]:
-    """Return the orders of all users for an operator, newest first; raises ``cursor.invalid``."""
-    return _page(uow, wanted, status)
-
-
-def _page(
     uow: UnitOfWork,
     wanted: PageRequest,
-    status: OrderStatus | None,
     *conditions: ColumnElement[bool],
+    status: OrderStatus | None,
 ) -> PageOfRows[PaymentOrder]:
+    """Return the orders of all users that fit, newest first; raises ``cursor.invalid``."""
     query = select(PaymentOrder).where(*conditions)
     if status is not None:
         query = query.where(PaymentOrder.status == status)
