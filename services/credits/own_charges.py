@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 import orjson
+from psycopg2.errors import LockNotAvailable
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
@@ -25,7 +26,7 @@ from core.refusals.money import CHARGE_IN_PROGRESS
 from models import CreditAction
 from services.credits import ledger
 from services.jobs import upkeep
-from services.jobs.idempotency import LOCK_NOT_AVAILABLE, IdempotencyKey
+from services.jobs.idempotency import IdempotencyKey
 from storage.database import Database, Statement
 from storage.resources import Resources
 
@@ -80,7 +81,7 @@ def charge(
             entry_id: int | None = uow.session.scalar(_CHARGE, values)
             is_held = entry_id is None and uow.session.scalar(_IS_HELD, values)
     except OperationalError as error:
-        if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
+        if not isinstance(error.orig, LockNotAvailable):
             raise
         raise CHARGE_IN_PROGRESS() from None
     if is_held:

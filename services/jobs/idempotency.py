@@ -11,6 +11,7 @@ After draft-ietf-httpapi-idempotency-key-header.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from psycopg2.errors import LockNotAvailable
 from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
@@ -26,7 +27,6 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 KEY_EXPIRY = text("now() + interval '24 hours'")
-LOCK_NOT_AVAILABLE = "55P03"
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def record(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
     try:
         recorded = uow.session.scalar(statement)
     except OperationalError as error:
-        if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
+        if not isinstance(error.orig, LockNotAvailable):
             raise
         raise IDEMPOTENCY_IN_PROGRESS() from None
     if recorded is None:

@@ -44,11 +44,7 @@ def revoke_key(
 
 def live_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
     """The endpoints of a key and of the keys that it made which have not ended, newest first."""
-    query = select(WebhookEndpoint).where(
-        WebhookEndpoint.key_id.in_(api_keys.family(key_id)),
-        WebhookEndpoint.state != EndpointState.ENDED,
-    )
-    return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
+    return webhook_endpoints.live_where(uow, WebhookEndpoint.key_id.in_(api_keys.family(key_id)))
 
 
 def follow_expiry(resources: Resources) -> int:

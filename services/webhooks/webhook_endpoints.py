@@ -210,9 +210,11 @@ def wake(endpoint: WebhookEndpoint) -> None:
 
 def live_of(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
     """The person's endpoints to which something is sent, or may be, newest first."""
-    query = select(WebhookEndpoint).where(
-        WebhookEndpoint.user_id == user_id, WebhookEndpoint.state != EndpointState.ENDED
-    )
+    return live_where(uow, WebhookEndpoint.user_id == user_id)
+
+
+def live_where(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[WebhookEndpoint]:
+    query = select(WebhookEndpoint).where(condition, WebhookEndpoint.state != EndpointState.ENDED)
     return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
 
 
