@@ -28,13 +28,13 @@ from api.routes import ROUTERS
 from api.state import State, state_of
 from api.waiting import waiters
 from api.waiting.streams import StreamCounter
-from api.waiting.waiters import LaneAges, Subscriber, Waiters, background_loops
+from api.waiting.waiters import QueueAges, Subscriber, Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
-from core.lanes import RequestKind
 from core.logging import get_logger
 from core.process.garbage_collection import end_start
 from core.process.linux import give_memory_back
+from core.queues import RequestKind
 from core.settings import Settings
 from core.telemetry import spans
 from integrations.challenges.registry import Challenges
@@ -45,7 +45,7 @@ from services import event_origins
 from services.access.api_keys import LastUseBuffer
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.composer.requests import MetadataCache
-from services.security_events import is_plan_refusal, record_refusal
+from services.security_events import is_plan_error, record_error
 from storage.redis.client import open_async_redis
 from storage.redis.request_calls import RequestCalls, Send
 from storage.resources import Resources, open_resources
@@ -85,7 +85,7 @@ def create_app(settings: Settings) -> FastAPI:
         | {
             LoginNeeded: redirect_to_login,
             FactorNeeded: redirect_to_factors,
-            DomainError: _answer_refusal,
+            DomainError: _answer_error,
         },
     )
     for router in ROUTERS:
@@ -96,16 +96,16 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-async def _answer_refusal(request: Request, error: DomainError) -> Response:
+async def _answer_error(request: Request, error: DomainError) -> Response:
     """Answer an error; record one of the plan first, since its transaction was undone."""
     credential = event_origins.current().credential
     user_id = None if credential is None else credential.user_id
-    if user_id is not None and is_plan_refusal(error.code):
-        record = partial(record_refusal, user_id=user_id, code=error.code)
+    if user_id is not None and is_plan_error(error.code):
+        record = partial(record_error, user_id=user_id, code=error.code)
         try:
             await state_of(request).in_unit_of_work(record)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
-            # The refusal stands, and the next one is recorded again.
+            # The error stands, and the next one is recorded again.
             log.warning("event.not_recorded", reason=type(failure).__name__)
     return problem_response(error)
 
@@ -130,7 +130,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         state.jobs.run(),
         calls.results.run(),
         state.request_calls.run(),
-        state.lane_ages.run(),
+        state.queue_ages.run(),
         _write_last_uses(state),
         _give_memory_back(),
     )
@@ -190,7 +190,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         jobs=Waiters(waiters.lookup(resources.database)),
         request_calls=calls,
         worker_calls=WorkerCalls(calls),
-        lane_ages=LaneAges(resources.redis),
+        queue_ages=QueueAges(resources.redis),
         metadata_cache=MetadataCache(settings, resources.keyring, resources.cache),
         photos=CachedStockPhotos(stock_photos, resources.keyring, resources.cache),
         receivers=ReceiverClient(settings.webhook_networks),
@@ -206,7 +206,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
 def _sender(resources: Resources) -> Send:
     async def send(kind: RequestKind, request_id: str) -> bool:
         message = {"request_id": request_id}
-        return await REQUESTS.run(resources.broker.send, kind.task, kind.lane, message)
+        return await REQUESTS.run(resources.broker.send, kind.task, kind.queue, message)
 
     return send
 

@@ -8,8 +8,8 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from core.refusals.mailing import LIST_BUSY
-from core.refusals.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, SERVICE_BUSY
+from core.errors.mailing import LIST_BUSY
+from core.errors.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, SERVICE_BUSY
 from core.telemetry import spans
 from services.composer import call_charges as usage
 from services.deployment_figures import DeploymentFigures
@@ -18,9 +18,9 @@ _CONNECTIONS = Gauge("pressroom_database_server_connections", "Open connections 
 _CONNECTION_LIMIT = Gauge(
     "pressroom_database_server_connections_limit", "Connections that the server allows"
 )
-_JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["lane", "status"])
-_DUE = Gauge("pressroom_due_jobs", "Jobs that wait for a worker", ["lane", "kind"])
-_OLDEST = Gauge("pressroom_job_oldest_seconds", "Age of the oldest job that waits", ["lane"])
+_JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["queue", "status"])
+_DUE = Gauge("pressroom_due_jobs", "Jobs that wait for a worker", ["queue", "kind"])
+_OLDEST = Gauge("pressroom_job_oldest_seconds", "Age of the oldest job that waits", ["queue"])
 _ORDERS = Gauge("pressroom_open_orders", "Orders that wait for somebody", ["status"])
 _ENDPOINTS = Gauge("pressroom_webhook_endpoints", "Endpoints that get events", ["state"])
 _WEBHOOK_LAG = Gauge(
@@ -29,12 +29,16 @@ _WEBHOOK_LAG = Gauge(
 _WEBHOOK_FAILING = Gauge(
     "pressroom_webhook_failing_seconds", "Time that the endpoint fails that has failed longest"
 )
-_UPKEEP_LATE = Gauge("pressroom_upkeep_late_seconds", "Time that upkeep has been due", ["upkeep"])
-_UPKEEP_FAILED = Gauge(
-    "pressroom_upkeep_failed", "1 while the last run of a kind of upkeep failed", ["upkeep"]
+_MAINTENANCE_LATE = Gauge(
+    "pressroom_maintenance_late_seconds", "Time that maintenance has been due", ["maintenance"]
+)
+_MAINTENANCE_FAILED = Gauge(
+    "pressroom_maintenance_failed",
+    "1 while the last run of a kind of maintenance failed",
+    ["maintenance"],
 )
 _OVERDUE = Gauge(
-    "pressroom_overdue_rows", "Rows that upkeep should have deleted two rounds ago", ["table"]
+    "pressroom_overdue_rows", "Rows that maintenance should have deleted two rounds ago", ["table"]
 )
 _LEDGER_FAULTS = Gauge("pressroom_ledger_faults", "Faults that the last daily check found")
 _UP = {
@@ -43,7 +47,16 @@ _UP = {
     "broker": Gauge("pressroom_broker_up", "1 while the broker answers this process"),
     "objects": Gauge("pressroom_objects_up", "1 while object storage answers this process"),
 }
-_OF_DATABASE = (_JOBS, _DUE, _OLDEST, _ORDERS, _ENDPOINTS, _UPKEEP_LATE, _UPKEEP_FAILED, _OVERDUE)
+_OF_DATABASE = (
+    _JOBS,
+    _DUE,
+    _OLDEST,
+    _ORDERS,
+    _ENDPOINTS,
+    _MAINTENANCE_LATE,
+    _MAINTENANCE_FAILED,
+    _OVERDUE,
+)
 _NUMBERS_OF_DATABASE = (
     *(_CONNECTIONS, _CONNECTION_LIMIT),
     *(_WEBHOOK_LAG, _WEBHOOK_FAILING, _LEDGER_FAULTS),
@@ -67,20 +80,20 @@ def show(figures: DeploymentFigures, overdue: Mapping[str, int]) -> None:
     show_nothing()
     _CONNECTIONS.set(figures.connections.open)
     _CONNECTION_LIMIT.set(figures.connections.limit)
-    for (lane, status), count in figures.jobs.unfinished.items():
-        _JOBS.labels(lane, status).set(count)
-    for (lane, kind), count in figures.jobs.due.items():
-        _DUE.labels(lane, kind).set(count)
+    for (queue, status), count in figures.jobs.unfinished.items():
+        _JOBS.labels(queue, status).set(count)
+    for (queue, kind), count in figures.jobs.due.items():
+        _DUE.labels(queue, kind).set(count)
     for gauge, found in (
         (_OLDEST, figures.jobs.oldest),
         (_ORDERS, figures.orders),
-        (_UPKEEP_LATE, figures.upkeep.late_seconds),
+        (_MAINTENANCE_LATE, figures.maintenance.late_seconds),
         (_OVERDUE, overdue),
     ):
         for label, number in found.items():
             gauge.labels(label).set(number)
-    for upkeep in figures.upkeep.late_seconds:
-        _UPKEEP_FAILED.labels(upkeep).set(upkeep in figures.upkeep.failed)
+    for maintenance in figures.maintenance.late_seconds:
+        _MAINTENANCE_FAILED.labels(maintenance).set(maintenance in figures.maintenance.failed)
     webhooks = figures.webhooks
     _ENDPOINTS.labels("failing").set(webhooks.failing)
     _ENDPOINTS.labels("working").set(webhooks.active - webhooks.failing)
@@ -134,11 +147,11 @@ SECONDS = Histogram(
 )
 LOGINS = Counter("pressroom_logins", "Attempts to log in, by how they ended", ["outcome"])
 WAITING = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
-REFUSED = Counter("pressroom_bulkhead_refusals", "Callers who got no thread", ["bulkhead"])
+REFUSED = Counter("pressroom_bulkhead_errors", "Callers who got no thread", ["bulkhead"])
 CANARY = Gauge(
-    "pressroom_canary_seconds", "Time from sending a message to doing its task", ["lane"]
+    "pressroom_canary_seconds", "Time from sending a message to doing its task", ["queue"]
 )
-REFUSALS = Counter("pressroom_refusals", "Requests that were refused, by the code", ["code"])
+ERRORS = Counter("pressroom_errors", "Requests that were refused, by the code", ["code"])
 BODY_BYTES = Gauge(
     "pressroom_request_body_bytes", "Memory that bodies of requests hold", ["reserve"]
 )
@@ -155,8 +168,8 @@ PHOTO_REMAINING = Gauge(
 # From 0 on, so that a rate shows the first one of each that an alert asks for.
 for _outcome in ("succeeded", "failed", "paused"):
     LOGINS.labels(_outcome)
-for _refusal in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
-    REFUSALS.labels(_refusal.code)
+for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
+    ERRORS.labels(_error.code)
 
 
 def observe_request(method: str, route: str, status: int, seconds: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 import psycopg2
 from psycopg2.extensions import connection
 
@@ -26,7 +26,7 @@ Person = tuple[str, str]
 class BulkBench:
     stack: Stack
     owner: Owner
-    client: httpx.Client
+    client: httpx2.Client
     plain: connection
     worker: Running
 
@@ -146,9 +146,9 @@ def bulk_bench() -> Iterator[BulkBench]:
         stack.environment["PRESSROOM_QUOTA_PAID"] = "members=1000000000"
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
         worker = stack.start_worker("bulk", "export", concurrency=1)
-        stack.start_worker("mail", "upkeep", concurrency=2)
+        stack.start_worker("mail", "maintenance", concurrency=2)
         owner = stack.new_owner()
         url = stack.owner_url
         with closing(psycopg2.connect(url)) as plain, stack.client(owner.key) as client:
-            client.timeout = httpx.Timeout(600)
+            client.timeout = httpx2.Timeout(600)
             yield BulkBench(stack, owner, client, plain, worker)

@@ -2,7 +2,7 @@
 
 from core.plans import Plan
 from models.attachment import Attachment, AttachmentStatus, ObjectRemoval
-from models.bulk_act import BulkAct, BulkAction, BulkChange
+from models.bulk_action import BulkAction, BulkActionKind, BulkChange
 from models.consent_entry import ConsentClaim, ConsentEntry, ConsentHow, ConsentWording
 from models.credit import (
     CreditAccount,
@@ -31,6 +31,7 @@ from models.mailing_list import (
     MemberTag,
     Segment,
 )
+from models.maintenance import Maintenance
 from models.member_transfer import (
     ImportChange,
     ImportChunk,
@@ -59,7 +60,6 @@ from models.subscription import (
     SubscriptionStatus,
     Tier,
 )
-from models.upkeep import Upkeep
 from models.user import (
     AccountMail,
     ApiKey,

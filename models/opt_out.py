@@ -12,7 +12,7 @@ class OptOutKind(StrEnum):
 
 
 class OptOut(Model):
-    """A person's refusal of a list or its mail. It outlives the subscription and, as an HMAC of the
+    """A person's error of a list or its mail. It outlives the subscription and, as an HMAC of the
     address, the erasure of the person.
 
     Only the person lifts it. Code that makes a subscription active, or switches its mail on, checks
@@ -55,8 +55,9 @@ class DeniedEntry(Model):
     entry: Mapped[str] = mapped_column(primary_key=True)
 
 
-# Triggers write them with each opt-out and each erasure, so no way to leave can forget it. Upkeep
-# moves them to the journal beside the backups within a minute. Without backups nothing reads them.
+# Triggers write them with each opt-out and each erasure, so no way to leave can forget it.
+# Maintenance moves them to the journal beside the backups within a minute. Without backups nothing
+# reads them.
 
 
 class DepartureKind(StrEnum):

@@ -18,7 +18,7 @@ from core.process.garbage_collection import end_start
 from core.settings import SettingsError
 from core.settings.store_settings import FlowerSettings
 from storage.broker import celery_app
-from workers.task_lanes import lanes_of_tasks
+from workers.task_queues import queues_of_tasks
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
@@ -57,7 +57,7 @@ def run(
 
     Args:
         host_names: the names that it answers to; without any, it answers to all.
-        shows_periodic: whether it shows upkeep too.
+        shows_periodic: whether it shows maintenance too.
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
@@ -87,8 +87,8 @@ def run(
 class ReadableEvents(EventsState):  # type: ignore[misc]
     """Flower's memory of tasks, by names such as ``media/attachment.process``.
 
-    Each kind of upkeep runs every few seconds or minutes, and would bury what people asked for;
-    ``pressroom upkeep`` shows it. With ``shows_periodic`` it is there too.
+    Each kind of maintenance runs every few seconds or minutes, and would bury what people asked
+    for; ``pressroom maintenance`` shows it. With ``shows_periodic`` it is there too.
     """
 
     shows_periodic = False
@@ -105,10 +105,10 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
             # Later events of a task name only its id. For a task that is left out, or that a worker
             # got before Flower listened, they would make a row without a name.
             return event["uuid"] in self.tasks
-        known = lanes_of_tasks().get(name)
+        known = queues_of_tasks().get(name)
         if known is None:
             return True
-        event["name"] = f"{known.lane}/{name}"
+        event["name"] = f"{known.queue}/{name}"
         return self.shows_periodic or not known.is_periodic
 
 

@@ -14,14 +14,14 @@ from celery import Celery
 from redis.exceptions import RedisError
 
 from core.errors import DomainError, TransientError
-from core.lanes import RequestKind
+from core.errors.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
 from core.logging import get_logger
-from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
+from core.queues import RequestKind
 from core.telemetry import spans
-from services.jobs import kinds, upkeep
+from services.jobs import kinds, maintenance
 from services.jobs.kinds import RequestWork
 from services.jobs.lease import LeaseLost
-from services.jobs.upkeep import UpkeepKind
+from services.jobs.maintenance import MaintenanceKind
 from storage.redis.request_work import AllCallersLeft, RequestLease
 from workers.context import ProcessContext, WorkerContext
 from workers.held_work import Held
@@ -65,8 +65,8 @@ def bind(app: Celery, process: ProcessContext) -> None:
         task = _task(process, partial(answer_request, kind=asked, answer=answer))
         # Events double what a worker sends for so short a task, and name no job.
         app.task(task, name=asked.task, send_events=False)
-    for periodic in upkeep.registered():
-        app.task(_task(process, partial(run_upkeep, kind=periodic)), name=periodic.name)
+    for periodic in maintenance.registered():
+        app.task(_task(process, partial(run_maintenance, kind=periodic)), name=periodic.name)
 
 
 def _task(process: ProcessContext, run: Callable[..., object]) -> Callable[..., None]:
@@ -99,12 +99,12 @@ def answer_request(
         log.info("request.abandoned", work=request_id)
         return
     except DomainError as error:
-        outcome = _refusal(error)
+        outcome = _error(error)
     except TransientError as error:
-        outcome = _refusal(SERVICE_UNREACHABLE(reason=error))
+        outcome = _error(SERVICE_UNREACHABLE(reason=error))
     except Exception:  # without an answer, the callers would wait until their time is over
         log.exception("request.broke")
-        outcome = _refusal(REQUEST_FAILED())
+        outcome = _error(REQUEST_FAILED())
     work.finish(request_id, worker, outcome)
 
 
@@ -112,13 +112,13 @@ def _give_back(context: WorkerContext, kind: RequestKind, lease: RequestLease) -
     """Without this a caller would wait for a worker that has stopped until its time is over."""
     try:
         if lease.give_back():
-            context.resources.broker.send(kind.task, kind.lane, {"request_id": lease.request_id})
+            context.resources.broker.send(kind.task, kind.queue, {"request_id": lease.request_id})
             log.info("request.handed_back", work=lease.request_id)
     except RedisError as error:
         log.warning("request.not_handed_back", reason=type(error).__name__)
 
 
-def _refusal(error: DomainError) -> dict[str, Any]:
+def _error(error: DomainError) -> dict[str, Any]:
     return {
         "error": {
             "kind": error.kind,
@@ -129,11 +129,11 @@ def _refusal(error: DomainError) -> dict[str, Any]:
     }
 
 
-def run_upkeep(context: WorkerContext, *, kind: UpkeepKind) -> None:
+def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
     """A message that comes too early, or a second time, ends at the claim."""
     try:
-        upkeep.run_due(context.resources, kind, partial(kind.run, context.resources))
+        maintenance.run_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
-        log.warning("upkeep.lease_lost", upkeep=kind.name)
+        log.warning("maintenance.lease_lost", maintenance=kind.name)
     except Exception:  # it is due again soon, and its row has the error
-        log.exception("upkeep.failed", upkeep=kind.name)
+        log.exception("maintenance.failed", maintenance=kind.name)

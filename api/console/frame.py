@@ -12,14 +12,14 @@ from api.console import console_display
 from api.console.assets import asset_path
 from api.console.navigation import (
     NAVIGATION,
+    OF_DEVELOPERS,
     OF_OPERATORS,
-    OF_PROGRAMS,
     current_mark,
     of_list,
 )
 from api.html.problems import ShownProblem
-from core.refusals.access import AUTH_CSRF
-from core.refusals.requests import RATE_LIMITED, REQUEST_INVALID
+from core.errors.access import AUTH_CSRF
+from core.errors.requests import RATE_LIMITED, REQUEST_INVALID
 from core.settings import Settings
 
 _ALLOWED = {
@@ -54,7 +54,7 @@ _TEMPLATES.globals |= {
     "navigation": NAVIGATION,
     "current_mark": current_mark,
     "of_list": of_list,
-    "of_programs": OF_PROGRAMS,
+    "of_developers": OF_DEVELOPERS,
     "of_operators": OF_OPERATORS,
     "curl_call": console_display.curl_call,
     "counted": console_display.counted,

@@ -17,8 +17,8 @@ from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationErr
 
 from core.calls.breaker import Breaker
 from core.errors import DomainError, ServerFailed
+from core.errors.composer import LLM_FAILED, LLM_TOO_SLOW, LLM_UNAVAILABLE
 from core.logging import get_logger
-from core.refusals.composer import LLM_FAILED, LLM_TOO_SLOW, LLM_UNAVAILABLE
 from core.telemetry import spans
 from integrations import http_client
 from integrations.llm.port import CompletionReply, CompletionRequest, Report, Usage
@@ -70,7 +70,7 @@ _Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0
 
 class _Message(BaseModel):
     content: str | None = None
-    refusal: str | None = None
+    error: str | None = None
 
 
 class _Choice(BaseModel):
@@ -92,8 +92,8 @@ class Completion(BaseModel):
         choice, usage = self.choices[0], self.usage or _Usage()
         tokens = usage.prompt_tokens, usage.completion_tokens
         text = choice.message.content or ""
-        if choice.message.refusal:
-            reason = "refusal"
+        if choice.message.error:
+            reason = "error"
         elif choice.finish_reason == "content_filter":
             reason = "filtered"
         elif choice.finish_reason == "length":
@@ -134,11 +134,11 @@ class RequestFormat:
     form: ResponseFormat = ResponseFormat.SCHEMA
     limit: str = "max_tokens"
 
-    def after(self, refusal: RequestRejected) -> "RequestFormat | None":
+    def after(self, error: RequestRejected) -> "RequestFormat | None":
         """The next format to try; None when none is left."""
-        if _NEWER_LIMIT in refusal.text and self.limit != _NEWER_LIMIT:
+        if _NEWER_LIMIT in error.text and self.limit != _NEWER_LIMIT:
             return replace(self, limit=_NEWER_LIMIT)
-        if self.form is ResponseFormat.PROMPT or _TOO_MUCH.search(refusal.text):
+        if self.form is ResponseFormat.PROMPT or _TOO_MUCH.search(error.text):
             return None
         return replace(self, form=ResponseFormat(self.form + 1))
 
@@ -254,7 +254,7 @@ def breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
     return Breaker(
         _SERVER,
         Failure,
-        # Its refusal of a request, or callers who left, say nothing about it.
+        # Its error of a request, or callers who left, say nothing about it.
         errors_answer=False,
         tolerated=tolerated,
         min_rest_seconds=_REST_SECONDS,
@@ -313,8 +313,8 @@ class OpenAIProtocol:
             raise Failure(
                 "circuit open", CallOutcome.UNAVAILABLE, retry_after=breaker.seconds_left
             ) from None
-        except RequestRejected as refusal:
-            raise Failure(f"status {refusal.status}") from None
+        except RequestRejected as error:
+            raise Failure(f"status {error.status}") from None
         # Not guarded: a model that does not want to answer is no server that fails.
         return completion.reply(self.model)
 
@@ -331,8 +331,8 @@ class OpenAIProtocol:
                     body = await self._tried_twice(question, form, deadline)
             except TimeoutError:
                 raise Failure("timeout", CallOutcome.TOO_SLOW) from None
-            except RequestRejected as refusal:
-                following = form.after(refusal)
+            except RequestRejected as error:
+                following = form.after(error)
                 if following is None:
                     raise
                 form = following

@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, Date, Select, cast, func, literal, select,
 
 from core import clock
 from core.errors import DomainError, TransientError
-from core.lanes import Lane
-from core.refusals.access import QUOTA_EXCEEDED
+from core.errors.access import QUOTA_EXCEEDED
+from core.queues import Queue
 from core.settings import Settings
 from core.settings.notations import PlanQuota
 from models import (
@@ -39,8 +39,8 @@ from storage.unit_of_work import UnitOfWork
 
 BYTES_A_MB = 2**20
 _ROW_BYTES = 500
-# The kinds of jobs that are an owner's imports, exports and bulk acts. A roster is an act of its
-# sender; to add the members of one request is a call that its caller waits for: the lane bounds
+# The kinds of jobs that are an owner's imports, exports and bulk actions. A roster is an act of its
+# sender; to add the members of one request is a call that its caller waits for: the queue bounds
 # these.
 BOUNDED_KINDS = (
     "members.import",
@@ -49,7 +49,7 @@ BOUNDED_KINDS = (
     "export.members",
 )
 _LOST_AFTER = timedelta(seconds=30)
-_THEIR_LANES = (Lane.BULK, Lane.EXPORT)
+_THEIR_QUEUES = (Queue.BULK, Queue.EXPORT)
 _HOLD = text("SELECT pg_advisory_xact_lock(hashtext('quota.' || :quota), hashint8(:user_id))")
 _HOLD_SHARED = text(
     "SELECT pg_advisory_xact_lock_shared(hashtext('quota.' || :quota), hashint8(:user_id))"
@@ -136,11 +136,11 @@ def share(
 
 
 def exceeded(uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota) -> DomainError:
-    """The refusal of an act that the plan has no room for."""
+    """The error of an act that the plan has no room for."""
     used = _in_units(quota, _count(uow, user_id, quota))
     limit = limit_of(settings, _plan(uow, user_id), quota)
     # No limit: the operator changed the plan since.
-    return _refusal(quota, used, used if limit is None else limit)
+    return _error(quota, used, used if limit is None else limit)
 
 
 def count_composer_call(database: Database, settings: Settings, user_id: int) -> None:
@@ -149,7 +149,7 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
     limits = {plan.value: limit_of(settings, plan, quota) for plan in Plan}
     [(calls, limit)] = database.rows(_COUNT_CALL, user_id=user_id, **limits)
     if calls is None:
-        raise _refusal(quota, limit, limit)
+        raise _error(quota, limit, limit)
 
 
 def row_bytes(kept: object = None) -> int:
@@ -158,7 +158,7 @@ def row_bytes(kept: object = None) -> int:
     return _ROW_BYTES + filter_bytes
 
 
-def _refusal(quota: PlanQuota, used: int, limit: int) -> DomainError:
+def _error(quota: PlanQuota, used: int, limit: int) -> DomainError:
     facts: dict[str, str | int] = {"quota": quota, "used": used, "limit": limit}
     return QUOTA_EXCEEDED(facts=facts, quota=quota, used=used, limit=limit)
 
@@ -194,7 +194,7 @@ def _jobs(user_id: int) -> AnyCount:
     is_running = Job.status == JobStatus.RUNNING, Job.lease_expires_at > func.now() - _LOST_AFTER
     unfinished = (
         select(func.count(Job.id))
-        .where(*is_unfinished, Job.lane.in_(_THEIR_LANES), Job.on_behalf_of == user_id)
+        .where(*is_unfinished, Job.queue.in_(_THEIR_QUEUES), Job.on_behalf_of == user_id)
         .where(Job.kind.in_(BOUNDED_KINDS))
         .scalar_subquery()
         for is_unfinished in ((Job.status == JobStatus.QUEUED,), is_running)

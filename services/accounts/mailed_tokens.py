@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 
 from sqlalchemy import func, select, update
 
+from core.errors.people import LINK_INVALID, LINK_USED
 from core.keyring import Keyring
-from core.refusals.people import LINK_INVALID, LINK_USED
 from core.settings import Settings
 from models import MailedLink
 from storage.unit_of_work import UnitOfWork, note_once
@@ -124,9 +124,9 @@ PASSWORD_PATH = "/account/password"  # noqa: S105 - a path
 EMAIL_PATH = "/account/email"
 UNDO_EMAIL_PATH = "/account/email/undo"
 CONFIRM_EMAIL_PATH = "/account/email/confirm"
-KEYS_PATH = "/console/programs/keys"
-NEW_KEY_PATH = "/console/programs/keys/new"
-GRANTS_PATH = "/console/programs/access"
+KEYS_PATH = "/console/developers/keys"
+NEW_KEY_PATH = "/console/developers/keys/new"
+GRANTS_PATH = "/console/developers/access"
 EVENTS_PATH = "/account/events"
 IMPORTS_PATH = "/account/imports"
 FACTORS_PATH = "/account/factors"

@@ -13,8 +13,8 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
+from core.errors.money import CHARGE_IN_PROGRESS
 from core.logging import get_logger
-from core.refusals.money import CHARGE_IN_PROGRESS
 from core.scopes import Scope
 from core.settings import Settings
 from integrations.llm.port import Usage
@@ -71,7 +71,7 @@ def charge_call(
         resources,
         OwnCharge(price, SOURCE_TYPE, call.key, key),
         meta,
-        work=request_scripts.request_id(asked.kind.lane, same),
+        work=request_scripts.request_id(asked.kind.queue, same),
         seconds=seconds,
     )
 

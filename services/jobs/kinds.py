@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.counters import work_metrics
-from core.lanes import Lane, RequestKind
-from core.refusals.refusal import Refusal
+from core.errors.catalogue import ErrorType
+from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from models import Job
 from storage.resources import Resources
@@ -33,7 +33,7 @@ class JobKind:
     """
 
     name: str  # `resource.verb`, the task's name too
-    lane: Lane
+    queue: Queue
     scope: Scope  # what a credential needs to see or cancel such a job
     retryable: bool  # whether a failed one may be started again by its owner
     run: JobWork
@@ -53,7 +53,7 @@ class JobKind:
     # How long it is tried while it fails for reasons that may pass. ``None``: as the settings say.
     patience: timedelta | None = None
     # Why it failed, when that time is over. ``None``: `job.given_up`, with the last reason.
-    given_up: Refusal | None = field(default=None, hash=False)
+    given_up: ErrorType | None = field(default=None, hash=False)
 
 
 _kinds: dict[str, JobKind] = {}
@@ -64,7 +64,7 @@ def register(kind: JobKind) -> JobKind:
     if kind.name in _kinds:
         raise ValueError(f"job kind {kind.name} is registered twice")
     _kinds[kind.name] = kind
-    work_metrics.begin(kind.lane, kind.name)
+    work_metrics.begin(kind.queue, kind.name)
     return kind
 
 

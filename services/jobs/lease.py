@@ -25,13 +25,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from core.counters import work_metrics
 from core.errors import DomainError
+from core.errors.jobs import JOB_CANCELLED, JOB_GIVEN_UP
 from core.logging import get_logger
-from core.refusals.jobs import JOB_CANCELLED, JOB_GIVEN_UP
 from models import FINISHED, IdempotencyRecord, Job, JobStatus
 from services.jobs import outbox
 from services.jobs.kinds import kind_named
 from services.jobs.outbox import in_turn, send_in_turn
-from services.security_events import is_plan_refusal, record_refusal
+from services.security_events import is_plan_error, record_error
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
 
@@ -74,7 +74,7 @@ def transition(
     uow.after_commit(lambda: uow.notifier.tell(job.waiter, job_topic(job.id), job.status))
     if to in FINISHED:
         code = error.code if to == JobStatus.FAILED and error else None
-        uow.after_commit(partial(work_metrics.count_end, job.lane, job.kind, to, code))
+        uow.after_commit(partial(work_metrics.count_end, job.queue, job.kind, to, code))
     if to in (JobStatus.FAILED, JobStatus.CANCELLED):
         on_abandoned = kind_named(job.kind).on_abandoned
         if on_abandoned is not None and ends_subject:
@@ -89,8 +89,8 @@ def _stored(error: DomainError) -> dict[str, Any]:
 
 
 def requeue(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job | None:
-    """Queue the job again, after what its owner has in the lane; it is sent after the commit."""
-    turn = in_turn(Job.lane, Job.on_behalf_of)
+    """Queue the job again, after what its owner has in the queue; it is sent after the commit."""
+    turn = in_turn(Job.queue, Job.on_behalf_of)
     job = transition(uow, *fence, to=JobStatus.QUEUED, **turn, **changes)
     if job is not None:
         send_in_turn(uow, job)
@@ -164,7 +164,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     waited = None
     if job.attempt <= 1 and job.started_at is not None:
         waited = (job.started_at - job.run_at).total_seconds()
-    uow.after_commit(partial(work_metrics.count_claim, job.lane, job.kind, waited=waited))
+    uow.after_commit(partial(work_metrics.count_claim, job.queue, job.kind, waited=waited))
     return _lease_of(job)
 
 
@@ -253,8 +253,8 @@ def fail(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     A caller who waits for the job is refused by the error's kind.
     """
     _change(uow, lease, JobStatus.FAILED, error=error)
-    if lease.user_id is not None and is_plan_refusal(error.code):
-        record_refusal(uow, lease.user_id, error.code)
+    if lease.user_id is not None and is_plan_error(error.code):
+        record_error(uow, lease.user_id, error.code)
 
 
 def cancel(uow: UnitOfWork, lease: Lease) -> None:
@@ -274,8 +274,8 @@ def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta, reason: str) ->
         "last_reason": reason,
     }
     _change(uow, lease, JobStatus.QUEUED, **again)
-    lane = kind_named(lease.kind).lane
-    uow.after_commit(partial(work_metrics.count_retry, lane, lease.kind))
+    queue = kind_named(lease.kind).queue
+    uow.after_commit(partial(work_metrics.count_retry, queue, lease.kind))
 
 
 def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
@@ -291,7 +291,7 @@ def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
 
 
 def hand_back(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
-    """Queue the job at the end of its lane and behind its owner's others; raises ``LeaseLost``.
+    """Queue the job at the end of its queue and behind its owner's others; raises ``LeaseLost``.
 
     Long jobs take turns by it, and a worker that shuts down leaves the job to another one.
     """

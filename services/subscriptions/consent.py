@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from core import clock
-from core.refusals.mailing import LIST_CONSENT_WORDINGS
+from core.errors.mailing import LIST_CONSENT_WORDINGS
 from core.settings import origins
 from core.settings.notations import Retained
 from models import ConsentEntry, ConsentHow, ConsentWording, MailingList, Subscription
@@ -43,7 +43,7 @@ BY_VIA: Mapping[str, ConsentHow] = {
     "import": ConsentHow.IMPORT,
     # The operator's, in the name of the owner.
     "command": ConsentHow.OWNER,
-    # The undo of an act on many members at once.
+    # The undo of a bulk action at once.
     "bulk": ConsentHow.OWNER,
 }
 # A person who comes and goes all day has more; the newest are carried to another list.
@@ -223,7 +223,7 @@ def take_back(uow: UnitOfWork, import_id: int, *, most: int) -> int:
 _TAKE_BACK = text("SELECT take_back_claims(:import_id, :most)")
 # As for the rows of a chunk, OFFSET 0 makes Postgres look up one member at a time, and by the pair:
 # asked for active members there, it read all those of the list for each one. An address that
-# is old already is not kept whole until the next upkeep: a file may have a million of them.
+# is old already is not kept whole until the next maintenance: a file may have a million of them.
 _CLAIM = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Interval, Row, case, func, select, text, type
 
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
-from core.lanes import Lane
+from core.queues import Queue
 from core.scopes import Scope
 from models import AccountMail, FormerAddress, MailedLink, Subscription, User
 from services.accounts.account_mails import MailKind
@@ -26,7 +26,7 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A batch keeps bulk acts off all these lists.
+# A batch keeps bulk actions off all these lists.
 MAX_LISTS = 20
 # An undo that was asked for at the last moment has ended by then.
 _MARGIN = timedelta(minutes=1)
@@ -93,7 +93,7 @@ SHOW_ADDRESS = kinds.register(
     kinds.JobKind(
         name="account.show_address",
         run=run,
-        lane=Lane.UPKEEP,
+        queue=Queue.MAINTENANCE,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
     )

@@ -1,7 +1,7 @@
 """The tags of a list: words without regard to case, kept as they were first written.
 
-A member has the ids of tags. The id of a tag that was deleted stands for nothing, and upkeep takes
-it off (``deleted_tags``).
+A member has the ids of tags. The id of a tag that was deleted stands for nothing, and maintenance
+takes it off (``deleted_tags``).
 """
 
 import unicodedata
@@ -15,12 +15,12 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import TransientError
+from core.errors import mailing as errors
 from core.languages.shown_lines import is_shown
 from core.logging import get_logger
-from core.refusals import mailing as refusals
 from models import DeletedTag, MemberTag
 from services import paging
-from services.jobs import upkeep
+from services.jobs import maintenance
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.fields import ValueRefused
 from services.subscriptions.members import locks
@@ -68,7 +68,7 @@ def tag_ids_of(
     while make and (missing := spelt.keys() - found.keys()):
         there = select(func.count()).select_from(MemberTag).where(MemberTag.list_id == list_id)
         if (uow.session.scalar(there) or 0) + len(missing) > MAX_TAGS_OF_LIST:
-            raise refusals.TAG_TOO_MANY(most=MAX_TAGS_OF_LIST)
+            raise errors.TAG_TOO_MANY(most=MAX_TAGS_OF_LIST)
         # In one order, so that no two transactions wait for each other.
         rows = [{"list_id": list_id, "name": spelt[key], "folded": key} for key in sorted(missing)]
         uow.session.execute(insert(MemberTag).values(rows).on_conflict_do_nothing())
@@ -102,7 +102,7 @@ def get(uow: UnitOfWork, list_id: int, tag_id: int) -> MemberTag:
     own = MemberTag.id == tag_id, MemberTag.list_id == list_id
     found = uow.session.scalar(select(MemberTag).where(*own))
     if found is None:
-        raise refusals.TAG_NOT_FOUND()
+        raise errors.TAG_NOT_FOUND()
     return found
 
 
@@ -114,14 +114,14 @@ def rename(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
     own = MemberTag.id == tag_id, MemberTag.list_id == list_id
     tag = uow.session.scalar(select(MemberTag).where(*own).with_for_update())
     if tag is None:
-        raise refusals.TAG_NOT_FOUND()
+        raise errors.TAG_NOT_FOUND()
     tag.name, tag.folded = name, folded(name)
     try:
         uow.session.flush()
     except IntegrityError as error:
         if "uq_tags_list_id_folded" not in str(error.orig):
             raise
-        raise refusals.TAG_NAME_TAKEN(name=name) from None
+        raise errors.TAG_NAME_TAKEN(name=name) from None
     return tag
 
 
@@ -144,7 +144,7 @@ def _held(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
 
 log = get_logger(__name__)
 
-TAKE_OFF_TAGS = upkeep.register(
+TAKE_OFF_TAGS = maintenance.register(
     "maintenance.deleted_tags",
     every=timedelta(minutes=10),
     run=lambda resources, _: take_off(resources),
@@ -162,7 +162,7 @@ _IN_FILTER = """jsonb_path_exists(filter,
 _USES = text(f"""
 SELECT 'segment' AS kind, id, name FROM segments WHERE list_id = :list_id AND {_IN_FILTER}
 UNION ALL
-SELECT 'bulk_action', id, action FROM bulk_acts
+SELECT 'bulk_action', id, action FROM bulk_actions
 WHERE list_id = :list_id AND status = 'running' AND (tag_id = :tag_id OR {_IN_FILTER})
 UNION ALL
 SELECT 'export', id, kind FROM exports
@@ -175,15 +175,15 @@ _MAX_NAMED = 5
 def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     """Take the tag off the list and all members.
 
-    Raises ``tag.not_found``, ``list.busy`` and, for a tag that a segment or an unfinished bulk act
-    or export uses, ``tag.in_use``.
+    Raises ``tag.not_found``, ``list.busy`` and, for a tag that a segment or an unfinished bulk
+    action or export uses, ``tag.in_use``.
     """
     own = MemberTag.id == tag_id, MemberTag.list_id == list_id
     with locks.waiting_briefly(uow):
         # A transaction that begins to use the tag holds it, and the next statement sees its work.
         tag = uow.session.scalar(select(MemberTag).where(*own).with_for_update())
     if tag is None:
-        raise refusals.TAG_NOT_FOUND()
+        raise errors.TAG_NOT_FOUND()
     uses = [
         row._asdict()
         for row in uow.session.execute(_USES, {"tag_id": tag.id, "list_id": tag.list_id})
@@ -192,7 +192,7 @@ def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
         named = [f"the {each['kind'].replace('_', ' ')} {each['name']!r}" for each in uses]
         more = len(named) - _MAX_NAMED
         words = ", ".join(named[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        raise refusals.TAG_IN_USE(name=tag.name, uses=words, facts={"used_by": uses})
+        raise errors.TAG_IN_USE(name=tag.name, uses=words, facts={"used_by": uses})
     uow.session.delete(tag)
     uow.session.add(DeletedTag(list_id=list_id, id=tag_id))
     uow.session.flush()

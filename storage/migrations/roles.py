@@ -16,8 +16,8 @@ import psycopg2.extensions
 from sqlalchemy import URL, Connection, text
 from sqlalchemy.exc import ProgrammingError
 
+from core.errors.requests import DATABASE_UNUSABLE
 from core.logging import get_logger
-from core.refusals.requests import DATABASE_UNUSABLE
 from storage.database import SESSION_DEFAULTS
 
 log = get_logger(__name__)
@@ -30,7 +30,7 @@ _LESS = {
     "alembic_version": "SELECT",
     "payment_order_transitions": "SELECT",
     "credit_entries": "SELECT, INSERT",
-    # Upkeep deletes orders that were never paid or claimed, with what happened to them. Triggers refuse
+    # Maintenance deletes orders that were never paid or claimed, with what happened to them. Triggers refuse
     # to delete any other order, which has all four rights too.
     "payment_events": "SELECT, INSERT, DELETE",
     "payment_order_changes": "SELECT, INSERT, DELETE",

@@ -17,13 +17,13 @@ import redis.asyncio
 
 from core.counters.store_metrics import observed_redis
 from core.errors import DomainError
-from core.lanes import RequestKind
-from core.logging import get_logger
-from core.refusals.requests import (
+from core.errors.requests import (
     QUEUE_OVERLOADED,
     QUEUE_TOO_MANY_OF_YOURS,
     QUEUE_UNAVAILABLE,
 )
+from core.logging import get_logger
+from core.queues import RequestKind
 from core.telemetry import spans
 from storage.broker import message, queue_name
 from storage.redis import request_scripts
@@ -64,7 +64,7 @@ class _Step:
 
 class RequestCalls:
     """``send`` is for a broker that is elsewhere than the client's Redis. Without it the step that
-    adds a caller puts the message on the lane's queue, and no other comes between."""
+    adds a caller puts the message on the queue's queue, and no other comes between."""
 
     def __init__(
         self, client: redis.asyncio.Redis, waiter: str | None, send: Send | None = None
@@ -108,18 +108,18 @@ class RequestCalls:
         text = orjson.dumps(told)
         word = b""
         if self._send is None:
-            word = message(kind.task, kind.lane, {"request_id": request_id}, task_id=caller)
+            word = message(kind.task, kind.queue, {"request_id": request_id}, task_id=caller)
         owner = "" if owner_id is None else str(owner_id)
         works = (MIN_WORKS_IN_LINE, MAX_WORKS_IN_LINE, MAX_WORKS_IN_LINE_OF_AN_OWNER)
-        keys = [*request_scripts.keys(request_id), queue_name(kind.lane)]
+        keys = [*request_scripts.keys(request_id), queue_name(kind.queue)]
         arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
         arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS), int(again)]
         arguments += [MAX_SMALL_INPUT_BYTES, MAX_BYTES_IN_LINE_OF_AN_OWNER]
-        about: spans.Attributes = {"messaging.destination.name": queue_name(kind.lane)}
+        about: spans.Attributes = {"messaging.destination.name": queue_name(kind.queue)}
         with spans.span(f"send {kind.task}", "producer", about):
             found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
         if isinstance(found, list):
-            raise _refusal(*found)
+            raise _error(*found)
         if found is not None and self._send and not await self._send(kind, request_id):
             raise QUEUE_UNAVAILABLE()
 
@@ -183,8 +183,8 @@ def _note_failure(left: asyncio.Future[Any]) -> None:
         log.warning("request.not_left", reason=type(error).__name__)
 
 
-def _refusal(reason: bytes, oldest_age: int) -> DomainError:
+def _error(reason: bytes, oldest_age: int) -> DomainError:
     # The line moves on by itself in about the time that its oldest work has waited.
     again = min(max(math.ceil(oldest_age / 1000), 1), _MAX_RETRY_AFTER_SECONDS)
-    refusal = QUEUE_OVERLOADED if reason == b"overloaded" else QUEUE_TOO_MANY_OF_YOURS
-    return refusal(retry_after=again)
+    error = QUEUE_OVERLOADED if reason == b"overloaded" else QUEUE_TOO_MANY_OF_YOURS
+    return error(retry_after=again)

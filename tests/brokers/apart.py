@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 
 from devstack.supervisor.programs import answers
 from storage.resources import Resources
@@ -15,13 +15,13 @@ ASKING = "tests.probe.asking"
 
 @dataclass(frozen=True)
 class Apart:
-    """An API and a worker of the lanes ``request`` and ``bulk`` each, and what is between."""
+    """An API and a worker of the queues ``request`` and ``bulk`` each, and what is between."""
 
     bench: Bench
     # With the settings of the processes, so that what is enqueued goes through the same broker.
     resources: Resources
 
-    def ask(self, text: str) -> httpx.Response:
+    def ask(self, text: str) -> httpx2.Response:
         stack = self.bench.stack
         with stack.client(stack.new_owner().key) as client:
             return client.post("/ask", params={"text": text})
@@ -40,7 +40,7 @@ class Apart:
 
 
 def start_processes(stack: Stack) -> Bench:
-    """An API and a worker of the lanes ``request`` and ``bulk`` each, by the stack's settings."""
+    """An API and a worker of the queues ``request`` and ``bulk`` each, by the stack's settings."""
     bench = make_bench(stack)
     port, mark = stack.api_port, stack.home / f"{stack.name}-asked.ready"
     stack.start("api", "api", str(port), module=ASKING, ready=lambda: answers(port, "/healthz"))

@@ -25,15 +25,15 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_an_act(
     with console_in(browser, stack, owner) as page, stack.client(owner.key) as api:
         page.goto(f"{stack.api_url}/account")
         page.get_by_role("link", name="Your console").click()
-        page.get_by_role("link", name="Make a list").click()
+        page.get_by_role("link", name="Create a list").click()
         page.get_by_role("textbox", name="Title").fill("The Daily Demo")
-        page.get_by_label("Name in URLs").fill("Not a slug")
-        page.get_by_role("button", name="Make the list").click()
-        expect(page.get_by_label("Name in URLs")).to_have_attribute("aria-invalid", "true")
+        page.get_by_label("URL").fill("Not a slug")
+        page.get_by_role("button", name="Create the list").click()
+        expect(page.get_by_label("URL")).to_have_attribute("aria-invalid", "true")
         expect(page.get_by_role("textbox", name="Title")).to_have_value("The Daily Demo")
         keep(page, "console-new-list-refused")
-        page.get_by_label("Name in URLs").fill(f"daily-{owner.user_id}")
-        page.get_by_role("button", name="Make the list").click()
+        page.get_by_label("URL").fill(f"daily-{owner.user_id}")
+        page.get_by_role("button", name="Create the list").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("The Daily Demo")
         expect(page.get_by_role("status")).to_contain_text("is made.")
         [made] = data(api.get("/lists"))["items"]
@@ -77,7 +77,7 @@ def test_the_finder_opens_by_its_keys_and_leads_on(
         page.goto(f"{stack.api_url}/console")
         for keys in ("Control+k", "Meta+k"):
             page.keyboard.press(keys)
-            dialog = page.get_by_role("dialog", name="Find a list or a member")
+            dialog = page.get_by_role("dialog", name="Search lists and members")
             expect(dialog).to_be_visible()
             expect(page.locator(":focus")).to_have_attribute("type", "search")
             page.keyboard.press("Escape")
@@ -197,7 +197,7 @@ def test_credits_are_bought_paid_and_have_a_receipt_to_print(
         for shown_on_paper, part in (
             (False, page.get_by_role("navigation", name="Console", include_hidden=True)),
             (False, page.get_by_role("navigation", name="Where you are", include_hidden=True)),
-            (False, page.get_by_text("Do it by the API")),
+            (False, page.get_by_text("Show API call")),
             (True, page.get_by_role("article")),
         ):
             expect(part).to_be_visible(visible=shown_on_paper)

@@ -1,4 +1,4 @@
-"""Flower as operators read it: what work is, in which lane, in columns that stand in line."""
+"""Flower as operators read it: what work is, in which queue, in columns that stand in line."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
@@ -14,12 +14,12 @@ from devstack import LOOPBACK
 from devstack.supervisor.programs import answers
 from tests.browser.looks import Keep, Open
 from tests.contract.replies import data, send
+from tests.maintenance import run_maintenance
 from tests.pictures import photo
 from tests.ports import free_port
 from tests.stack import Stack, eventually, plain_client
-from tests.upkeep import run_upkeep
 from workers.flower_server import script
-from workers.task_lanes import lanes_of_tasks
+from workers.task_queues import queues_of_tasks
 
 MAX_PIXELS_APART = 1.0
 # Flower is not ours: a release of it, or of the script that straightens its tables, changes these.
@@ -68,16 +68,18 @@ def url(stack: Stack) -> Iterator[str]:
 
 
 @full
-def test_a_task_is_named_by_its_lane_and_kind_and_periodic_work_is_left_out(
-    stack: Stack, client: httpx.Client, url: str
+def test_a_task_is_named_by_its_queue_and_kind_and_periodic_work_is_left_out(
+    stack: Stack, client: httpx2.Client, url: str
 ) -> None:
     with flower(stack, "--periodic") as all_url:
-        run_upkeep(stack, "objects.remove")
-        eventually(lambda: "upkeep/objects.remove" in names(stack, all_url), what="upkeep")
+        run_maintenance(stack, "objects.remove")
+        eventually(
+            lambda: "maintenance/objects.remove" in names(stack, all_url), what="maintenance"
+        )
         data(send(client))
         eventually(lambda: "media/attachment.process" in names(stack, url), what="the upload")
         shown = names(stack, url)
-    periodic = {name for name, found in lanes_of_tasks().items() if found.is_periodic}
+    periodic = {name for name, found in queues_of_tasks().items() if found.is_periodic}
     assert not {each.rpartition("/")[2] for each in shown} & periodic
     # Without a name there would be a row for each event of theirs.
     assert not {"", "None"} & shown
@@ -92,7 +94,7 @@ _EDGES = """selectors => selectors.map(selector =>
 
 @full
 def test_headers_stand_above_their_columns(
-    stack: Stack, client: httpx.Client, url: str, open_page: Open, keep: Keep
+    stack: Stack, client: httpx2.Client, url: str, open_page: Open, keep: Keep
 ) -> None:
     for _ in range(3):
         data(send(client))
@@ -139,7 +141,7 @@ def _box(cell: Locator) -> FloatRect:
 
 @full
 def test_a_name_leads_to_its_own_tasks(
-    stack: Stack, client: httpx.Client, url: str, open_page: Open
+    stack: Stack, client: httpx2.Client, url: str, open_page: Open
 ) -> None:
     data(send(client))
     eventually(lambda: "media/attachment.process" in names(stack, url), what="the upload")
@@ -152,7 +154,7 @@ def test_a_name_leads_to_its_own_tasks(
 
 @full
 def test_an_upload_is_shown_by_name_and_ids_alone(
-    stack: Stack, client: httpx.Client, url: str, open_page: Open, keep: Keep
+    stack: Stack, client: httpx2.Client, url: str, open_page: Open, keep: Keep
 ) -> None:
     record = data(send(client, photo(), "private-holiday.jpg", encrypted="true"))
     [job] = data(client.get("/jobs"))["items"]
@@ -166,7 +168,7 @@ def test_an_upload_is_shown_by_name_and_ids_alone(
     for private in ("private-holiday", str(record["hash_id"]), str(record["user_id"])):
         assert private not in page.content()
     keep(page, "flower-tasks")
-    assert httpx.get(f"{url}/tasks").status_code == 401
+    assert httpx2.get(f"{url}/tasks").status_code == 401
 
 
 def _is_done(stack: Stack, url: str, job_id: int) -> bool:

@@ -1,6 +1,6 @@
 """The commands and settings that scripts rely on."""
 
-import httpx
+import httpx2
 import pytest
 
 from tests.commands import ended, ended_process, pressroom, printed, refused
@@ -40,7 +40,7 @@ def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:
         ("job.not_found", ["jobs", "show", "999999999"]),
     ],
 )
-def test_refusals_end_with_1_and_say_why(stack: Stack, code: str, words: list[str]) -> None:
+def test_errors_end_with_1_and_say_why(stack: Stack, code: str, words: list[str]) -> None:
     refused(stack, code, *words)
 
 
@@ -58,7 +58,7 @@ def test_a_process_says_what_a_command_says_in_the_process_of_the_tests(
 
 
 def test_keys_are_created_listed_and_revoked(
-    stack: Stack, owner: Owner, stranger: httpx.Client
+    stack: Stack, owner: Owner, stranger: httpx2.Client
 ) -> None:
     made = printed(stack, "keys", "create", owner.email, "--name", "all")
     assert made["scopes"] is None
@@ -108,7 +108,7 @@ def test_lists_are_created(stack: Stack, owner: Owner) -> None:
 
 
 def test_jobs_are_listed_shown_and_not_retried_without_cause(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     token = "asked-by-a-script"
     client.headers["X-Request-ID"] = token
@@ -150,7 +150,7 @@ def test_wrong_settings_are_all_named_and_end_with_2(stack: Stack) -> None:
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [["serve"], ["worker", "--lane", "media"], ["users", "list"]])
+@pytest.mark.parametrize("words", [["serve"], ["worker", "--queue", "media"], ["users", "list"]])
 def test_missing_setting_is_named_by_every_process(stack: Stack, words: list[str]) -> None:
     given = stack.environment.items()
     done = ended({name: value for name, value in given if name != "PRESSROOM_REDIS_URL"}, *words)

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import urlsplit
 
-from core.refusals.jobs import JOB_GIVEN_UP
+from core.errors.jobs import JOB_GIVEN_UP
 from services.jobs import lease as leases
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
@@ -42,7 +42,7 @@ def downloaded(console: OwnerAtConsole, path: str) -> list[dict[str, str]]:
 
 
 def test_an_owner_of_nothing_is_told_what_an_export_is(console: OwnerAtConsole) -> None:
-    assert "Make your first list" in console.see("/console/exports")
+    assert "Create your first list" in console.see("/console/exports")
     list_id = new_list(console.api, title="The Daily Demo")["id"]
     text = console.see("/console/exports")
     assert "You have exported nothing yet" in text

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from authlib.integrations.httpx_client import OAuth2Client
 
@@ -40,7 +40,7 @@ def test_authlibs_client_reads_the_balance_and_may_not_consume(
     stack: Stack, program: Program, person: Person
 ) -> None:
     grant(stack, person.owner.user_id, "12.5")
-    found = httpx.get(f"{stack.api_url}/.well-known/oauth-authorization-server").json()
+    found = httpx2.get(f"{stack.api_url}/.well-known/oauth-authorization-server").json()
     with OAuth2Client(
         program.client_id,
         program.secret,
@@ -106,10 +106,10 @@ def test_a_javascript_client_reads_the_balance_and_may_not_consume(
     told: dict[str, Any] = json.loads(out)
     assert told["scope"] == "credit.read"
     assert told["balance"] == 12.5
-    assert told["refusal"]["status"] == 403
-    assert told["refusal"]["scheme"] == "bearer"
-    assert told["refusal"]["challenge"]["error"] == "insufficient_scope"
-    assert told["refusal"]["challenge"]["scope"] == "credit.full"
+    assert told["error"]["status"] == 403
+    assert told["error"]["scheme"] == "bearer"
+    assert told["error"]["challenge"]["error"] == "insufficient_scope"
+    assert told["error"]["challenge"]["scope"] == "credit.full"
     assert told["sub"] == str(person.owner.user_id)
     assert told["refreshed"] is True
     assert told["isActive"] is (True if program.secret else None)

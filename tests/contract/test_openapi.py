@@ -3,7 +3,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
@@ -133,7 +133,7 @@ def test_document_is_valid(document: dict[str, Any]) -> None:
     validate(document)
 
 
-def test_refusals_are_problems_with_examples(document: dict[str, Any]) -> None:
+def test_errors_are_problems_with_examples(document: dict[str, Any]) -> None:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             for status, response in operation["responses"].items():
@@ -167,7 +167,7 @@ def test_no_setting_changes_the_document_that_the_command_prints(
 
 
 def test_api_serves_the_document_with_its_own_address(
-    stack: Stack, stranger: httpx.Client, document: dict[str, Any]
+    stack: Stack, stranger: httpx2.Client, document: dict[str, Any]
 ) -> None:
     reply = stranger.get("/openapi.json")
     assert reply.status_code == 200

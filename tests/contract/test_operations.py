@@ -1,38 +1,38 @@
 import math
 
-import httpx
+import httpx2
 import pytest
 from sqlalchemy import make_url
 
-from api.waiting.waiters import MAX_LANE_SECONDS_OF_WAITERS
-from core.lanes import Lane
+from api.waiting.waiters import MAX_QUEUE_SECONDS_OF_WAITERS
+from core.queues import Queue
 from integrations.llm.port import Usage
 from services.composer import call_charges
 from storage.broker import queue_name
 from storage.redis.canaries import Canaries
 from tests.contract.replies import data, problem, send
+from tests.maintenance import run_maintenance
 from tests.stack import Stack, eventually
 from tests.subscribers import make_trace
-from tests.upkeep import run_upkeep
 
 DEPENDENCIES = {"database", "redis", "broker", "objects"}
 
 
 def test_healthz_says_that_the_process_answers(
-    stranger: httpx.Client, cut_off: httpx.Client
+    stranger: httpx2.Client, cut_off: httpx2.Client
 ) -> None:
     for client in (stranger, cut_off):
         reply = client.get("/healthz")
         assert (reply.status_code, reply.json()) == (200, {"status": "ok"})
 
 
-def test_readyz_names_each_dependency(stranger: httpx.Client) -> None:
+def test_readyz_names_each_dependency(stranger: httpx2.Client) -> None:
     reply = stranger.get("/readyz")
     assert reply.status_code == 200
     assert reply.json() == {"status": "ok", "dependencies": dict.fromkeys(DEPENDENCIES, "ok")}
 
 
-def test_readyz_is_503_and_names_what_is_missing(cut_off: httpx.Client) -> None:
+def test_readyz_is_503_and_names_what_is_missing(cut_off: httpx2.Client) -> None:
     reply = cut_off.get("/readyz")
     assert reply.status_code == 503
     missing = dict.fromkeys(DEPENDENCIES, "unavailable")
@@ -40,7 +40,7 @@ def test_readyz_is_503_and_names_what_is_missing(cut_off: httpx.Client) -> None:
     assert "secret-word" not in reply.text
 
 
-def test_page_says_kindly_that_a_part_is_missing(stack: Stack, cut_off: httpx.Client) -> None:
+def test_page_says_kindly_that_a_part_is_missing(stack: Stack, cut_off: httpx2.Client) -> None:
     reply = cut_off.get("/unsubscribe", params={"trace_id": make_trace(stack, 1, 1)})
     assert reply.status_code == 503
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
@@ -50,7 +50,7 @@ def test_page_says_kindly_that_a_part_is_missing(stack: Stack, cut_off: httpx.Cl
     assert "secret-word" not in reply.text
 
 
-def shown(operator: httpx.Client, line: str) -> float:
+def shown(operator: httpx2.Client, line: str) -> float:
     """The number after this name and these labels; NaN where there is none."""
     text = operator.get("/metrics").raise_for_status().text
     found = [each for each in text.splitlines() if each.startswith(f"{line} ")]
@@ -63,7 +63,7 @@ def metrics_token(stack: Stack) -> str:
 
 
 def test_metrics_need_their_token(
-    stranger: httpx.Client, client: httpx.Client, metrics_token: str
+    stranger: httpx2.Client, client: httpx2.Client, metrics_token: str
 ) -> None:
     problem(stranger.get("/metrics"), 401, "auth.metrics_token")
     problem(client.get("/metrics"), 401, "auth.metrics_token")
@@ -74,7 +74,7 @@ def test_metrics_need_their_token(
 
 
 def test_metrics_count_requests_by_route_and_never_by_address(
-    stranger: httpx.Client, client: httpx.Client, metrics_token: str
+    stranger: httpx2.Client, client: httpx2.Client, metrics_token: str
 ) -> None:
     record = data(send(client))
     client.get(f"/attachments/{record['hash_id']}")
@@ -94,11 +94,11 @@ def test_metrics_count_requests_by_route_and_never_by_address(
     assert "pressroom_waiting_requests 0.0" in text
 
 
-def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx.Client) -> None:
+def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx2.Client) -> None:
     data(send(quiet_client, prefer="respond-async"), 202)
     token = quiet.environment["PRESSROOM_METRICS_TOKEN"]
-    labels = ['pressroom_jobs{lane="media",status="queued"}']
-    labels += ['pressroom_due_jobs{kind="attachment.process",lane="media"}']
+    labels = ['pressroom_jobs{queue="media",status="queued"}']
+    labels += ['pressroom_due_jobs{kind="attachment.process",queue="media"}']
     with quiet.client(token) as operator:
         for each in labels:
 
@@ -106,15 +106,15 @@ def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx.Client) 
                 return shown(operator, line) >= 1
 
             eventually(waits, what=each)
-        assert shown(operator, 'pressroom_job_oldest_seconds{lane="media"}') > 0
-        # A lane without jobs has a number too.
-        assert shown(operator, 'pressroom_jobs{lane="money",status="running"}') == 0
+        assert shown(operator, 'pressroom_job_oldest_seconds{queue="media"}') > 0
+        # A queue without jobs has a number too.
+        assert shown(operator, 'pressroom_jobs{queue="money",status="running"}') == 0
 
 
 def test_metrics_show_the_faults_of_the_ledgers_daily_check(
-    stack: Stack, stranger: httpx.Client, metrics_token: str
+    stack: Stack, stranger: httpx2.Client, metrics_token: str
 ) -> None:
-    run_upkeep(stack, "credits.verify")
+    run_maintenance(stack, "credits.verify")
     stranger.headers["Authorization"] = f"Bearer {metrics_token}"
     eventually(
         lambda: shown(stranger, "pressroom_ledger_faults") == 0, what="the result of the check"
@@ -122,7 +122,7 @@ def test_metrics_show_the_faults_of_the_ledgers_daily_check(
 
 
 def test_metrics_show_what_the_workers_asked_of_the_language_model(
-    stack: Stack, stranger: httpx.Client, metrics_token: str
+    stack: Stack, stranger: httpx2.Client, metrics_token: str
 ) -> None:
     stranger.headers["Authorization"] = f"Bearer {metrics_token}"
     model = "of/metrics:7b"
@@ -141,7 +141,7 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
     ("limited", "column", "room"), [("DATABASE", "datname", 3), ("ROLE", "usename", 60)]
 )
 def test_metrics_show_the_connections_that_are_nearest_to_their_limit(
-    quiet: Stack, quiet_client: httpx.Client, limited: str, column: str, room: int
+    quiet: Stack, quiet_client: httpx2.Client, limited: str, column: str, room: int
 ) -> None:
     quiet_client.headers["Authorization"] = f"Bearer {quiet.environment['PRESSROOM_METRICS_TOKEN']}"
     count = "pressroom_database_server_connections"
@@ -168,26 +168,26 @@ def test_metrics_show_the_connections_that_are_nearest_to_their_limit(
 
 
 def test_without_its_dependencies_a_process_tells_its_own_figures(
-    cut_off: httpx.Client, metrics_token: str
+    cut_off: httpx2.Client, metrics_token: str
 ) -> None:
     cut_off.get("/healthz")
     headers = {"Authorization": f"Bearer {metrics_token}"}
-    with httpx.Client(base_url=cut_off.base_url, headers=headers, timeout=30) as operator:
+    with httpx2.Client(base_url=cut_off.base_url, headers=headers, timeout=30) as operator:
         for name in ("database", "redis", "broker", "objects"):
             assert shown(operator, f"pressroom_{name}_up") == 0
         counted = 'pressroom_requests_total{method="GET",route="/healthz",status="200"}'
         assert shown(operator, counted) >= 1
         # Nothing is said of what only the database knows.
         assert math.isnan(shown(operator, "pressroom_webhook_lag_seconds"))
-        assert math.isnan(shown(operator, 'pressroom_jobs{lane="media",status="queued"}'))
+        assert math.isnan(shown(operator, 'pressroom_jobs{queue="media",status="queued"}'))
 
 
 def test_two_collectors_cost_the_database_one_read(
-    stack: Stack, stranger: httpx.Client, metrics_token: str
+    stack: Stack, stranger: httpx2.Client, metrics_token: str
 ) -> None:
     stranger.headers["Authorization"] = f"Bearer {metrics_token}"
-    change = "UPDATE upkeep SET last_error = %s WHERE name = 'backup.journal'"
-    label = 'pressroom_upkeep_failed{upkeep="backup.journal"}'
+    change = "UPDATE maintenance SET last_error = %s WHERE name = 'backup.journal'"
+    label = 'pressroom_maintenance_failed{maintenance="backup.journal"}'
 
     def shows_what_was() -> bool:
         """A change between two reads of which the second one is answered as the first."""
@@ -203,57 +203,57 @@ def test_two_collectors_cost_the_database_one_read(
 # -- canaries -------------------------------------------------------------------------------------
 
 
-def test_metrics_say_how_long_each_lane_takes(stack: Stack) -> None:
+def test_metrics_say_how_long_each_queue_takes(stack: Stack) -> None:
     token = stack.settings().metrics_token
     assert token is not None
 
     def is_shown() -> bool:
         with stack.client(token.get_secret_value()) as client:
             shown = client.get("/metrics").raise_for_status().text
-        return 'pressroom_canary_seconds{lane="media"}' in shown
+        return 'pressroom_canary_seconds{queue="media"}' in shown
 
-    eventually(is_shown, what="the canary of a lane")
-    assert stack.resources.redis.llen(queue_name(Lane.MEDIA)) <= 1
+    eventually(is_shown, what="the canary of a queue")
+    assert stack.resources.redis.llen(queue_name(Queue.MEDIA)) <= 1
 
 
-def test_a_canary_that_does_not_arrive_shows_that_the_lane_stands_still(stack: Stack) -> None:
-    canaries, lane = Canaries(stack.resources.redis), "still"
-    sent = canaries.due(lane)
+def test_a_canary_that_does_not_arrive_shows_that_the_queue_stands_still(stack: Stack) -> None:
+    canaries, queue = Canaries(stack.resources.redis), "still"
+    sent = canaries.due(queue)
     assert sent is not None
     # At most one is under way.
-    assert canaries.due(lane) is None
-    first = canaries.seconds()[lane]
-    eventually(lambda: canaries.seconds()[lane] > first, what="a growing time")
-    canaries.arrived(lane, sent)
-    took = canaries.seconds()[lane]
+    assert canaries.due(queue) is None
+    first = canaries.seconds()[queue]
+    eventually(lambda: canaries.seconds()[queue] > first, what="a growing time")
+    canaries.arrived(queue, sent)
+    took = canaries.seconds()[queue]
     assert took > first
-    assert canaries.seconds()[lane] == took
+    assert canaries.seconds()[queue] == took
 
 
 def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: Stack) -> None:
-    redis, lane = stack.resources.redis, "lost"
+    redis, queue = stack.resources.redis, "lost"
     canaries = Canaries(redis)
-    assert canaries.due(lane) is not None
+    assert canaries.due(queue) is not None
     now, _ = redis.time()
-    moment = str(now - MAX_LANE_SECONDS_OF_WAITERS / 2 - 1)
-    redis.hset("pressroom:canaries", mapping={f"{lane}:sent": moment, f"{lane}:waiting": moment})
-    sent = canaries.due(lane)
+    moment = str(now - MAX_QUEUE_SECONDS_OF_WAITERS / 2 - 1)
+    redis.hset("pressroom:canaries", mapping={f"{queue}:sent": moment, f"{queue}:waiting": moment})
+    sent = canaries.due(queue)
     assert sent is not None
-    canaries.arrived(lane, sent)
-    assert canaries.seconds()[lane] < MAX_LANE_SECONDS_OF_WAITERS / 2
+    canaries.arrived(queue, sent)
+    assert canaries.seconds()[queue] < MAX_QUEUE_SECONDS_OF_WAITERS / 2
 
 
-def test_a_lane_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack: Stack) -> None:
+def test_a_queue_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack: Stack) -> None:
     """Its only worker hangs, and sends none that could be late."""
-    redis, lane = stack.resources.redis, "silent"
+    redis, queue = stack.resources.redis, "silent"
     canaries = Canaries(redis)
-    sent = canaries.due(lane)
+    sent = canaries.due(queue)
     assert sent is not None
-    canaries.arrived(lane, sent)
+    canaries.arrived(queue, sent)
     now, _ = redis.time()
     for silent, is_shown in ((20, False), (40, True), (100_000, False)):
-        redis.hset("pressroom:canaries", f"{lane}:sent", str(now - silent))
-        assert (canaries.seconds_or_silence()[lane] >= silent) == is_shown
+        redis.hset("pressroom:canaries", f"{queue}:sent", str(now - silent))
+        assert (canaries.seconds_or_silence()[queue] >= silent) == is_shown
         # Callers are refused for what canaries found alone.
-        assert canaries.seconds()[lane] < silent
-    redis.hdel("pressroom:canaries", f"{lane}:sent", f"{lane}:took")
+        assert canaries.seconds()[queue] < silent
+    redis.hdel("pressroom:canaries", f"{queue}:sent", f"{queue}:took")

@@ -3,16 +3,16 @@
 from datetime import datetime
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
-import workers.task_table  # noqa: F401 - registers all upkeep
-from services.jobs import upkeep
+import workers.task_table  # noqa: F401 - registers all maintenance
+from services.jobs import maintenance
 from tests.commands import pressroom, printed, refused
 from tests.contract.replies import data, send
 from tests.contract.test_replies import TIMESTAMP
+from tests.maintenance import run_maintenance
 from tests.stack import Owner, Stack
-from tests.upkeep import run_upkeep
 from tests.visiting import a_visitor
 
 PASSWORD, OTHER = "correct horse battery", "staple wagon lantern"
@@ -58,7 +58,7 @@ def test_a_password_that_is_refused_changes_nothing(stack: Stack, owner: Owner) 
 
 
 def test_lists_are_listed_shown_and_archived(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     slugs = [f"listed-{owner.user_id}-{number}" for number in range(2)]
     for slug in slugs:
@@ -79,7 +79,7 @@ def test_lists_are_listed_shown_and_archived(
 
 
 def test_credits_are_shown_as_the_owner_sees_them(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     printed(stack, "credits", "grant", owner.email, "12.5")
     printed(stack, "credits", "adjust", owner.email, "-0.5")
@@ -92,14 +92,14 @@ def test_credits_are_shown_as_the_owner_sees_them(
 
 
 @pytest.fixture
-def queued(quiet_client: httpx.Client) -> int:
+def queued(quiet_client: httpx2.Client) -> int:
     data(send(quiet_client, prefer="respond-async"), 202)
     [job] = data(quiet_client.get("/jobs"))["items"]
     return int(job["id"])
 
 
 def test_a_queued_job_is_cancelled_with_its_subject(
-    quiet: Stack, quiet_client: httpx.Client, queued: int
+    quiet: Stack, quiet_client: httpx2.Client, queued: int
 ) -> None:
     words = ("jobs", "cancel", str(queued))
     assert printed(quiet, *words) == {"id": queued, "cancelled": 1}
@@ -112,7 +112,7 @@ def test_a_queued_job_is_cancelled_with_its_subject(
     refused(quiet, "job.not_found", "jobs", "cancel", "999999999")
 
 
-def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx.Client) -> None:
+def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx2.Client) -> None:
     data(send(client, prefer="respond-async"), 200, 202)
     [job] = data(client.get("/jobs"))["items"]
     watched = printed(stack, "jobs", "watch", str(job["id"]))
@@ -120,7 +120,7 @@ def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx.Client)
     assert watched["result"]["hash_id"]
 
 
-def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: httpx.Client) -> None:
+def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: httpx2.Client) -> None:
     for _ in range(3):
         data(send(client))
     followed = data(client.get("/events", params={"type": "attachment.ready"}))["items"]
@@ -132,15 +132,16 @@ def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: http
     assert str(followed[0]["id"]) in table.stdout
 
 
-# -- upkeep ---------------------------------------------------------------------------------------
+# -- maintenance
+# ---------------------------------------------------------------------------------------
 
 
-KINDS = {kind.name: kind.every.total_seconds() for kind in upkeep.registered()}
+KINDS = {kind.name: kind.every.total_seconds() for kind in maintenance.registered()}
 
 
-def test_upkeep_is_listed_with_its_last_run(stack: Stack) -> None:
-    run_upkeep(stack, "maintenance.purge")
-    listed = {each["name"]: each for each in printed(stack, "upkeep")}
+def test_maintenance_is_listed_with_its_last_run(stack: Stack) -> None:
+    run_maintenance(stack, "maintenance.purge")
+    listed = {each["name"]: each for each in printed(stack, "maintenance")}
     assert {name: each["every_seconds"] for name, each in listed.items()} == KINDS
     purge = listed["maintenance.purge"]
     assert set(purge) == {
@@ -163,16 +164,16 @@ def test_upkeep_is_listed_with_its_last_run(stack: Stack) -> None:
     )
 
 
-def test_upkeep_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
-    run_upkeep(stack, "maintenance.purge")
+def test_maintenance_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
+    run_maintenance(stack, "maintenance.purge")
     # Through a pipe, the table is as wide as the error of a run that failed. Times have three
     # digits at most.
     stack.query(
-        "UPDATE upkeep SET last_error = NULL, due_at = now() + interval '119 min 30 s',"
+        "UPDATE maintenance SET last_error = NULL, due_at = now() + interval '119 min 30 s',"
         " last_started_at = now() - interval '119 min',"
         " last_finished_at = now() - interval '118 min'"
     )
-    done = pressroom(stack, "upkeep", COLUMNS="80")
+    done = pressroom(stack, "maintenance", COLUMNS="80")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -181,21 +182,23 @@ def test_upkeep_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
         assert " ago " in line
 
 
-def test_upkeep_runs_now_although_it_is_not_due(stack: Stack) -> None:
-    run_upkeep(stack, "maintenance.sweep_uploads")
-    before = {each["name"]: each for each in printed(stack, "upkeep")}["maintenance.sweep_uploads"]
-    ran = printed(stack, "upkeep", "maintenance.sweep_uploads")
+def test_maintenance_runs_now_although_it_is_not_due(stack: Stack) -> None:
+    run_maintenance(stack, "maintenance.sweep_uploads")
+    before = {each["name"]: each for each in printed(stack, "maintenance")}[
+        "maintenance.sweep_uploads"
+    ]
+    ran = printed(stack, "maintenance", "maintenance.sweep_uploads")
     assert ran["last_started_at"] > before["last_finished_at"]
     assert ran["last_result"] == {"done": 0}
     assert ran["due_at"] > before["due_at"]
 
 
-def test_upkeep_that_runs_or_is_unknown_is_refused(stack: Stack) -> None:
-    refused(stack, "upkeep.not_found", "upkeep", "maintenance.tidy")
-    run_upkeep(stack, "maintenance.sweep_files")
-    lease = "UPDATE upkeep SET lease_expires_at = {} WHERE name = 'maintenance.sweep_files'"
+def test_maintenance_that_runs_or_is_unknown_is_refused(stack: Stack) -> None:
+    refused(stack, "maintenance.not_found", "maintenance", "maintenance.tidy")
+    run_maintenance(stack, "maintenance.sweep_files")
+    lease = "UPDATE maintenance SET lease_expires_at = {} WHERE name = 'maintenance.sweep_files'"
     stack.query(lease.format("now() + interval '1 minute'"))
     try:
-        refused(stack, "upkeep.running", "upkeep", "maintenance.sweep_files")
+        refused(stack, "maintenance.running", "maintenance", "maintenance.sweep_files")
     finally:
         stack.query(lease.format("NULL"))

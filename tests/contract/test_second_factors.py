@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-import httpx
+import httpx2
 import pytest
 
 from core.errors import DomainError
@@ -54,7 +54,7 @@ def device(stack: Stack) -> Device:
     return Device(stack.api_url)
 
 
-def location(reply: httpx.Response) -> str:
+def location(reply: httpx2.Response) -> str:
     assert reply.status_code == 303, reply.text
     return reply.headers["location"]
 
@@ -280,7 +280,7 @@ def test_an_operator_sets_a_factor_up_before_all_else(
 ) -> None:
     assert printed(stack, "users", "operator", email, "on")["is_operator"] is True
     visitor.log_in(email)
-    for path in ("/account", "/console/programs/keys", "/account/password"):
+    for path in ("/account", "/console/developers/keys", "/account/password"):
         assert location(visitor.get(path)) == stack.api_url + FACTORS
     problem(visitor.get("/users/me"), 403, "auth.second_factor")
     origin = {"Origin": stack.api_url}
@@ -288,7 +288,7 @@ def test_an_operator_sets_a_factor_up_before_all_else(
     problem(made, 403, "auth.second_factor")
     token = hidden(visitor.get(FACTORS))["csrf_token"]
     keys = visitor.client.post(
-        "/console/programs/keys/new", data={"csrf_token": token, "name": "k"}
+        "/console/developers/keys/new", data={"csrf_token": token, "name": "k"}
     )
     assert location(keys) == stack.api_url + FACTORS
     assert "Your account needs a second factor" in visitor.get(FACTORS).text
@@ -322,9 +322,9 @@ def test_a_reset_asks_for_the_second_factor(member: Visitor, visitor: Visitor, e
     app = add_app(member)
     link = reset_link(visitor, email)
     for code in ("", "000000", "abcde-fghij"):
-        refusal = visitor.fill_in(link, password=OTHER_PASSWORD, code=code)
-        assert refusal.status_code == 403
-        assert "Choose a new password" in refusal.text
+        error = visitor.fill_in(link, password=OTHER_PASSWORD, code=code)
+        assert error.status_code == 403
+        assert "Choose a new password" in error.text
     assert member.is_in()
     assert visitor.fill_in(link, password="short", code=app.recovery_codes[0]).status_code == 422
     passed = visitor.fill_in(link, password=OTHER_PASSWORD, code=app.recovery_codes[0])

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from sqlalchemy import make_url
 
@@ -38,18 +38,18 @@ def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
     words = ("serve", "--port", str(port), "--processes", str(processes))
     api = _start(stack, "api-drain", *words, path="/readyz", PRESSROOM_API_DRAIN="5")
     headers = {"Authorization": f"Bearer {owner.key}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
         assert "connection" not in client.get("/readyz").headers
         # A process manager may tell a process and its parent, which passes it on.
         for _ in range(2):
             api.process.terminate()
 
-        def ending() -> httpx.Response | None:
+        def ending() -> httpx2.Response | None:
             told = client.get("/readyz")
             return told if told.status_code == 503 else None
 
         told = eventually(ending, what="the word that it ends")
-        assert isinstance(told, httpx.Response)
+        assert isinstance(told, httpx2.Response)
         assert told.json()["status"] == "ending"
         assert told.headers["connection"] == "close"
         assert client.get("/healthz").status_code == 200
@@ -119,7 +119,7 @@ def test_uploads_are_converted_by_a_worker_without_a_key_that_signs(
             query = {"encrypted": encrypted}
             reply = client.post("/attachments", params=query, files=file, headers=waits)
             assert data(reply)["mime_type"] == "image/webp"
-    words = ("worker", "--lane", "media", "--lane", "bulk")
+    words = ("worker", "--queue", "media", "--queue", "bulk")
     refused = stack.start("signing", *words, environment={"PRESSROOM_SECRET_KEYS": ""})
     assert refused.process.wait(60) == 2
     assert "PRESSROOM_SECRET_KEYS" in refused.log.read_text()
@@ -162,7 +162,7 @@ def test_a_process_that_waits_for_a_database_that_is_away_ends_when_asked(
     "words",
     [
         ("serve",),
-        ("worker", "--lane", "bulk"),
+        ("worker", "--queue", "bulk"),
         pytest.param(("users", "list"), marks=pytest.mark.fast),
     ],
 )
@@ -227,8 +227,8 @@ def _start(
 def _answers(url: str) -> Callable[[], bool]:
     def check() -> bool:
         try:
-            return httpx.get(url, timeout=2.0).status_code == 200
-        except httpx.TransportError:
+            return httpx2.get(url, timeout=2.0).status_code == 200
+        except httpx2.TransportError:
             return False
 
     return check

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.core.test_refusals import ENTRIES
+from tests.core.test_errors import ENTRIES
 from tests.docs import markdown
 from tests.observability.alert_rules import (
     ALERTS,
@@ -54,8 +54,8 @@ def counters(wrong: dict[str, float], well: dict[str, float], **labels: str) -> 
 
 REQUESTS = 'pressroom_requests_total{method="GET",route="/lists",status="200"}'
 BROKEN = 'pressroom_requests_total{method="GET",route="/lists",status="500"}'
-SHED = 'pressroom_refusals_total{code="service.busy"}'
-BUSY = 'pressroom_refusals_total{code="list.busy"}'
+SHED = 'pressroom_errors_total{code="service.busy"}'
+BUSY = 'pressroom_errors_total{code="list.busy"}'
 QUICK = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="0.1"}'
 SLOW = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="5"}'
 ALL = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="+Inf"}'
@@ -66,7 +66,7 @@ ANSWERED, LIMITED = (
     f'pressroom_provider_calls_total{{provider="photo provider",outcome="{each}"}}'
     for each in ("answered", "limited")
 )
-KIND = 'lane="media",kind="attachment.process"'
+KIND = 'queue="media",kind="attachment.process"'
 LOST = f"pressroom_job_leases_lost_total{{{KIND}}}"
 BROKE = f'pressroom_job_failures_total{{{KIND},code="job.internal_error"}}'
 OPEN, LIMIT = "pressroom_database_server_connections", "pressroom_database_server_connections_limit"
@@ -100,27 +100,36 @@ CASES = {
         {'pressroom_logins_total{outcome="failed"}': 90},
         {'pressroom_logins_total{outcome="failed"}': 30},
     ),
-    "PressroomLaneBehind": gauge(
-        'pressroom_job_oldest_seconds{lane="mail"}', 301, 200, lane="mail"
+    "PressroomQueueBehind": gauge(
+        'pressroom_job_oldest_seconds{queue="mail"}', 301, 200, queue="mail"
     ),
-    "PressroomLaneStalled": gauge('pressroom_canary_seconds{lane="mail"}', 31, 1, lane="mail"),
-    "PressroomLeasesLost": counters({LOST: 1}, {LOST: 0}, lane="media"),
+    "PressroomQueueStalled": gauge('pressroom_canary_seconds{queue="mail"}', 31, 1, queue="mail"),
+    "PressroomLeasesLost": counters({LOST: 1}, {LOST: 0}, queue="media"),
     "PressroomJobsFail": counters(
-        {BROKE: 1}, {BROKE: 0}, lane="media", kind="attachment.process", code="job.internal_error"
+        {BROKE: 1}, {BROKE: 0}, queue="media", kind="attachment.process", code="job.internal_error"
     ),
     "PressroomConvertersKilled": counters(
         {'pressroom_conversion_kills_total{cause="crashed"}': 1},
         {'pressroom_conversion_kills_total{cause="crashed"}': 0},
     ),
-    "PressroomUpkeepFails": gauge(
-        'pressroom_upkeep_failed{upkeep="maintenance.purge"}', 1, 0, upkeep="maintenance.purge"
+    "PressroomMaintenanceFails": gauge(
+        'pressroom_maintenance_failed{maintenance="maintenance.purge"}',
+        1,
+        0,
+        maintenance="maintenance.purge",
     ),
-    "PressroomUpkeepLate": gauge(
-        'pressroom_upkeep_late_seconds{upkeep="topups.poll"}', 7201, 0, upkeep="topups.poll"
+    "PressroomMaintenanceLate": gauge(
+        'pressroom_maintenance_late_seconds{maintenance="topups.poll"}',
+        7201,
+        0,
+        maintenance="topups.poll",
     ),
     "PressroomRowsOverdue": gauge('pressroom_overdue_rows{table="jobs"}', 1, 0, table="jobs"),
     "PressroomBackupOverdue": gauge(
-        'pressroom_upkeep_failed{upkeep="backup.create"}', 1, 0, upkeep="backup.create"
+        'pressroom_maintenance_failed{maintenance="backup.create"}',
+        1,
+        0,
+        maintenance="backup.create",
     ),
     "PressroomMailDeferred": counters({SENT: 1, DEFERRED: 5}, {SENT: 5, DEFERRED: 1}),
     "PressroomMailRefused": counters({SENT: 8, REFUSED: 2}, {SENT: 99, REFUSED: 1}),
@@ -245,7 +254,7 @@ def test_rules_name_only_metrics_and_labels_that_there_are() -> None:
         assert unknown_in(query) == [], query
 
 
-def test_rules_name_only_codes_that_refusals_have() -> None:
+def test_rules_name_only_codes_that_errors_have() -> None:
     queries = [each.query for each in alerts().values()]
     named = {
         code for query in queries for found in _CODES.findall(query) for code in found.split("|")

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, send
@@ -13,7 +13,7 @@ from tests.observability.scraping import Scrape, promtool, scrape
 from tests.ports import free_port
 from tests.stack import Running, Stack, eventually
 
-CONVERSIONS = {"lane": "media", "kind": "attachment.process"}
+CONVERSIONS = {"queue": "media", "kind": "attachment.process"}
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,10 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def start(stack: Stack, folder: Path, *lanes: str) -> tuple[Running, Callable[[], Scrape]]:
+def start(stack: Stack, folder: Path, *queues: str) -> tuple[Running, Callable[[], Scrape]]:
     address = f"127.0.0.1:{free_port()}"
     more = {"PRESSROOM_WORKER_METRICS_ADDRESS": address, "TMPDIR": str(folder)}
-    worker = stack.start_worker(*lanes, concurrency=2, **more)
+    worker = stack.start_worker(*queues, concurrency=2, **more)
     return worker, lambda: scrape(f"http://{address}/metrics")
 
 
@@ -123,8 +123,8 @@ def test_the_apis_metrics_please_promtool(scraped: Stack) -> None:
     promtool("check", "metrics", given=scrape(f"{scraped.api_url}/metrics", token).text)
 
 
-def test_refusals_are_counted_by_code(scraped: Stack) -> None:
+def test_errors_are_counted_by_code(scraped: Stack) -> None:
     token = scraped.environment["PRESSROOM_METRICS_TOKEN"]
-    assert httpx.get(f"{scraped.api_url}/metrics").status_code == 401
+    assert httpx2.get(f"{scraped.api_url}/metrics").status_code == 401
     counted = scrape(f"{scraped.api_url}/metrics", token)
-    assert counted.value("pressroom_refusals_total", code="auth.metrics_token") >= 1
+    assert counted.value("pressroom_errors_total", code="auth.metrics_token") >= 1

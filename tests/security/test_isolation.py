@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from api.app import create_app
@@ -16,6 +16,7 @@ from api.openapi import api_routes
 from core.scopes import EVERYTHING_OF_A_USER, Scope
 from core.settings import Settings
 from services.access import sessions
+from tests.maintenance import resting_maintenance
 from tests.oauth import log_in, register
 from tests.openapi import openapi_document
 from tests.security import world as worlds
@@ -30,7 +31,6 @@ from tests.security.calls import (
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, belongings, settled, tokens_of
 from tests.stack import Owner, Stack
-from tests.upkeep import resting_upkeep
 from tests.visiting import SESSION
 
 # Everybody sees what pages are made of.
@@ -130,10 +130,10 @@ class Side:
     """
 
     world: World
-    own: httpx.Client
-    rival: httpx.Client
+    own: httpx2.Client
+    rival: httpx2.Client
 
-    def send(self, client: httpx.Client, operation: str, as_whom: str, **headers: str) -> Any:
+    def send(self, client: httpx2.Client, operation: str, as_whom: str, **headers: str) -> Any:
         values = self.world.values | {"as_whom": as_whom}
         return EVERY_CALL[operation].send(client, operation, values, **headers)
 
@@ -154,7 +154,7 @@ def console(stack: Stack) -> Iterator[Side]:
         yield Side(world, own, rival)
 
 
-def browser_of(stack: Stack, owner: Owner) -> httpx.Client:
+def browser_of(stack: Stack, owner: Owner) -> httpx2.Client:
     """A browser in which the owner is logged in, and whose requests come from pages of ours."""
     browser = log_in(stack, owner).browser
     cookie = browser.cookies[SESSION]
@@ -171,7 +171,7 @@ def headers(api: Side) -> dict[str, dict[str, str]]:
 def _at_rest(stack: Stack, api: Side, console: Side, headers: object) -> Iterator[None]:
     # Owners are mailed of what was made in their name.
     settled(stack)
-    with resting_upkeep(stack):
+    with resting_maintenance(stack):
         yield
 
 
@@ -203,7 +203,7 @@ def test_what_needs_no_credential_or_no_scope_is_known() -> None:
 
 @pytest.mark.parametrize("kind", STRANGERS)
 def test_who_has_no_good_credential_gets_and_changes_nothing(
-    api: Side, stranger: httpx.Client, headers: dict[str, dict[str, str]], kind: str
+    api: Side, stranger: httpx2.Client, headers: dict[str, dict[str, str]], kind: str
 ) -> None:
     before = belongings(api.world)
     for operation in CALLS:
@@ -223,7 +223,7 @@ def _takes_strangers(operation: str, kind: str) -> bool:
     return security == [] or ({} in security and kind == "nobody" and not traced)
 
 
-def _tells_nothing(world: World, operation: str, reply: httpx.Response) -> None:
+def _tells_nothing(world: World, operation: str, reply: httpx2.Response) -> None:
     assert reply.status_code < 500, reply.text
     if operation in SHOW_THE_LIST:
         assert "@" not in reply.text
@@ -234,7 +234,7 @@ def _tells_nothing(world: World, operation: str, reply: httpx.Response) -> None:
 
 @each(PAGES)
 def test_who_is_not_logged_in_is_led_to_the_login(
-    console: Side, stranger: httpx.Client, operation: str
+    console: Side, stranger: httpx2.Client, operation: str
 ) -> None:
     before = belongings(console.world)
     reply = console.send(stranger, operation, "nobody")
@@ -283,7 +283,7 @@ def is_of_operators(operation: str) -> bool:
 def test_a_list_holds_its_callers_own_alone(api: Side, operation: tuple[str, str]) -> None:
     path, named = operation
 
-    def shown(client: httpx.Client) -> set[Any]:
+    def shown(client: httpx2.Client) -> set[Any]:
         found = client.get(path).raise_for_status().json()["data"]
         items = found if isinstance(found, list) else found["items"]
         return {item[named if named in item else "id"] for item in items}
@@ -351,7 +351,7 @@ def key_of(api: Side) -> Callable[[tuple[Scope, ...]], str]:
 
 @each(name for name in CALLS if name not in WITHOUT_A_SCOPE)
 def test_the_owners_own_key_with_another_scope_is_refused(
-    api: Side, stranger: httpx.Client, key_of: Callable[[tuple[Scope, ...]], str], operation: str
+    api: Side, stranger: httpx2.Client, key_of: Callable[[tuple[Scope, ...]], str], operation: str
 ) -> None:
     world = api.world
     bearer = _bearer(key_of(tuple(_all_but_what_is_needed(operation) or ())))
@@ -372,6 +372,6 @@ def test_a_form_of_another_site_changes_nothing(console: Side, operation: str) -
 
 @each(EVERY_CALL)
 def test_the_owner_can_do_all_of_it(side: Side, operation: str) -> None:
-    # The refusals above are then of the person, and not of a call that fails for anybody.
+    # The errors above are then of the person, and not of a call that fails for anybody.
     reply = side.send(side.own, operation, "a")
     assert reply.status_code == EVERY_CALL[operation].own, reply.text

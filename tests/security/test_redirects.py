@@ -3,7 +3,7 @@
 
 import json
 
-import httpx
+import httpx2
 import pytest
 
 from services.credits import orders
@@ -208,8 +208,8 @@ WELCOME = [
 def allows(url: str, allowed: tuple[str, ...]) -> bool:
     try:
         orders.check(url, allowed)
-    except Exception as refusal:  # noqa: BLE001 - its code is what is looked at
-        assert getattr(refusal, "code", None) == "topup.redirect_not_allowed"  # noqa: PT017
+    except Exception as error:  # noqa: BLE001 - its code is what is looked at
+        assert getattr(error, "code", None) == "topup.redirect_not_allowed"  # noqa: PT017
         return False
     return True
 
@@ -243,12 +243,12 @@ def test_where_none_is_allowed_none_passes() -> None:
 )
 def test_the_result_goes_into_the_query(url: str, led_to: str) -> None:
     assert orders.add_result(url, 7, "paid") == led_to
-    assert httpx.URL(led_to).host == "shop.example"
-    assert dict(httpx.URL(led_to).params)["order_id"] == "7"
+    assert httpx2.URL(led_to).host == "shop.example"
+    assert dict(httpx2.URL(led_to).params)["order_id"] == "7"
 
 
 def test_the_route_refuses_every_hostile_form_with_a_field(
-    stack: Stack, stranger: httpx.Client
+    stack: Stack, stranger: httpx2.Client
 ) -> None:
     for url in [*HOSTILE[:60], *HOSTILE_LOOPBACK]:
         reply = stranger.post(
@@ -256,6 +256,6 @@ def test_the_route_refuses_every_hostile_form_with_a_field(
             content=json.dumps({"amount": 5, "redirect_url": url}),
             headers={"Content-Type": "application/json"},
         )
-        refusal = problem(reply, 422, "topup.redirect_not_allowed")
-        assert refusal["errors"][0]["field"] == "body.redirect_url"
+        error = problem(reply, 422, "topup.redirect_not_allowed")
+        assert error["errors"][0]["field"] == "body.redirect_url"
         assert "location" not in reply.headers

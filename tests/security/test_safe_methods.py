@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from api.app import create_app
 from api.openapi import api_routes
 from core.settings import Settings
+from tests.maintenance import resting_maintenance
 from tests.oauth import REDIRECT, challenge_of, log_in
 from tests.security import world as worlds
 from tests.security.calls import CALLS, Call
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, everything, settled
 from tests.stack import Stack
-from tests.upkeep import resting_upkeep
 
 # Pages for people, which the document leaves out.
 PAGES = {
@@ -91,7 +91,7 @@ def world(stack: Stack) -> Iterator[World]:
     # What the tests before left is tried again and again.
     stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE state = 'active'")
     settled(stack)
-    with resting_upkeep(stack):
+    with resting_maintenance(stack):
         yield made
     made.client.close()
 
@@ -105,7 +105,7 @@ def test_every_route_that_reads_is_called_here() -> None:
 
 
 @pytest.fixture(scope="module")
-def browser(stack: Stack, world: World) -> Iterator[httpx.Client]:
+def browser(stack: Stack, world: World) -> Iterator[httpx2.Client]:
     """One in which the owner is logged in."""
     with log_in(stack, world.owner).browser as client:
         yield client
@@ -113,7 +113,7 @@ def browser(stack: Stack, world: World) -> Iterator[httpx.Client]:
 
 @pytest.mark.parametrize("operation", READS)
 def test_reading_twice_is_answered_alike_and_leaves_the_database_as_it_was(
-    world: World, browser: httpx.Client, stranger: httpx.Client, operation: str
+    world: World, browser: httpx2.Client, stranger: httpx2.Client, operation: str
 ) -> None:
     call, before = READS[operation], everything(world)
     path = operation.removeprefix("GET ")

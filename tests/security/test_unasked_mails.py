@@ -9,7 +9,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.ids import random_hash_id
@@ -45,7 +45,7 @@ class Mailing:
     stack: Stack
     ports: Sequence[int]
 
-    def stranger(self, process: int, network: str | None = None) -> httpx.Client:
+    def stranger(self, process: int, network: str | None = None) -> httpx2.Client:
         headers = {"X-Forwarded-For": f"{network or new_network()}.{1 + secrets.randbelow(250)}"}
         url = f"http://{LOOPBACK}:{self.ports[process]}"
         return plain_client(base_url=url, headers=headers)
@@ -73,7 +73,7 @@ class Mailing:
 
     def settle(self) -> None:
         """Wait until all mails that were ordered have been sent."""
-        waiting = "SELECT 1 FROM jobs WHERE lane = 'mail' AND finished_at IS NULL"
+        waiting = "SELECT 1 FROM jobs WHERE queue = 'mail' AND finished_at IS NULL"
         eventually(lambda: not self.stack.query(waiting), within=60, what="the last mail")
 
     def subjects(self, *addresses: str) -> list[str]:
@@ -263,7 +263,7 @@ def test_a_reader_leaves_whatever_was_mailed(mailing: Mailing) -> None:
     [mail] = mailing.stack.mails(email)
     [link] = [word for word in mail["text"].split() if "/report?" in word]
     with mailing.stranger(1) as client:
-        assert client.post(httpx.URL(link).raw_path.decode()).status_code == 303
+        assert client.post(httpx2.URL(link).raw_path.decode()).status_code == 303
     assert mailing.statuses(email) == {"unsubscribed"}
 
 
@@ -284,12 +284,12 @@ def test_reminders_count_as_the_mails_before_them(mailing: Mailing) -> None:
     due = "UPDATE subscriptions SET remind_at = now() WHERE list_id = %s"
     mailing.stack.query(due, list_id)
     # The list has had its mails of the day; then their network has but some.
-    assert pressroom(mailing.stack, "upkeep", "maintenance.remind").returncode == 0
+    assert pressroom(mailing.stack, "maintenance", "maintenance.remind").returncode == 0
     assert mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
     mailing.stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")
     others = [f"reader@{new_domain()}" for _ in range(MAX_OF_SOURCE - 2)]
     mailing.ask([(mailing.new_list(), each) for each in others], network)
     mailing.stack.query(due, list_id)
-    assert pressroom(mailing.stack, "upkeep", "maintenance.remind").returncode == 0
+    assert pressroom(mailing.stack, "maintenance", "maintenance.remind").returncode == 0
     found = mailing.subjects(*addresses)
     assert sorted(found) == [CONFIRM] * MAX_OF_LIST + [REMINDER] * 2

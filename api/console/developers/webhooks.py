@@ -18,7 +18,7 @@ from api.request_ids import current_request_id
 from api.schemas.webhooks import NewWebhookEndpoint, WebhookEndpointChange
 from core import clock
 from core.errors import DomainError
-from core.refusals.webhooks import WEBHOOK_URL_NOT_ALLOWED
+from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED
 from models import DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest
@@ -27,7 +27,7 @@ from services.webhooks import deliveries, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
 from storage.unit_of_work import UnitOfWork
 
-PATH = f"{CONSOLE_PATH}/programs/webhooks"
+PATH = f"{CONSOLE_PATH}/developers/webhooks"
 router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
 
 DELIVERIES_ON_PAGE = 20

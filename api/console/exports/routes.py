@@ -20,13 +20,13 @@ from api.request_ids import current_request_id
 from api.schemas.segments import NewExport
 from core import clock
 from core.errors import DomainError
-from core.lanes import Lane
-from core.refusals.mailing import (
+from core.errors.mailing import (
     EXPORT_NOT_FOUND,
     SEGMENT_FIELD_RETIRED,
     SEGMENT_NOT_FOUND,
     SEGMENT_TAG_DELETED,
 )
+from core.queues import Queue
 from models import FINISHED, Job, MemberExport, SubscriptionStatus
 from services.jobs import records as jobs
 from services.jobs.records import Progress
@@ -49,7 +49,7 @@ PLACES = {
 }
 FORMATS = (
     (ExportFormat.CSV.value, "CSV", "For spreadsheets and other products."),
-    (ExportFormat.JSONL.value, "JSON Lines", "One object a line, for programs."),
+    (ExportFormat.JSONL.value, "JSON Lines", "One object a line, for apps."),
 )
 _BOX = "status_"
 STATUS_BOXES = (
@@ -135,7 +135,7 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
     statuses = [status.value for status in SubscriptionStatus if _BOX + status in form]
     segment = form.get("segment_id", "")
     values = {
-        # A roster is for the program that sends.
+        # A roster is for the app that sends.
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
@@ -145,14 +145,14 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         body = body_of_form(NewExport, values)
         chosen = None if body.status is None else tuple(body.status)
         order = ExportOrder(body.kind, body.segment_id, None, chosen, body.format)
-        visit.state.lane_ages.check(Lane.EXPORT, waits=False)
+        visit.state.queue_ages.check(Queue.EXPORT, waits=False)
         request_id = current_request_id()
         with visit.unit_of_work() as uow:
             visit.own_list(uow, list_id)
             job = exports.begin(uow, visit.caller, list_id, order, request_id=request_id)
     except DomainError as error:
         return _new_page(visit, list_id, visit.refused(error, PLACES))
-    return visit.done(f"{PATH}/{job.subject_id}", "The export has begun.")
+    return visit.done(f"{PATH}/{job.subject_id}", "The export has started.")
 
 
 def _new_page(visit: ConsoleVisit, list_id: int, form: TypedForm) -> Response:

@@ -24,8 +24,8 @@ from api.parameters import Cursor, ListId
 from api.schemas.lists import Channel, ListChanges, NewList, PreviewPart
 from core import clock
 from core.errors import DomainError
+from core.errors.mailing import LIST_SLUG_TAKEN
 from core.languages import reader_languages
-from core.refusals.mailing import LIST_SLUG_TAKEN
 from models import AttachmentStatus
 from services.attachments import records
 from services.paging import PageRequest
@@ -89,7 +89,7 @@ def make_list(visit: FormVisit) -> Response:
             list_id, title = made.id, made.title
     except DomainError as error:
         return visit.form_page("new_list.html", visit.refused(error, PLACES))
-    return visit.done(list_path(list_id), f"The list “{title}” is made.")
+    return visit.done(list_path(list_id), f"The list “{title}” is created.")
 
 
 @router.get("/{list_id}")

@@ -26,7 +26,7 @@ from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId
 from api.schemas.fields import TagChange
 from core.errors import DomainError
-from core.refusals.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
+from core.errors.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
 from services.paging import PageRequest
 from services.subscriptions import segments, tags
 from services.subscriptions.filters import member_filter
@@ -83,7 +83,7 @@ def make_segment(visit: FormVisit, list_id: ListId) -> Response:
     except DomainError as error:
         return _form_page(visit, list_id, visit.refused(error, _PLACES))
     path = f"{list_path(list_id)}/members?segment={segment_id}"
-    return visit.done(path, f"The segment “{name}” is made.")
+    return visit.done(path, f"The segment “{name}” is created.")
 
 
 @router.get("/segments/{segment_id}")

@@ -24,9 +24,9 @@ from api.errors import STATUS_OF
 from api.limits.bulkheads import AUTHENTICATION, MONEY, RECORDS
 from api.parameters import Cursor, PathId, StateOf
 from core.errors import DomainError, Kind
-from core.lanes import Lane
-from core.refusals.people import EMAIL_INVALID
-from core.refusals.requests import ROUTE_NOT_FOUND
+from core.errors.people import EMAIL_INVALID
+from core.errors.requests import ROUTE_NOT_FOUND
+from core.queues import Queue
 from models import FINISHED, JobStatus, OrderStatus, Plan, Resolution
 from services import deployment_figures, operators, security_events
 from services.access import quotas
@@ -82,8 +82,8 @@ def show_overdue_work(visit: OperatorVisit) -> Response:
     return visit.page(
         "operator_overview.html",
         work=work,
-        late_lanes=[
-            each for each in work.lanes if each.oldest_seconds >= operators.MIN_LATE_SECONDS
+        late_queues=[
+            each for each in work.queues if each.oldest_seconds >= operators.MIN_LATE_SECONDS
         ],
         orders=[(status.value, work.figures.orders.get(status, 0)) for status in _ORDERS],
         most=MAX_COUNTED,
@@ -239,7 +239,7 @@ JOBS_ON_PAGE = 40
 # The next page looks at as many more.
 JOBS_LOOKED_AT = 100_000
 _STATUSES = [*((each.value, each.value) for each in JobStatus), (_ANY, "any")]
-_LANES = [(_ANY, "any"), *((each.value, each.value) for each in Lane)]
+_QUEUES = [(_ANY, "any"), *((each.value, each.value) for each in Queue)]
 
 
 @router.get("/jobs")
@@ -247,27 +247,27 @@ _LANES = [(_ANY, "any"), *((each.value, each.value) for each in Lane)]
 def show_jobs(
     visit: OperatorVisit,
     status: str = JobStatus.FAILED,
-    lane: str = _ANY,
+    queue: str = _ANY,
     cursor: Cursor = None,
 ) -> Response:
     """Show the queues, and jobs of all users, newest first: failed ones, or those asked for."""
     of_status = next((each for each in JobStatus if each == status), None)
-    of_lane = next((each for each in Lane if each == lane), None)
+    of_queue = next((each for each in Queue if each == queue), None)
     wanted = PageRequest(JOBS_ON_PAGE, cursor=cursor)
     with visit.unit_of_work() as uow:
         found = records.list_all(
-            uow, wanted, status=of_status, lane=of_lane, look_at=JOBS_LOOKED_AT
+            uow, wanted, status=of_status, queue=of_queue, look_at=JOBS_LOOKED_AT
         )
     figures = deployment_figures.read(visit.state.resources.database)
-    chosen = {"status": of_status or _ANY, "lane": of_lane or _ANY}
+    chosen = {"status": of_status or _ANY, "queue": of_queue or _ANY}
     return visit.page(
         "operator_jobs.html",
         jobs=found.rows,
-        lanes=operators.lanes_of(figures),
+        queues=operators.queues_of(figures),
         form=TypedForm(chosen),
         chosen=chosen,
         statuses=_STATUSES,
-        choices=_LANES,
+        choices=_QUEUES,
         next_cursor=found.next_cursor,
         cursor=cursor,
     )
@@ -311,29 +311,29 @@ def _job_page(visit: ConsoleVisit, job_id: int, form: TypedForm) -> Response:
     )
 
 
-UPKEEP_PATH = f"{OPERATORS.path}/upkeep"
+MAINTENANCE_PATH = f"{OPERATORS.path}/maintenance"
 
 
-@router.get("/upkeep")
+@router.get("/maintenance")
 @RECORDS.threaded
-def show_upkeep(visit: OperatorVisit) -> Response:
-    return _upkeep_page(visit, TypedForm())
+def show_maintenance(visit: OperatorVisit) -> Response:
+    return _maintenance_page(visit, TypedForm())
 
 
-@router.post("/upkeep")
+@router.post("/maintenance")
 @RECORDS.threaded
-def begin_upkeep(visit: OperatorFormVisit) -> Response:
+def begin_maintenance(visit: OperatorFormVisit) -> Response:
     """Let a worker run one kind of maintenance now, though it is not due."""
     name = visit.form.get("name", "")
     try:
         with visit.unit_of_work() as uow:
-            operators.begin_upkeep(uow, visit.caller, name)
+            operators.begin_maintenance(uow, visit.caller, name)
     except DomainError as error:
-        return _upkeep_page(visit, visit.refused(error))
-    return visit.done(UPKEEP_PATH, f"A worker runs {name} within seconds.")
+        return _maintenance_page(visit, visit.refused(error))
+    return visit.done(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")
 
 
-def _upkeep_page(visit: ConsoleVisit, form: TypedForm) -> Response:
+def _maintenance_page(visit: ConsoleVisit, form: TypedForm) -> Response:
     with visit.unit_of_work() as uow:
         runs = operators.all_of_them(uow)
-    return visit.form_page("operator_upkeep.html", form, runs=runs)
+    return visit.form_page("operator_maintenance.html", form, runs=runs)

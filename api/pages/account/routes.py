@@ -35,8 +35,8 @@ from api.request_ids import current_request_id
 from api.state import State
 from core import ids
 from core.errors import DomainError, Kind
-from core.refusals.access import SESSION_NOT_FOUND
-from core.refusals.people import ADDRESS_HAS_RECORD
+from core.errors.access import SESSION_NOT_FOUND
+from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent
 from services import recovery, security_events
 from services.access import sessions
@@ -76,8 +76,8 @@ _WORDS = {
     EventType.ADDRESS_UNDONE: "A change of the e-mail address was undone",
     EventType.KEY_CREATED: "An API key was made",
     EventType.KEY_ENDED: "An API key was ended",
-    EventType.GRANT_CREATED: "A program was given access",
-    EventType.GRANT_ENDED: "A program lost its access",
+    EventType.GRANT_CREATED: "An app was given access",
+    EventType.GRANT_ENDED: "An app lost its access",
     EventType.FACTOR_ADDED: "A second factor was added",
     EventType.FACTOR_REMOVED: "A second factor was removed",
     EventType.EXPORT_CREATED: "An export of a list was made",
@@ -96,11 +96,11 @@ _SEVERAL = {
     "sessions": "{} browsers were logged out",
     "keys": "{} API keys were ended",
     "endpoints": "{} webhook endpoints were ended",
-    "grants": "{} programs lost their access",
+    "grants": "{} apps lost their access",
 }
 _BY = {
     CredentialKind.KEY: "by an API key",
-    CredentialKind.GRANT: "by a program with access",
+    CredentialKind.GRANT: "by an app with access",
     CredentialKind.COMMAND: "by the operator",
 }
 

@@ -8,8 +8,8 @@ from typing import Any
 from babel.dates import format_datetime
 
 from core.errors import DomainError
+from core.errors.requests import BODY_INVALID
 from core.languages.reader_languages import marked, translated
-from core.refusals.requests import BODY_INVALID
 from models import OptOutKind
 from services.subscriptions.members import unsubscribe
 
@@ -115,9 +115,9 @@ _WAYS = {
     "trace": marked("a link in an e-mail"),
     "link": marked("a link in an e-mail"),
     "page": marked("a page here"),
-    "one-click": marked("your mail program"),
+    "one-click": marked("your mail app"),
     "import": marked("a file of the owner"),
-    "bulk": marked("an act on many members"),
+    "bulk": marked("a bulk action"),
     "command": marked("the people who run this service"),
     "transfer": marked("another list"),
     "owner": marked("the owner"),

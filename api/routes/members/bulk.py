@@ -24,12 +24,12 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
-from api.schemas.segments import BulkPreview, NewBulkAct
+from api.schemas.segments import BulkPreview, NewBulkAction
 from api.state import State
-from core.lanes import Lane
-from core.refusals import access, imports, mailing, requests
-from core.refusals import mailing as refusals
-from core.refusals.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
+from core.errors import access, imports, mailing, requests
+from core.errors import mailing as errors
+from core.errors.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
+from core.queues import Queue
 from models import Job
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
@@ -102,7 +102,7 @@ async def add_members(
     the rows that were not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
-    state.admit(Lane.BULK, owner_id, seconds)
+    state.admit(Queue.BULK, owner_id, seconds)
     accepted = await _accept_members(request, state, caller, list_id)
     job = await wait_for_job(request, state, accepted.job_id, seconds, owner_id=owner_id)
     return count_response(job, "added", replayed=accepted.replayed)
@@ -163,11 +163,11 @@ UNDO_WAIT_SECONDS = 30.0
             mailing.FILTER_INVALID,
             mailing.FILTER_TOO_LARGE,
             mailing.LIST_BUSY,
-            refusals.SELECTION_UNCLEAR,
-            refusals.SEGMENT_NOT_FOUND,
-            refusals.SEGMENT_FIELD_RETIRED,
-            refusals.SEGMENT_TAG_DELETED,
-            refusals.BULK_VALUE,
+            errors.SELECTION_UNCLEAR,
+            errors.SEGMENT_NOT_FOUND,
+            errors.SEGMENT_FIELD_RETIRED,
+            errors.SEGMENT_TAG_DELETED,
+            errors.BULK_VALUE,
             mailing.TAG_TOO_MANY,
             AUTH_LOGIN_AGAIN,
             QUOTA_EXCEEDED,
@@ -181,7 +181,7 @@ async def change_members(
     state: StateOf,
     caller: ListEditor,
     list_id: ListId,
-    body: NewBulkAct,
+    body: NewBulkAction,
     *,
     dry_run: Annotated[bool, Query(description="Answer the number, and change nothing")] = False,
 ) -> JSONResponse:
@@ -199,21 +199,21 @@ async def change_members(
             caller.user_id, _preview, state, caller, list_id, body
         )
         return JSONResponse(envelope(counted).model_dump())
-    state.lane_ages.check(Lane.BULK, waits=False)
+    state.queue_ages.check(Queue.BULK, waits=False)
     request_id = current_request_id()
     begin = partial(_begin, state, caller, list_id, body, order, request_id=request_id)
-    # An act takes long: its caller watches the job rather than waits.
+    # A bulk action takes long: its caller watches the job rather than waits.
     record = JobRecord.of(await RECORDS.run(begin), None)
     headers = {"Location": f"/jobs/{record.id}"}
     return JSONResponse(envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers)
 
 
-def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAct) -> BulkPreview:
+def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) -> BulkPreview:
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
         if kept is None:
-            raise refusals.SELECTION_UNCLEAR()
+            raise errors.SELECTION_UNCLEAR()
         wanted = member_filter.read_stored(uow, mailing_list, kept)
     counted = segments.count(state.resources, mailing_list, wanted)
     return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
@@ -223,7 +223,7 @@ def _begin(
     state: State,
     caller: Caller,
     list_id: int,
-    body: NewBulkAct,
+    body: NewBulkAction,
     order: BulkOrder,
     *,
     request_id: str | None,
@@ -232,7 +232,7 @@ def _begin(
         mailing_list = lists.owned(uow, caller, list_id)
         kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
         if kept is None:
-            raise refusals.SELECTION_UNCLEAR()
+            raise errors.SELECTION_UNCLEAR()
         job = actions.begin(uow, mailing_list, kept, order, caller=caller, request_id=request_id)
         uow.session.refresh(job)
         return job
@@ -245,25 +245,25 @@ def _begin(
     responses={
         202: {"model": Envelope[JobId], "description": GOES_ON},
         **refuses(
-            refusals.BULK_NOT_FOUND,
-            refusals.BULK_RUNNING,
-            refusals.BULK_UNDO_OVER,
+            errors.BULK_NOT_FOUND,
+            errors.BULK_RUNNING,
+            errors.BULK_UNDO_OVER,
             QUOTA_EXCEEDED,
         ),
     },
 )
-async def undo_bulk_act(
+async def undo_bulk_action(
     request: Request,
     state: StateOf,
     caller: ListEditor,
     bulk_id: PathId,
     preference: PreferenceOf,
 ) -> JSONResponse:
-    """Undo an act on many members; the answer is how many are as they were before it.
+    """Undo a bulk action; the answer is how many are as they were before it.
 
     What was changed since stays, and is counted as `kept` in the job's result; so does what people
-    said themselves. 0: the act was undone before. It can be undone for 90 days. Waits 30 s unless
-    `Prefer` says otherwise; a 202 has the job's id.
+    said themselves. 0: the action was undone before. It can be undone for 90 days. Waits 30 s
+    unless `Prefer` says otherwise; a 202 has the job's id.
     """
     request_id = current_request_id()
     job_id = await state.in_unit_of_work(lambda uow: actions.undo(uow, caller, bulk_id, request_id))

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import FromClause, and_, func, literal, or_, select, true
 from sqlalchemy.orm import aliased
 
-from core.refusals.mailing import FILTER_TOO_LARGE, SEGMENT_FIELD_RETIRED, SEGMENT_TAG_DELETED
+from core.errors.mailing import FILTER_TOO_LARGE, SEGMENT_FIELD_RETIRED, SEGMENT_TAG_DELETED
 from models import MailingList, MemberField, Subscription, SubscriptionStatus
 from services.access.caller import Caller
 from services.subscriptions import fields, tags
@@ -230,7 +230,7 @@ def read_stored(
 
 
 def read_begun(uow: UnitOfWork, mailing_list: MailingList, kept: Mapping[str, Any]) -> MemberFilter:
-    """The filter of a bulk act or an export that has begun.
+    """The filter of a bulk action or an export that has begun.
 
     A field that was retired meanwhile still means the values that members have of it. Raises
     ``segment.tag_deleted``, which may be when a job that had ended is begun again.

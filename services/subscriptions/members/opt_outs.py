@@ -1,11 +1,11 @@
-"""Opt-outs: a person's own refusal of a list, or of its mail. Only that person lifts it.
+"""Opt-outs: a person's own error of a list, or of its mail. Only that person lifts it.
 
 An opt-out is found by the person, and by an HMAC of their address. The HMAC stays when the person
 is erased, so that an owner who adds the address again does not bring the mail back. The account of
 a member may have moved to another address than the list knows: an opt-out is kept under all that
 the person had, in rows without the person.
 
-An opt-out counts from its commit, which needs no lock. While a bulk act holds the list, the
+An opt-out counts from its commit, which needs no lock. While a bulk action holds the list, the
 person's record stays behind it until it is settled.
 """
 

@@ -10,9 +10,9 @@ from datetime import timedelta
 from sqlalchemy import func, or_, select
 
 from core.errors import DomainError, TransientError
+from core.errors.mailing import LIST_BUSY
 from core.keyring import Keyring
-from core.lanes import Lane
-from core.refusals.mailing import LIST_BUSY
+from core.queues import Queue
 from core.scopes import Scope
 from models import (
     MailingList,
@@ -34,7 +34,7 @@ from storage.unit_of_work import UnitOfWork
 
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
-# Settles a record whose list was held by a bulk act when its person opted out. No user sees it.
+# Settles a record whose list was held by a bulk action when its person opted out. No user sees it.
 
 
 def opt_out(
@@ -43,7 +43,7 @@ def opt_out(
     """The person leaves the list or switches its mail off, whatever holds the list.
 
     The opt-out is committed when this returns, and all that is sent or shown from then on obeys it.
-    If a bulk act holds the list, the record follows once it is over, by a job.
+    If a bulk action holds the list, the record follows once it is over, by a job.
     """
     keyring = resources.keyring
     try:
@@ -101,7 +101,7 @@ FOLLOW_OPT_OUT = kinds.register(
         name="opt_out.follow",
         run=follow,
         # Not behind the bulk work that holds the list.
-        lane=Lane.UPKEEP,
+        queue=Queue.MAINTENANCE,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
         # No outage is longer: a person's no is not given up.

@@ -1,4 +1,4 @@
-"""Jobs, the workers that do them, and upkeep."""
+"""Jobs, the workers that do them, and maintenance."""
 
 import os
 import secrets
@@ -10,10 +10,10 @@ from pathlib import Path
 from tests.contract.replies import data, send
 from tests.faults.alerts.trouble import Trouble, called, without_table
 from tests.faults.alerts.watched_site import Site
+from tests.maintenance import run_maintenance
 from tests.stack import eventually
-from tests.upkeep import run_upkeep
 
-# The one that does upkeep, too.
+# The one that does maintenance, too.
 _OTHERS = "request"
 _CONVERTER = "services.attachments.isolation.child"
 _MAX_CRASHES = 3
@@ -25,7 +25,7 @@ def _upload(site: Site) -> None:
 
 
 @contextmanager
-def _lane_without_worker(site: Site) -> Iterator[None]:
+def _queue_without_worker(site: Site) -> Iterator[None]:
     with site.workers["media"].away():
         _upload(site)
         yield
@@ -59,12 +59,12 @@ def _job_kills_its_process(site: Site) -> Iterator[None]:
         yield
 
 
-def _await_attempt(site: Site, lane: str, attempt: int = 1) -> None:
-    running = "SELECT 1 FROM jobs WHERE lane = %s AND status = 'running' AND attempt = %s"
+def _await_attempt(site: Site, queue: str, attempt: int = 1) -> None:
+    running = "SELECT 1 FROM jobs WHERE queue = %s AND status = 'running' AND attempt = %s"
     eventually(
-        lambda: site.stack.query(running, lane, attempt),
+        lambda: site.stack.query(running, queue, attempt),
         within=30,
-        what=f"attempt {attempt} in the lane {lane}",
+        what=f"attempt {attempt} in the queue {queue}",
     )
 
 
@@ -98,15 +98,15 @@ def _command(pid: int) -> str:
 
 
 @contextmanager
-def _upkeep_fails(site: Site) -> Iterator[None]:
+def _maintenance_fails(site: Site) -> Iterator[None]:
     with without_table("credit_checkpoints")(site):
         _make_due(site, "credits.verify")
         yield
-    run_upkeep(site.stack, "credits.verify")
+    run_maintenance(site.stack, "credits.verify")
 
 
 @contextmanager
-def _upkeep_without_worker(site: Site) -> Iterator[None]:
+def _maintenance_without_worker(site: Site) -> Iterator[None]:
     with site.workers[_OTHERS].away():
         _make_due(site, "credits.verify")
         yield
@@ -120,7 +120,7 @@ def _nothing_purged(site: Site) -> Iterator[None]:
             data(send(client, key=secrets.token_hex()))
         site.stack.query("UPDATE idempotency_records SET expires_at = now() - interval '2 days'")
         yield
-    run_upkeep(site.stack, "maintenance.purge")
+    run_maintenance(site.stack, "maintenance.purge")
 
 
 @contextmanager
@@ -138,33 +138,37 @@ def _backup_fails(site: Site) -> Iterator[None]:
         _make_due(site, "backup.journal")
 
 
-def _make_due(site: Site, upkeep: str) -> None:
-    site.stack.query("UPDATE upkeep SET due_at = now(), send_after = now() WHERE name = %s", upkeep)
+def _make_due(site: Site, maintenance: str) -> None:
+    site.stack.query(
+        "UPDATE maintenance SET due_at = now(), send_after = now() WHERE name = %s", maintenance
+    )
 
 
 JOB_TROUBLES = (
-    Trouble("no worker in a lane", _lane_without_worker, "PressroomLaneBehind", {"lane": "media"}),
+    Trouble(
+        "no worker in a queue", _queue_without_worker, "PressroomQueueBehind", {"queue": "media"}
+    ),
     Trouble(
         "worker hung",
         lambda site: site.workers["mail"].hung(),
-        "PressroomLaneStalled",
-        {"lane": "mail"},
+        "PressroomQueueStalled",
+        {"queue": "mail"},
     ),
     Trouble(
-        "worker killed at work", _worker_killed_at_work, "PressroomLeasesLost", {"lane": "mail"}
+        "worker killed at work", _worker_killed_at_work, "PressroomLeasesLost", {"queue": "mail"}
     ),
     Trouble(
         "table of mails missing",
         without_table("mailed_links"),
         "PressroomJobsFail",
-        {"lane": "mail", "code": "job.internal_error"},
+        {"queue": "mail", "code": "job.internal_error"},
         calls=Site.join,
     ),
     Trouble(
         "job kills its process",
         _job_kills_its_process,
         "PressroomJobsFail",
-        {"lane": "media", "code": "job.worker_lost"},
+        {"queue": "media", "code": "job.worker_lost"},
     ),
     Trouble(
         "converters killed",
@@ -172,12 +176,17 @@ JOB_TROUBLES = (
         "PressroomConvertersKilled",
         calls=lambda _, client: send(client, prefer="wait=5"),
     ),
-    Trouble("upkeep fails", _upkeep_fails, "PressroomUpkeepFails", {"upkeep": "credits.verify"}),
     Trouble(
-        "no worker of upkeep",
-        _upkeep_without_worker,
-        "PressroomUpkeepLate",
-        {"upkeep": "credits.verify"},
+        "maintenance fails",
+        _maintenance_fails,
+        "PressroomMaintenanceFails",
+        {"maintenance": "credits.verify"},
+    ),
+    Trouble(
+        "no worker of maintenance",
+        _maintenance_without_worker,
+        "PressroomMaintenanceLate",
+        {"maintenance": "credits.verify"},
     ),
     Trouble(
         "nothing purged", _nothing_purged, "PressroomRowsOverdue", {"table": "idempotency_records"}

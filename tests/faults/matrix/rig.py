@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from devstack.sandbox import sandbox_settings
 from tests.contract import credits
@@ -21,7 +21,7 @@ from tests.subscribers import Subscriber, new_list, subscribe
 
 _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
 # As in the development stack, with fewer of each.
-WORKERS = {("request", "photos", "money", "mail", "upkeep"): 6, ("media", "export", "bulk"): 1}
+WORKERS = {("request", "photos", "money", "mail", "maintenance"): 6, ("media", "export", "bulk"): 1}
 # Callers who leave, enough for the calls of one fault in the full form.
 LEAVING = sized(24, 240)
 SETTLED_WITHIN_SECONDS = 90.0
@@ -39,7 +39,7 @@ class Rig:
     # People of the list, each to leave once.
     leaving: list[Subscriber] = field(default_factory=list)
 
-    def client(self) -> httpx.Client:
+    def client(self) -> httpx2.Client:
         return self.stack.client(self.owner.key)
 
     def refill(self, count: int) -> None:
@@ -48,7 +48,7 @@ class Rig:
             subscribe(self.stack, self.list_id) for _ in range(count - len(self.leaving))
         ]
 
-    def accept(self, client: httpx.Client) -> None:
+    def accept(self, client: httpx2.Client) -> None:
         """Have work accepted that the fault will find under way."""
         files = {"file": ("photo.jpg", photo(320, 240))}
         reply = client.post("/attachments", files=files, headers={"Prefer": "respond-async"})
@@ -121,8 +121,8 @@ def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
         "PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute",
     }
     stack.start_api(None, **through)
-    for lanes, concurrency in WORKERS.items():
-        stack.start_worker(*lanes, concurrency=concurrency, **through)
+    for queues, concurrency in WORKERS.items():
+        stack.start_worker(*queues, concurrency=concurrency, **through)
     return proxies
 
 

@@ -104,7 +104,7 @@ def test_pauses_grow_with_the_time_that_a_job_fails(
     assert longest / 2 - 5 < float(str(left)) <= longest + 1
 
 
-def test_refusal_is_not_tried_again_and_its_reason_is_the_jobs(bench: Bench) -> None:
+def test_error_is_not_tried_again_and_its_reason_is_the_jobs(bench: Bench) -> None:
     job = bench.finished(bench.enqueue(refuse="No such thing."))
     assert (job.status, job.attempt) == (JobStatus.FAILED, 1)
     assert job.error == {"kind": "invalid", "code": "probe.refused", "message": "No such thing."}
@@ -129,8 +129,8 @@ def test_job_of_several_turns_does_each_step_once(bench: Bench) -> None:
 
 def test_message_of_an_unknown_job_or_task_does_no_harm(bench: Bench) -> None:
     broker = Broker(bench.stack.settings())
-    broker.send(PROBE.name, PROBE.lane, {"job_id": 2**62})
-    broker.send("no.such_task", PROBE.lane, {"job_id": 1})
+    broker.send(PROBE.name, PROBE.queue, {"job_id": 2**62})
+    broker.send("no.such_task", PROBE.queue, {"job_id": 1})
     broker.close()
     assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
 

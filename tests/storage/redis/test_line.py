@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from core.errors import DomainError, Kind
-from core.lanes import Lane, RequestKind
+from core.queues import Queue, RequestKind
 from storage.broker import queue_name
 from storage.redis import request_calls, request_scripts
 from storage.redis.client import open_async_redis
@@ -17,8 +17,8 @@ from storage.resources import Resources
 from tests.stack import Stack
 
 ANNA, BERT = 1, 2
-QUEUE = queue_name(Lane.REQUEST)
-LINE = f"pressroom:line:{Lane.REQUEST}"
+QUEUE = queue_name(Queue.REQUEST)
+LINE = f"pressroom:line:{Queue.REQUEST}"
 
 
 class Line:
@@ -35,33 +35,33 @@ class Line:
         *,
         owner: int | None = None,
         seconds: float = 30,
-        lane: Lane = Lane.REQUEST,
+        queue: Queue = Queue.REQUEST,
         text: str = "",
     ) -> bool:
         """Whether a message was sent."""
-        before = self._resources.redis.llen(queue_name(lane))
+        before = self._resources.redis.llen(queue_name(queue))
 
         async def ask(calls: RequestCalls) -> None:
             await calls.join(
-                request_scripts.request_id(lane, name),
+                request_scripts.request_id(queue, name),
                 caller,
                 {"text": text},
-                kind=RequestKind("probe.none", lane),
+                kind=RequestKind("probe.none", queue),
                 seconds=seconds,
                 owner_id=owner,
             )
 
         self._in_a_process(ask)
-        return bool(self._resources.redis.llen(queue_name(lane)) != before)
+        return bool(self._resources.redis.llen(queue_name(queue)) != before)
 
     def take(self, name: str) -> bool:
         """Whether a worker could take the work."""
-        request_id = request_scripts.request_id(Lane.REQUEST, name)
+        request_id = request_scripts.request_id(Queue.REQUEST, name)
         return self._work.take(request_id, "worker") is not None
 
     def leave(self, name: str, caller: str) -> None:
         async def go(calls: RequestCalls) -> None:
-            calls.leave(request_scripts.request_id(Lane.REQUEST, name), caller)
+            calls.leave(request_scripts.request_id(Queue.REQUEST, name), caller)
             await calls.flush()
 
         self._in_a_process(go)
@@ -99,7 +99,7 @@ def join(line: Line, owner: int | None, name: str, seconds: float = 30) -> bool:
     return line.join(name, f"caller of {name}", owner=owner, seconds=seconds)
 
 
-def refusal(line: Line, owner: int | None, name: str) -> DomainError:
+def error(line: Line, owner: int | None, name: str) -> DomainError:
     with pytest.raises(DomainError) as refused:
         join(line, owner, name)
     return refused.value
@@ -119,7 +119,7 @@ def make_older(resources: Resources, seconds: float) -> None:
 
 def test_owner_has_a_share_of_the_line_and_leaves_the_rest_to_others(line: Line) -> None:
     fill(line, ANNA, 4)
-    refused = refusal(line, ANNA, "one more")
+    refused = error(line, ANNA, "one more")
     assert (refused.kind, refused.code) == (Kind.RATE_LIMITED, "queue.too_many_of_yours")
     assert refused.retry_after == 1
     assert join(line, BERT, "of Bert")
@@ -129,20 +129,20 @@ def test_full_line_refuses_each_new_work(line: Line) -> None:
     fill(line, ANNA, 3)
     fill(line, BERT, 3)
     for owner in (ANNA, 7, None):
-        refused = refusal(line, owner, "one more")
+        refused = error(line, owner, "one more")
         assert (refused.kind, refused.code) == (Kind.UNAVAILABLE, "queue.overloaded")
 
 
-def test_full_line_refuses_no_work_of_another_lane(line: Line) -> None:
+def test_full_line_refuses_no_work_of_another_queue(line: Line) -> None:
     fill(line, ANNA, 3)
     fill(line, BERT, 3)
-    assert line.join("photos", "caller", owner=ANNA, lane=Lane.PHOTOS)
+    assert line.join("photos", "caller", owner=ANNA, queue=Queue.PHOTOS)
 
 
-def test_refusal_leaves_nothing_behind(line: Line, resources: Resources) -> None:
+def test_error_leaves_nothing_behind(line: Line, resources: Resources) -> None:
     fill(line, ANNA, 4)
     before = sorted(resources.redis.keys())
-    refusal(line, ANNA, "one more")
+    error(line, ANNA, "one more")
     assert sorted(resources.redis.keys()) == before
 
 
@@ -151,13 +151,13 @@ def test_line_in_which_works_wait_too_long_refuses_its_owners_for_as_long(
 ) -> None:
     fill(line, ANNA, 3)
     make_older(resources, 12)
-    refused = refusal(line, ANNA, "one more")
+    refused = error(line, ANNA, "one more")
     assert (refused.code, refused.retry_after) == ("queue.overloaded", 13)
-    assert refusal(line, None, "without an owner").code == "queue.overloaded"
+    assert error(line, None, "without an owner").code == "queue.overloaded"
     # Who has nothing there did not fill it.
     assert join(line, BERT, "of Bert")
     make_older(resources, 12)
-    assert refusal(line, 7, "of another").code == "queue.overloaded"
+    assert error(line, 7, "of another").code == "queue.overloaded"
 
 
 def test_line_of_few_works_refuses_none(line: Line, resources: Resources) -> None:

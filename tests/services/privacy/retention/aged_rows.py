@@ -11,7 +11,7 @@ from tests.stack import Stack
 # By the names of the rules: `{at}` is the moment from which the row is kept for a while, and
 # `{any}` differs from row to row.
 INSERTS = {
-    "jobs": "jobs (kind, lane, status, finished_at) VALUES ('x', 'bulk', 'succeeded', {at})",
+    "jobs": "jobs (kind, queue, status, finished_at) VALUES ('x', 'bulk', 'succeeded', {at})",
     "subscription_events": "subscription_events (list_id, user_id, action, actor, via, created_at)"
     " VALUES ({list}, {user}, 'requested', 'stranger', 'challenge', {at})",
     "subscription_events.ip": "subscription_events (list_id, user_id, action, actor, via, ip,"
@@ -27,7 +27,7 @@ INSERTS = {
     " VALUES ({import}, {any}, false, {at}, 'active', 'free', 'free', now())",
     "bulk_changes": "bulk_changes (bulk_id, subscription_id, applied_at, updated_at_before,"
     " status_before, type_before) VALUES (1, {any}, {at}, now(), 'active', 'free')",
-    "bulk_acts": "bulk_acts (list_id, user_id, filter, action, status, finished_at)"
+    "bulk_actions": "bulk_actions (list_id, user_id, filter, action, status, finished_at)"
     " VALUES ({list}, {user}, '{{}}', 'remove', 'succeeded', {at})",
     "imports": "imports (list_id, user_id, source, object_prefix, size, status, finished_at,"
     " files_removed_at) VALUES ({list}, {user}, 'file', '{any}', 1, 'succeeded', {at}, now())",
@@ -117,7 +117,7 @@ class AgedRows:
             "list": "lists (id, user_id, title, slug) VALUES ({user}, {user}, 'x', 's{user}')",
             "import": "imports (list_id, user_id, source, object_prefix, size)"
             " VALUES ({list}, {user}, 'file', 'parent', 1)",
-            "upkeep": "upkeep (name, every_seconds) VALUES ('maintenance.shorten_ips', 3600)",
+            "maintenance": "maintenance (name, every_seconds) VALUES ('maintenance.shorten_ips', 3600)",
             "endpoint": "webhook_endpoints (user_id, url, types, place, event_id)"
             " VALUES ({user}, 'https://example.com/', '{{key.created}}', 1, 1)",
             "client": "oauth_clients (client_id, name, redirect_uris, scopes)"
@@ -125,7 +125,7 @@ class AgedRows:
             "grant": "oauth_grants (user_id, client_id, scopes)"
             " VALUES ({user}, '{client}', '{{}}')",
         }.items():
-            key = {"client": "client_id", "upkeep": "name"}.get(name, "id")
+            key = {"client": "client_id", "maintenance": "name"}.get(name, "id")
             [(made[name],)] = self.stack.query(f"INSERT INTO {row.format(**made)} RETURNING {key}")
         return made
 

@@ -2,13 +2,13 @@
 
 from datetime import timedelta
 
-import httpx
+import httpx2
 
 from services.privacy.kept import RULES
 from services.privacy.purging import OverdueRows, purge_outlived
+from tests.maintenance import resting_maintenance
 from tests.services.privacy.retention.aged_rows import SPANS, AgedRows
 from tests.stack import Stack, eventually
-from tests.upkeep import resting_upkeep
 
 COUNTED = [rule.name for rule in RULES if rule.moment is not None]
 TWO_ROUNDS = timedelta(hours=2)
@@ -45,14 +45,14 @@ def test_a_count_stops_at_a_thousand(bare: Stack) -> None:
     assert counted(bare)["mail_counts"] == 0
 
 
-def test_the_metrics_show_it_by_table(stack: Stack, stranger: httpx.Client) -> None:
+def test_the_metrics_show_it_by_table(stack: Stack, stranger: httpx2.Client) -> None:
     token = stack.environment["PRESSROOM_METRICS_TOKEN"]
 
     def shown() -> str:
         reply = stranger.get("/metrics", headers={"Authorization": f"Bearer {token}"})
         return reply.raise_for_status().text
 
-    with resting_upkeep(stack):
+    with resting_maintenance(stack):
         stack.query(
             "INSERT INTO mail_counts (digest, mails, ends_at)"
             " VALUES (sha256('overdue'), 1, now() - interval '3 hours')"

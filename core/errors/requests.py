@@ -1,0 +1,127 @@
+"""Errors of any request, and of the service that should answer it."""
+
+from core.errors import DomainError, FieldProblem
+from core.errors.catalogue import (
+    conflict,
+    invalid,
+    malformed,
+    not_allowed,
+    not_found,
+    provider_failed,
+    rate_limited,
+    stalled,
+    too_large,
+    too_slow,
+    unavailable,
+    unsupported_type,
+)
+
+BODY_NOT_JSON = malformed("body.not_json", "The body is not JSON.")
+BODY_NOT_MULTIPART = malformed(
+    "body.not_multipart", "Send multipart/form-data with one file in the part 'file'."
+)
+BODY_MALFORMED_FORM = malformed("body.malformed", "The form can't be read.")
+BODY_MALFORMED_MULTIPART = malformed(
+    "body.malformed", "The multipart body is malformed, cut short or over {most} parts.", most=100
+)
+# The two can be told apart where a file is stored while it arrives.
+BODY_MALFORMED_UPLOAD = malformed("body.malformed", "The multipart body is malformed.")
+BODY_CUT_SHORT = malformed("body.malformed", "The multipart body is cut short.")
+BODY_LENGTH_INVALID = malformed("body.length_invalid", "Content-Length must be a number.")
+BODY_TOO_SLOW = stalled("body.too_slow", "The body arrives too slowly.")
+BODY_TOO_MANY_UNFINISHED = rate_limited(
+    "body.too_many_unfinished",
+    "Too many bodies of yours are under way; send one after another.",
+    retry_after=5,
+)
+BODY_TOO_LARGE = too_large(
+    "body.too_large", "The body of this request has at most {megabytes} MB.", megabytes=2
+)
+BODY_NO_JSON_TYPE = unsupported_type(
+    "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
+)
+BODY_NO_FORM_TYPE = unsupported_type("body.unsupported_type", "Send a form.")
+BODY_NO_JSON_OR_FORM_TYPE = unsupported_type("body.unsupported_type", "Send JSON or a form.")
+BODY_INVALID = invalid(
+    "body.invalid", "{place}: {rule}", place="body.name", rule="Input should be a valid string"
+)
+BODY_CHARACTER_INVALID = invalid("body.invalid", "A field has a character that is none.")
+
+REQUEST_INVALID = malformed(
+    "request.invalid",
+    "{place}: {rule}",
+    place="query.limit",
+    rule="Input should be less than or equal to 1000",
+)
+REQUEST_UNKNOWN = malformed(
+    "request.unknown", "Not known here: {names}.", names="query.sort, body.members[0].tags"
+)
+OPTION_IN_BODY = malformed(
+    "request.option_in_body",
+    "body.{name} is an option, which goes into the query: ?{name}=… at the end of the address.",
+    field="body.{name}",
+    name="dry_run",
+)
+REQUEST_TOO_SLOW = too_slow("request.too_slow", "No answer within {seconds:g} seconds.", seconds=45)
+REQUEST_FAILED = provider_failed("request.failed", "The work failed unexpectedly.")
+
+VERSION_UNKNOWN = malformed(
+    "version.unknown",
+    "Pressroom-Version names no version of this API; it knows {known}.",
+    known="2026-11-21",
+)
+ROUTE_NOT_FOUND = not_found("route.not_found", "Not Found")
+ROUTE_METHOD_NOT_ALLOWED = not_allowed("route.method_not_allowed", "Method Not Allowed")
+
+QUEUE_UNAVAILABLE = unavailable(
+    "queue.unavailable", "The queue takes no work at the moment.", retry_after=1
+)
+QUEUE_TOO_MANY_WAITERS = unavailable(
+    "queue.too_many_waiters", "Too many requests wait for a worker.", retry_after=1
+)
+QUEUE_OVERLOADED = unavailable(
+    "queue.overloaded", "More is asked of the workers than they can do in time.", retry_after=10
+)
+QUEUE_TOO_MANY_OF_YOURS = rate_limited(
+    "queue.too_many_of_yours", "Too much of what you asked for waits for a worker.", retry_after=10
+)
+SERVICE_BUSY = unavailable(
+    "service.busy", "Too many requests of this kind are under way.", retry_after=1
+)
+SERVICE_UNAVAILABLE = unavailable(
+    "service.unavailable", "A part of the service is not reachable.", retry_after=1
+)
+# The server that a worker could not reach, in the words of the failure.
+SERVICE_UNREACHABLE = unavailable(
+    "service.unavailable", "{reason}", reason="object store: ConnectTimeoutError"
+)
+DATABASE_UNUSABLE = unavailable(
+    "service.unavailable",
+    "The database is not usable: {reason}",
+    retry_after=1,
+    reason="connection refused",
+)
+
+IDEMPOTENCY_KEY_INVALID = malformed(
+    "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable ASCII characters."
+)
+IDEMPOTENCY_KEY_REUSED = invalid(
+    "idempotency.key_reused",
+    "This Idempotency-Key was used for another request in the last 24 hours.",
+)
+IDEMPOTENCY_IN_PROGRESS = conflict(
+    "idempotency.in_progress", "A request with this Idempotency-Key is still under way."
+)
+
+RATE_LIMITED = rate_limited("rate.limited", "Too many requests; try again later.")
+CURSOR_INVALID = malformed(
+    "cursor.invalid", "query.cursor must be a next_cursor of an earlier page.", field="query.cursor"
+)
+FILE_NOT_WRITTEN = malformed(
+    "file.not_written", "{target}: {reason}", target="members.csv", reason="Permission denied"
+)
+
+
+def invalid_field(field: str, rule: str, code: str = "type") -> DomainError:
+    """``body.invalid`` for one field, such as ``body.name``, that breaks ``rule``."""
+    return BODY_INVALID(place=field, rule=rule, problems=(FieldProblem(field, code, rule),))

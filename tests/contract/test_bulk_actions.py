@@ -1,0 +1,248 @@
+"""One thing that is done to all members who fit a filter, and its undo."""
+
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from services.privacy.kept import RULES
+from tests.contract.bulk import finished, newest_job
+from tests.contract.replies import data, problem
+from tests.contract.segments import (
+    VIP,
+    act,
+    acted,
+    new_segment,
+    set_member,
+    some_members,
+    standing,
+    undo,
+)
+from tests.contract.subscribers import Reader, count, known_member, new_list
+from tests.erasing import erase
+from tests.stack import Stack
+
+ALL = {"field": "email", "exists": True}
+
+
+def test_an_act_is_a_job_that_tells_what_it_did(client: httpx2.Client, list_id: int) -> None:
+    [ada, ben, _] = some_members(client, list_id, 3, vips=2)
+    set_member(client, list_id, ada, add_tags=["spring"])
+    begun = act(client, list_id, "tag", filter=VIP, value="spring")
+    job = data(begun, 202)
+    assert begun.headers["location"] == f"/jobs/{job['id']}"
+    done = finished(client, job["id"])
+    bulk_id = done["result"]["bulk_id"]
+    assert done["result"] == {"bulk_id": bulk_id, "matched": 2, "changed": 1}
+    assert (done["progress"]["done"], done["progress"]["total"]) == (3, 3)
+    assert known_member(client, list_id, ben)["tags"] == ["spring", "vip"]
+
+
+def test_a_dry_run_answers_the_number_and_changes_nothing(
+    client: httpx2.Client, list_id: int
+) -> None:
+    members = some_members(client, list_id, 3, vips=2)
+    before = standing(client, list_id, members)
+    path, body = f"/lists/{list_id}/members/bulk", {"action": "tag", "value": "new"}
+    reply = client.post(path, params={"dry_run": 1}, json={**body, "filter": VIP})
+    assert data(reply) == {"matched": 2, "is_exact": True}
+    assert newest_job(client)["kind"] != "members.bulk"
+    assert [each["name"] for each in data(client.get(f"/lists/{list_id}/tags"))["items"]] == ["vip"]
+    assert standing(client, list_id, members) == before
+
+
+ACTS: list[tuple[str, str | None, dict[str, Any]]] = [
+    ("tag", "Spring", {"tags": ["Spring", "vip"]}),
+    ("untag", "VIP", {"tags": []}),
+    ("remove", None, {"status": "removed"}),
+    ("set_type", "gold", {"type": "gold"}),
+    ("email_off", None, {"email_enabled": False}),
+]
+
+
+@pytest.mark.parametrize(("action", "value", "expected"), ACTS)
+def test_each_act_changes_those_who_fit_and_its_undo_brings_all_back(
+    client: httpx2.Client, list_id: int, action: str, value: str | None, expected: dict[str, Any]
+) -> None:
+    members = some_members(client, list_id, 3, vips=2)
+    before, active = standing(client, list_id, members), count(client, list_id)
+    segment = new_segment(client, list_id)
+    result = acted(client, list_id, action, segment_id=segment["id"], value=value)
+    assert (result["matched"], result["changed"]) == (2, 2)
+    after = standing(client, list_id, members)
+    for old, new in zip(before[:2], after[:2], strict=True):
+        assert new == {**old, **expected, "updated_at": new["updated_at"]}
+        assert new["updated_at"] > old["updated_at"]
+    assert after[2] == before[2]
+    assert count(client, list_id) == (active - 2 if action == "remove" else active)
+    assert data(undo(client, result["bulk_id"])) == 2
+    assert newest_job(client)["result"] == {"bulk_id": result["bulk_id"], "undone": 2, "kept": 0}
+    assert standing(client, list_id, members) == before
+    assert count(client, list_id) == active
+    # A second time there is nothing to do.
+    assert data(undo(client, result["bulk_id"])) == 0
+
+
+def test_the_history_of_a_member_tells_of_acts(client: httpx2.Client, list_id: int) -> None:
+    [ada] = some_members(client, list_id, 1, vips=1)
+    bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
+    data(undo(client, bulk_id))
+    user_id = known_member(client, list_id, ada)["user_id"]
+    path = f"/lists/{list_id}/members/{user_id}/history"
+    back, removed, *_ = data(client.get(path))["items"]
+    assert (back["action"], back["status_before"], back["status_after"]) == (
+        "bulk_undone",
+        "removed",
+        "active",
+    )
+    assert (removed["action"], removed["actor"], removed["via"]) == ("removed", "owner", "bulk")
+
+
+def test_a_tier_that_is_given_holds(client: httpx2.Client, list_id: int) -> None:
+    members = some_members(client, list_id, 3)
+    ends = {"past": "2020-01-01T00:00:00.000000Z", "future": "2031-01-01T00:00:00.000000Z"}
+    for email, end in zip(members, (ends["past"], ends["future"], None), strict=True):
+        set_member(client, list_id, email, type="silver", paid_expiry=end)
+    before = standing(client, list_id, members)
+    bulk_id = acted(client, list_id, "set_type", filter=ALL, value="gold")["bulk_id"]
+    after = standing(client, list_id, members)
+    assert [each["type"] for each in after] == ["gold"] * 3
+    assert [each["paid_expiry"] for each in after] == [None, ends["future"], None]
+    assert data(undo(client, bulk_id)) == 3
+    assert standing(client, list_id, members) == before
+    acted(client, list_id, "set_type", filter=ALL, value="free")
+    assert {each["paid_expiry"] for each in standing(client, list_id, members)} == {None}
+
+
+def test_what_was_changed_since_is_left_alone_by_the_undo(
+    client: httpx2.Client, list_id: int
+) -> None:
+    members = some_members(client, list_id, 4, vips=4)
+    bulk_id = acted(client, list_id, "set_type", filter=VIP, value="gold")["bulk_id"]
+    set_member(client, list_id, members[0], type="silver")
+    set_member(client, list_id, members[1], name="Named since")
+    acted(client, list_id, "tag", filter=VIP, value="later")
+    assert data(undo(client, bulk_id)) == 3
+    assert newest_job(client)["result"]["kept"] == 1
+    after = standing(client, list_id, members)
+    assert [each["type"] for each in after] == ["silver", "free", "free", "free"]
+    assert after[1]["name"] == "Named since"
+    assert all(each["tags"] == ["later", "vip"] for each in after)
+
+
+def test_mail_that_was_switched_since_stays_as_it_is(client: httpx2.Client, list_id: int) -> None:
+    on_and_off, untouched = some_members(client, list_id, 2, vips=2)
+    bulk_id = acted(client, list_id, "email_off", filter=VIP)["bulk_id"]
+    user_id = known_member(client, list_id, on_and_off)["user_id"]
+    for enabled in (True, False):
+        path = f"/subscriptions/{list_id}/members/{user_id}/email"
+        assert data(client.put(path, json={"enabled": enabled})) == 1
+    # A later act of another kind does not stand in the way.
+    acted(client, list_id, "tag", filter=ALL, value="later")
+    assert data(undo(client, bulk_id)) == 1
+    shown = standing(client, list_id, [on_and_off, untouched])
+    assert [each["email_enabled"] for each in shown] == [False, True]
+
+
+# -- opt-outs ------------------------------------------------------------------------------------
+
+
+def test_no_undo_brings_back_or_mails_a_person_who_said_no(
+    client: httpx2.Client, make_reader: Any, list_id: int
+) -> None:
+    leaves, quiet, stays = (make_reader().joins(list_id) for _ in range(3))
+    everyone = [each.email for each in (leaves, quiet, stays)]
+    off = acted(client, list_id, "email_off", filter=ALL)["bulk_id"]
+    gone = acted(client, list_id, "remove", filter=ALL)["bulk_id"]
+    # Both say so while the list has them not.
+    leaves.client.delete(f"/subscriptions/{list_id}")
+    quiet.wants_mail(list_id, False)
+    assert data(undo(client, gone)) == 2
+    assert data(undo(client, off)) == 1
+    found = {email: known_member(client, list_id, email) for email in everyone}
+    assert found[leaves.email]["status"] == "removed"
+    assert (found[quiet.email]["status"], found[quiet.email]["email_enabled"]) == ("active", False)
+    assert (found[stays.email]["status"], found[stays.email]["email_enabled"]) == ("active", True)
+
+
+def test_a_person_whose_mail_the_act_found_off_keeps_it_off(
+    client: httpx2.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id).wants_mail(list_id, False)
+    result = acted(client, list_id, "email_off", filter=ALL)
+    assert (result["matched"], result["changed"]) == (1, 0)
+    assert data(undo(client, result["bulk_id"])) == 0
+    assert reader.stands(list_id) == ("active", False)
+
+
+def test_an_erased_person_is_nobodys_member_and_leaves_nothing_to_undo(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    erased, stays = some_members(client, list_id, 2, vips=2)
+    bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
+    kept = "SELECT count(*) FROM bulk_changes WHERE bulk_id = %s"
+    assert stack.query(kept, bulk_id) == [(2,)]
+    erase(stack.resources, erased)
+    assert stack.query(kept, bulk_id) == [(1,)]
+    assert data(undo(client, bulk_id)) == 1
+    assert known_member(client, list_id, stays)["status"] == "active"
+    # In whatever status their record is.
+    written = {"field": "status", "in": ["active", "removed"]}
+    assert acted(client, list_id, "tag", filter=written, value="x")["matched"] == 1
+
+
+# -- errors ------------------------------------------------------------------------------------
+
+
+def test_a_value_that_does_not_go_with_the_action_is_422(
+    client: httpx2.Client, list_id: int
+) -> None:
+    for body in [
+        {"action": "tag", "filter": VIP},
+        {"action": "tag", "filter": VIP, "value": "a,b"},
+        {"action": "untag", "filter": VIP, "value": " "},
+        {"action": "set_type", "filter": VIP, "value": "platinum"},
+        {"action": "set_type", "filter": VIP},
+        {"action": "remove", "filter": VIP, "value": "now"},
+    ]:
+        refused = problem(
+            client.post(f"/lists/{list_id}/members/bulk", json=body), 422, "bulk.value"
+        )
+        assert [each["field"] for each in refused["errors"]] == ["body.value"]
+
+
+def test_a_segment_or_a_filter_and_not_both(client: httpx2.Client, list_id: int) -> None:
+    made = new_segment(client, list_id)
+    problem(act(client, list_id, "remove"), 400, "selection.unclear")
+    both = act(client, list_id, "remove", filter=VIP, segment_id=made["id"])
+    problem(both, 400, "selection.unclear")
+    problem(act(client, list_id, "burn", filter=VIP), 422, "body.invalid")
+
+
+def test_an_act_that_still_runs_is_not_undone(quiet: Stack, quiet_client: httpx2.Client) -> None:
+    list_id = new_list(quiet_client)["id"]
+    job = data(act(quiet_client, list_id, "remove", filter=ALL), 202)
+    [(bulk_id,)] = quiet.query("SELECT subject_id FROM jobs WHERE id = %s", job["id"])
+    assert isinstance(bulk_id, int)
+    problem(undo(quiet_client, bulk_id), 409, "bulk.running")
+    assert data(quiet_client.delete(f"/jobs/{job['id']}")) == 1
+    # What it changed until then can be taken back, by one job.
+    undos = {data(undo(quiet_client, bulk_id, Prefer="wait=0"), 202) for _ in range(2)}
+    assert len(undos) == 1
+    # An act whose undo was asked for does not go on.
+    problem(quiet_client.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
+
+
+def test_an_undo_is_offered_for_ninety_days_and_what_it_needs_is_kept_so_long(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    some_members(client, list_id, 1, vips=1)
+    bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
+    stack.query(
+        "UPDATE bulk_actions SET created_at = created_at - interval '91 days' WHERE id = %s",
+        bulk_id,
+    )
+    problem(undo(client, bulk_id), 409, "bulk.undo_over")
+    [kept] = [rule for rule in RULES if rule.name == "bulk_changes"]
+    assert kept.age(stack.settings()) > timedelta(days=90)

@@ -1,0 +1,69 @@
+"""The catalogue of errors: what each entry must be, whatever it says."""
+
+import ast
+import importlib
+import pkgutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from string import Formatter
+
+from core import errors
+from core.errors.catalogue import ErrorType
+from core.errors.requests import invalid_field
+
+_ROOT = Path(__file__).parents[2]
+_PRODUCT = ("api", "workers", "services", "integrations", "storage", "cli", "core")
+
+
+def _entries() -> Iterator[tuple[str, ErrorType]]:
+    for area in pkgutil.iter_modules(errors.__path__):
+        module = importlib.import_module(f"core.errors.{area.name}")
+        for name, value in vars(module).items():
+            if isinstance(value, ErrorType):
+                yield name, value
+
+
+ENTRIES = tuple(_entries())
+
+
+def _placeholders(text: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+
+
+def test_every_placeholder_has_an_example_and_every_example_a_placeholder() -> None:
+    for name, entry in ENTRIES:
+        wanted = _placeholders(entry.sentence) | _placeholders(entry.field or "")
+        assert wanted == set(entry.examples), name
+        assert "{" not in entry.documented, name
+
+
+def test_nothing_is_declared_twice() -> None:
+    names = Counter(name for name, _ in ENTRIES)
+    sentences = Counter((entry.kind, entry.code, entry.sentence) for _, entry in ENTRIES)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert [sentence for sentence, count in sentences.items() if count > 1] == []
+
+
+def test_nothing_but_the_catalogue_makes_an_error_of_its_own_words() -> None:
+    """A code and a sentence written out elsewhere would be a second place for the same fact."""
+    made = [
+        f"{path.relative_to(_ROOT)}:{node.lineno}"
+        for path in _sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"DomainError", "UnreadableImage"}
+        and any(isinstance(each, ast.Constant | ast.JoinedStr) for each in node.args[1:])
+    ]
+    assert made == []
+
+
+def _sources() -> Iterator[Path]:
+    for package in _PRODUCT:
+        yield from (_ROOT / package).rglob("*.py")
+
+
+def test_a_value_is_never_read_as_a_sentence_of_its_own() -> None:
+    error = invalid_field("body.{name}", "must not be {this} or {0}")
+    assert error.message == "body.{name}: must not be {this} or {0}"

@@ -1,0 +1,134 @@
+"""Do the autoscaler's questions count the work of each queue, by indexes, with the least rights?"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg2
+import pytest
+from sqlalchemy import make_url
+
+from core.queues import Queue
+from models import JobStatus
+from storage.broker import queue_name
+from tests.deployment import files
+from tests.deployment.kubernetes import pods
+from tests.stack import Stack
+from workers.serving import serving
+
+PASSWORD = "word-of-the-scaler"
+# What a queue has: due and in line, sent, running; not due yet; ended.
+WORK = 3
+JOBS = f"""
+INSERT INTO jobs (kind, queue, status, sends, send_after, lease_expires_at, finished_at)
+SELECT 'attachment.process', queue, status, sends, now() + late, lease, ended
+FROM unnest(%s::text[]) AS queue, (VALUES
+    ('{JobStatus.QUEUED}', 0, interval '-1 second', null::timestamptz, null::timestamptz),
+    ('{JobStatus.QUEUED}', 1, interval '10 seconds', null, null),
+    ('{JobStatus.RUNNING}', 1, interval '0', now() + interval '1 hour', null),
+    ('{JobStatus.QUEUED}', 0, interval '1 hour', null, null),
+    ('{JobStatus.SUCCEEDED}', 1, interval '0', null, now())
+) AS job(status, sends, late, lease, ended)
+"""
+
+
+def triggers(kind: str) -> dict[Queue, dict[str, Any]]:
+    return {
+        Queue(trigger["name"]): trigger
+        for scaled in pods.of_kind("ScaledObject").values()
+        for trigger in scaled["spec"]["triggers"]
+        if trigger["type"] == kind
+    }
+
+
+@pytest.mark.check
+def test_each_queue_scales_the_workers_that_serve_it() -> None:
+    scaled = {
+        Queue(trigger["name"]): each["spec"]["scaleTargetRef"]["name"]
+        for each in pods.of_kind("ScaledObject").values()
+        for trigger in each["spec"]["triggers"]
+    }
+    served = {
+        queue: each.workload
+        for each in pods.processes()
+        if each.words[1] == "worker"
+        for queue in each.queues
+    }
+    assert scaled == served
+    for name in scaled.values():
+        assert "replicas" not in pods.of_kind("Deployment")[name]["spec"]
+
+
+@pytest.mark.check
+def test_queues_of_callers_who_wait_are_measured_in_redis_and_jobs_in_postgres() -> None:
+    in_redis, in_postgres = triggers("redis"), triggers("postgresql")
+    assert in_redis.keys() == {Queue.REQUEST, Queue.PHOTOS}
+    assert in_postgres.keys() == set(Queue) - in_redis.keys()
+    for queue, trigger in in_redis.items():
+        assert trigger["metadata"]["listName"] == queue_name(queue)
+    everything = [*in_redis.values(), *in_postgres.values()]
+    used = {each["authenticationRef"]["name"] for each in everything}
+    assert used == set(pods.of_kind("TriggerAuthentication"))
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("queue", [*triggers("redis"), *triggers("postgresql")])
+def test_a_process_is_not_added_before_the_others_have_all_that_they_do_at_once(
+    queue: Queue,
+) -> None:
+    metadata = (triggers("redis") | triggers("postgresql"))[queue]["metadata"]
+    target = metadata.get("targetQueryValue") or metadata["listLength"]
+    [process] = [each for each in pods.processes() if queue in each.queues]
+    at_once = serving(process.queues).limits[queue]
+    if queue == Queue.MEDIA:
+        at_once = int(process.container["resources"]["limits"]["cpu"])
+    assert int(target) >= at_once
+
+
+@pytest.fixture(scope="module")
+def scaler(make_stack: Callable[[str], Stack]) -> Iterator[psycopg2.extensions.connection]:
+    """A connection of the role that docs/kubernetes.md makes, to a database of its own."""
+    stack = make_stack("scaling")
+    page = (files.ROOT / "docs/kubernetes.md").read_text()
+    [role] = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    stack.query(JOBS, list(triggers("postgresql")))
+    stack.query(role.replace("…", PASSWORD))
+    url = make_url(stack.owner_url).set(username="pressroom_scaler", password=PASSWORD)
+    try:
+        text = url.render_as_string(hide_password=False)
+        with closing(psycopg2.connect(text)) as connection:
+            connection.autocommit = True
+            yield connection
+    finally:
+        stack.query("DROP OWNED BY pressroom_scaler")
+        stack.query("DROP ROLE pressroom_scaler")
+
+
+@pytest.mark.parametrize("queue", triggers("postgresql"))
+def test_the_question_counts_what_the_queue_has_to_do_now(
+    scaler: psycopg2.extensions.connection, queue: Queue
+) -> None:
+    query = triggers("postgresql")[queue]["metadata"]["query"]
+    with scaler.cursor() as cursor:
+        cursor.execute(query)
+        assert cursor.fetchall() == [(WORK,)]
+        # Of a small table all would be read at once: what matters is which plan there is at all.
+        cursor.execute("SET enable_seqscan = off")
+        cursor.execute("SET enable_bitmapscan = off")
+        cursor.execute(f"EXPLAIN {query}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+        assert "Seq Scan" not in plan, plan
+        # Running jobs are as few as the workers' threads: their index is small, and read whole.
+        assert plan.count(f"Index Cond: (queue = '{queue}'::text)") == 1, plan
+        assert plan.count(f"Index Cond: ((queue = '{queue}'::text) AND (send_after <= ") == 1, plan
+        assert "using ix_jobs_lease_expires_at" in plan, plan
+        assert plan.count("Limit") == WORK, plan
+
+
+def test_the_role_of_the_autoscaler_may_read_nothing_else(
+    scaler: psycopg2.extensions.connection,
+) -> None:
+    for statement in ("SELECT result FROM jobs", "SELECT 1 FROM users", "DELETE FROM jobs"):
+        with scaler.cursor() as cursor, pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute(statement)

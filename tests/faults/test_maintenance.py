@@ -1,0 +1,84 @@
+"""Maintenance happens while there is any worker at all, however short each one lives."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.probe.tending import TABLES, TEND
+from tests.sizes import sized
+from tests.stack import Running, Stack, eventually
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def tended(make_stack: Callable[[str], Stack], request: pytest.FixtureRequest) -> Stack:
+    stack = make_stack(f"tended-{request.node.name.split('_')[1]}")
+    stack.query(TABLES)
+    return stack
+
+
+def start_worker(stack: Stack) -> Running:
+    return stack.start_worker("bulk", concurrency=2, module="tests.probe.tending")
+
+
+def runs(stack: Stack) -> int:
+    [(count,)] = stack.query("SELECT count(*) FROM tended WHERE ended_at IS NOT NULL")
+    assert isinstance(count, int)
+    return count
+
+
+def overlaps(stack: Stack) -> object:
+    """Runs that began before an earlier one had ended; a killed one never ends."""
+    return stack.query(
+        "SELECT a.id, b.id FROM tended a JOIN tended b ON a.id < b.id AND b.began_at < a.ended_at"
+    )
+
+
+def test_restarted_workers_do_it_again_and_once(tended: Stack) -> None:
+    """No clock; two workers, one of them killed every few seconds, and all messages lost."""
+    began = time.monotonic()
+    start_worker(tended)
+    other = start_worker(tended)
+    for _ in range(sized(3, 20)):
+        time.sleep(3)
+        tended.resources.redis.flushdb()
+        other.kill()
+        other = start_worker(tended)
+    done = runs(tended)
+    eventually(lambda: runs(tended) > done + 1, what="two runs after the last kill")
+    tended.stop()
+    assert overlaps(tended) == []
+    assert runs(tended) <= (time.monotonic() - began) / TEND.every.total_seconds() + 2
+
+
+def test_killed_worker_leaves_its_run_to_another(tended: Stack) -> None:
+    tended.query("UPDATE tending SET seconds = 300")
+    first = start_worker(tended)
+    eventually(lambda: tended.query("SELECT 1 FROM tended"), what="a run")
+    [(pid,)] = tended.query("SELECT pid FROM tended")
+    tended.query("UPDATE tending SET seconds = 0")
+    start_worker(tended)
+    os.killpg(first.pid, signal.SIGKILL)
+    eventually(lambda: runs(tended) > 0, within=30, what="a run by the other worker")
+    assert tended.query("SELECT 1 FROM tended WHERE ended_at IS NOT NULL AND pid = %s", pid) == []
+
+
+def test_failing_maintenance_stops_no_other(tended: Stack) -> None:
+    tended.query("UPDATE tending SET fails = true")
+    start_worker(tended)
+    tended.start_worker("maintenance")
+    error = "SELECT last_error FROM maintenance WHERE name = %s AND last_error IS NOT NULL"
+    found = eventually(lambda: tended.query(error, TEND.name), what="the error in the row")
+    assert found == [("ValueError: told to fail",)]
+    ended = (
+        "SELECT count(*) FROM maintenance WHERE last_error IS NULL AND last_finished_at IS NOT NULL"
+    )
+    eventually(
+        lambda: int(str(tended.query(ended)[0][0])) >= 6, within=60, what="all other maintenance"
+    )
+    tended.query("UPDATE tending SET fails = false")
+    eventually(lambda: runs(tended) > 0, what="a run that ends well")

@@ -1,0 +1,50 @@
+"""A rush in one queue while people wait in another of the same process."""
+
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from devstack import LOOPBACK
+from services.accounts import account_mails
+from services.accounts.account_mails import MailKind
+from tests.contract.composing import METADATA
+from tests.modelling import post
+from tests.sizes import sized
+from tests.stack import Stack, eventually
+
+MAILS = sized(300, 10_000)
+WAITING_QUEUES = ("request", "photos", "money", "mail", "maintenance")
+
+
+@pytest.fixture
+def mail_server_that_hangs() -> Iterator[socket.socket]:
+    """It takes connections and says nothing."""
+    with socket.create_server((LOOPBACK, 0), backlog=64) as server:
+        yield server
+
+
+def test_mails_to_a_server_that_hangs_delay_no_call_of_the_composer(
+    make_stack: Callable[[str], Stack], mail_server_that_hangs: socket.socket
+) -> None:
+    stack = make_stack("rush")
+    stack.start_api()
+    port = mail_server_that_hangs.getsockname()[1]
+    stack.start_worker(*WAITING_QUEUES, PRESSROOM_MAIL_URL=f"smtp://{LOOPBACK}:{port}")
+    owner = stack.new_owner()
+    with stack.resources.unit_of_work() as uow:
+        for _ in range(MAILS):
+            account_mails.enqueue_mail(
+                uow, MailKind.PASSWORD_CHANGED, owner.email, user_id=owner.user_id, request_id=None
+            )
+    running = "SELECT 1 FROM jobs WHERE queue = 'mail' AND status = 'running' OFFSET 1"
+    eventually(lambda: stack.query(running), what="mails that take all the queue has")
+    with stack.client(owner.key) as client:
+        for number in range(5):
+            reply = client.post(METADATA, json=post(f"{number} "), timeout=20)
+            assert reply.status_code == 200, reply.text
+    left = "SELECT count(*) FROM jobs WHERE queue = 'mail' AND finished_at IS NULL"
+    assert stack.query(left) == [(MAILS,)]
+    # Else they are tried again, beside all tests that follow.
+    ended = "status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
+    stack.query(f"UPDATE jobs SET {ended} WHERE queue = 'mail'")

@@ -1,0 +1,222 @@
+import random
+import re
+import struct
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from PIL import Image
+
+from services.attachments.images.conversion import convert
+from services.attachments.images.outcome import UnreadableImage
+from tests.services.attachments.images import samples
+from tests.services.attachments.images.samples import (
+    PNG_SIGNATURE,
+    GifFrame,
+    Rectangle,
+    apng,
+    chunk,
+    encoded,
+    gif,
+    one_of_each,
+)
+
+
+def error(data: bytes) -> UnreadableImage:
+    with pytest.raises(UnreadableImage) as caught:
+        convert(data)
+    return caught.value
+
+
+def test_no_bytes_are_refused_as_empty() -> None:
+    assert error(b"").code == "image.empty"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"hello",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"BM" + bytes(99),
+        b"%PDF-1.7",
+        b"RIFF\0\0\0\0WAVEfmt ",
+        b"\0\0\2\0\1\0",
+    ],
+)
+def test_other_types_are_refused(data: bytes) -> None:
+    assert error(data).code == "image.unsupported_type"
+
+
+@pytest.mark.parametrize("name", one_of_each())
+def test_file_cut_short_anywhere_is_refused(name: str) -> None:
+    data = one_of_each()[name]
+    if name == "mpo":
+        # Its first picture is a whole JPEG of its own; only what is inside that counts.
+        data = data[: data.index(b"\xff\xd9\xff\xd8") + 2]
+    cuts = {len(data) - 1, len(data) - 2, 20, *random.Random(7).sample(range(16, len(data)), 40)}
+    assert {error(data[:cut]).code for cut in cuts} == {"image.truncated"}
+
+
+def test_no_error_quotes_an_address_in_memory() -> None:
+    # An icon whose only image is of no format.
+    entry = struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, 64, 22)
+    found = [error(struct.pack("<HHH", 0, 1, 1) + entry + bytes(range(64)))]
+    for data in one_of_each().values():
+        for seed in range(30):
+            broken = bytearray(data)
+            random.Random(seed).shuffle(places := list(range(12, len(data))))
+            for place in places[:20]:
+                broken[place] ^= 0x5A
+            with suppress(UnreadableImage):
+                convert(bytes(broken))
+                continue
+            found.append(error(bytes(broken)))
+    assert found
+    assert [each.message for each in found if re.search("0x|<", each.message)] == []
+
+
+@pytest.mark.parametrize("name", one_of_each())
+def test_bytes_after_the_end_are_ignored(name: str) -> None:
+    data = one_of_each()[name]
+    assert convert(data + b"<script>alert(1)</script>PK\x03\x04") == convert(data)
+
+
+def _png_header(width: int, height: int) -> bytes:
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0))
+    return PNG_SIGNATURE + header + chunk(b"IDAT", zlib.compress(bytes(99))) + chunk(b"IEND")
+
+
+def _gif_header(width: int, height: int) -> bytes:
+    return gif((width, height), [GifFrame((0, 0, 2, 2), 0)])
+
+
+def _jpeg_header(width: int, height: int) -> bytes:
+    data = bytearray(one_of_each()["jpeg"])
+    at = data.index(b"\xff\xc0") + 5
+    data[at : at + 4] = struct.pack(">HH", height, width)
+    return bytes(data)
+
+
+def _webp_header(width: int, height: int) -> bytes:
+    data = bytearray(one_of_each()["animated webp"])
+    data[24:30] = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return bytes(data)
+
+
+def _lossless_webp_header(width: int, height: int) -> bytes:
+    data = bytearray(one_of_each()["lossless webp"])
+    data[21:25] = (width - 1 | height - 1 << 14).to_bytes(4, "little")
+    return bytes(data)
+
+
+def _icon_header(width: int, height: int) -> bytes:
+    body = _png_header(width, height)
+    return struct.pack("<HHHBBBBHHII", 0, 1, 1, 0, 0, 0, 0, 1, 32, len(body), 22) + body
+
+
+def _bitmap_icon_header(width: int, height: int) -> bytes:
+    body = struct.pack("<IiiHHIIiiII", 40, width, 2 * height, 1, 32, 0, 0, 0, 0, 0, 0) + bytes(99)
+    return struct.pack("<HHHBBBBHHII", 0, 1, 1, 0, 0, 0, 0, 1, 32, len(body), 22) + body
+
+
+HEADERS = [
+    _png_header,
+    _gif_header,
+    _jpeg_header,
+    _webp_header,
+    _lossless_webp_header,
+    _icon_header,
+    _bitmap_icon_header,
+]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_giant_dimensions_are_refused_before_decoding(
+    header: Callable[[int, int], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("a pixel was decoded"))
+    if header is not _lossless_webp_header:  # it has 14 bits a side: 16,384 is the most it can say
+        assert error(header(65_000, 9)).code == "image.side_too_long"
+    assert error(header(9, 16_384)).code == "image.side_too_long"
+    assert error(header(16_383, 3_053)).code == "image.too_many_pixels"
+
+
+@pytest.mark.parametrize("header", [_png_header, _gif_header])
+def test_no_pixels_at_all_are_refused(header: Callable[[int, int], bytes]) -> None:
+    code = error(header(0, 5) if header is _png_header else gif((20, 10), [])).code
+    assert code == "image.unreadable"
+
+
+def test_error_names_the_rule_and_the_place() -> None:
+    message = error(_png_header(20_000, 9)).message
+    assert "16,383" in message
+    assert "PNG header" in message
+    assert "20,000" in message
+
+
+def _webp_of(frames: int) -> bytes:
+    data = one_of_each()["animated webp"]
+    at = data.index(b"ANMF")
+    size = 8 + int.from_bytes(data[at + 4 : at + 8], "little")
+    body = data[12:at] + data[at : at + size] * frames
+    return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        gif((20, 10), [GifFrame((0, 0, 1, 1), 0)] * 1001),
+        apng((20, 10), [Rectangle((0, 0, 1, 1), (1, 2, 3, 255))] * 1001, stand_in=(0, 0, 0, 0)),
+        _webp_of(1001),
+    ],
+    ids=["gif", "apng", "webp"],
+)
+def test_more_than_a_thousand_frames_are_refused(data: bytes) -> None:
+    assert error(data).code == "image.too_many_frames"
+
+
+def test_a_thousand_frames_are_accepted() -> None:
+    assert (
+        convert(gif((20, 10), [GifFrame((0, 0, 1, 1), n % 3) for n in range(1000)])).frames == 1000
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        gif((1000, 1001), [GifFrame((0, 0, 1, 1), 0)] * 100),
+        gif((20, 10), [GifFrame((0, 0, 20, 10), 0), *[GifFrame((0, 0, 1, 1), 0)] * 99])[:-1]
+        + b"," + struct.pack("<HHHHB", 0, 0, 1000, 1001, 0) + b"\x02\x00;",
+        apng((1000, 1001), [Rectangle((0, 0, 1, 1), (1, 2, 3, 255))] * 100, stand_in=(0, 0, 0, 0)),
+    ],
+    ids=["gif canvas", "gif frame beyond its canvas", "apng"],
+)  # fmt: skip
+def test_frames_times_area_over_the_limit_are_refused(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("a pixel was decoded"))
+    assert error(data).code == "image.animation_too_large"
+
+
+def test_damaged_chunk_is_refused() -> None:
+    data = bytearray(one_of_each()["png"])
+    data[data.index(b"IEND") - 5] ^= 1  # the last byte of the data's checksum
+    assert "checksum" in error(bytes(data)).message
+
+
+def test_pixel_data_that_ends_early_is_refused_though_its_container_is_whole() -> None:
+    header = one_of_each()["png"][:33]
+    noise = b"".join(b"\0" + random.Random(row).randbytes(3 * 96) for row in range(64))
+    for kept in (0.3, 0.9):
+        stream = zlib.compress(noise)
+        cut = chunk(b"IDAT", stream[: int(kept * len(stream))])
+        assert error(header + cut + chunk(b"IEND")).code == "image.truncated"
+
+
+def test_encoder_out_of_memory_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object, **__: object) -> bytes:
+        raise ValueError("encoding error 1: out of memory")
+
+    monkeypatch.setattr("services.attachments.images.encoding._webp", exhausted)
+    assert error(encoded(samples.picture(), "PNG")).code == "image.out_of_memory"
