@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from PIL import ExifTags, Image, ImageDraw
 
 from services.attachments.images import containers
@@ -43,7 +43,7 @@ def main() -> int:
     headers = {"Authorization": f"Bearer {run['demo']['api_key']}", "Prefer": "wait=60"}
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
-    with httpx.Client(base_url=run["api_url"], headers=headers, timeout=60) as client:
+    with httpx2.Client(base_url=run["api_url"], headers=headers, timeout=60) as client:
         rows = [_row(client, sample) for sample in _samples()]
     (DOCS / "attachments.md").write_text(_page(rows))
     print(f"{sum(file.stat().st_size for file in FOLDER.iterdir()):,} bytes of pictures.")
@@ -116,10 +116,10 @@ def _number(digit: int) -> Image.Image:
 # -- what comes back -----------------------------------------------------------------------------
 
 
-def _row(client: httpx.Client, sample: Sample) -> dict[str, str]:
+def _row(client: httpx2.Client, sample: Sample) -> dict[str, str]:
     record = _upload(client, sample)
     # Without credentials, as a mail client asks for it.
-    stored = httpx.get(record["view_url"], timeout=60).raise_for_status()
+    stored = httpx2.get(record["view_url"], timeout=60).raise_for_status()
     result = f"{sample.filename.partition('.')[0]}.stored.{_extension(record['filename'])}"
     (FOLDER / sample.filename).write_bytes(sample.data)
     (FOLDER / result).write_bytes(stored.content)
@@ -139,9 +139,9 @@ def _row(client: httpx.Client, sample: Sample) -> dict[str, str]:
     }
 
 
-def _upload(client: httpx.Client, sample: Sample) -> dict[str, Any]:
+def _upload(client: httpx2.Client, sample: Sample) -> dict[str, Any]:
     reply = client.post("/attachments", files={"file": (sample.filename, sample.data)})
-    assert reply.status_code == httpx.codes.OK, reply.text
+    assert reply.status_code == httpx2.codes.OK, reply.text
     record: dict[str, Any] = reply.json()["data"]
     return record
 

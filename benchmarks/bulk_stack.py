@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 import psycopg2
 from psycopg2.extensions import connection
 
@@ -26,7 +26,7 @@ Person = tuple[str, str]
 class BulkBench:
     stack: Stack
     owner: Owner
-    client: httpx.Client
+    client: httpx2.Client
     plain: connection
     worker: Running
 
@@ -150,5 +150,5 @@ def bulk_bench() -> Iterator[BulkBench]:
         owner = stack.new_owner()
         url = stack.owner_url
         with closing(psycopg2.connect(url)) as plain, stack.client(owner.key) as client:
-            client.timeout = httpx.Timeout(600)
+            client.timeout = httpx2.Timeout(600)
             yield BulkBench(stack, owner, client, plain, worker)

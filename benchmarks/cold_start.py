@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
+import httpx2
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread
 from benchmarks.running_stack import down, up
@@ -36,13 +36,13 @@ def _until_first_upload(home: Path) -> float:
     began = time.perf_counter()
     stack = up(home)
     try:
-        reply = httpx.post(
+        reply = httpx2.post(
             f"{stack['api_url']}/attachments",
             headers={"Authorization": f"Bearer {stack['demo']['api_key']}"},
             files={"file": ("sample.jpg", (home / "sample.jpg").read_bytes())},
             timeout=60,
         )
-        assert reply.status_code == httpx.codes.OK, reply.text
+        assert reply.status_code == httpx2.codes.OK, reply.text
         return time.perf_counter() - began
     finally:
         down(home)

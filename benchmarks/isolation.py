@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import httpx
+import httpx2
 
 from benchmarks.http_load import callers, json_request, request_bytes
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
@@ -139,13 +139,13 @@ def _called(port: int, request: bytes) -> list[float]:
 # -- the busy owner ------------------------------------------------------------------------------
 
 
-def _upload(_: Rig, client: httpx.Client) -> httpx.Response:
+def _upload(_: Rig, client: httpx2.Client) -> httpx2.Response:
     # Another picture each time: equal ones are kept once.
     files = {"file": ("photo.jpg", photo() + secrets.token_bytes(8))}
     return client.post("/attachments", files=files)
 
 
-def _import(rig: Rig, client: httpx.Client) -> httpx.Response:
+def _import(rig: Rig, client: httpx2.Client) -> httpx2.Response:
     tag = secrets.token_hex(4)
     rows = "".join(f"{number}.{tag}@example.com\n" for number in range(IMPORTED_ROWS))
     url = f"/lists/{rig.list_id}/imports"
@@ -153,7 +153,7 @@ def _import(rig: Rig, client: httpx.Client) -> httpx.Response:
     return client.post(url, params={"filename": "members.csv"}, content=content)
 
 
-def _compose(_: Rig, client: httpx.Client) -> httpx.Response:
+def _compose(_: Rig, client: httpx2.Client) -> httpx2.Response:
     return client.post(METADATA, json=post())
 
 
@@ -162,7 +162,7 @@ def _busy(rig: Rig) -> Iterator[None]:
     """Two callers for each kind of work, who ask for more as soon as they are answered."""
     over = threading.Event()
 
-    def repeat(call: Callable[[Rig, httpx.Client], httpx.Response]) -> int:
+    def repeat(call: Callable[[Rig, httpx2.Client], httpx2.Response]) -> int:
         count = 0
         with rig.client() as client:
             while not over.is_set():

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import httpx
+import httpx2
 from PIL import Image, ImageDraw
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
@@ -28,7 +28,7 @@ def run() -> list[Finding]:
     )
     with running_stack() as stack:
         headers = {"Authorization": f"Bearer {stack['demo']['api_key']}"}
-        with httpx.Client(base_url=stack["api_url"], headers=headers, timeout=60) as client:
+        with httpx2.Client(base_url=stack["api_url"], headers=headers, timeout=60) as client:
             return [_compare(client, picture) for picture in pictures]
 
 
@@ -40,7 +40,7 @@ class _Picture:
     renditions: bool = False
 
 
-def _compare(client: httpx.Client, picture: _Picture) -> Finding:
+def _compare(client: httpx2.Client, picture: _Picture) -> Finding:
     data, renditions = picture.make(), picture.renditions
 
     def product() -> float:
@@ -63,10 +63,10 @@ def _compare(client: httpx.Client, picture: _Picture) -> Finding:
     return Finding(picture.name, ratio, "×", BAR, ratio <= MOST_TIMES, spread, details)
 
 
-def _upload(client: httpx.Client, filename: str, data: bytes, *, renditions: bool) -> None:
+def _upload(client: httpx2.Client, filename: str, data: bytes, *, renditions: bool) -> None:
     params = {"renditions": str(int(renditions))}
     reply = client.post("/attachments", files={"file": (filename, data)}, params=params)
-    assert reply.status_code == httpx.codes.OK, reply.text
+    assert reply.status_code == httpx2.codes.OK, reply.text
 
 
 def _saved(picture: Image.Image, file_format: str, **options: object) -> bytes:

@@ -5,7 +5,7 @@ import time
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
-import httpx
+import httpx2
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from benchmarks.running_stack import running_stack
@@ -28,9 +28,9 @@ def run() -> list[Finding]:
             "Authorization": f"Bearer {stack['demo']['api_key']}",
             "Prefer": f"wait={_WAIT_SECONDS}",
         }
-        limits = httpx.Limits(max_connections=AT_A_TIME)
+        limits = httpx2.Limits(max_connections=AT_A_TIME)
         with (
-            httpx.Client(
+            httpx2.Client(
                 base_url=stack["api_url"],
                 headers=headers,
                 timeout=2 * _WAIT_SECONDS,
@@ -42,7 +42,7 @@ def run() -> list[Finding]:
 
 
 def _compare(
-    client: httpx.Client, threads: Executor, plain: Executor, pictures: list[bytes]
+    client: httpx2.Client, threads: Executor, plain: Executor, pictures: list[bytes]
 ) -> Finding:
     def product() -> float:
         return seconds_of(lambda: _upload_all(client, threads, pictures))
@@ -63,12 +63,12 @@ def _compare(
     return Finding(name, ratio, "×", BAR, ratio >= LEAST_TIMES, spread, details)
 
 
-def _upload_all(client: httpx.Client, threads: Executor, pictures: list[bytes]) -> None:
+def _upload_all(client: httpx2.Client, threads: Executor, pictures: list[bytes]) -> None:
     for reply in threads.map(lambda picture: _upload(client, picture), pictures):
         assert reply["status"] == _READY, reply
 
 
-def _upload(client: httpx.Client, picture: bytes) -> dict[str, Any]:
+def _upload(client: httpx2.Client, picture: bytes) -> dict[str, Any]:
     record = _answer(client.post("/attachments", files={"file": ("photo.jpg", picture)}))
     while record["status"] < _READY:  # a machine too busy to do them all while the call waits
         time.sleep(0.1)
@@ -76,7 +76,7 @@ def _upload(client: httpx.Client, picture: bytes) -> dict[str, Any]:
     return record
 
 
-def _answer(reply: httpx.Response) -> dict[str, Any]:
+def _answer(reply: httpx2.Response) -> dict[str, Any]:
     assert reply.is_success, reply.text
     record: dict[str, Any] = reply.json()["data"]
     return record

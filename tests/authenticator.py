@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import cbor2
-import httpx
+import httpx2
 import pyotp
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -73,14 +73,14 @@ class Device:
         return {"id": name, "rawId": name, "type": "public-key", "response": response}
 
 
-def options_of(page: httpx.Response) -> dict[str, Any]:
+def options_of(page: httpx2.Response) -> dict[str, Any]:
     """What a page tells the browser for a passkey."""
     [found] = _OPTIONS.findall(page.text)
     options: dict[str, Any] = json.loads(html.unescape(found))
     return options
 
 
-def codes_of(page: httpx.Response) -> list[str]:
+def codes_of(page: httpx2.Response) -> list[str]:
     return _CODES.findall(page.text)
 
 
@@ -107,14 +107,14 @@ def add_app(visitor: Visitor) -> App:
     return App(secret, codes_of(reply), code)
 
 
-def add_passkey(visitor: Visitor, device: Device, name: str = "Phone") -> httpx.Response:
+def add_passkey(visitor: Visitor, device: Device, name: str = "Phone") -> httpx2.Response:
     shown = visitor.get(PASSKEY)
     answer = device.make(options_of(shown))
     form = {**hidden(shown), "name": name, "passkey": json.dumps(answer)}
     return visitor.client.post(PASSKEY, data=form)
 
 
-def begin(visitor: Visitor, email: str, **more: str) -> httpx.Response:
+def begin(visitor: Visitor, email: str, **more: str) -> httpx2.Response:
     """The page that asks for the second factor."""
     reply = visitor.log_in(email, **more)
     assert reply.status_code == 403, reply.text
@@ -122,16 +122,16 @@ def begin(visitor: Visitor, email: str, **more: str) -> httpx.Response:
     return reply
 
 
-def send_code(visitor: Visitor, page: httpx.Response, code: str) -> httpx.Response:
+def send_code(visitor: Visitor, page: httpx2.Response, code: str) -> httpx2.Response:
     return visitor.client.post("/login/factor", data={**hidden(page, -1), "code": code})
 
 
-def send_passkey(visitor: Visitor, page: httpx.Response, answer: object) -> httpx.Response:
+def send_passkey(visitor: Visitor, page: httpx2.Response, answer: object) -> httpx2.Response:
     form = {**hidden(page), "passkey": json.dumps(answer)}
     return visitor.client.post("/login/factor", data=form)
 
 
-def log_in_by_passkey(visitor: Visitor, device: Device) -> httpx.Response:
+def log_in_by_passkey(visitor: Visitor, device: Device) -> httpx2.Response:
     # Also of a visitor who is logged in.
     shown = visitor.get("/login?again=yes")
     answer = device.sign(options_of(shown))

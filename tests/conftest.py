@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import structlog
 import uvicorn
@@ -185,14 +185,14 @@ def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
 
 
 @pytest.fixture
-def client(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
+def client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
     """Calls the API as `owner`."""
     with stack.client(owner.key) as client:
         yield client
 
 
 @pytest.fixture
-def stranger(stack: Stack) -> Iterator[httpx.Client]:
+def stranger(stack: Stack) -> Iterator[httpx2.Client]:
     """Calls the API without credentials."""
     with stack.client() as client:
         yield client

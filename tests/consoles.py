@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from services.access import sessions
 from services.accounts import accounts
@@ -32,7 +32,7 @@ class OwnerAtConsole:
 
     owner: Owner
     visitor: Visitor
-    api: httpx.Client
+    api: httpx2.Client
 
     def see(self, path: str, status: int = 200, /, **query: str) -> str:
         """The page as text, after a look at what every page of the console has."""
@@ -40,7 +40,7 @@ class OwnerAtConsole:
 
     def send(
         self, path: str, form: int = 0, without: tuple[str, ...] = (), /, **typed: str
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         """Open a page and send one of its forms as a browser does, with this typed into it.
 
         ``without``: the boxes that are not ticked then.
@@ -79,7 +79,7 @@ def at_operators_console(stack: Stack) -> Iterator[OwnerAtConsole]:
         yield operator
 
 
-def shown(reply: httpx.Response, status: int = 200) -> str:
+def shown(reply: httpx2.Response, status: int = 200) -> str:
     assert reply.status_code == status, reply.text
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     assert reply.headers["cache-control"] == "no-store"
@@ -199,7 +199,7 @@ class _Forms(HTMLParser):
             self._choosing = None
 
 
-def forms_of(reply: httpx.Response) -> list[tuple[str, dict[str, str]]]:
+def forms_of(reply: httpx2.Response) -> list[tuple[str, dict[str, str]]]:
     """Where each form leads, and what it sends as it stands."""
     parser = _Forms()
     parser.feed(reply.text)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 from standardwebhooks import Webhook
 
 from services.feed import catalogue
@@ -112,7 +112,7 @@ def hooked(port: int = 0) -> Iterator[HookReceiver]:
 
 
 def new_endpoint(
-    client: httpx.Client, url: str, *types: FeedEventType, **more: object
+    client: httpx2.Client, url: str, *types: FeedEventType, **more: object
 ) -> dict[str, Any]:
     body = {"url": url, "types": list(types or (CREATED, LEFT)), **more}
     made: dict[str, Any] = data(client.post("/webhook-endpoints", json=body))

@@ -5,7 +5,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 from pydantic import SecretStr
 
 from devstack.sandbox.sandbox_settings import LLM_PREFIX
@@ -83,9 +83,9 @@ class Run:
         shown: dict[str, Any] = self._asked("GET").json()
         return shown
 
-    def _asked(self, method: str, **content: Any) -> httpx.Response:
+    def _asked(self, method: str, **content: Any) -> httpx2.Response:
         # To read certificates takes longer than most of these tests, and this is plain HTTP.
-        with httpx.Client(trust_env=False, verify=False) as client:
+        with httpx2.Client(trust_env=False, verify=False) as client:
             return client.request(method, self._control, **content).raise_for_status()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from uuid import uuid4
 
-import httpx
+import httpx2
 
 from tests.stack import eventually, plain_client
 
@@ -32,7 +32,7 @@ class Caller:
     # The call under way, and when it began.
     _doing: str = "no call yet"
     _since: float = field(default_factory=time.monotonic)
-    _http: httpx.Client = field(default_factory=lambda: plain_client(timeout=30.0))
+    _http: httpx2.Client = field(default_factory=lambda: plain_client(timeout=30.0))
 
     def call(
         self,
@@ -42,7 +42,7 @@ class Caller:
         keyed: bool = True,
         headers: Mapping[str, str] = MappingProxyType({}),
         **more: object,
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         key = {"Idempotency-Key": uuid4().hex} if keyed else {}
         own = {"X-API-Key": self.key, **key, **headers}
         self._doing, self._since = f"{method} {path}", time.monotonic()
@@ -60,7 +60,7 @@ class Caller:
                     return answer
                 found, is_for_good = answer.text, answer.status_code not in _NOT_NOW
                 found = f"{answer.status_code} {found}"
-            except httpx.TransportError as error:
+            except httpx2.TransportError as error:
                 found, is_for_good = repr(error), not keyed
             found = f"{self._doing}: {found}"
             self.load.again.append(found)

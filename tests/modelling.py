@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 
 from devstack.sandbox import sandbox_settings
 from tests.stack import Running, Stack
@@ -58,14 +58,14 @@ class Modelled:
         return f"{self.stack.sandbox_url}{sandbox_settings.LLM_PREFIX}/runs/{RUN}"
 
     def _run(self, method: str, **content: Any) -> dict[str, Any]:
-        reply = httpx.request(method, self._run_url, timeout=30, **content).raise_for_status()
+        reply = httpx2.request(method, self._run_url, timeout=30, **content).raise_for_status()
         found: dict[str, Any] = reply.json()
         return found
 
     def metric(self, line: str) -> float:
         """The value of the metric that begins so, 0 where there is none."""
         token = self.stack.environment["PRESSROOM_METRICS_TOKEN"]
-        reply = httpx.get(
+        reply = httpx2.get(
             f"{self.stack.api_url}/metrics",
             headers={"Authorization": f"Bearer {token}"},
             timeout=30,

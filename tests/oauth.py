@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import httpx
+import httpx2
 
 from core.scopes import Scope
 from services.access import sessions
@@ -34,7 +34,7 @@ class Person:
 
     stack: Stack
     owner: Owner
-    browser: httpx.Client
+    browser: httpx2.Client
 
     def csrf_token(self, path: str) -> str:
         shown = self.browser.get(path)
@@ -43,7 +43,7 @@ class Person:
         assert found, shown.text
         return found[1]
 
-    def answer(self, path: str, *scopes: str, decision: str = "allow") -> httpx.Response:
+    def answer(self, path: str, *scopes: str, decision: str = "allow") -> httpx2.Response:
         """Press a button of the consent page, with these scopes ticked."""
         form = {"csrf_token": self.csrf_token(path), "decision": decision}
         ticked = {f"scope.{scope}": "on" for scope in scopes}
@@ -82,14 +82,14 @@ class Program:
         assert reply.status_code == 303, reply.text
         return fields_of(reply.headers["location"])["code"]
 
-    def post(self, path: str, form: dict[str, str], **others: Any) -> httpx.Response:
+    def post(self, path: str, form: dict[str, str], **others: Any) -> httpx2.Response:
         own = {"client_id": self.client_id}
         if self.secret is not None:
             own["client_secret"] = self.secret
         with self.stack.client() as client:
             return client.post(path, data={**own, **form}, **others)
 
-    def exchange(self, code: str, **others: str) -> httpx.Response:
+    def exchange(self, code: str, **others: str) -> httpx2.Response:
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -98,7 +98,7 @@ class Program:
         }
         return self.post("/oauth/token", {**form, **others})
 
-    def refresh(self, token: str, **others: str) -> httpx.Response:
+    def refresh(self, token: str, **others: str) -> httpx2.Response:
         form = {"grant_type": "refresh_token", "refresh_token": token}
         return self.post("/oauth/token", {**form, **others})
 
@@ -138,7 +138,7 @@ def log_in(stack: Stack, owner: Owner) -> Person:
     return Person(stack, owner, browser)
 
 
-def is_refused(reply: httpx.Response, status: int, error: str) -> bool:
+def is_refused(reply: httpx2.Response, status: int, error: str) -> bool:
     """Whether it is an answer of RFC 6749, 5.2, and gives nothing."""
     assert (reply.status_code, reply.json().get("error")) == (status, error), reply.text
     assert reply.headers["content-type"] == "application/json"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import psycopg2
 import psycopg2.extensions
 from psycopg2 import sql
@@ -63,12 +63,12 @@ def eventually(
         time.sleep(min(max(0.02, waited / 10), 0.1))
 
 
-def plain_client(**options: Any) -> httpx.Client:
+def plain_client(**options: Any) -> httpx2.Client:
     """A client that speaks HTTP without TLS.
 
     It has no certificates to check with: to read them takes longer than most tests.
     """
-    return httpx.Client(**{"timeout": 60.0, "verify": False, **options})
+    return httpx2.Client(**{"timeout": 60.0, "verify": False, **options})
 
 
 def _beginning(pid: int) -> str:
@@ -349,7 +349,7 @@ class Stack:
                 uow, keyring, user_id=user_id, name="test", scopes=scopes or None
             )[1]
 
-    def client(self, key: str | None = None) -> httpx.Client:
+    def client(self, key: str | None = None) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return plain_client(base_url=self.api_url, headers=headers)
 

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 
 from services.accounts import accounts, mailed_tokens
 from services.accounts.mailed_tokens import Purpose
@@ -72,7 +72,7 @@ class Subscriber:
         }
 
 
-def new_list(client: httpx.Client, title: str = "The Morning Letter", **fields: object) -> int:
+def new_list(client: httpx2.Client, title: str = "The Morning Letter", **fields: object) -> int:
     slug = f"list-{time.time_ns()}"
     body = {"title": title, "slug": slug, "confirm_required": False, **fields}
     created: dict[str, int] = data(client.post("/lists", json=body))

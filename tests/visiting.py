@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 
 from devstack import LOOPBACK
 from services.access import sessions
@@ -25,18 +25,18 @@ class Visitor:
     """A browser at one client's address, with cookies of its own."""
 
     stack: Stack
-    client: httpx.Client
+    client: httpx2.Client
 
-    def get(self, path: str, **query: str) -> httpx.Response:
+    def get(self, path: str, **query: str) -> httpx2.Response:
         return self.client.get(path, params=query or None)
 
-    def fill_in(self, path: str, form: int = 0, /, **fields: str) -> httpx.Response:
+    def fill_in(self, path: str, form: int = 0, /, **fields: str) -> httpx2.Response:
         """Open a page and send what its form has hidden, and these; no redirect is followed."""
         shown = self.get(path)
         assert shown.status_code == 200, shown.text
         return self.client.post(path, data={**hidden(shown, form), **fields})
 
-    def log_in(self, email: str, password: str = PASSWORD, **more: str) -> httpx.Response:
+    def log_in(self, email: str, password: str = PASSWORD, **more: str) -> httpx2.Response:
         return self.fill_in("/login", email=email, password=password, **more)
 
     def enter(self, email: str, *, browser: str | None = None) -> None:
@@ -75,7 +75,7 @@ class Visitor:
         return str(link)
 
 
-def hidden(page: httpx.Response, form: int = 0) -> dict[str, str]:
+def hidden(page: httpx2.Response, form: int = 0) -> dict[str, str]:
     found = _FORM.findall(page.text)
     return {name: html.unescape(value) for name, value in _HIDDEN.findall(found[form])}
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
-import httpx
+import httpx2
 
 from benchmarks.measure import seconds_of
 from benchmarks.scale.route_cases import ROUTES, Group, RouteCase, call_of
@@ -47,7 +47,7 @@ def _routes(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
     with ExitStack() as opened:
         clients = [opened.enter_context(closing(world.client)) for world in made]
         for client in clients:
-            client.timeout = httpx.Timeout(120)
+            client.timeout = httpx2.Timeout(120)
         values = [
             world.values | _more_values(each, world)
             for each, world in zip(sized, made, strict=True)
@@ -60,17 +60,17 @@ def _routes(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
 
 
 def _send(
-    operation: str, case: RouteCase, clients: list[httpx.Client], values: list[_Values], turn: int
+    operation: str, case: RouteCase, clients: list[httpx2.Client], values: list[_Values], turn: int
 ) -> float:
     call, client = call_of(operation, case), clients[turn]
     fresh = values[turn] | {"fresh": secrets.token_hex(8)}
 
-    def send() -> httpx.Response:
+    def send() -> httpx2.Response:
         if case.url:
             return client.get(fresh[case.url])
         return call.send(client, operation, fresh, **case.headers)
 
-    replies: list[httpx.Response] = []
+    replies: list[httpx2.Response] = []
     seconds = seconds_of(lambda: replies.append(send()))
     expected = case.own or call.own
     assert replies[0].status_code == expected, f"{operation}: {replies[0].text}"

@@ -184,7 +184,7 @@ _MAX_REPLY_BYTES = 4 * 1024 * 1024
 class StripeHttpClient(stripe.HTTPClient):
     """For any number of threads at once. ``seconds`` bounds one attempt."""
 
-    name = "httpx"
+    name = "httpx2"
 
     def __init__(self, seconds: float) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 
 from devstack.supervisor.programs import answers
 from storage.resources import Resources
@@ -21,7 +21,7 @@ class Apart:
     # With the settings of the processes, so that what is enqueued goes through the same broker.
     resources: Resources
 
-    def ask(self, text: str) -> httpx.Response:
+    def ask(self, text: str) -> httpx2.Response:
         stack = self.bench.stack
         with stack.client(stack.new_owner().key) as client:
             return client.post("/ask", params={"text": text})

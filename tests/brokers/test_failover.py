@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-import httpx
+import httpx2
 import pytest
 from pydantic import SecretStr
 
@@ -172,7 +172,7 @@ def test_flower_shows_the_queues_of_a_redis_behind_sentinels(
         password = stack.settings().flower_password
         assert password
         login = stack.settings().flower_user, password.get_secret_value()
-        page = httpx.get(f"http://127.0.0.1:{port}/broker", auth=login).raise_for_status().text
+        page = httpx2.get(f"http://127.0.0.1:{port}/broker", auth=login).raise_for_status().text
         words = re.sub(r"<[^>]*>", " ", page).split()
         assert words[words.index(queue_name(Lane.MEDIA)) + 1] == "7"
         stack.stop()

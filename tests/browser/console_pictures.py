@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import httpx
+import httpx2
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -103,7 +103,7 @@ def _take_all(stack: Stack, browser: Browser) -> None:
         _take(page, "new-key")
 
 
-def _list_of_readers(stack: Stack, api: httpx.Client) -> dict[str, Any]:
+def _list_of_readers(stack: Stack, api: httpx2.Client) -> dict[str, Any]:
     made: dict[str, Any] = data(
         api.post("/lists", json={"title": "The Harbour Post", "slug": "harbour-post"})
     )

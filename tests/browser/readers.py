@@ -3,7 +3,7 @@
 import io
 import re
 
-import httpx
+import httpx2
 from PIL import Image
 
 from tests.contract.replies import data
@@ -15,7 +15,7 @@ TITLE = "The Morning Letter"
 WORDING = "I want The Morning Letter by e-mail. I can leave at any time."
 
 
-def make_list(client: httpx.Client, title: str = TITLE, **fields: object) -> int:
+def make_list(client: httpx2.Client, title: str = TITLE, **fields: object) -> int:
     """With an open field of each type, a wording, a colour and a logo."""
     for key, kind in (("visits", "number"), ("born", "date"), ("news", "boolean")):
         new_field(client, key, kind, public=True)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
@@ -69,7 +69,7 @@ def url(stack: Stack) -> Iterator[str]:
 
 @full
 def test_a_task_is_named_by_its_lane_and_kind_and_periodic_work_is_left_out(
-    stack: Stack, client: httpx.Client, url: str
+    stack: Stack, client: httpx2.Client, url: str
 ) -> None:
     with flower(stack, "--periodic") as all_url:
         run_upkeep(stack, "objects.remove")
@@ -92,7 +92,7 @@ _EDGES = """selectors => selectors.map(selector =>
 
 @full
 def test_headers_stand_above_their_columns(
-    stack: Stack, client: httpx.Client, url: str, open_page: Open, keep: Keep
+    stack: Stack, client: httpx2.Client, url: str, open_page: Open, keep: Keep
 ) -> None:
     for _ in range(3):
         data(send(client))
@@ -139,7 +139,7 @@ def _box(cell: Locator) -> FloatRect:
 
 @full
 def test_a_name_leads_to_its_own_tasks(
-    stack: Stack, client: httpx.Client, url: str, open_page: Open
+    stack: Stack, client: httpx2.Client, url: str, open_page: Open
 ) -> None:
     data(send(client))
     eventually(lambda: "media/attachment.process" in names(stack, url), what="the upload")
@@ -152,7 +152,7 @@ def test_a_name_leads_to_its_own_tasks(
 
 @full
 def test_an_upload_is_shown_by_name_and_ids_alone(
-    stack: Stack, client: httpx.Client, url: str, open_page: Open, keep: Keep
+    stack: Stack, client: httpx2.Client, url: str, open_page: Open, keep: Keep
 ) -> None:
     record = data(send(client, photo(), "private-holiday.jpg", encrypted="true"))
     [job] = data(client.get("/jobs"))["items"]
@@ -166,7 +166,7 @@ def test_an_upload_is_shown_by_name_and_ids_alone(
     for private in ("private-holiday", str(record["hash_id"]), str(record["user_id"])):
         assert private not in page.content()
     keep(page, "flower-tasks")
-    assert httpx.get(f"{url}/tasks").status_code == 401
+    assert httpx2.get(f"{url}/tasks").status_code == 401
 
 
 def _is_done(stack: Stack, url: str, job_id: int) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-import httpx
+import httpx2
 from playwright.sync_api import Page
 
 from tests.browser.foreign_site import Site
@@ -34,7 +34,7 @@ def sample() -> str:
 
 
 def test_page_of_another_origin_watches_a_job_until_it_ends(
-    stack: Stack, client: httpx.Client, owner: Owner, open_page: Callable[..., Page]
+    stack: Stack, client: httpx2.Client, owner: Owner, open_page: Callable[..., Page]
 ) -> None:
     addresses = of_addresses(*(f"reader{number}@example.com" for number in range(2000)))
     reply = upload(client, new_list(client), addresses, prefer="respond-async")

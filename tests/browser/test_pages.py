@@ -1,6 +1,6 @@
 """The pages that people look at, in a real browser."""
 
-import httpx
+import httpx2
 import pytest
 from playwright.sync_api import expect
 
@@ -15,7 +15,7 @@ def test_docs_show_every_operation_without_a_network(
     page = open_page(f"{stack.api_url}/docs")
     operations = page.locator(".opblock")
     expect(operations.first).to_be_visible()
-    document = httpx.get(f"{stack.api_url}/openapi.json").json()
+    document = httpx2.get(f"{stack.api_url}/openapi.json").json()
     shown = [*document["paths"].values(), *document["webhooks"].values()]
     expect(operations).to_have_count(sum(len(methods) for methods in shown))
     expect(page.locator("h1, h2").first).to_contain_text("Pressroom")

@@ -1,6 +1,6 @@
 """The public face of a list, in a real browser: its page, preferences, a form on another site."""
 
-import httpx
+import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -27,7 +27,7 @@ def german(open_ours: Open) -> Page:
     return open_ours(locale="de-DE")
 
 
-def sign_up_url(stack: Stack, client: httpx.Client, list_id: int) -> str:
+def sign_up_url(stack: Stack, client: httpx2.Client, list_id: int) -> str:
     return f"{stack.api_url}/s/{data(client.get(f'/lists/{list_id}'))['slug']}"
 
 
@@ -48,7 +48,7 @@ def fill(page: Page, email: str) -> None:
 
 
 def test_a_person_corrects_an_answer_and_is_subscribed(
-    stack: Stack, client: httpx.Client, page: Page, keep: Keep
+    stack: Stack, client: httpx2.Client, page: Page, keep: Keep
 ) -> None:
     list_id = make_list(client, thanks_text="The next letter comes tomorrow.")
     page.goto(sign_up_url(stack, client, list_id))
@@ -78,7 +78,7 @@ def test_a_person_corrects_an_answer_and_is_subscribed(
 
 @pytest.mark.both("browser")
 def test_a_german_reads_german(
-    stack: Stack, client: httpx.Client, german: Page, keep: Keep
+    stack: Stack, client: httpx2.Client, german: Page, keep: Keep
 ) -> None:
     list_id = make_list(client)
     german.goto(sign_up_url(stack, client, list_id))
@@ -97,7 +97,7 @@ def test_a_german_reads_german(
 
 
 def test_the_pasted_form_subscribes_on_another_site_and_leads_back(
-    stack: Stack, client: httpx.Client, site: Site, page: Page, keep: Keep
+    stack: Stack, client: httpx2.Client, site: Site, page: Page, keep: Keep
 ) -> None:
     list_id = make_list(client, redirect_origins=[site.url])
     snippet = data(client.get(f"/lists/{list_id}/embed"))["html"]
@@ -132,7 +132,7 @@ def documented_form(stack: Stack, list_id: int, redirect_url: str) -> str:
 
 
 def test_the_form_of_the_api_page_leads_back_once_a_wrong_address_is_corrected(
-    stack: Stack, client: httpx.Client, site: Site, page: Page
+    stack: Stack, client: httpx2.Client, site: Site, page: Page
 ) -> None:
     mailing_list = new_list(client, TITLE, redirect_origins=[site.url])
     site.page = documented_form(stack, mailing_list, f"{site.url}/thanks")
@@ -153,7 +153,7 @@ def test_the_form_of_the_api_page_leads_back_once_a_wrong_address_is_corrected(
 
 
 def test_a_reader_changes_what_they_get_reads_what_is_known_and_is_erased(
-    stack: Stack, client: httpx.Client, page: Page, keep: Keep
+    stack: Stack, client: httpx2.Client, page: Page, keep: Keep
 ) -> None:
     reader = subscribe(stack, make_list(client))
     page.goto(reader.unsubscribe_url)
@@ -200,7 +200,7 @@ def assert_eventually_stands(
 
 @pytest.mark.full("browser")
 def test_preferences_are_german_for_a_german(
-    stack: Stack, client: httpx.Client, german: Page, keep: Keep
+    stack: Stack, client: httpx2.Client, german: Page, keep: Keep
 ) -> None:
     reader = subscribe(stack, make_list(client))
     german.goto(reader.unsubscribe_url)
@@ -219,7 +219,7 @@ def test_preferences_are_german_for_a_german(
 
 @pytest.mark.full("browser")
 def test_a_person_says_why_they_leave(
-    stack: Stack, client: httpx.Client, page: Page, keep: Keep
+    stack: Stack, client: httpx2.Client, page: Page, keep: Keep
 ) -> None:
     reader = subscribe(stack, make_list(client))
     page.goto(reader.unsubscribe_url)
@@ -237,7 +237,7 @@ def test_a_person_says_why_they_leave(
 
 @pytest.mark.full("browser")
 def test_the_mail_looks_as_its_owner_saw_it_beforehand(
-    client: httpx.Client, open_page: Open, keep: Keep
+    client: httpx2.Client, open_page: Open, keep: Keep
 ) -> None:
     list_id = make_list(client, confirmation_text="Welcome to The Morning Letter!")
     for language, words in (

@@ -1,6 +1,6 @@
 """The sandbox's page of the stack's figures, as a person sees it."""
 
-import httpx
+import httpx2
 import pytest
 from playwright.sync_api import expect
 
@@ -17,7 +17,7 @@ def test_the_status_draws_what_the_stack_does(stack: Stack, open_page: Open, kee
     requests = page.get_by_role("img", name="Requests:")
     # Two looks make a line.
     for _ in range(20):
-        httpx.get(f"{stack.api_url}/healthz")
+        httpx2.get(f"{stack.api_url}/healthz")
     expect(requests.locator("polyline[points*=' ']")).to_have_count(1)
     keep(page, "status")
     page.set_viewport_size({"width": 360, "height": 740})

@@ -1,6 +1,6 @@
 """The pages that mail leads to, in a real browser: what a person sees, presses and hears."""
 
-import httpx
+import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -12,12 +12,12 @@ from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 
 
 @pytest.fixture
-def reader(stack: Stack, client: httpx.Client) -> Subscriber:
+def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
     return subscribe(stack, new_list(client, TITLE))
 
 
 @pytest.fixture
-def waiting(stack: Stack, client: httpx.Client) -> Subscriber:
+def waiting(stack: Stack, client: httpx2.Client) -> Subscriber:
     return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from devstack import LOOPBACK
@@ -257,7 +257,7 @@ def test_a_host_of_readers_pages_that_has_a_login_is_found(stack: Stack) -> None
 
 
 def test_only_who_has_the_secret_keys_is_told_how_a_caller_is_seen(
-    stack: Stack, stranger: httpx.Client
+    stack: Stack, stranger: httpx2.Client
 ) -> None:
     for query in ({}, {"expires": "99999999999", "signature": "k.forged"}):
         assert "pressroom-seen" not in stranger.get("/healthz", params=query).headers

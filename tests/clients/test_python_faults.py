@@ -3,7 +3,7 @@ import time
 from types import ModuleType
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.clients.building import PhotoFile
@@ -123,8 +123,8 @@ def test_a_stream_of_a_job_that_breaks_off_is_taken_up_where_it_was(way: Any) ->
 
 
 def test_an_answer_that_is_no_problem_document_is_a_refusal_too(package: ModuleType) -> None:
-    answer = httpx.Response(502, text="<h1>Bad gateway</h1>")
-    http = httpx.Client(transport=httpx.MockTransport(lambda _: answer))
+    answer = httpx2.Response(502, text="<h1>Bad gateway</h1>")
+    http = httpx2.Client(transport=httpx2.MockTransport(lambda _: answer))
     with pytest.raises(package.Refused) as refused:
         package.Pressroom("http://api.example", http=http).read_me()
     assert (refused.value.code, refused.value.status) == ("http.502", 502)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import httpx
+import httpx2
 from sqlalchemy import make_url
 
 from devstack.supervisor.programs import answers
@@ -188,7 +188,7 @@ class Cluster:
         with plain_client(timeout=5.0) as client:
             try:
                 told = [client.get(f"{self._url(name)}/readyz").json() for name in APIS]
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 return False
         return all(each["status"] == "ok" for each in told)
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 import pytest
 
 from tests.containers.engine import Engine, EngineError, missing, open_engine, say
@@ -80,7 +80,7 @@ def key(project: Project) -> str:
 
 
 @pytest.fixture
-def caller(project: Project, key: str) -> Iterator[httpx.Client]:
+def caller(project: Project, key: str) -> Iterator[httpx2.Client]:
     """Calls the API through the proxy, by HTTPS."""
     with project.client(key) as client:
         yield client

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.containers.engine import FOLDER, Engine, run
 from tests.deployment import files
@@ -129,7 +129,7 @@ class Project:
 
     # -- callers -----------------------------------------------------------------------------
 
-    def client(self, key: str | None = None) -> httpx.Client:
+    def client(self, key: str | None = None) -> httpx2.Client:
         """Calls by HTTPS, and believes the proxy's own authority alone."""
         authority = self.folder / "authority.crt"
         path = "/data/caddy/pki/authorities/local/root.crt"
@@ -137,10 +137,10 @@ class Project:
         self.engine.podman("cp", f"{proxy}:{path}", str(authority))
         headers = {"Host": HOST} | ({"Authorization": f"Bearer {key}"} if key else {})
 
-        def name_server(request: httpx.Request) -> None:
+        def name_server(request: httpx2.Request) -> None:
             request.extensions["sni_hostname"] = HOST
 
-        return httpx.Client(
+        return httpx2.Client(
             base_url=f"https://127.0.0.1:{self.port}",
             verify=ssl.create_default_context(cafile=str(authority)),
             headers=headers,

@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
-import httpx
+import httpx2
 import pytest
 
 from tests.containers.engine import EngineError
@@ -22,30 +22,30 @@ ONCE = ("migrate", "bucket")
 OURS = ("api", "worker-waiting", "worker-media", "worker-computing", "flower")
 
 
-def upload(caller: httpx.Client) -> str:
+def upload(caller: httpx2.Client) -> str:
     """Upload a picture; returns the path of what became of it."""
     reply = caller.post("/attachments", files={"file": ("a.jpg", photo())}, headers=WAIT)
     assert reply.status_code in (200, 201), reply.text
     data = reply.json()["data"]
     assert data["mime_type"] == "image/webp"
-    return httpx.URL(data["view_url"]).path
+    return httpx2.URL(data["view_url"]).path
 
 
-def new_list(caller: httpx.Client, slug: str) -> int:
+def new_list(caller: httpx2.Client, slug: str) -> int:
     reply = caller.post("/lists", json={"title": "Readers", "slug": slug})
     assert reply.status_code in (200, 201), reply.text
     found: int = reply.json()["data"]["id"]
     return found
 
 
-def test_an_upload_passes_and_comes_back(caller: httpx.Client) -> None:
+def test_an_upload_passes_and_comes_back(caller: httpx2.Client) -> None:
     picture = caller.get(upload(caller))
     assert picture.status_code == 200
     assert picture.headers["Content-Type"] == "image/webp"
 
 
 @WANTED_IN_FULL
-def test_a_file_of_members_is_imported(caller: httpx.Client) -> None:
+def test_a_file_of_members_is_imported(caller: httpx2.Client) -> None:
     path = f"/lists/{new_list(caller, 'imported')}/imports"
     rows = b"email\n" + b"".join(b"reader%d@example.org\n" % number for number in range(1000))
     reply = caller.post(path, content=rows, headers=WAIT)
@@ -53,7 +53,7 @@ def test_a_file_of_members_is_imported(caller: httpx.Client) -> None:
 
 
 @WANTED_IN_FULL
-def test_the_composer_writes(caller: httpx.Client) -> None:
+def test_the_composer_writes(caller: httpx2.Client) -> None:
     post = {"title": "A garden in May", "content": "The tulips are out."}
     reply = caller.post("/composer/metadata", json=post, headers=WAIT)
     assert reply.status_code == 200, reply.text
@@ -61,7 +61,7 @@ def test_the_composer_writes(caller: httpx.Client) -> None:
 
 @WANTED_IN_FULL
 def test_the_proxy_ends_bodies_that_no_route_takes_and_lets_files_of_members_pass(
-    caller: httpx.Client,
+    caller: httpx2.Client,
 ) -> None:
     large = b"\0" * (40 * MEGABYTE)
     refused = caller.post("/attachments", content=large)
@@ -71,14 +71,14 @@ def test_the_proxy_ends_bodies_that_no_route_takes_and_lets_files_of_members_pas
 
 
 @WANTED_IN_FULL
-def test_the_proxy_shows_callers_nothing_that_is_for_operators(caller: httpx.Client) -> None:
+def test_the_proxy_shows_callers_nothing_that_is_for_operators(caller: httpx2.Client) -> None:
     for path in ("/readyz", "/readyz/", "/%72eadyz", "/metrics", "/metrics/"):
         assert caller.get(path).status_code == 404, path
     assert caller.get("/healthz").status_code == 200
 
 
 @WANTED_IN_FULL
-def test_an_event_passes_while_its_job_goes_on(project: Project, caller: httpx.Client) -> None:
+def test_an_event_passes_while_its_job_goes_on(project: Project, caller: httpx2.Client) -> None:
     path = f"/lists/{new_list(caller, 'watched')}/imports"
     [worker] = project.containers("worker-computing")
     project.engine.podman("pause", worker)
@@ -96,12 +96,12 @@ def test_an_event_passes_while_its_job_goes_on(project: Project, caller: httpx.C
 @WANTED_IN_FULL
 def test_the_proxy_speaks_tls_with_its_own_name_alone(project: Project) -> None:
     port = int(_environment(project)["HTTP_PORT"])
-    reply = httpx.get(f"http://127.0.0.1:{port}/lists", headers={"Host": "pressroom.localhost"})
+    reply = httpx2.get(f"http://127.0.0.1:{port}/lists", headers={"Host": "pressroom.localhost"})
     assert reply.status_code == 308
     assert reply.headers["Location"].startswith("https://")
     # Its authority is none that a machine believes by itself.
-    with pytest.raises(httpx.ConnectError, match=r"certificate|alert"):
-        httpx.get(f"https://127.0.0.1:{project.port}/", verify=ssl.create_default_context())
+    with pytest.raises(httpx2.ConnectError, match=r"certificate|alert"):
+        httpx2.get(f"https://127.0.0.1:{project.port}/", verify=ssl.create_default_context())
 
 
 def _environment(project: Project) -> dict[str, str]:
@@ -111,7 +111,7 @@ def _environment(project: Project) -> dict[str, str]:
 
 @WANTED_IN_FULL
 def test_the_api_counts_callers_by_the_address_that_the_proxy_saw(
-    project: Project, caller: httpx.Client
+    project: Project, caller: httpx2.Client
 ) -> None:
     caller.get("/lists", headers={"X-Forwarded-For": "203.0.113.9"})
     assert "proxy.not_trusted" not in project.log("api")
@@ -169,7 +169,7 @@ def test_no_secret_is_in_the_environment_of_a_process(project: Project) -> None:
 
 
 @WANTED_IN_FULL
-def test_a_lane_is_scaled(project: Project, caller: httpx.Client) -> None:
+def test_a_lane_is_scaled(project: Project, caller: httpx2.Client) -> None:
     [first] = project.containers("worker-media")
     project.up("--scale", "worker-media=2", services=("worker-media",))
     project.await_ready("worker-media")
@@ -185,7 +185,7 @@ def test_a_lane_is_scaled(project: Project, caller: httpx.Client) -> None:
 
 @WANTED_IN_FULL
 def test_a_stop_is_in_order_and_a_start_loses_nothing(
-    project: Project, caller: httpx.Client
+    project: Project, caller: httpx2.Client
 ) -> None:
     picture = upload(caller)
     project.compose("stop")
@@ -212,7 +212,7 @@ def test_an_upgrade_is_noticed_by_no_caller(project: Project, key: str) -> None:
                     reply = client.get("/lists")
                     if reply.status_code != 200:
                         failures.append(f"{reply.status_code} {reply.text}")
-                except httpx.HTTPError as error:
+                except httpx2.HTTPError as error:
                     failures.append(repr(error))
                 time.sleep(0.1)
         return failures

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.contract.replies import data
 from tests.contract.subscribers import members
@@ -33,14 +33,14 @@ def of_addresses(*emails: str) -> bytes:
 
 
 def upload(
-    client: httpx.Client,
+    client: httpx2.Client,
     list_id: int,
     content: bytes,
     name: str = "members.csv",
     *,
     prefer: str | None = "wait=30",
     **params: str,
-) -> httpx.Response:
+) -> httpx2.Response:
     return client.post(
         f"/lists/{list_id}/imports",
         files={"file": (name, content)},
@@ -50,7 +50,7 @@ def upload(
 
 
 def imported(
-    client: httpx.Client, list_id: int, content: bytes, name: str = "members.csv", **params: str
+    client: httpx2.Client, list_id: int, content: bytes, name: str = "members.csv", **params: str
 ) -> dict[str, Any]:
     """The result of an import that went well."""
     job = data(upload(client, list_id, content, name, **params))
@@ -66,12 +66,12 @@ def counts(result: dict[str, Any]) -> dict[str, int]:
 
 
 def add(
-    client: httpx.Client,
+    client: httpx2.Client,
     list_id: int,
     *people: str | dict[str, Any],
     prefer: str | None = None,
     key: str | None = None,
-) -> httpx.Response:
+) -> httpx2.Response:
     headers = {"Prefer": prefer, "Idempotency-Key": key}
     return client.post(
         f"/auxilia/subscriptions/{list_id}/members/add",
@@ -80,7 +80,7 @@ def add(
     )
 
 
-def finished(client: httpx.Client, job_id: int, within: float = 20) -> dict[str, Any]:
+def finished(client: httpx2.Client, job_id: int, within: float = 20) -> dict[str, Any]:
     """The job's record once it has ended."""
 
     def look() -> dict[str, Any] | None:
@@ -92,33 +92,33 @@ def finished(client: httpx.Client, job_id: int, within: float = 20) -> dict[str,
     return found
 
 
-def newest_job(client: httpx.Client) -> dict[str, Any]:
+def newest_job(client: httpx2.Client) -> dict[str, Any]:
     found: dict[str, Any] = data(client.get("/jobs", params={"limit": 1}))["items"][0]
     return found
 
 
 def errors(url: str) -> list[dict[str, Any]]:
     """The rows that were not added, fetched without credentials."""
-    reply = httpx.get(url, timeout=30.0)
+    reply = httpx2.get(url, timeout=30.0)
     assert reply.status_code == 200, reply.text
     return list(csv.DictReader(io.StringIO(reply.text)))
 
 
-def export(client: httpx.Client, list_id: int, kind: object, **headers: str) -> httpx.Response:
+def export(client: httpx2.Client, list_id: int, kind: object, **headers: str) -> httpx2.Response:
     return client.post(f"/lists/{list_id}/exports", json={"kind": kind}, headers=headers)
 
 
-def exported(client: httpx.Client, list_id: int, kind: str = "members") -> list[dict[str, str]]:
+def exported(client: httpx2.Client, list_id: int, kind: str = "members") -> list[dict[str, str]]:
     return unpacked(data(export(client, list_id, kind))["result"]["url"])
 
 
 def unpacked(url: str) -> list[dict[str, str]]:
-    reply = httpx.get(url, timeout=30.0)
+    reply = httpx2.get(url, timeout=30.0)
     assert reply.status_code == 200, reply.text
     return list(csv.DictReader(io.StringIO(gzip.decompress(reply.content).decode(), newline="")))
 
 
-def everybody(client: httpx.Client, list_id: int) -> dict[str, dict[str, Any]]:
+def everybody(client: httpx2.Client, list_id: int) -> dict[str, dict[str, Any]]:
     """Active members by address."""
     return {each["email"]: each for each in members(client, list_id, limit=1000)}
 

@@ -4,7 +4,7 @@
 import time
 from typing import Any
 
-import httpx
+import httpx2
 
 from services.composer import rules
 from services.composer.post import MetadataField, Post, PostMetadata
@@ -49,7 +49,7 @@ def fresh(post: Post = POSTS["english"]) -> Post:
     return Post(post.title, f"{post.content}\n\nThis is issue {time.monotonic_ns()}.")
 
 
-def ask(client: httpx.Client, path: str, post: Post, **options: Any) -> httpx.Response:
+def ask(client: httpx2.Client, path: str, post: Post, **options: Any) -> httpx2.Response:
     return client.post(path, json=body(post), **options)
 
 

@@ -3,7 +3,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -41,13 +41,13 @@ def quiet_owner(quiet: Stack) -> Owner:
 
 
 @pytest.fixture
-def quiet_client(quiet: Stack, quiet_owner: Owner) -> Iterator[httpx.Client]:
+def quiet_client(quiet: Stack, quiet_owner: Owner) -> Iterator[httpx2.Client]:
     with quiet.client(quiet_owner.key) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def cut_off(quiet: Stack, home: Path) -> Iterator[httpx.Client]:
+def cut_off(quiet: Stack, home: Path) -> Iterator[httpx2.Client]:
     """Calls an API process that reaches none of the services it depends on."""
     port = free_port()
     nobody = f"{LOOPBACK}:9"
@@ -57,7 +57,7 @@ def cut_off(quiet: Stack, home: Path) -> Iterator[httpx.Client]:
         PRESSROOM_REDIS_URL=f"redis://:secret-word@{nobody}/0",
         PRESSROOM_S3_ENDPOINT=f"http://{nobody}",
     )
-    with httpx.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
+    with httpx2.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
         yield client
 
 
@@ -76,14 +76,14 @@ def receiver() -> Iterator[HookReceiver]:
 
 
 @pytest.fixture
-def neighbour(stack: Stack) -> Iterator[httpx.Client]:
+def neighbour(stack: Stack) -> Iterator[httpx2.Client]:
     """Calls the API as another owner than `client`."""
     with stack.client(stack.new_owner().key) as client:
         yield client
 
 
 @pytest.fixture
-def letter(client: httpx.Client) -> dict[str, Any]:
+def letter(client: httpx2.Client) -> dict[str, Any]:
     """A new list of `client`'s."""
     return new_list(client)
 
@@ -116,14 +116,14 @@ def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
 
 
 @pytest.fixture
-def read_only(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
+def read_only(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
     """Calls as `owner` with a key that may read lists."""
     with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as client:
         yield client
 
 
 @pytest.fixture
-def unrelated(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
+def unrelated(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
     """Calls as `owner` with a key that is for something else."""
     scopes = (Scope.ATTACHMENT, Scope.COMPOSER, Scope.CREDIT_FULL)
     with stack.client(stack.new_key(owner.user_id, *scopes)) as client:
@@ -131,7 +131,7 @@ def unrelated(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def sender(stack: Stack) -> Iterator[httpx.Client]:
+def sender(stack: Stack) -> Iterator[httpx2.Client]:
     """Calls with a key that the operator made for who sends the mail, and that owns no list."""
     key = stack.new_key(stack.new_owner().user_id, Scope.DELIVERY)
     with stack.client(key) as client:

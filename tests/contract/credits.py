@@ -4,7 +4,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
-import httpx
+import httpx2
 
 from services.credits import ledger
 from tests.contract.replies import data
@@ -27,24 +27,24 @@ def exactly(text: str) -> dict[str, Any]:
 
 
 def consume(
-    client: httpx.Client, amount: str = "1", source_id: str = "post-1", *, key: str | None = None
-) -> httpx.Response:
+    client: httpx2.Client, amount: str = "1", source_id: str = "post-1", *, key: str | None = None
+) -> httpx2.Response:
     """Charge; `amount` is the number as it is spelt in the body."""
     body = f'{{"amount_credit": {amount}, "source_id": {json.dumps(source_id)}}}'
     return send(client, body, key)
 
 
-def send(client: httpx.Client, body: str | bytes, key: str | None = None) -> httpx.Response:
+def send(client: httpx2.Client, body: str | bytes, key: str | None = None) -> httpx2.Response:
     headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
     return client.post(CONSUME, content=body, headers=headers)
 
 
-def balance(client: httpx.Client) -> Decimal:
+def balance(client: httpx2.Client) -> Decimal:
     reply = client.get(BALANCE)
     data(reply)
     return Decimal(exactly(reply.text)["data"]["balance_credit"])
 
 
-def entries(client: httpx.Client, **query: Any) -> list[dict[str, Any]]:
+def entries(client: httpx2.Client, **query: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = data(client.get(LEDGER, params=query))["items"]
     return found

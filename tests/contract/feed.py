@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 
 from services.feed.catalogue import FeedEventType
 from tests.contract import credits, topups
@@ -24,8 +24,8 @@ class Scene:
 
     stack: Stack
     owner: Owner
-    client: httpx.Client
-    stranger: httpx.Client
+    client: httpx2.Client
+    stranger: httpx2.Client
     reader: Reader
     sandbox: SandboxPayments
     list_id: int
@@ -36,12 +36,12 @@ class Scene:
         return f"/subscriptions/{self.list_id}/members/{self.reader.user_id}"
 
 
-def page(client: httpx.Client, **query: Any) -> dict[str, Any]:
+def page(client: httpx2.Client, **query: Any) -> dict[str, Any]:
     found: dict[str, Any] = data(client.get("/events", params=query))
     return found
 
 
-def events(client: httpx.Client, count: int = 1, **query: Any) -> list[Event]:
+def events(client: httpx2.Client, count: int = 1, **query: Any) -> list[Event]:
     """The events once there are so many: an older transaction of another test may hold them up."""
 
     def there() -> list[Event]:

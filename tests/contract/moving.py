@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.contract.bulk import add, export, unpacked
 from tests.contract.replies import data
@@ -23,19 +23,19 @@ def leave(person: Visitor, list_id: int) -> None:
     assert data(person.client.delete(f"/subscriptions/{list_id}", headers=origin)) == 1
 
 
-def ask(person: Visitor, new: str) -> httpx.Response:
+def ask(person: Visitor, new: str) -> httpx2.Response:
     """Ask for the address, and press the button behind the link that it is mailed."""
     reply = person.fill_in("/account/email", email=new, current=PASSWORD)
     assert reply.headers["location"].endswith("/account/email?sent=yes")
     return person.fill_in(person.mailed_path(new, CONFIRM))
 
 
-def roster(sender: httpx.Client, list_id: int) -> list[str]:
+def roster(sender: httpx2.Client, list_id: int) -> list[str]:
     rows = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
     return [row["email"] for row in rows]
 
 
-def brought(client: httpx.Client, list_id: int, email: str, **values: Any) -> int:
+def brought(client: httpx2.Client, list_id: int, email: str, **values: Any) -> int:
     """The person whom the owner put onto the list."""
     data(add(client, list_id, {"email": email, **values}))
     return int(known_member(client, list_id, email)["user_id"])

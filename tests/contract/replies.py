@@ -3,13 +3,13 @@
 import time
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.pictures import encoded
 from tests.stack import Stack
 
 
-def data(reply: httpx.Response, *statuses: int) -> Any:
+def data(reply: httpx2.Response, *statuses: int) -> Any:
     """The envelope's content, after a look at the envelope."""
     assert reply.status_code in (statuses or (200,)), reply.text
     body = reply.json()
@@ -19,7 +19,7 @@ def data(reply: httpx.Response, *statuses: int) -> Any:
     return body["data"]
 
 
-def problem(reply: httpx.Response, status: int, code: str) -> dict[str, Any]:
+def problem(reply: httpx2.Response, status: int, code: str) -> dict[str, Any]:
     """The body of a refusal, after a look at what every refusal has."""
     assert (reply.status_code, reply.json().get("code")) == (status, code), reply.text
     assert reply.headers["content-type"] == "application/problem+json"
@@ -36,14 +36,14 @@ def problem(reply: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 def send(
-    client: httpx.Client,
+    client: httpx2.Client,
     content: bytes | None = None,
     name: str = "picture.png",
     *,
     prefer: str | None = None,
     key: str | None = None,
     **params: str,
-) -> httpx.Response:
+) -> httpx2.Response:
     """Upload; a small PNG unless `content` says otherwise."""
     headers = {"Prefer": prefer, "Idempotency-Key": key}
     return client.post(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import orjson
 
 from tests.contract.bulk import addresses, finished, imported, of_addresses
@@ -13,12 +13,12 @@ from tests.contract.subscribers import known_member
 VIP = {"field": "tag", "is": "vip"}
 
 
-def tagged(client: httpx.Client, list_id: int, tag: str, *emails: str) -> None:
+def tagged(client: httpx2.Client, list_id: int, tag: str, *emails: str) -> None:
     for email in emails:
         set_member(client, list_id, email, add_tags=[tag])
 
 
-def set_member(client: httpx.Client, list_id: int, email: str, **changes: Any) -> dict[str, Any]:
+def set_member(client: httpx2.Client, list_id: int, email: str, **changes: Any) -> dict[str, Any]:
     user_id = known_member(client, list_id, email)["user_id"]
     changed: dict[str, Any] = data(
         client.patch(f"/lists/{list_id}/members/{user_id}", json=changes)
@@ -26,7 +26,7 @@ def set_member(client: httpx.Client, list_id: int, email: str, **changes: Any) -
     return changed
 
 
-def some_members(client: httpx.Client, list_id: int, count: int, *, vips: int = 0) -> list[str]:
+def some_members(client: httpx2.Client, list_id: int, count: int, *, vips: int = 0) -> list[str]:
     """The addresses of new members, of whom the first have the tag vip."""
     found = addresses(count)
     imported(client, list_id, of_addresses(*found))
@@ -35,14 +35,14 @@ def some_members(client: httpx.Client, list_id: int, count: int, *, vips: int = 
 
 
 def new_segment(
-    client: httpx.Client, list_id: int, written: Any = VIP, name: str = "VIPs"
+    client: httpx2.Client, list_id: int, written: Any = VIP, name: str = "VIPs"
 ) -> dict[str, Any]:
     body = {"name": name, "filter": written}
     made: dict[str, Any] = data(client.post(f"/lists/{list_id}/segments", json=body))
     return made
 
 
-def new_field(client: httpx.Client, key: str, kind: str = "text", **others: Any) -> dict[str, Any]:
+def new_field(client: httpx2.Client, key: str, kind: str = "text", **others: Any) -> dict[str, Any]:
     body = {"key": key, "label": key.title(), "type": kind, **others}
     made: dict[str, Any] = data(client.post("/fields", json=body))
     return made
@@ -58,11 +58,11 @@ def filter_of_bytes(size: int) -> dict[str, Any]:
     return written
 
 
-def act(client: httpx.Client, list_id: int, action: str, **body: Any) -> httpx.Response:
+def act(client: httpx2.Client, list_id: int, action: str, **body: Any) -> httpx2.Response:
     return client.post(f"/lists/{list_id}/members/bulk", json={"action": action, **body})
 
 
-def acted(client: httpx.Client, list_id: int, action: str, **body: Any) -> dict[str, Any]:
+def acted(client: httpx2.Client, list_id: int, action: str, **body: Any) -> dict[str, Any]:
     """The result of an act that went well."""
     begun = act(client, list_id, action, **body)
     job = finished(client, data(begun, 202)["id"])
@@ -71,28 +71,28 @@ def acted(client: httpx.Client, list_id: int, action: str, **body: Any) -> dict[
     return result
 
 
-def undo(client: httpx.Client, bulk_id: int, **headers: str) -> httpx.Response:
+def undo(client: httpx2.Client, bulk_id: int, **headers: str) -> httpx2.Response:
     return client.delete(f"/bulk/{bulk_id}", headers=headers)
 
 
-def standing(client: httpx.Client, list_id: int, emails: Sequence[str]) -> list[dict[str, Any]]:
+def standing(client: httpx2.Client, list_id: int, emails: Sequence[str]) -> list[dict[str, Any]]:
     """All that the owner is shown of these members."""
     return [known_member(client, list_id, email) for email in emails]
 
 
-def put(client: httpx.Client, list_id: int, email: str, **values: object) -> dict[str, Any]:
+def put(client: httpx2.Client, list_id: int, email: str, **values: object) -> dict[str, Any]:
     """The member of this address, made or changed."""
     made: dict[str, Any] = data(client.put(f"/lists/{list_id}/members/{email}", json=values))
     return made
 
 
-def tag_names(client: httpx.Client, list_id: int | str) -> list[str]:
+def tag_names(client: httpx2.Client, list_id: int | str) -> list[str]:
     """Of the list, the newest first."""
     items = data(client.get(f"/lists/{list_id}/tags"))["items"]
     return [each["name"] for each in items]
 
 
-def tag_id(client: httpx.Client, list_id: int, name: str) -> int:
+def tag_id(client: httpx2.Client, list_id: int, name: str) -> int:
     items = data(client.get(f"/lists/{list_id}/tags"))["items"]
     [found] = [each["id"] for each in items if each["name"] == name]
     return int(found)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 
 from models import Plan
 from services.subscriptions.members import mails
@@ -25,7 +25,7 @@ class Reader:
     email: str
     name: str
     key: str
-    client: httpx.Client
+    client: httpx2.Client
 
     def joins(self, list_id: int) -> "Reader":
         assert data(self.client.post(f"/subscriptions/{list_id}/no-challenge")) == 1
@@ -67,24 +67,24 @@ def new_address() -> str:
     return f"reader.{secrets.token_hex(6)}@example.com"
 
 
-def new_list(client: httpx.Client, **fields: object) -> dict[str, Any]:
+def new_list(client: httpx2.Client, **fields: object) -> dict[str, Any]:
     body = {"title": "The Daily Demo", "slug": new_slug(), "confirm_required": False, **fields}
     made: dict[str, Any] = data(client.post("/lists", json=body))
     return made
 
 
-def subscribe(client: httpx.Client, list_id: int, email: str, **fields: str) -> httpx.Response:
+def subscribe(client: httpx2.Client, list_id: int, email: str, **fields: str) -> httpx2.Response:
     return client.post(f"/subscriptions/{list_id}", json={"email": email, **fields})
 
 
-def members(client: httpx.Client, list_id: int, **filters: object) -> list[dict[str, Any]]:
+def members(client: httpx2.Client, list_id: int, **filters: object) -> list[dict[str, Any]]:
     """What the owner is shown."""
     reply = client.get(f"/lists/{list_id}/subscriptions", params=dict(filters))  # type: ignore[arg-type]
     items: list[dict[str, Any]] = data(reply)["items"]
     return items
 
 
-def member(client: httpx.Client, list_id: int, email: str) -> dict[str, Any] | None:
+def member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any] | None:
     """The owner's view of whoever has this address, in whatever status."""
     for status in ("active", "pending", "unsubscribed", "removed"):
         for found in members(client, list_id, email=email, status=status):
@@ -92,13 +92,13 @@ def member(client: httpx.Client, list_id: int, email: str) -> dict[str, Any] | N
     return None
 
 
-def known_member(client: httpx.Client, list_id: int, email: str) -> dict[str, Any]:
+def known_member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any]:
     found = member(client, list_id, email)
     assert found is not None
     return found
 
 
-def count(client: httpx.Client, list_id: int) -> int:
+def count(client: httpx2.Client, list_id: int) -> int:
     shown: int = data(client.get(f"/lists/{list_id}"))["subscriber_count"]
     return shown
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from api.html.frame import page
@@ -120,6 +120,6 @@ _PROBLEM: dict[str, Any] = {"heading": "H", "text": "T", "number": None}
 
 
 def _directives(reply: object) -> dict[str, str]:
-    headers: httpx.Headers = reply.headers  # type: ignore[attr-defined]
+    headers: httpx2.Headers = reply.headers  # type: ignore[attr-defined]
     parts = headers["content-security-policy"].split("; ")
     return {name: sources for name, _, sources in (part.partition(" ") for part in parts)}

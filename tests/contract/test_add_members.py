@@ -4,7 +4,7 @@ import json
 from secrets import token_hex
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
@@ -38,7 +38,7 @@ def key() -> str:
 
 
 def test_new_members_are_active_and_counted(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     ada, ben = addresses(2)
     reply = add(client, list_id, {"email": ada, "name": " Ada Lovelace "}, ben.upper())
@@ -54,7 +54,7 @@ def test_new_members_are_active_and_counted(
 
 
 def test_job_has_the_counts_and_the_rows_that_were_not_added(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     [known, new] = addresses(2)
     data(add(client, list_id, known))
@@ -79,7 +79,7 @@ def test_job_has_the_counts_and_the_rows_that_were_not_added(
 
 
 def test_all_invalid_is_422_and_nothing_is_left(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     before = objects(stack)
     problem(add(client, list_id, "nobody", ""), 422, "members.all_invalid")
@@ -90,7 +90,7 @@ def test_all_invalid_is_422_and_nothing_is_left(
 
 
 def test_whoever_left_stays_out_and_mail_that_is_off_stays_off(
-    client: httpx.Client, reader: Reader, make_reader: Any, list_id: int
+    client: httpx2.Client, reader: Reader, make_reader: Any, list_id: int
 ) -> None:
     left, quiet = reader.joins(list_id).leaves(list_id), make_reader().joins(list_id)
     quiet.wants_mail(list_id, False)
@@ -104,7 +104,7 @@ def test_whoever_left_stays_out_and_mail_that_is_off_stays_off(
 
 
 def test_whom_the_owner_removed_can_be_added_again_unless_they_had_opted_out(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     stays, leaves = addresses(2)
     data(add(client, list_id, stays, leaves))
@@ -121,7 +121,7 @@ def test_whom_the_owner_removed_can_be_added_again_unless_they_had_opted_out(
 # -- bodies --------------------------------------------------------------------------------------
 
 
-def test_a_body_of_another_shape_is_422(client: httpx.Client, list_id: int) -> None:
+def test_a_body_of_another_shape_is_422(client: httpx2.Client, list_id: int) -> None:
     for body, field in [
         ({}, "body.members"),
         ([], "body"),
@@ -138,7 +138,7 @@ def test_a_body_of_another_shape_is_422(client: httpx.Client, list_id: int) -> N
         assert count(client, list_id) == 0
 
 
-def test_more_than_100_000_members_are_413(client: httpx.Client, list_id: int) -> None:
+def test_more_than_100_000_members_are_413(client: httpx2.Client, list_id: int) -> None:
     body = b'{"members": [%b]}' % b",".join([b'{"email":""}'] * (MAX_MEMBERS_PER_REQUEST + 1))
     path = f"/auxilia/subscriptions/{list_id}/members/add"
     reply = client.post(path, content=body, headers={"Content-Type": "application/json"})
@@ -146,7 +146,7 @@ def test_more_than_100_000_members_are_413(client: httpx.Client, list_id: int) -
 
 
 def test_a_body_has_at_most_32_megabytes(
-    stack: Stack, owner: Owner, client: httpx.Client, list_id: int
+    stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     path = f"/auxilia/subscriptions/{list_id}/members/add"
     body = json.dumps({"members": [{"email": new_address()}], "x": "x" * 3 * MEGABYTE})
@@ -167,7 +167,7 @@ def test_a_body_has_at_most_32_megabytes(
 
 
 def test_a_wait_that_runs_out_is_202_and_its_job_can_be_cancelled(
-    quiet_client: httpx.Client,
+    quiet_client: httpx2.Client,
 ) -> None:
     list_id = new_list(quiet_client)["id"]
     reply = add(quiet_client, list_id, *addresses(2), prefer="wait=1")

@@ -4,7 +4,7 @@ import hashlib
 import io
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from PIL import Image
 
@@ -24,7 +24,7 @@ def record(stack: Stack) -> dict[str, Any]:
 
 
 @pytest.fixture
-def secret(client: httpx.Client) -> dict[str, Any]:
+def secret(client: httpx2.Client) -> dict[str, Any]:
     found: dict[str, Any] = data(
         send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1")
     )
@@ -47,7 +47,7 @@ def test_record_names_each_rendition(stack: Stack, record: dict[str, Any]) -> No
 
 
 def test_each_rendition_is_what_the_record_says_and_is_kept_for_good(
-    stranger: httpx.Client, record: dict[str, Any]
+    stranger: httpx2.Client, record: dict[str, Any]
 ) -> None:
     for each in record["renditions"]:
         reply = stranger.get(each["view_url"])
@@ -68,7 +68,7 @@ def test_each_rendition_is_what_the_record_says_and_is_kept_for_good(
 
 
 def test_a_range_of_a_rendition_is_of_its_own_bytes(
-    stranger: httpx.Client, record: dict[str, Any]
+    stranger: httpx2.Client, record: dict[str, Any]
 ) -> None:
     each = record["renditions"][0]
     whole = stranger.get(each["view_url"]).content
@@ -82,7 +82,7 @@ def test_a_range_of_a_rendition_is_of_its_own_bytes(
 
 
 def test_none_are_made_unless_they_are_asked_for(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     for params in ({}, {"renditions": "0"}):
         plain = data(send(client, photo(700, 350), "p.jpg", **params))
@@ -92,7 +92,7 @@ def test_none_are_made_unless_they_are_asked_for(
         problem(stranger.get(url), 404, "media.not_found")
 
 
-def test_an_icon_and_a_small_picture_have_one_for_mails(client: httpx.Client) -> None:
+def test_an_icon_and_a_small_picture_have_one_for_mails(client: httpx2.Client) -> None:
     icon = data(send(client, encoded("ICO"), "i.ico", renditions="1"))
     small = data(send(client, encoded("PNG", "RGBA"), "s.png", renditions="1"))
     for found in (icon, small):
@@ -102,20 +102,20 @@ def test_an_icon_and_a_small_picture_have_one_for_mails(client: httpx.Client) ->
 
 @pytest.mark.parametrize("name", ["{0}-321.webp", "{0}-320.jpg", "{0}-mail.webp", "{0}-.webp"])
 def test_other_names_are_not_there(
-    stranger: httpx.Client, record: dict[str, Any], name: str
+    stranger: httpx2.Client, record: dict[str, Any], name: str
 ) -> None:
     url = f"/media/{name.format(record['hash_id'])}"
     problem(stranger.get(url), 404, "media.not_found")
 
 
-def test_renditions_are_not_there_before_the_picture_is(quiet_client: httpx.Client) -> None:
+def test_renditions_are_not_there_before_the_picture_is(quiet_client: httpx2.Client) -> None:
     waiting = data(send(quiet_client, prefer="respond-async", renditions="1"), 202)
     assert waiting["renditions"] == []
     problem(quiet_client.get(f"/media/{waiting['hash_id']}-320.webp"), 404, "media.not_found")
 
 
 def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
-    quiet: Stack, quiet_client: httpx.Client
+    quiet: Stack, quiet_client: httpx2.Client
 ) -> None:
     made = (
         "UPDATE attachments SET status = 2, size = 1, checksum = repeat('0', 64), width = 1,"
@@ -135,7 +135,7 @@ def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
 
 
 def test_encrypted_renditions_rest_encrypted(
-    stack: Stack, client: httpx.Client, secret: dict[str, Any]
+    stack: Stack, client: httpx2.Client, secret: dict[str, Any]
 ) -> None:
     stored = [stack.resources.objects.get(key) for key in objects_of(stack, secret)]
     assert len(stored) == 4
@@ -145,7 +145,7 @@ def test_encrypted_renditions_rest_encrypted(
 
 
 def test_two_renditions_that_change_places_in_storage_are_an_error(
-    stack: Stack, client: httpx.Client, secret: dict[str, Any]
+    stack: Stack, client: httpx2.Client, secret: dict[str, Any]
 ) -> None:
     narrow, wide, _ = secret["renditions"]
     objects = stack.resources.objects
@@ -156,22 +156,22 @@ def test_two_renditions_that_change_places_in_storage_are_an_error(
 
 
 def test_a_signed_link_opens_one_rendition_and_nothing_else(
-    client: httpx.Client, stranger: httpx.Client, secret: dict[str, Any]
+    client: httpx2.Client, stranger: httpx2.Client, secret: dict[str, Any]
 ) -> None:
     narrow, wide, _ = secret["renditions"]
     body = {"expires_in": 60, "filename": narrow["filename"]}
-    url = httpx.URL(data(client.post(f"/attachments/{secret['hash_id']}/links", json=body))["url"])
+    url = httpx2.URL(data(client.post(f"/attachments/{secret['hash_id']}/links", json=body))["url"])
     reply = stranger.get(url)
     assert hashlib.sha256(reply.content).hexdigest() == narrow["checksum"]
     for other in (wide["pathname"], secret["pathname"]):
         assert stranger.get(url.copy_with(path=f"/{other}")).status_code == 404
     whole = data(client.post(f"/attachments/{secret['hash_id']}/links", json={"expires_in": 60}))
-    query = httpx.URL(whole["url"]).query
+    query = httpx2.URL(whole["url"]).query
     assert stranger.get(f"{narrow['view_url']}?{query.decode()}").status_code == 404
 
 
 def test_no_link_for_a_file_that_the_attachment_does_not_have(
-    client: httpx.Client, secret: dict[str, Any]
+    client: httpx2.Client, secret: dict[str, Any]
 ) -> None:
     other = data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1"))
     for name in (other["filename"], other["renditions"][0]["filename"], "../x", ""):

@@ -3,7 +3,7 @@ import io
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import pytest
 from PIL import Image
 
@@ -20,7 +20,7 @@ MIME_TYPES = {"PNG": "png", "JPEG": "jpeg", "GIF": "gif", "WEBP": "webp", "ICO":
 
 
 def test_record_has_exactly_the_fields_of_the_contract(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     original = photo(320, 200)
     record = data(send(client, original, "Holiday photo.jpeg"))
@@ -41,7 +41,7 @@ def test_record_has_exactly_the_fields_of_the_contract(
     assert record["original_checksum"] == hashlib.sha256(original).hexdigest()
     assert TIMESTAMP.fullmatch(record["created_at"])
     assert TIMESTAMP.fullmatch(record["updated_at"])
-    stored = httpx.get(record["view_url"]).content
+    stored = httpx2.get(record["view_url"]).content
     assert (record["size"], record["checksum_method"]) == (len(stored), "sha256")
     assert record["checksum"] == hashlib.sha256(stored).hexdigest()
     assert Image.open(io.BytesIO(stored)).size == (320, 200)
@@ -64,13 +64,13 @@ def test_record_has_exactly_the_fields_of_the_contract(
     ],
 )
 def test_six_extensions_in_any_case_and_the_bytes_decide(
-    client: httpx.Client, file_format: str, name: str, stored: str
+    client: httpx2.Client, file_format: str, name: str, stored: str
 ) -> None:
     record = data(send(client, encoded(file_format), name))
     assert record["original_mime_type"] == f"image/{MIME_TYPES[file_format]}"
     assert record["filename"].endswith(f".{stored}")
     assert record["mime_type"] == f"image/{stored}"
-    reply = httpx.get(record["view_url"])
+    reply = httpx2.get(record["view_url"])
     assert reply.headers["content-type"] == f"image/{stored}"
 
 
@@ -85,12 +85,12 @@ def test_six_extensions_in_any_case_and_the_bytes_decide(
     ids=["windows", "parents", "unicode", "long"],
 )
 def test_original_filename_is_the_last_part_of_what_was_sent(
-    client: httpx.Client, sent: str, kept: str
+    client: httpx2.Client, sent: str, kept: str
 ) -> None:
     assert data(send(client, name=sent))["original_filename"] == kept
 
 
-def test_filename_in_another_encoding_is_no_reason_to_refuse(client: httpx.Client) -> None:
+def test_filename_in_another_encoding_is_no_reason_to_refuse(client: httpx2.Client) -> None:
     body = multipart(b'name="file"; filename="h\xe4user.png"', encoded("PNG"))
     record = data(client.post("/attachments", content=body, headers=MULTIPART))
     assert record["original_filename"] == "h\ufffduser.png"
@@ -108,7 +108,7 @@ def multipart(*parts: bytes) -> bytes:
     return b"".join(written) + b"--cut here--\r\n"
 
 
-def test_delete_removes_record_and_file(stack: Stack, client: httpx.Client) -> None:
+def test_delete_removes_record_and_file(stack: Stack, client: httpx2.Client) -> None:
     record = data(send(client, photo(700, 350), "p.jpg", renditions="1"))
     path = f"/attachments/{record['hash_id']}"
     assert data(client.delete(path)) == 1
@@ -122,7 +122,7 @@ def test_delete_removes_record_and_file(stack: Stack, client: httpx.Client) -> N
 
 
 def test_delete_before_the_conversion_ends_its_job_too(
-    quiet: Stack, quiet_client: httpx.Client
+    quiet: Stack, quiet_client: httpx2.Client
 ) -> None:
     record = data(send(quiet_client, prefer="respond-async"), 202)
     [job] = data(quiet_client.get("/jobs"))["items"]
@@ -143,7 +143,7 @@ def test_delete_before_the_conversion_ends_its_job_too(
 )
 def test_uploader_whose_job_fails_is_told_whose_fault_it_is(
     quiet: Stack,
-    quiet_client: httpx.Client,
+    quiet_client: httpx2.Client,
     error: DomainError,
     status: int,
     retry_after: str | None,
@@ -167,7 +167,7 @@ def test_uploader_whose_job_fails_is_told_whose_fault_it_is(
 WORDS = {"alt_text": "Boats at dusk", "title": "The harbour", "tags": ["harbour", "Lisbon"]}
 
 
-def test_words_are_set_and_come_with_the_record(client: httpx.Client) -> None:
+def test_words_are_set_and_come_with_the_record(client: httpx2.Client) -> None:
     record = data(send(client))
     path = f"/attachments/{record['hash_id']}"
     changed = data(client.patch(path, json=WORDS))
@@ -177,7 +177,7 @@ def test_words_are_set_and_come_with_the_record(client: httpx.Client) -> None:
     assert data(client.get("/attachments"))["items"] == [changed]
 
 
-def test_fields_that_are_not_named_stay(client: httpx.Client) -> None:
+def test_fields_that_are_not_named_stay(client: httpx2.Client) -> None:
     path = f"/attachments/{data(send(client))['hash_id']}"
     data(client.patch(path, json=WORDS))
     for body, expected in (
@@ -194,7 +194,7 @@ def test_fields_that_are_not_named_stay(client: httpx.Client) -> None:
         assert changed["status"] == 2
 
 
-def test_of_tags_that_differ_in_case_alone_the_first_stays(client: httpx.Client) -> None:
+def test_of_tags_that_differ_in_case_alone_the_first_stays(client: httpx2.Client) -> None:
     path = f"/attachments/{data(send(client))['hash_id']}"
     tags = ["Lisbon", " sea ", "LISBON", "lisbon", "Straße", "STRASSE", "海"]
     assert data(client.patch(path, json={"tags": tags}))["tags"] == [
@@ -205,7 +205,7 @@ def test_of_tags_that_differ_in_case_alone_the_first_stays(client: httpx.Client)
     ]
 
 
-def test_words_have_bounds(client: httpx.Client) -> None:
+def test_words_have_bounds(client: httpx2.Client) -> None:
     path = f"/attachments/{data(send(client))['hash_id']}"
     longest = {"alt_text": "é" * 2000, "title": "é" * 255, "tags": [f"{n:064}" for n in range(50)]}
     data(client.patch(path, json=longest))
@@ -229,7 +229,7 @@ def test_words_have_bounds(client: httpx.Client) -> None:
     assert {name: after[name] for name in WORDS} == longest
 
 
-def test_words_of_a_picture_that_is_not_ready_stay_when_it_is(client: httpx.Client) -> None:
+def test_words_of_a_picture_that_is_not_ready_stay_when_it_is(client: httpx2.Client) -> None:
     record = data(send(client, prefer="respond-async", renditions="1"), 200, 202)
     path = f"/attachments/{record['hash_id']}"
     data(client.patch(path, json=WORDS))

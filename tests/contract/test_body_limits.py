@@ -6,7 +6,7 @@ import socket
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from core.upload_limits import MAX_IMAGE_BYTES
 from tests.contract.replies import data, problem
@@ -74,7 +74,7 @@ def upload_head(owner: Owner, *more: str) -> tuple[str, ...]:
     )
 
 
-def test_json_body_of_two_megabytes_is_the_most(client: httpx.Client) -> None:
+def test_json_body_of_two_megabytes_is_the_most(client: httpx2.Client) -> None:
     def body(length: int) -> bytes:
         return b'{"name": "n", "x": "%b"}' % (b"x" * (length - 22))
 
@@ -86,7 +86,7 @@ def test_json_body_of_two_megabytes_is_the_most(client: httpx.Client) -> None:
     problem(too_large, 413, "body.too_large")
 
 
-def test_chunked_json_body_is_counted_too(client: httpx.Client) -> None:
+def test_chunked_json_body_is_counted_too(client: httpx2.Client) -> None:
     chunks = (b" " * MEGABYTE for _ in range(3))
     headers = {"Content-Type": "application/json"}
     problem(client.post("/apikeys", content=chunks, headers=headers), 413, "body.too_large")

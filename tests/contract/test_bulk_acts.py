@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from services.privacy.kept import RULES
@@ -26,7 +26,7 @@ from tests.stack import Stack
 ALL = {"field": "email", "exists": True}
 
 
-def test_an_act_is_a_job_that_tells_what_it_did(client: httpx.Client, list_id: int) -> None:
+def test_an_act_is_a_job_that_tells_what_it_did(client: httpx2.Client, list_id: int) -> None:
     [ada, ben, _] = some_members(client, list_id, 3, vips=2)
     set_member(client, list_id, ada, add_tags=["spring"])
     begun = act(client, list_id, "tag", filter=VIP, value="spring")
@@ -40,7 +40,7 @@ def test_an_act_is_a_job_that_tells_what_it_did(client: httpx.Client, list_id: i
 
 
 def test_a_dry_run_answers_the_number_and_changes_nothing(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     members = some_members(client, list_id, 3, vips=2)
     before = standing(client, list_id, members)
@@ -63,7 +63,7 @@ ACTS: list[tuple[str, str | None, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("action", "value", "expected"), ACTS)
 def test_each_act_changes_those_who_fit_and_its_undo_brings_all_back(
-    client: httpx.Client, list_id: int, action: str, value: str | None, expected: dict[str, Any]
+    client: httpx2.Client, list_id: int, action: str, value: str | None, expected: dict[str, Any]
 ) -> None:
     members = some_members(client, list_id, 3, vips=2)
     before, active = standing(client, list_id, members), count(client, list_id)
@@ -84,7 +84,7 @@ def test_each_act_changes_those_who_fit_and_its_undo_brings_all_back(
     assert data(undo(client, result["bulk_id"])) == 0
 
 
-def test_the_history_of_a_member_tells_of_acts(client: httpx.Client, list_id: int) -> None:
+def test_the_history_of_a_member_tells_of_acts(client: httpx2.Client, list_id: int) -> None:
     [ada] = some_members(client, list_id, 1, vips=1)
     bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
     data(undo(client, bulk_id))
@@ -99,7 +99,7 @@ def test_the_history_of_a_member_tells_of_acts(client: httpx.Client, list_id: in
     assert (removed["action"], removed["actor"], removed["via"]) == ("removed", "owner", "bulk")
 
 
-def test_a_tier_that_is_given_holds(client: httpx.Client, list_id: int) -> None:
+def test_a_tier_that_is_given_holds(client: httpx2.Client, list_id: int) -> None:
     members = some_members(client, list_id, 3)
     ends = {"past": "2020-01-01T00:00:00.000000Z", "future": "2031-01-01T00:00:00.000000Z"}
     for email, end in zip(members, (ends["past"], ends["future"], None), strict=True):
@@ -116,7 +116,7 @@ def test_a_tier_that_is_given_holds(client: httpx.Client, list_id: int) -> None:
 
 
 def test_what_was_changed_since_is_left_alone_by_the_undo(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     members = some_members(client, list_id, 4, vips=4)
     bulk_id = acted(client, list_id, "set_type", filter=VIP, value="gold")["bulk_id"]
@@ -131,7 +131,7 @@ def test_what_was_changed_since_is_left_alone_by_the_undo(
     assert all(each["tags"] == ["later", "vip"] for each in after)
 
 
-def test_mail_that_was_switched_since_stays_as_it_is(client: httpx.Client, list_id: int) -> None:
+def test_mail_that_was_switched_since_stays_as_it_is(client: httpx2.Client, list_id: int) -> None:
     on_and_off, untouched = some_members(client, list_id, 2, vips=2)
     bulk_id = acted(client, list_id, "email_off", filter=VIP)["bulk_id"]
     user_id = known_member(client, list_id, on_and_off)["user_id"]
@@ -149,7 +149,7 @@ def test_mail_that_was_switched_since_stays_as_it_is(client: httpx.Client, list_
 
 
 def test_no_undo_brings_back_or_mails_a_person_who_said_no(
-    client: httpx.Client, make_reader: Any, list_id: int
+    client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     leaves, quiet, stays = (make_reader().joins(list_id) for _ in range(3))
     everyone = [each.email for each in (leaves, quiet, stays)]
@@ -167,7 +167,7 @@ def test_no_undo_brings_back_or_mails_a_person_who_said_no(
 
 
 def test_a_person_whose_mail_the_act_found_off_keeps_it_off(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).wants_mail(list_id, False)
     result = acted(client, list_id, "email_off", filter=ALL)
@@ -177,7 +177,7 @@ def test_a_person_whose_mail_the_act_found_off_keeps_it_off(
 
 
 def test_an_erased_person_is_nobodys_member_and_leaves_nothing_to_undo(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     erased, stays = some_members(client, list_id, 2, vips=2)
     bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
@@ -196,7 +196,7 @@ def test_an_erased_person_is_nobodys_member_and_leaves_nothing_to_undo(
 
 
 def test_a_value_that_does_not_go_with_the_action_is_422(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     for body in [
         {"action": "tag", "filter": VIP},
@@ -212,7 +212,7 @@ def test_a_value_that_does_not_go_with_the_action_is_422(
         assert [each["field"] for each in refused["errors"]] == ["body.value"]
 
 
-def test_a_segment_or_a_filter_and_not_both(client: httpx.Client, list_id: int) -> None:
+def test_a_segment_or_a_filter_and_not_both(client: httpx2.Client, list_id: int) -> None:
     made = new_segment(client, list_id)
     problem(act(client, list_id, "remove"), 400, "selection.unclear")
     both = act(client, list_id, "remove", filter=VIP, segment_id=made["id"])
@@ -220,7 +220,7 @@ def test_a_segment_or_a_filter_and_not_both(client: httpx.Client, list_id: int) 
     problem(act(client, list_id, "burn", filter=VIP), 422, "body.invalid")
 
 
-def test_an_act_that_still_runs_is_not_undone(quiet: Stack, quiet_client: httpx.Client) -> None:
+def test_an_act_that_still_runs_is_not_undone(quiet: Stack, quiet_client: httpx2.Client) -> None:
     list_id = new_list(quiet_client)["id"]
     job = data(act(quiet_client, list_id, "remove", filter=ALL), 202)
     [(bulk_id,)] = quiet.query("SELECT subject_id FROM jobs WHERE id = %s", job["id"])
@@ -235,7 +235,7 @@ def test_an_act_that_still_runs_is_not_undone(quiet: Stack, quiet_client: httpx.
 
 
 def test_an_undo_is_offered_for_ninety_days_and_what_it_needs_is_kept_so_long(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     some_members(client, list_id, 1, vips=1)
     bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]

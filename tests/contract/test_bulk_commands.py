@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_imported_in_the_owners_name(
-    stack: Stack, client: httpx.Client, letter: dict[str, Any], file: Path
+    stack: Stack, client: httpx2.Client, letter: dict[str, Any], file: Path
 ) -> None:
     emails = addresses(3)
     file.write_bytes(of_addresses(*emails))
@@ -39,7 +39,7 @@ def test_a_file_is_imported_in_the_owners_name(
 
 
 def test_invalid_rows_end_with_3_and_are_written_where_asked(
-    stack: Stack, client: httpx.Client, list_id: int, file: Path, tmp_path: Path
+    stack: Stack, client: httpx2.Client, list_id: int, file: Path, tmp_path: Path
 ) -> None:
     file.write_bytes(of_addresses("nobody", new_address()))
     errors = tmp_path / "errors.csv"
@@ -52,7 +52,7 @@ def test_invalid_rows_end_with_3_and_are_written_where_asked(
 
 
 def test_options_are_those_of_the_api(
-    stack: Stack, client: httpx.Client, list_id: int, file: Path
+    stack: Stack, client: httpx2.Client, list_id: int, file: Path
 ) -> None:
     email = new_address()
     imported(client, list_id, of_addresses(email))
@@ -66,7 +66,7 @@ def test_options_are_those_of_the_api(
     assert known_member(client, list_id, email)["name"] == "Ada"
 
 
-def test_a_file_may_come_by_a_pipe(stack: Stack, client: httpx.Client, list_id: int) -> None:
+def test_a_file_may_come_by_a_pipe(stack: Stack, client: httpx2.Client, list_id: int) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cli.main", "import", str(list_id), "-"],
         env=stack.environment,
@@ -95,7 +95,7 @@ def test_what_cannot_be_imported_is_told_in_one_line(
 
 
 def test_a_list_is_exported_to_a_file(
-    stack: Stack, client: httpx.Client, letter: dict[str, Any], tmp_path: Path
+    stack: Stack, client: httpx2.Client, letter: dict[str, Any], tmp_path: Path
 ) -> None:
     emails = addresses(2)
     imported(client, letter["id"], of_addresses(*emails))
@@ -109,7 +109,7 @@ def test_a_list_is_exported_to_a_file(
 def test_the_operator_makes_a_roster_that_the_owner_does_not_see(
     *,
     stack: Stack,
-    client: httpx.Client,
+    client: httpx2.Client,
     owner: Owner,
     list_id: int,
     tmp_path: Path,
@@ -120,7 +120,7 @@ def test_the_operator_makes_a_roster_that_the_owner_does_not_see(
     shown = printed(stack, *words)
     [row] = csv.DictReader(io.StringIO(gzip.decompress(target.read_bytes()).decode()))
     trace = {"trace_id": row["trace_id"]}
-    assert data(httpx.delete(f"{stack.api_url}/subscriptions/{list_id}", params=trace)) == 1
+    assert data(httpx2.delete(f"{stack.api_url}/subscriptions/{list_id}", params=trace)) == 1
     problem(client.get(f"/jobs/{shown['job_id']}"), 403, "auth.insufficient_scope")
     with stack.client(stack.new_key(owner.user_id, Scope.DELIVERY)) as sending:
         reply = sending.post(f"/lists/{list_id}/exports", json={"kind": "delivery"})

@@ -3,7 +3,7 @@
 import secrets
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
@@ -23,7 +23,7 @@ PROVIDERS = ("turnstile", "hcaptcha", "recaptcha")
 FIELDS = ("challenge-provider", "challenge-token", "challenge-action")
 
 
-def guarded(client: httpx.Client, provider: str, **fields: object) -> int:
+def guarded(client: httpx2.Client, provider: str, **fields: object) -> int:
     made = new_list(client, challenge_enabled=True, challenge_provider=provider, **fields)
     list_id: int = made["id"]
     return list_id
@@ -42,7 +42,7 @@ def answered(
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_good_token_subscribes_once(
-    client: httpx.Client, stranger: httpx.Client, provider: str
+    client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
     list_id = guarded(client, provider)
     path, good = f"/subscriptions/{list_id}", token("pass-")
@@ -56,7 +56,7 @@ def test_a_good_token_subscribes_once(
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_bad_tokens_are_403_and_write_nothing(
-    client: httpx.Client, stranger: httpx.Client, provider: str
+    client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
     list_id = guarded(client, provider)
     bad = [token("fail-"), token("hostname-"), "nonsense", " ", "x" * 10_000, "é", "a\nb"]
@@ -71,7 +71,7 @@ def test_bad_tokens_are_403_and_write_nothing(
 
 @pytest.mark.parametrize("provider", ["turnstile", "recaptcha"])
 def test_a_token_for_another_action_is_no_token_for_this(
-    client: httpx.Client, stranger: httpx.Client, provider: str
+    client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
     path = f"/subscriptions/{guarded(client, provider)}"
     for sent in (
@@ -88,7 +88,7 @@ def test_a_token_for_another_action_is_no_token_for_this(
     "kind", ["error-", "garbage-", pytest.param("slow-", marks=pytest.mark.full("timing"))]
 )
 def test_a_provider_that_fails_is_503_and_never_a_pass(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, kind: str
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, kind: str
 ) -> None:
     for provider in PROVIDERS:
         list_id, sent = guarded(client, provider), answered(provider, token(kind))
@@ -99,7 +99,7 @@ def test_a_provider_that_fails_is_503_and_never_a_pass(
 
 
 def test_missing_fields_are_422_and_each_is_named(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     path = f"/subscriptions/{guarded(client, 'turnstile')}"
     whole = answered("turnstile", token("pass-"))
@@ -117,7 +117,7 @@ def test_missing_fields_are_422_and_each_is_named(
     assert data(stranger.post(path, json=whole)) == 1
 
 
-def test_only_the_lists_own_provider_counts(client: httpx.Client, stranger: httpx.Client) -> None:
+def test_only_the_lists_own_provider_counts(client: httpx2.Client, stranger: httpx2.Client) -> None:
     list_id = guarded(client, "turnstile")
     for other in ("hcaptcha", "recaptcha", "Turnstile", "unheard-of"):
         sent = answered(other, token("pass-"))
@@ -128,7 +128,7 @@ def test_only_the_lists_own_provider_counts(client: httpx.Client, stranger: http
     assert count(client, list_id) == 0
 
 
-def test_a_bad_address_costs_no_token(client: httpx.Client, stranger: httpx.Client) -> None:
+def test_a_bad_address_costs_no_token(client: httpx2.Client, stranger: httpx2.Client) -> None:
     path, good = f"/subscriptions/{guarded(client, 'turnstile')}", token("pass-")
     bad = {**answered("turnstile", good), "email": "nobody"}
     problem(stranger.post(path, json=bad), 422, "body.invalid")
@@ -136,7 +136,7 @@ def test_a_bad_address_costs_no_token(client: httpx.Client, stranger: httpx.Clie
 
 
 def test_known_addresses_need_the_challenge_too(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader
 ) -> None:
     list_id = guarded(client, "turnstile")
     reader.joins(list_id)
@@ -149,7 +149,7 @@ def test_known_addresses_need_the_challenge_too(
 
 
 def test_challenge_and_confirmation_go_together(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = guarded(client, "hcaptcha", confirm_required=True)
     sent = answered("hcaptcha", token("pass-"))
@@ -157,7 +157,7 @@ def test_challenge_and_confirmation_go_together(
     assert known_member(client, list_id, sent["email"])["status"] == "pending"
 
 
-def test_a_login_needs_no_challenge(client: httpx.Client, reader: Reader) -> None:
+def test_a_login_needs_no_challenge(client: httpx2.Client, reader: Reader) -> None:
     list_id = guarded(client, "recaptcha", confirm_required=True)
     reader.joins(list_id)
     assert reader.stands(list_id) == ("active", True)
@@ -169,7 +169,7 @@ def test_a_login_needs_no_challenge(client: httpx.Client, reader: Reader) -> Non
 LACKING = "list.challenge_provider"
 
 
-def test_challenge_needs_a_provider(client: httpx.Client, list_id: int) -> None:
+def test_challenge_needs_a_provider(client: httpx2.Client, list_id: int) -> None:
     path = f"/lists/{list_id}"
     body = problem(client.patch(path, json={"challenge_enabled": True}), 422, LACKING)
     assert fields_at_fault(body) == ["body.challenge_provider"]
@@ -181,7 +181,7 @@ def test_challenge_needs_a_provider(client: httpx.Client, list_id: int) -> None:
     assert (changed["challenge_provider"], changed["challenge_site_key"]) == (None, None)
 
 
-def test_challenge_provider_must_be_set_up(quiet_client: httpx.Client) -> None:
+def test_challenge_provider_must_be_set_up(quiet_client: httpx2.Client) -> None:
     """That stack has no provider."""
     both = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
     body = {"title": "T", "slug": new_slug(), **both}
@@ -192,7 +192,7 @@ def test_challenge_provider_must_be_set_up(quiet_client: httpx.Client) -> None:
 
 
 def test_a_list_whose_provider_is_gone_can_be_changed_otherwise(
-    quiet: Stack, quiet_client: httpx.Client
+    quiet: Stack, quiet_client: httpx2.Client
 ) -> None:
     path = f"/lists/{new_list(quiet_client)['id']}"
     list_id = path.rpartition("/")[2]

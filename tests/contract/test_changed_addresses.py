@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
-import httpx
+import httpx2
 import pytest
 
 from services.credits.ledger import grant
@@ -24,7 +24,7 @@ from tests.visiting import (
 
 
 @pytest.fixture
-def new(client: httpx.Client, list_id: int) -> str:
+def new(client: httpx2.Client, list_id: int) -> str:
     """An address of which a list has a record."""
     email = new_address()
     brought(client, list_id, email, name="Known")
@@ -41,7 +41,7 @@ def address_of(person: Visitor) -> str:
     return str(data(person.get("/users/me"))["email"])
 
 
-def opts_out(client: httpx.Client, stack: Stack, list_id: int, user_id: int) -> None:
+def opts_out(client: httpx2.Client, stack: Stack, list_id: int, user_id: int) -> None:
     trace = {"trace_id": trace_for(stack, list_id, user_id)}
     assert data(client.request("DELETE", f"/subscriptions/{list_id}", params=trace)) == 1
 
@@ -50,7 +50,7 @@ def opts_out(client: httpx.Client, stack: Stack, list_id: int, user_id: int) -> 
 
 
 def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
-    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client
+    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client
 ) -> None:
     new = new_address()
     on, left, both = (new_list(client)["id"] for _ in range(3))
@@ -80,7 +80,7 @@ def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
 
 
 def test_no_record_is_erased_that_the_page_did_not_tell_of(
-    person: Visitor, email: str, client: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, list_id: int
 ) -> None:
     new = new_address()
     link = link_to(person, new)
@@ -131,7 +131,7 @@ def test_an_address_with_an_account_is_refused_to_who_proved_it(
 
 
 def test_a_record_that_gets_a_password_before_the_button_is_kept(
-    person: Visitor, email: str, new: str, client: httpx.Client, list_id: int
+    person: Visitor, email: str, new: str, client: httpx2.Client, list_id: int
 ) -> None:
     link = link_to(person, new)
     shown = hidden(person.get(link))
@@ -159,7 +159,7 @@ def test_of_two_presses_of_the_button_one_counts(person: Visitor, new: str) -> N
 
 
 def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
-    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client
+    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client
 ) -> None:
     new, list_id = new_address(), new_list(client)["id"]
     opts_out(client, person.stack, list_id, brought(client, list_id, new))
@@ -208,7 +208,7 @@ def make_due(stack: Stack, user_id: int) -> None:
 
 
 def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
-    person: Visitor, email: str, moved: str, client: httpx.Client, list_id: int
+    person: Visitor, email: str, moved: str, client: httpx2.Client, list_id: int
 ) -> None:
     user_id = user_id_of(person.stack, moved)
     person.mailed(email, MOVED)
@@ -237,7 +237,7 @@ def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
 
 
 def test_owners_see_no_new_address_after_an_undo(
-    person: Visitor, email: str, moved: str, client: httpx.Client, list_id: int
+    person: Visitor, email: str, moved: str, client: httpx2.Client, list_id: int
 ) -> None:
     assert person.fill_in(person.mailed_path(email, MOVED)).status_code == 303
     let_days_pass(person.stack, email)
@@ -246,7 +246,7 @@ def test_owners_see_no_new_address_after_an_undo(
 
 
 def test_owners_see_no_new_address_that_nobody_showed_them(
-    person: Visitor, email: str, moved: str, client: httpx.Client, list_id: int
+    person: Visitor, email: str, moved: str, client: httpx2.Client, list_id: int
 ) -> None:
     # The person moves on without the box.
     last = new_address()

@@ -5,7 +5,7 @@ import json
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import httpx
+import httpx2
 
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
@@ -27,7 +27,7 @@ from tests.contract.subscribers import (
 from tests.stack import Stack
 
 
-def file_of(client: httpx.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
+def file_of(client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
     """The URL of a file with these members."""
     reply = client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice})
     job = data(reply)
@@ -37,7 +37,7 @@ def file_of(client: httpx.Client, list_id: int, kind: str = "members", **choice:
 
 
 def objects_in(url: str) -> list[dict[str, Any]]:
-    reply = httpx.get(url, timeout=30.0)
+    reply = httpx2.get(url, timeout=30.0)
     assert reply.status_code == 200, reply.text
     return [json.loads(line) for line in gzip.decompress(reply.content).splitlines()]
 
@@ -46,7 +46,7 @@ def emails_in(url: str) -> list[str]:
     return [row["email"] for row in unpacked(url)]
 
 
-def test_a_segment_or_a_filter_chooses_members(client: httpx.Client, list_id: int) -> None:
+def test_a_segment_or_a_filter_chooses_members(client: httpx2.Client, list_id: int) -> None:
     members = some_members(client, list_id, 3, vips=2)
     segment = new_segment(client, list_id)
     assert emails_in(file_of(client, list_id, segment_id=segment["id"])) == members[:2]
@@ -56,7 +56,7 @@ def test_a_segment_or_a_filter_chooses_members(client: httpx.Client, list_id: in
 
 
 def test_statuses_choose_members_of_any_kind(
-    client: httpx.Client, make_reader: Any, list_id: int
+    client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     stays, removed = some_members(client, list_id, 2, vips=2)
     user_id = known_member(client, list_id, removed)["user_id"]
@@ -86,7 +86,7 @@ FIELDS: dict[str, tuple[str, Any]] = {
 
 
 def test_both_formats_have_fields_and_tags_and_spreadsheets_are_guarded_in_one_of_them(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     [ada, ben] = some_members(client, list_id, 2)
     for key, (kind, _) in FIELDS.items():
@@ -110,7 +110,7 @@ def test_both_formats_have_fields_and_tags_and_spreadsheets_are_guarded_in_one_o
     assert {blank[f"fields.{key}"] for key in FIELDS} == {""}
 
 
-def test_a_field_that_was_retired_is_in_no_file(client: httpx.Client, list_id: int) -> None:
+def test_a_field_that_was_retired_is_in_no_file(client: httpx2.Client, list_id: int) -> None:
     [ada] = some_members(client, list_id, 1)
     field = new_field(client, "town")
     set_member(client, list_id, ada, fields={"town": "Rome"})
@@ -119,22 +119,22 @@ def test_a_field_that_was_retired_is_in_no_file(client: httpx.Client, list_id: i
     assert not [name for name in row if name.startswith("fields.")]
 
 
-def test_each_format_has_an_address_of_its_own(client: httpx.Client, list_id: int) -> None:
+def test_each_format_has_an_address_of_its_own(client: httpx2.Client, list_id: int) -> None:
     slug = data(client.get(f"/lists/{list_id}"))["slug"]
     some_members(client, list_id, 1)
-    url = httpx.URL(file_of(client, list_id, format="jsonl"))
+    url = httpx2.URL(file_of(client, list_id, format="jsonl"))
     assert url.path.endswith("/file.jsonl.gz")
-    disposition = httpx.get(url).headers["content-disposition"]
+    disposition = httpx2.get(url).headers["content-disposition"]
     assert disposition == f'attachment; filename="{slug}-members.jsonl.gz"'
     other = url.copy_with(path=url.path.replace("jsonl", "csv"))
-    problem(httpx.get(other), 403, "link.invalid")
+    problem(httpx2.get(other), 403, "link.invalid")
 
 
 # -- rosters -------------------------------------------------------------------------------------
 
 
 def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(
-    client: httpx.Client, sender: httpx.Client, make_reader: Any, list_id: int
+    client: httpx2.Client, sender: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     everyone = {"field": "status", "in": ["active", "pending", "unsubscribed", "removed"]}
     stays, quiet, removed = some_members(client, list_id, 3, vips=3)
@@ -156,7 +156,7 @@ def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(
 
 
 def test_a_choice_that_is_none_is_422(
-    client: httpx.Client, sender: httpx.Client, list_id: int
+    client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
     path = f"/lists/{list_id}/exports"
     choices: list[dict[str, Any]] = [
@@ -179,7 +179,7 @@ ROSTER = [
 
 
 def test_the_roster_has_those_who_get_mail_and_no_address_is_altered(
-    client: httpx.Client, sender: httpx.Client, make_reader: Any, list_id: int
+    client: httpx2.Client, sender: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     odd, plain = "=odd+one@example.com", new_address()
     people = [{"email": odd, "name": "=cmd"}, {"email": plain, "name": "Ada"}]
@@ -194,7 +194,7 @@ def test_the_roster_has_those_who_get_mail_and_no_address_is_altered(
 
 
 def test_a_rosters_addresses_and_headers_are_ready_to_use(
-    stack: Stack, client: httpx.Client, sender: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
     data(add(client, list_id, new_address()))
     slug = data(client.get(f"/lists/{list_id}"))["slug"]
@@ -208,11 +208,11 @@ def test_a_rosters_addresses_and_headers_are_ready_to_use(
     unsubscribe = row["list_unsubscribe_header"]
     assert unsubscribe.startswith(f"<{base}/unsubscribe?trace_id=")
     assert unsubscribe.endswith(">")
-    assert httpx.get(unsubscribe[1:-1]).status_code == 200
+    assert httpx2.get(unsubscribe[1:-1]).status_code == 200
 
 
 def test_a_rosters_trace_ids_stand_for_their_person_alone(
-    client: httpx.Client, sender: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, sender: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     data(add(client, list_id, *addresses(4)))
     rows = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
@@ -220,9 +220,9 @@ def test_a_rosters_trace_ids_stand_for_their_person_alone(
     path = f"/subscriptions/{list_id}"
     assert data(stranger.delete(path, params={"trace_id": leaves["trace_id"]})) == 1
     body = {"List-Unsubscribe": "One-Click"}
-    assert data(httpx.post(one_click["one_click_url"], data=body)) == 1
+    assert data(httpx2.post(one_click["one_click_url"], data=body)) == 1
     # A mail client posts to the address in the header, which for people is a page.
-    assert httpx.post(header["list_unsubscribe_header"][1:-1], data=body).status_code == 200
+    assert httpx2.post(header["list_unsubscribe_header"][1:-1], data=body).status_code == 200
     standing = {row["email"]: known_member(client, list_id, row["email"]) for row in rows}
     assert standing[leaves["email"]]["status"] == "unsubscribed"
     for row in (one_click, header):
@@ -237,7 +237,7 @@ def test_a_rosters_trace_ids_stand_for_their_person_alone(
 
 
 def test_a_person_whose_erasure_has_begun_is_in_no_roster(
-    stack: Stack, client: httpx.Client, sender: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
     gone, other = new_address(), new_address()
     data(add(client, list_id, gone, other))
@@ -253,7 +253,7 @@ def test_a_person_whose_erasure_has_begun_is_in_no_roster(
 
 
 def test_whoever_opted_out_is_in_no_roster_whatever_their_record_says(
-    stack: Stack, client: httpx.Client, sender: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, sender: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id)
     stack.query(

@@ -1,6 +1,6 @@
 """The commands and settings that scripts rely on."""
 
-import httpx
+import httpx2
 import pytest
 
 from tests.commands import ended, ended_process, pressroom, printed, refused
@@ -58,7 +58,7 @@ def test_a_process_says_what_a_command_says_in_the_process_of_the_tests(
 
 
 def test_keys_are_created_listed_and_revoked(
-    stack: Stack, owner: Owner, stranger: httpx.Client
+    stack: Stack, owner: Owner, stranger: httpx2.Client
 ) -> None:
     made = printed(stack, "keys", "create", owner.email, "--name", "all")
     assert made["scopes"] is None
@@ -108,7 +108,7 @@ def test_lists_are_created(stack: Stack, owner: Owner) -> None:
 
 
 def test_jobs_are_listed_shown_and_not_retried_without_cause(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     token = "asked-by-a-script"
     client.headers["X-Request-ID"] = token

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from services.composer.post import MetadataField, Post
@@ -22,14 +22,14 @@ PATHS = (METADATA, TWEETS)
 
 
 @pytest.mark.parametrize(("path", "faults"), [(METADATA, metadata_faults), (TWEETS, tweets_faults)])
-def test_what_is_written_keeps_every_rule(client: httpx.Client, path: str, faults: Any) -> None:
+def test_what_is_written_keeps_every_rule(client: httpx2.Client, path: str, faults: Any) -> None:
     for post in POSTS.values():
         reply = ask(client, path, post)
         assert faults(post, data(reply)) == []
         assert reply.headers["pressroom-source"] in {"offline", "offline; cached"}
 
 
-def test_only_what_is_asked_for_is_answered(client: httpx.Client) -> None:
+def test_only_what_is_asked_for_is_answered(client: httpx2.Client) -> None:
     for includes, wanted in (
         ([","], {"slug", "summary", "tags"}),
         ([" summary , tags "], {"summary", "tags"}),
@@ -41,7 +41,7 @@ def test_only_what_is_asked_for_is_answered(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("includes", ["title", "slug,title", "Slug", "slug;tags", "slug,summary2"])
-def test_an_unknown_part_is_400_and_names_the_allowed(client: httpx.Client, includes: str) -> None:
+def test_an_unknown_part_is_400_and_names_the_allowed(client: httpx2.Client, includes: str) -> None:
     reply = ask(client, METADATA, POSTS["english"], params={"includes": includes})
     said = problem(reply, 400, "composer.unknown_part")["detail"]
     assert all(part in said for part in MetadataField)
@@ -65,12 +65,12 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_body_that_is_no_post_is_422(client: httpx.Client, path: str) -> None:
+def test_a_body_that_is_no_post_is_422(client: httpx2.Client, path: str) -> None:
     for wrong, body in WRONG.items():
         assert problem(client.post(path, json=body), 422, "body.invalid")["errors"], wrong
 
 
-def test_bodies_have_at_most_8_mb(client: httpx.Client) -> None:
+def test_bodies_have_at_most_8_mb(client: httpx2.Client) -> None:
     mebibyte = 1024 * 1024
     post = {"title": "Padding", "content": "Some words.", "ignored": "x" * (7 * mebibyte)}
     assert data(client.post(METADATA, json=post))
@@ -79,7 +79,7 @@ def test_bodies_have_at_most_8_mb(client: httpx.Client) -> None:
 
 
 @pytest.mark.full("properties")
-def test_the_longest_post_is_taken(client: httpx.Client) -> None:
+def test_the_longest_post_is_taken(client: httpx2.Client) -> None:
     sentence = "Ein Satz über das Backen von Brot, wie er oft vorkommt. "
     content = (sentence * (1_000_000 // len(sentence) + 1))[:1_000_000]
     post = Post("T" * 500, content)
@@ -90,14 +90,14 @@ def test_the_longest_post_is_taken(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(("title", "content"), [("Only a title", ""), ("", "Only some content.")])
-def test_one_of_both_is_enough(client: httpx.Client, title: str, content: str) -> None:
+def test_one_of_both_is_enough(client: httpx2.Client, title: str, content: str) -> None:
     post = Post(title, content)
     assert metadata_faults(post, data(ask(client, METADATA, post))) == []
     assert tweets_faults(post, data(ask(client, TWEETS, post))) == []
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_second_path_is_the_same_route(client: httpx.Client, path: str) -> None:
+def test_the_second_path_is_the_same_route(client: httpx2.Client, path: str) -> None:
     post = fresh()
     first = ask(client, path, post)
     second = ask(client, f"/auxilia{path}", post)
@@ -107,7 +107,9 @@ def test_the_second_path_is_the_same_route(client: httpx.Client, path: str) -> N
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_same_post_is_written_about_once(client: httpx.Client, stack: Stack, path: str) -> None:
+def test_the_same_post_is_written_about_once(
+    client: httpx2.Client, stack: Stack, path: str
+) -> None:
     post = fresh()
     first, second = ask(client, path, post), ask(client, path, post)
     assert first.headers["pressroom-source"] == "offline"
@@ -121,7 +123,7 @@ def test_the_same_post_is_written_about_once(client: httpx.Client, stack: Stack,
     assert ask(client, path, swapped).headers["pressroom-source"] == "offline"
 
 
-def test_parts_are_kept_apart(client: httpx.Client) -> None:
+def test_parts_are_kept_apart(client: httpx2.Client) -> None:
     post = fresh()
     for includes, source in (
         ("slug", "offline"),
@@ -135,7 +137,7 @@ def test_parts_are_kept_apart(client: httpx.Client) -> None:
 
 
 def test_nothing_of_a_post_stays_but_what_was_written_about_it(
-    client: httpx.Client, stack: Stack
+    client: httpx2.Client, stack: Stack
 ) -> None:
     redis = stack.resources.redis
     post = Post("Canary", "Chirp. " * 30 + "quetzalcoatlus " + "The end of the post. " * 30)
@@ -153,7 +155,7 @@ def test_nothing_of_a_post_stays_but_what_was_written_about_it(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_wait_of_nothing_is_504_unless_it_is_kept(client: httpx.Client, path: str) -> None:
+def test_a_wait_of_nothing_is_504_unless_it_is_kept(client: httpx2.Client, path: str) -> None:
     post = fresh()
     problem(ask(client, path, post, headers={"Prefer": "wait=0"}), 504, "request.too_slow")
     assert data(ask(client, path, post))
@@ -161,5 +163,5 @@ def test_a_wait_of_nothing_is_504_unless_it_is_kept(client: httpx.Client, path: 
 
 
 @pytest.mark.parametrize("prefer", ["respond-async", "respond-async, wait=30", "wait=60"])
-def test_an_answer_never_comes_later(client: httpx.Client, prefer: str) -> None:
+def test_an_answer_never_comes_later(client: httpx2.Client, prefer: str) -> None:
     assert data(ask(client, METADATA, fresh(), headers={"Prefer": prefer}))

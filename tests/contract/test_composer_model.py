@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from devstack import LOOPBACK
@@ -23,22 +23,22 @@ def modelled(make_stack: Callable[[str], Stack]) -> Modelled:
 
 
 @pytest.fixture
-def author(modelled: Modelled) -> Iterator[httpx.Client]:
+def author(modelled: Modelled) -> Iterator[httpx2.Client]:
     with modelled.stack.client(modelled.stack.new_owner().key) as client:
         yield client
 
 
 @pytest.fixture
-def falling_back(modelled: Modelled, author: httpx.Client) -> Modelled:
+def falling_back(modelled: Modelled, author: httpx2.Client) -> Modelled:
     return _well(modelled, author, "offline")
 
 
 @pytest.fixture
-def telling(modelled: Modelled, author: httpx.Client) -> Modelled:
+def telling(modelled: Modelled, author: httpx2.Client) -> Modelled:
     return _well(modelled, author, "error")
 
 
-def _well(modelled: Modelled, author: httpx.Client, fallback: str) -> Modelled:
+def _well(modelled: Modelled, author: httpx2.Client, fallback: str) -> Modelled:
     """With one right answer before the test, so that no other test's failures count."""
     modelled.work(fallback)
     modelled.steer(None)
@@ -46,12 +46,12 @@ def _well(modelled: Modelled, author: httpx.Client, fallback: str) -> Modelled:
     return modelled
 
 
-def _ask(author: httpx.Client, path: str, body: dict[str, str], wait: int = 20) -> httpx.Response:
+def _ask(author: httpx2.Client, path: str, body: dict[str, str], wait: int = 20) -> httpx2.Response:
     """The answer, which is 504 once the wait is over."""
     return author.post(path, json=body, headers={"Prefer": f"wait={wait}"})
 
 
-def _faults(path: str, body: dict[str, str], reply: httpx.Response) -> list[str]:
+def _faults(path: str, body: dict[str, str], reply: httpx2.Response) -> list[str]:
     written = Post(body["title"], body["content"])
     judge = metadata_faults if path == METADATA else tweets_faults
     return judge(written, data(reply))
@@ -61,7 +61,7 @@ def _faults(path: str, body: dict[str, str], reply: httpx.Response) -> list[str]
     ("path", "model"), [(METADATA, None), (TWEETS, "prose"), (METADATA, "no-json-mode")]
 )
 def test_an_answer_that_can_be_used_is_the_models(
-    falling_back: Modelled, author: httpx.Client, path: str, model: str | None
+    falling_back: Modelled, author: httpx2.Client, path: str, model: str | None
 ) -> None:
     falling_back.steer(model)
     body = post()
@@ -72,7 +72,7 @@ def test_an_answer_that_can_be_used_is_the_models(
 
 @pytest.mark.parametrize("model", ["wrong-shape", "empty", "500"])
 def test_the_offline_writer_stands_in_for_a_model_that_fails(
-    falling_back: Modelled, author: httpx.Client, model: str
+    falling_back: Modelled, author: httpx2.Client, model: str
 ) -> None:
     falling_back.steer(model)
     body = post()
@@ -83,7 +83,7 @@ def test_the_offline_writer_stands_in_for_a_model_that_fails(
 
 
 def test_the_offline_writer_stands_in_before_the_wait_for_a_slow_model_is_over(
-    falling_back: Modelled, author: httpx.Client
+    falling_back: Modelled, author: httpx2.Client
 ) -> None:
     falling_back.steer("trickle")
     body = post()
@@ -109,7 +109,7 @@ def test_a_worker_that_may_stand_in_has_loaded_all_before_its_first_post(
 
 
 def test_what_stood_in_is_not_kept_and_what_the_model_wrote_is(
-    falling_back: Modelled, author: httpx.Client
+    falling_back: Modelled, author: httpx2.Client
 ) -> None:
     body = post()
     falling_back.steer("500")
@@ -125,7 +125,7 @@ def test_what_stood_in_is_not_kept_and_what_the_model_wrote_is(
 
 
 def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
-    falling_back: Modelled, author: httpx.Client
+    falling_back: Modelled, author: httpx2.Client
 ) -> None:
     stack = falling_back.stack
     port = free_port()
@@ -134,9 +134,9 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
     body, calls = post(), falling_back.calls()
     bases = [stack.api_url, f"http://{LOOPBACK}:{port}"] * 6
 
-    def ask(base: str) -> httpx.Response:
+    def ask(base: str) -> httpx2.Response:
         headers = dict(author.headers)
-        return httpx.post(base + METADATA, json=body, headers=headers, timeout=60)
+        return httpx2.post(base + METADATA, json=body, headers=headers, timeout=60)
 
     with ThreadPoolExecutor(len(bases)) as pool:
         replies = list(pool.map(ask, bases))
@@ -156,7 +156,7 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
     ],
 )
 def test_the_caller_is_told_where_the_settings_say_so(
-    telling: Modelled, author: httpx.Client, model: str, refusal: tuple[int, str]
+    telling: Modelled, author: httpx2.Client, model: str, refusal: tuple[int, str]
 ) -> None:
     telling.steer(model)
     reply = _ask(author, METADATA, post(), wait=4 if model == "slow" else 20)

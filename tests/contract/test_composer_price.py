@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from secrets import token_hex
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -27,14 +27,14 @@ class Author:
     """An owner with credits, who pays for what the model writes."""
 
     owner: Owner
-    client: httpx.Client
+    client: httpx2.Client
 
     def ask(
         self,
         body: dict[str, str] | None = None,
         path: str = METADATA,
         named: dict[str, str] | None = None,
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         """``named``: the header that names the call."""
         headers = {"Prefer": "wait=40"} | (named or {})
         return self.client.post(path, json=body or post(), headers=headers)
@@ -67,7 +67,7 @@ def model(priced: Modelled) -> Modelled:
 
 @pytest.fixture
 def new_author(model: Modelled) -> Iterator[Callable[[str], Author]]:
-    opened: list[httpx.Client] = []
+    opened: list[httpx2.Client] = []
 
     def make(credit: str) -> Author:
         owner = model.stack.new_owner()
@@ -220,8 +220,8 @@ def test_who_leaves_while_the_model_writes_has_paid_for_its_answer(
 ) -> None:
     model.steer("moment")
     body, calls = post(), model.calls()
-    with pytest.raises(httpx.ReadTimeout):
-        author.client.post(METADATA, json=body, timeout=httpx.Timeout(20, read=0.5))
+    with pytest.raises(httpx2.ReadTimeout):
+        author.client.post(METADATA, json=body, timeout=httpx2.Timeout(20, read=0.5))
     eventually(lambda: model.calls() > calls, what="the model's question")
     eventually(lambda: not open_charges(model), what="the run's end")
     assert len(author.charges) == 1
@@ -241,8 +241,8 @@ def test_who_leaves_before_a_worker_begins_gets_the_credits_back_at_once(
             "request.too_slow",
         )
         assert (credits.balance(author.client), author.charges) == (PRICE, [])
-        with pytest.raises(httpx.ReadTimeout):
-            author.client.post(METADATA, json=post(), timeout=httpx.Timeout(20, read=0.5))
+        with pytest.raises(httpx2.ReadTimeout):
+            author.client.post(METADATA, json=post(), timeout=httpx2.Timeout(20, read=0.5))
         eventually(lambda: credits.balance(author.client) == PRICE, what="the credits")
     finally:
         model.work("offline")

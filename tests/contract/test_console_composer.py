@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
-import httpx
+import httpx2
 import pytest
 
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
@@ -37,7 +37,7 @@ def composed(
 
 def pressed(
     owner: OwnerAtConsole,
-    opened: httpx.Response,
+    opened: httpx2.Response,
     button: dict[str, str],
     status: int = 200,
     /,
@@ -154,7 +154,7 @@ def test_each_provider_is_shown_from_its_own_origin_and_a_failing_one_loses_noth
     assert "CC0 1.0</a>" in text
     assert "“Hills”</a> by <a" in text
     small = re.findall(r'<img src="([^"]+)"', text)[0]
-    assert httpx.get(small, timeout=30).headers["content-type"] == "image/jpeg"
+    assert httpx2.get(small, timeout=30).headers["content-type"] == "image/jpeg"
     text, fields = pressed(owner, opened, {"find": "yes"}, 502, title="Kept", words="error-500")
     assert "unsplash gave no usable answer." in text.lower()
     assert (fields["title"], fields["words"]) == ("Kept", "error-500")

@@ -3,7 +3,7 @@
 import html
 import re
 
-import httpx
+import httpx2
 
 from tests.consoles import OwnerAtConsole, forms_of, heading, shown, wrong_beside
 from tests.contract.replies import data
@@ -15,7 +15,7 @@ IMAGES = "/console/images"
 
 def add(
     console: OwnerAtConsole, content: bytes | None = None, name: str = "harbour.png", **typed: str
-) -> httpx.Response:
+) -> httpx2.Response:
     """Send the form of a new image as a browser does."""
     opened = console.visitor.get(IMAGES)
     [(action, values)] = forms_of(opened)
@@ -28,7 +28,7 @@ def added(console: OwnerAtConsole, content: bytes | None = None, **typed: str) -
     """The path of a new image."""
     reply = add(console, content, **typed)
     assert reply.status_code == 303, reply.text
-    path: str = httpx.URL(reply.headers["location"]).path
+    path: str = httpx2.URL(reply.headers["location"]).path
     return path
 
 
@@ -55,7 +55,7 @@ def test_an_image_is_added_and_shown_small(console: OwnerAtConsole) -> None:
     assert "“harbour.jpg” is ready." in text
     [small] = pictures(console.see(IMAGES))
     assert small.endswith("-320.webp")
-    reply = httpx.get(small, timeout=30.0)
+    reply = httpx2.get(small, timeout=30.0)
     assert reply.headers["content-type"] == "image/webp"
     assert len(data(console.api.get("/attachments"))["items"]) == 1
 
@@ -65,7 +65,7 @@ def test_what_shows_the_image_elsewhere_is_there_to_copy(console: OwnerAtConsole
     console.do(path, alt_text='A "boat" [at] sea & <more>', title="", tags="")
     copied = to_copy(console.see(path))
     link = copied["Link"]
-    assert httpx.get(link, timeout=30.0).status_code == 200
+    assert httpx2.get(link, timeout=30.0).status_code == 200
     alt = "A &quot;boat&quot; [at] sea &amp; &lt;more&gt;"
     assert copied["HTML"] == f'<img src="{link}" alt="{alt}" width="64" height="48">'
     assert copied["Markdown"] == f'![A "boat" \\[at\\] sea & <more>]({link})'

@@ -5,7 +5,7 @@ import secrets
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from core.refusals.jobs import JOB_GIVEN_UP
@@ -36,7 +36,7 @@ def people(count: int) -> list[str]:
 
 def send_file(
     console: OwnerAtConsole, into: Any, content: bytes, name: str = "members.csv", **typed: str
-) -> httpx.Response:
+) -> httpx2.Response:
     """Open the form for a file, and send it as a browser does: the file comes last."""
     [(action, values)] = forms_of(console.visitor.get(NEW))
     form = {**values, "list_id": str(into), **typed}
@@ -227,7 +227,7 @@ def test_the_rows_that_were_not_added_are_there_as_soon_as_the_page_says_so(
     assert ["2002", "nothing"] in [row[:2] for row in rows_of(text)]
     reply = console.visitor.get(f"{path}/not-added")
     assert reply.status_code == 303
-    lines = httpx.get(reply.headers["location"], timeout=30.0).text.splitlines()
+    lines = httpx2.get(reply.headers["location"], timeout=30.0).text.splitlines()
     assert len(lines) == 3
 
 

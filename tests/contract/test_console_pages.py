@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from tests.consoles import OwnerAtConsole, at_console, calls_of, heading, shown
@@ -112,7 +112,7 @@ def test_a_page_of_nothing_and_of_a_list_that_is_none_are_told_alike(
 
 
 def test_an_asset_of_another_release_is_answered_by_ours_and_not_kept(
-    stranger: httpx.Client,
+    stranger: httpx2.Client,
 ) -> None:
     reply = stranger.get("/console/assets/console.0123456789abcdef.css")
     assert reply.status_code == 200
@@ -122,7 +122,7 @@ def test_an_asset_of_another_release_is_answered_by_ours_and_not_kept(
 
 
 def test_a_script_whose_session_has_ended_leads_the_whole_page_to_the_login(
-    stack: Stack, stranger: httpx.Client
+    stack: Stack, stranger: httpx2.Client
 ) -> None:
     current = f"{stack.api_url}/console/lists?cursor=1-2"
     asked = {"HX-Request": "true", "HX-Current-URL": current}

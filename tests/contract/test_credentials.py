@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.secret_form import API_KEY
@@ -16,7 +16,7 @@ def as_bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def test_key_is_accepted_as_bearer_and_in_its_header(stranger: httpx.Client, owner: Owner) -> None:
+def test_key_is_accepted_as_bearer_and_in_its_header(stranger: httpx2.Client, owner: Owner) -> None:
     for headers in (
         as_bearer(owner.key),
         {"authorization": f"bearer {owner.key}"},
@@ -38,7 +38,7 @@ def test_setting_names_the_header_of_the_key(quiet: Stack, quiet_owner: Owner) -
 
 
 def test_credentials_that_disagree_are_refused_even_when_one_is_good(
-    stack: Stack, stranger: httpx.Client, owner: Owner
+    stack: Stack, stranger: httpx2.Client, owner: Owner
 ) -> None:
     other = stack.new_key(owner.user_id)
     for second in (other, "nonsense", ""):
@@ -49,15 +49,15 @@ def test_credentials_that_disagree_are_refused_even_when_one_is_good(
 
 
 @pytest.mark.parametrize("sent", ["Basic dTpw", "Bearer", "prk_x", "Token prk_x", ""])
-def test_other_schemes_are_401(stranger: httpx.Client, sent: str) -> None:
+def test_other_schemes_are_401(stranger: httpx2.Client, sent: str) -> None:
     reply = stranger.get(ME, headers={"Authorization": sent})
     assert reply.status_code == 401
     assert reply.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_what_is_no_key_is_401(stranger: httpx.Client) -> None:
+def test_what_is_no_key_is_401(stranger: httpx2.Client) -> None:
     for key in ("x", "prk_", "prk_" + "0" * 49, "pra_" + "0" * 49, "caf\xe9", API_KEY.generate()):
-        headers = httpx.Headers({"X-API-Key": key}, encoding="latin-1")
+        headers = httpx2.Headers({"X-API-Key": key}, encoding="latin-1")
         problem(stranger.get(ME, headers=headers), 401, "auth.invalid_credentials")
 
 
@@ -67,7 +67,9 @@ def test_key_form_is_prefix_secret_and_checksum(owner: Owner) -> None:
     assert owner.key[4:].isalnum()
 
 
-def test_mistyped_key_is_refused_without_a_query(cut_off: httpx.Client, quiet_owner: Owner) -> None:
+def test_mistyped_key_is_refused_without_a_query(
+    cut_off: httpx2.Client, quiet_owner: Owner
+) -> None:
     key = quiet_owner.key
     for place in (4, 20, len(key) - 1):
         wrong = "x" if key[place] != "x" else "y"
@@ -77,7 +79,7 @@ def test_mistyped_key_is_refused_without_a_query(cut_off: httpx.Client, quiet_ow
     problem(cut_off.get(ME, headers=as_bearer(key)), 503, "service.unavailable")
 
 
-def test_revoked_key_is_refused_on_the_next_request(client: httpx.Client, stack: Stack) -> None:
+def test_revoked_key_is_refused_on_the_next_request(client: httpx2.Client, stack: Stack) -> None:
     made = data(client.post("/apikeys", json={"name": "lost laptop"}))
     with stack.client(made["key"]) as other:
         data(other.get(ME))
@@ -88,7 +90,7 @@ def test_revoked_key_is_refused_on_the_next_request(client: httpx.Client, stack:
     assert listed[made["id"]]["revoked_at"] is not None
 
 
-def test_key_is_shown_once_and_only_its_hmac_is_stored(client: httpx.Client, stack: Stack) -> None:
+def test_key_is_shown_once_and_only_its_hmac_is_stored(client: httpx2.Client, stack: Stack) -> None:
     made = data(client.post("/apikeys", json={"name": "  import script "}))
     assert made["name"] == "import script"
     assert made["key"].endswith(made["last_four"])
@@ -103,7 +105,7 @@ def test_key_is_shown_once_and_only_its_hmac_is_stored(client: httpx.Client, sta
     assert stored == expected.hex()
 
 
-def test_key_without_scopes_has_all_of_its_users(client: httpx.Client, stack: Stack) -> None:
+def test_key_without_scopes_has_all_of_its_users(client: httpx2.Client, stack: Stack) -> None:
     for body in ({"name": "all"}, {"name": "all", "scopes": None}):
         made = data(client.post("/apikeys", json=body))
         assert (made["scopes"], made["expires_at"]) == (None, None)
@@ -114,7 +116,7 @@ def test_key_without_scopes_has_all_of_its_users(client: httpx.Client, stack: St
 
 def test_restricted_key_works_within_its_scopes_and_makes_no_keys(
     stack: Stack,
-    client: httpx.Client,
+    client: httpx2.Client,
 ) -> None:
     made = data(client.post("/apikeys", json={"name": "uploads", "scopes": ["attachment"]}))
     assert made["scopes"] == ["attachment"]
@@ -130,7 +132,7 @@ def test_restricted_key_works_within_its_scopes_and_makes_no_keys(
 
 
 def test_key_with_an_empty_list_of_scopes_may_do_nothing(
-    client: httpx.Client, stack: Stack
+    client: httpx2.Client, stack: Stack
 ) -> None:
     made = data(client.post("/apikeys", json={"name": "nothing", "scopes": []}))
     with stack.client(made["key"]) as other:
@@ -138,19 +140,19 @@ def test_key_with_an_empty_list_of_scopes_may_do_nothing(
         problem(other.get("/apikeys"), 403, "auth.restricted_credential")
 
 
-def test_delivery_is_not_grantable(client: httpx.Client) -> None:
+def test_delivery_is_not_grantable(client: httpx2.Client) -> None:
     reply = client.post("/apikeys", json={"name": "sender", "scopes": ["attachment", "delivery"]})
     problem(reply, 403, "auth.scope_not_grantable")
     assert all(each["name"] != "sender" for each in data(client.get("/apikeys")))
 
 
-def test_keys_have_a_name(client: httpx.Client) -> None:
+def test_keys_have_a_name(client: httpx2.Client) -> None:
     problem(client.post("/apikeys", json={"name": ""}), 422, "body.invalid")
     problem(client.post("/apikeys", json={"name": "n" * 201}), 422, "body.invalid")
     problem(client.post("/apikeys", json={"name": "   "}), 422, "api_key.name")
 
 
-def test_credentials_in_the_address_do_not_count(stranger: httpx.Client, owner: Owner) -> None:
+def test_credentials_in_the_address_do_not_count(stranger: httpx2.Client, owner: Owner) -> None:
     for name in ("api_key", "access_token", "X-API-Key"):
         problem(stranger.get(ME, params={name: owner.key}), 401, "auth.credentials_missing")
 
@@ -184,7 +186,7 @@ def expire(stack: Stack, key_id: int) -> None:
     )
 
 
-def test_a_key_works_until_it_expires(stack: Stack, client: httpx.Client) -> None:
+def test_a_key_works_until_it_expires(stack: Stack, client: httpx2.Client) -> None:
     made = data(client.post("/apikeys", json={"name": "short", "expires_at": in_days(1)}))
     assert stack.opens(made["key"])
     expire(stack, made["id"])
@@ -195,7 +197,7 @@ def test_a_key_works_until_it_expires(stack: Stack, client: httpx.Client) -> Non
     assert listed["expires_at"] < in_days(0)
 
 
-def test_an_expiry_is_a_moment_to_come(client: httpx.Client) -> None:
+def test_an_expiry_is_a_moment_to_come(client: httpx2.Client) -> None:
     reply = client.post("/apikeys", json={"name": "past", "expires_at": in_days(-1)})
     assert problem(reply, 422, "api_key.expiry")["errors"][0]["field"] == "expires_at"
     for wrong in ("tomorrow", 1_900_000_000, "2030-01-01T00:00:00"):
@@ -203,7 +205,9 @@ def test_an_expiry_is_a_moment_to_come(client: httpx.Client) -> None:
         problem(reply, 422, "body.invalid")
 
 
-def test_a_key_that_a_key_made_expires_and_ends_with_it(stack: Stack, client: httpx.Client) -> None:
+def test_a_key_that_a_key_made_expires_and_ends_with_it(
+    stack: Stack, client: httpx2.Client
+) -> None:
     first = data(client.post("/apikeys", json={"name": "first", "expires_at": in_days(1)}))
     with stack.client(first["key"]) as by_first:
         for wanted in (None, in_days(2)):

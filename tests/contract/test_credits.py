@@ -2,7 +2,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from tests.stack import Owner, Stack
 
 
 def test_first_look_at_the_balance_opens_an_empty_account(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     count = "SELECT count(*) FROM credit_accounts WHERE user_id = %s"
     assert stack.query(count, owner.user_id) == [(0,)]
@@ -41,7 +41,7 @@ def test_first_look_at_the_balance_opens_an_empty_account(
 
 
 def test_charge_is_answered_with_its_entry(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     granted = grant(stack, owner.user_id, "100")
     body = {"amount_credit": 0.5, "source_id": "post-1", "meta": {"a": [1, None, "ü"]}}
@@ -70,7 +70,7 @@ def test_charge_is_answered_with_its_entry(
 
 
 def test_too_little_is_402_and_changes_nothing(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     problem(consume(client, "0.0001"), 402, "credits.insufficient")
     assert stack.query("SELECT 1 FROM credit_accounts WHERE user_id = %s", owner.user_id) == []
@@ -87,7 +87,7 @@ def test_too_little_is_402_and_changes_nothing(
 
 
 def test_amount_is_above_0_with_four_decimals_and_no_more_than_is_kept(
-    client: httpx.Client,
+    client: httpx2.Client,
 ) -> None:
     for amount in [
         *("0", "-1", "-0.0", "0.00001", "1.00001", "1e-5", "99999999999.99991"),
@@ -97,7 +97,7 @@ def test_amount_is_above_0_with_four_decimals_and_no_more_than_is_kept(
         problem(consume(client, amount), 422, "credits.amount")
 
 
-def test_what_is_missing_or_mistyped_is_422_and_names_its_field(client: httpx.Client) -> None:
+def test_what_is_missing_or_mistyped_is_422_and_names_its_field(client: httpx2.Client) -> None:
     for amount in ['"1"', "true", "null", "[1]", '{"n": 1}', '"NaN"']:
         found = problem(consume(client, amount), 422, "body.invalid")
         assert [each["field"] for each in found["errors"]] == ["body.amount_credit"]
@@ -115,7 +115,7 @@ def test_what_is_missing_or_mistyped_is_422_and_names_its_field(client: httpx.Cl
         assert [each["field"] for each in found["errors"]] == [field]
 
 
-def test_what_is_no_json_is_400(client: httpx.Client) -> None:
+def test_what_is_no_json_is_400(client: httpx2.Client) -> None:
     cases: list[str | bytes] = ["", "{", "{]", "{'a': 1}", "[" * 100_000, b"\xff{}"]
     for body in cases:
         problem(credits.send(client, body), 400, "body.not_json")
@@ -124,7 +124,7 @@ def test_what_is_no_json_is_400(client: httpx.Client) -> None:
 
 
 def test_longest_source_and_unknown_fields_are_accepted(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     grant(stack, owner.user_id, "1")
     body = {"amount_credit": 1, "source_id": "ü" * 255, "colour": {}, "meta": None}
@@ -135,11 +135,11 @@ def test_longest_source_and_unknown_fields_are_accepted(
 # -- meta ----------------------------------------------------------------------------------------
 
 
-def with_meta(client: httpx.Client, meta: str) -> httpx.Response:
+def with_meta(client: httpx2.Client, meta: str) -> httpx2.Response:
     return credits.send(client, f'{{"amount_credit": 1, "source_id": "m", "meta": {meta}}}')
 
 
-def test_meta_that_cannot_be_kept_is_422(client: httpx.Client) -> None:
+def test_meta_that_cannot_be_kept_is_422(client: httpx2.Client) -> None:
     for meta in [
         json.dumps({"a": "x" * 8185}),
         r'{"a": "\u0000"}',
@@ -166,7 +166,7 @@ def test_meta_that_cannot_be_kept_is_422(client: httpx.Client) -> None:
     ],
 )
 def test_meta_comes_back_as_it_was_sent(
-    stack: Stack, client: httpx.Client, owner: Owner, meta: str
+    stack: Stack, client: httpx2.Client, owner: Owner, meta: str
 ) -> None:
     grant(stack, owner.user_id, "1")
     assert data(with_meta(client, meta))["meta"] == json.loads(meta)
@@ -203,7 +203,7 @@ def _spelt(units: int, form: int) -> str:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(units=st.integers(1, 10**15 - 1), form=st.integers(0, 2))
 def test_any_amount_comes_back_exactly(
-    stack: Stack, client: httpx.Client, owner: Owner, units: int, form: int
+    stack: Stack, client: httpx2.Client, owner: Owner, units: int, form: int
 ) -> None:
     amount, text = Decimal(units).scaleb(-4), _spelt(units, form)
     left = balance(client)

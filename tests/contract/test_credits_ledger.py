@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import psycopg2
 import pytest
 
@@ -24,7 +24,7 @@ def fill(stack: Stack, owner: Owner, count: int) -> None:
     )
 
 
-def page(client: httpx.Client, **query: Any) -> dict[str, Any]:
+def page(client: httpx2.Client, **query: Any) -> dict[str, Any]:
     found: dict[str, Any] = data(client.get(LEDGER, params=query))
     return found
 
@@ -34,7 +34,7 @@ def places(found: dict[str, Any]) -> list[int]:
 
 
 def test_sixteen_are_answered_newest_first(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     fill(stack, owner, 20)
     first = page(client)
@@ -64,7 +64,7 @@ def days_ago(stack: Stack, owner: Owner, first: int, last: int, days: int) -> It
     move(-24 * days)
 
 
-def walked(client: httpx.Client, **query: Any) -> tuple[list[int], int]:
+def walked(client: httpx2.Client, **query: Any) -> tuple[list[int], int]:
     """The numbers of all entries that the query finds, and how many pages that took."""
     seen: list[int] = []
     cursor: dict[str, str] = {}
@@ -78,7 +78,7 @@ def walked(client: httpx.Client, **query: Any) -> tuple[list[int], int]:
 
 
 def test_entries_of_some_actions_are_found_however_many_lie_between(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     grant(stack, owner.user_id, "10")
     data(consume(client))
@@ -95,7 +95,7 @@ def test_entries_of_some_actions_are_found_however_many_lie_between(
 
 
 def test_entries_of_some_days_are_found_with_both_days(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     today = datetime.now(UTC).date()
 
@@ -117,7 +117,9 @@ def test_entries_of_some_days_are_found_with_both_days(
 @pytest.mark.parametrize(
     "query", [{"action": "theft"}, {"from": "soon"}, {"action": "grant", "offset": 1}]
 )
-def test_what_no_ledger_is_searched_for_is_400(client: httpx.Client, query: dict[str, Any]) -> None:
+def test_what_no_ledger_is_searched_for_is_400(
+    client: httpx2.Client, query: dict[str, Any]
+) -> None:
     problem(client.get(LEDGER, params=query), 400, "request.invalid")
 
 
@@ -131,7 +133,7 @@ def test_what_no_ledger_is_searched_for_is_400(client: httpx.Client, query: dict
     ],
 )
 def test_database_refuses_to_change_what_is_in_the_ledger(
-    stack: Stack, client: httpx.Client, owner: Owner, statement: str
+    stack: Stack, client: httpx2.Client, owner: Owner, statement: str
 ) -> None:
     fill(stack, owner, 2)
     before = page(client)
@@ -140,7 +142,7 @@ def test_database_refuses_to_change_what_is_in_the_ledger(
     assert page(client) == before
 
 
-def test_largest_balance_is_never_passed(stack: Stack, client: httpx.Client, owner: Owner) -> None:
+def test_largest_balance_is_never_passed(stack: Stack, client: httpx2.Client, owner: Owner) -> None:
     from core.errors import DomainError
 
     grant(stack, owner.user_id, "99999999999.9999")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.errors import DomainError
@@ -29,7 +29,7 @@ PATH = "/deny-list"
 EMPTY: dict[str, list[str]] = {"addresses": [], "domains": []}
 
 
-def deny(client: httpx.Client, *entries: str) -> int:
+def deny(client: httpx2.Client, *entries: str) -> int:
     """Add entries to the deny list."""
     body = {
         "add_addresses": [each for each in entries if "@" in each],
@@ -39,7 +39,7 @@ def deny(client: httpx.Client, *entries: str) -> int:
     return changed
 
 
-def refused_places(client: httpx.Client, method: str, body: dict[str, Any]) -> list[str]:
+def refused_places(client: httpx2.Client, method: str, body: dict[str, Any]) -> list[str]:
     found = problem(client.request(method, PATH, json=body), 422, "deny_list.entry")
     return [each["field"] for each in found["errors"]]
 
@@ -47,7 +47,7 @@ def refused_places(client: httpx.Client, method: str, body: dict[str, Any]) -> l
 # -- reading and writing -------------------------------------------------------------------------
 
 
-def test_it_is_empty_at_first_and_what_was_put_after_that(client: httpx.Client) -> None:
+def test_it_is_empty_at_first_and_what_was_put_after_that(client: httpx2.Client) -> None:
     assert data(client.get(PATH)) == EMPTY
     body = {
         "addresses": ["Spam@Example.NET", "böse@example.net"],
@@ -64,7 +64,7 @@ def test_it_is_empty_at_first_and_what_was_put_after_that(client: httpx.Client) 
     assert data(client.get(PATH)) == EMPTY
 
 
-def test_entries_are_added_and_removed(client: httpx.Client) -> None:
+def test_entries_are_added_and_removed(client: httpx2.Client) -> None:
     assert deny(client, "a@example.net", "example.org") == 2
     assert deny(client, "A@example.net", "*.example.org") == 1
     removed = {"remove_addresses": ["a@EXAMPLE.net", "b@example.net"], "remove_domains": []}
@@ -73,7 +73,7 @@ def test_entries_are_added_and_removed(client: httpx.Client) -> None:
     assert data(client.get(PATH)) == {"addresses": [], "domains": ["*.example.org", "example.org"]}
 
 
-def test_what_is_neither_is_named_and_changes_nothing(client: httpx.Client) -> None:
+def test_what_is_neither_is_named_and_changes_nothing(client: httpx2.Client) -> None:
     deny(client, "example.org")
     body = {
         "addresses": ["ada@example.net", "ada@", "example.net"],
@@ -91,7 +91,7 @@ def test_what_is_neither_is_named_and_changes_nothing(client: httpx.Client) -> N
 
 
 @pytest.mark.full("properties")
-def test_a_deny_list_is_bounded(client: httpx.Client) -> None:
+def test_a_deny_list_is_bounded(client: httpx2.Client) -> None:
     domains = [f"d{number}.example.org" for number in range(100_000)]
     assert data(client.put(PATH, json={"addresses": [], "domains": domains})) == 100_000
     one_more = client.patch(PATH, json={"add_domains": ["example.net"]})
@@ -122,7 +122,7 @@ def test_two_who_add_at_once_stay_within_the_bound(
         assert sorted(pool.map(change, "ab")) == ["deny_list.too_long", "taken"]
 
 
-def test_each_owner_has_their_own(client: httpx.Client, neighbour: httpx.Client) -> None:
+def test_each_owner_has_their_own(client: httpx2.Client, neighbour: httpx2.Client) -> None:
     domain = "only-mine.example.org"
     deny(client, domain)
     assert data(neighbour.get(PATH)) == EMPTY
@@ -136,7 +136,7 @@ def test_each_owner_has_their_own(client: httpx.Client, neighbour: httpx.Client)
 
 
 def test_a_stranger_gets_the_same_answer_and_comes_not(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     kept_out, let_in = new_address(), new_address()
     deny(client, kept_out)
@@ -149,7 +149,7 @@ def test_a_stranger_gets_the_same_answer_and_comes_not(
 
 
 def test_a_login_is_told_and_comes_once_the_entry_is_gone(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     deny(client, reader.email)
     path = f"/subscriptions/{list_id}/no-challenge"
@@ -159,7 +159,7 @@ def test_a_login_is_told_and_comes_once_the_entry_is_gone(
 
 
 def test_a_mailed_link_confirms_no_denied_address(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     waiting = subscribe_pending(stack, new_list(client, confirm_required=True)["id"])
     url = waiting.confirm_url()
@@ -172,7 +172,7 @@ def test_a_mailed_link_confirms_no_denied_address(
 
 
 def test_a_transfer_brings_no_denied_address(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     target = new_list(client)["id"]
     reader.joins(list_id)
@@ -184,7 +184,7 @@ def test_a_transfer_brings_no_denied_address(
 
 
 def test_a_transfer_to_a_list_that_has_the_member_is_no_new_member(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     target = new_list(client)["id"]
     reader.joins(list_id).joins(target)
@@ -195,7 +195,7 @@ def test_a_transfer_to_a_list_that_has_the_member_is_no_new_member(
 
 
 def test_an_owner_adds_no_denied_address_and_changes_members_as_ever(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     kept_out = new_address()
@@ -209,7 +209,7 @@ def test_an_owner_adds_no_denied_address_and_changes_members_as_ever(
 
 
 def test_members_stay_and_do_as_they_like(
-    stack: Stack, client: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     deny(client, reader.email)
@@ -228,7 +228,7 @@ def test_members_stay_and_do_as_they_like(
 
 
 def test_an_import_counts_and_names_the_rows_that_are_kept_out(
-    client: httpx.Client, reader: Reader, make_reader: Callable[[], Reader], list_id: int
+    client: httpx2.Client, reader: Reader, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
     was_removed = make_reader()
     reader.joins(list_id)
@@ -265,7 +265,7 @@ def test_an_import_counts_and_names_the_rows_that_are_kept_out(
 
 
 def test_no_deny_list_keeps_the_address_of_an_erased_person(
-    stack: Stack, client: httpx.Client, reader: Reader
+    stack: Stack, client: httpx2.Client, reader: Reader
 ) -> None:
     deny(client, reader.email, "example.org")
     erase(stack.resources, reader.email)

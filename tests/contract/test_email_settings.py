@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -16,8 +16,8 @@ ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 
 def set_by_trace(
-    caller: httpx.Client, list_id: int, trace_id: str, enabled: object, where: str = "json"
-) -> httpx.Response:
+    caller: httpx2.Client, list_id: int, trace_id: str, enabled: object, where: str = "json"
+) -> httpx2.Response:
     path = f"/subscriptions/{list_id}/email"
     if where == "query":
         return caller.put(path, params={"trace_id": trace_id}, json={"enabled": enabled})
@@ -28,7 +28,7 @@ def set_by_trace(
 
 @pytest.mark.parametrize("where", ["query", "json", "form"])
 def test_a_trace_id_switches_mail_off_and_on(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, where: str
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, where: str
 ) -> None:
     list_id = new_list(client)["id"]
     reader.joins(list_id)
@@ -50,7 +50,7 @@ def test_a_login_switches_its_own_mail_off_and_on(
 
 
 def test_mail_on_does_not_bring_back_who_left(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id).wants_mail(list_id, enabled=True)
     assert reader.stands(list_id) == ("unsubscribed", True)
@@ -58,7 +58,7 @@ def test_mail_on_does_not_bring_back_who_left(
 
 
 def test_a_no_without_a_subscription_is_kept(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     trace_id = trace_for(stack, list_id, reader.user_id)
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_enabled_in_a_form_is_one_of_its_words(reader: Reader, list_id: int) -> 
 
 @pytest.mark.parametrize("where", ["query", "body"])
 def test_one_click_of_a_mail_client_switches_mail_off(
-    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int, where: str
+    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int, where: str
 ) -> None:
     """RFC 8058: a POST without credentials, urlencoded or multipart."""
     reader.joins(list_id)
@@ -107,11 +107,11 @@ def test_one_click_of_a_mail_client_switches_mail_off(
 
 
 def test_mail_is_switched_off_by_json_by_no_body_and_by_a_login(
-    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     path, trace_id = f"/subscriptions/{list_id}/delete", trace_for(stack, list_id, reader.user_id)
-    calls: list[tuple[httpx.Client, dict[str, Any]]] = [
+    calls: list[tuple[httpx2.Client, dict[str, Any]]] = [
         (stranger, {"json": {"trace_id": trace_id}}),
         (stranger, {"params": {"trace_id": trace_id}}),
         (reader.client, {}),
@@ -124,7 +124,7 @@ def test_mail_is_switched_off_by_json_by_no_body_and_by_a_login(
 
 
 def test_nothing_but_a_post_is_one_click(
-    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     path = f"/subscriptions/{list_id}/delete"
@@ -145,7 +145,7 @@ each_way = pytest.mark.parametrize(
 
 @each_way
 def test_neither_trace_id_nor_login_is_401(
-    stranger: httpx.Client, list_id: int, method: str, name: str
+    stranger: httpx2.Client, list_id: int, method: str, name: str
 ) -> None:
     path = f"/subscriptions/{list_id}{name}"
     for reply in (
@@ -159,13 +159,13 @@ def test_neither_trace_id_nor_login_is_401(
 
 @each_way
 def test_each_way_refuses_what_names_another_list_person_or_credential(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, method: str, name: str
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, method: str, name: str
 ) -> None:
     letter, other = new_list(client), new_list(client)["id"]
     person = stack.new_owner()
     trace_id = trace_for(stack, letter["id"], person.user_id)
 
-    def send(list_name: object, caller: httpx.Client = stranger, **query: str) -> httpx.Response:
+    def send(list_name: object, caller: httpx2.Client = stranger, **query: str) -> httpx2.Response:
         path = f"/subscriptions/{list_name}{name}"
         return caller.request(method, path, params=query, json={"enabled": False})
 

@@ -2,7 +2,7 @@ import io
 import time
 from datetime import datetime
 
-import httpx
+import httpx2
 import pytest
 from PIL import Image
 
@@ -16,7 +16,7 @@ from tests.stack import Stack
 
 
 @pytest.fixture
-def record(client: httpx.Client) -> dict[str, object]:
+def record(client: httpx2.Client) -> dict[str, object]:
     """An encrypted attachment of `owner`."""
     reply = client.post("/attachments?encrypted=true", files={"file": ("p.jpg", photo())})
     assert reply.status_code == 200, reply.text
@@ -24,7 +24,7 @@ def record(client: httpx.Client) -> dict[str, object]:
     return found
 
 
-def new_link(client: httpx.Client, record: dict[str, object], expires_in: int = 60) -> str:
+def new_link(client: httpx2.Client, record: dict[str, object], expires_in: int = 60) -> str:
     reply = client.post(f"/attachments/{record['hash_id']}/links", json={"expires_in": expires_in})
     assert reply.status_code == 200, reply.text
     url: str = reply.json()["data"]["url"]
@@ -36,7 +36,7 @@ def stored_key(record: dict[str, object]) -> str:
 
 
 def test_a_signed_link_shows_an_encrypted_file_to_anybody(
-    client: httpx.Client, stranger: httpx.Client, record: dict[str, object]
+    client: httpx2.Client, stranger: httpx2.Client, record: dict[str, object]
 ) -> None:
     assert stranger.get(str(record["view_url"])).status_code == 404
     reply = stranger.get(new_link(client, record))
@@ -45,19 +45,19 @@ def test_a_signed_link_shows_an_encrypted_file_to_anybody(
     assert Image.open(io.BytesIO(reply.content)).size == (640, 480)
 
 
-def test_a_link_says_when_it_ends(client: httpx.Client, record: dict[str, object]) -> None:
+def test_a_link_says_when_it_ends(client: httpx2.Client, record: dict[str, object]) -> None:
     data = client.post(f"/attachments/{record['hash_id']}/links", json={"expires_in": 3600}).json()[
         "data"
     ]
     assert set(data) == {"url", "expires_at"}
-    expires = int(httpx.URL(data["url"]).params["expires"])
+    expires = int(httpx2.URL(data["url"]).params["expires"])
     assert abs(expires - time.time() - 3600) < 60
     assert datetime.fromisoformat(data["expires_at"]).timestamp() == expires
 
 
 @pytest.mark.parametrize("expires_in", [0, -1, 604_801, 1.5, "60", None])
 def test_a_link_lasts_a_second_to_seven_days(
-    client: httpx.Client, record: dict[str, object], expires_in: object
+    client: httpx2.Client, record: dict[str, object], expires_in: object
 ) -> None:
     reply = client.post(f"/attachments/{record['hash_id']}/links", json={"expires_in": expires_in})
     assert reply.status_code == 422
@@ -65,9 +65,9 @@ def test_a_link_lasts_a_second_to_seven_days(
 
 
 def test_a_link_that_was_changed_opens_nothing(
-    client: httpx.Client, stranger: httpx.Client, record: dict[str, object]
+    client: httpx2.Client, stranger: httpx2.Client, record: dict[str, object]
 ) -> None:
-    url = httpx.URL(new_link(client, record))
+    url = httpx2.URL(new_link(client, record))
     expires, signature = url.params["expires"], url.params["signature"]
     other = client.post("/attachments?encrypted=1", files={"file": ("o.jpg", photo())})
     forged = [
@@ -84,7 +84,7 @@ def test_a_link_that_was_changed_opens_nothing(
 
 
 def test_a_link_that_has_ended_opens_nothing(
-    stack: Stack, stranger: httpx.Client, record: dict[str, object]
+    stack: Stack, stranger: httpx2.Client, record: dict[str, object]
 ) -> None:
     signer = stack.settings().keyring.signer("media-link")
     expires = int(time.time()) - 1
@@ -100,7 +100,7 @@ def test_a_link_that_has_ended_opens_nothing(
 
 
 def test_no_link_for_a_file_that_is_open_or_somebody_elses(
-    stack: Stack, client: httpx.Client, record: dict[str, object]
+    stack: Stack, client: httpx2.Client, record: dict[str, object]
 ) -> None:
     plain = client.post("/attachments", files={"file": ("p.jpg", photo())}).json()["data"]
     reply = client.post(f"/attachments/{plain['hash_id']}/links", json={"expires_in": 60})
@@ -111,7 +111,7 @@ def test_no_link_for_a_file_that_is_open_or_somebody_elses(
 
 
 def test_a_flipped_bit_in_storage_is_an_error_and_never_wrong_bytes(
-    stack: Stack, client: httpx.Client, record: dict[str, object]
+    stack: Stack, client: httpx2.Client, record: dict[str, object]
 ) -> None:
     objects, key = stack.resources.objects, stored_key(record)
     sealed = objects.get(key)
@@ -126,7 +126,7 @@ def test_a_flipped_bit_in_storage_is_an_error_and_never_wrong_bytes(
 
 
 def test_rotation_rewraps_keys_and_rewrites_no_object(
-    stack: Stack, client: httpx.Client, record: dict[str, object]
+    stack: Stack, client: httpx2.Client, record: dict[str, object]
 ) -> None:
     before = stack.resources.objects.get(stored_key(record))
     list_id = new_list(client)["id"]

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import cycle
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core import clock
@@ -55,7 +55,7 @@ COLUMNS = [
 
 
 def test_the_owner_gets_all_members_but_those_who_were_removed(
-    client: httpx.Client, make_reader: Any, list_id: int
+    client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     ada, removed = addresses(2)
     header = ["Email", "Name", "Tier", "Paid until"]
@@ -98,7 +98,7 @@ def test_the_owner_gets_all_members_but_those_who_were_removed(
 
 
 def test_what_a_list_exports_another_list_imports_unharmed(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     names = ["=1+1", "+49 Ada", "-x", "@handle", 'Quote "Q"', "Comma, Name", "Zoë 李", "'Twas", ""]
     tiers = ["free", "silver", "gold"]
@@ -114,7 +114,7 @@ def test_what_a_list_exports_another_list_imports_unharmed(
     reader.joins(list_id).leaves(list_id)
     other = new_list(client)["id"]
     url = data(export(client, list_id, "members"))["result"]["url"]
-    result = imported(client, other, httpx.get(url).content, "list-members.csv.gz")
+    result = imported(client, other, httpx2.get(url).content, "list-members.csv.gz")
     assert (result["added"], result["opted_out"]) == (len(names) + 2, 1)
     kept = ("name", "type", "paid_expiry", "status", "email_enabled")
 
@@ -127,33 +127,33 @@ def test_what_a_list_exports_another_list_imports_unharmed(
     assert member(client, other, reader.email) is None
 
 
-def test_an_empty_list_is_a_file_with_a_header(client: httpx.Client, list_id: int) -> None:
+def test_an_empty_list_is_a_file_with_a_header(client: httpx2.Client, list_id: int) -> None:
     job = data(export(client, list_id, "members"))
     assert job["result"]["rows"] == 0
-    text = gzip.decompress(httpx.get(job["result"]["url"]).content).decode()
+    text = gzip.decompress(httpx2.get(job["result"]["url"]).content).decode()
     assert next(csv.reader(io.StringIO(text))) == COLUMNS
 
 
-def test_the_file_is_a_download_that_nobody_keeps(client: httpx.Client, list_id: int) -> None:
+def test_the_file_is_a_download_that_nobody_keeps(client: httpx2.Client, list_id: int) -> None:
     slug = data(client.get(f"/lists/{list_id}"))["slug"]
     url = data(export(client, list_id, "members"))["result"]["url"]
-    reply = httpx.get(url)
+    reply = httpx2.get(url)
     assert reply.headers["content-type"] == "application/gzip"
     disposition = f'attachment; filename="{slug}-members.csv.gz"'
     assert reply.headers["content-disposition"] == disposition
     assert reply.headers["cache-control"] == "private, no-store"
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert int(reply.headers["content-length"]) == len(reply.content)
-    head = httpx.head(url)
+    head = httpx2.head(url)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == reply.headers["content-length"]
 
 
 def test_a_link_opens_its_own_file_alone_and_not_for_long(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     first, second = (
-        httpx.URL(data(export(client, list_id, "members"))["result"]["url"]) for _ in range(2)
+        httpx2.URL(data(export(client, list_id, "members"))["result"]["url"]) for _ in range(2)
     )
     for url in (
         first.copy_with(query=None),
@@ -163,7 +163,7 @@ def test_a_link_opens_its_own_file_alone_and_not_for_long(
         first.copy_set_param("signature", "x"),
         first.copy_set_param("signature", "ä"),
     ):
-        problem(httpx.get(url), 403, "link.invalid")
+        problem(httpx2.get(url), 403, "link.invalid")
         # A credential is none for a file, and does no harm.
         problem(client.get(str(url)), 403, "link.invalid")
     assert client.get(str(first)).status_code == 200
@@ -171,13 +171,13 @@ def test_a_link_opens_its_own_file_alone_and_not_for_long(
     make = partial(FILE_URLS.create, stack.resources.keyring, base=base, lifetime=FILE_URL_LIFETIME)
     for age, status in ((timedelta(minutes=14, seconds=30), 200), (timedelta(minutes=15), 403)):
         link, _ = make(first.path, now=clock.now() - age)
-        assert httpx.get(link).status_code == status
+        assert httpx2.get(link).status_code == status
     nothing, _ = make("/exports/0/file.csv.gz", now=clock.now())
-    problem(httpx.get(nothing), 404, "export.not_found")
+    problem(httpx2.get(nothing), 404, "export.not_found")
 
 
 def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
-    stack: Stack, client: httpx.Client, list_id: int, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, client: httpx2.Client, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emails = addresses(30)
     imported(client, list_id, of_addresses(*emails))
@@ -196,7 +196,7 @@ def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
 
 
 def test_an_export_that_is_cancelled_leaves_no_object(
-    quiet: Stack, quiet_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    quiet: Stack, quiet_client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list_id = new_list(quiet_client)["id"]
     job = data(export(quiet_client, list_id, "members", Prefer="wait=0"), 202)
@@ -225,7 +225,7 @@ def stop_after_a_part(stack: Stack, lease: leases.Lease) -> None:
 
 
 def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     imported(client, list_id, of_addresses(*addresses(3)))
     job = data(export(client, list_id, "members"))
@@ -234,14 +234,14 @@ def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
     [name] = stack.stored(f"{prefix}/")
     sealed = stack.resources.objects.get(name)
     stack.resources.objects.put(name, sealed[:-1] + bytes([sealed[-1] ^ 1]), "text/plain")
-    with pytest.raises(httpx.RemoteProtocolError):
-        httpx.get(url)
+    with pytest.raises(httpx2.RemoteProtocolError):
+        httpx2.get(url)
     stack.resources.objects.put(name, sealed, "text/plain")
     assert len(unpacked(url)) == 3
     [(key,)] = stack.query("SELECT wrapped_by FROM exports WHERE id = %s", export_id)
     wrapped = "UPDATE exports SET wrapped_by = %s WHERE id = %s"
     stack.query(wrapped, "gone", export_id)
-    problem(httpx.get(url), 500, "media.damaged")
+    problem(httpx2.get(url), 500, "media.damaged")
     # A rotation of the keys stops at a row whose key is gone.
     stack.query(wrapped, key, export_id)
 
@@ -251,10 +251,10 @@ def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
 
 def test_the_roster_is_for_who_has_the_operators_key(
     *,
-    client: httpx.Client,
-    read_only: httpx.Client,
-    stranger: httpx.Client,
-    sender: httpx.Client,
+    client: httpx2.Client,
+    read_only: httpx2.Client,
+    stranger: httpx2.Client,
+    sender: httpx2.Client,
     list_id: int,
 ) -> None:
     for who in (client, read_only):
@@ -272,7 +272,7 @@ def test_the_roster_is_for_who_has_the_operators_key(
 
 
 def test_the_owners_other_keys_do_not_see_a_roster_made_with_their_delivery_key(
-    stack: Stack, client: httpx.Client, owner: Any, list_id: int
+    stack: Stack, client: httpx2.Client, owner: Any, list_id: int
 ) -> None:
     with stack.client(stack.new_key(owner.user_id, Scope.DELIVERY)) as sending:
         job = data(export(sending, list_id, "delivery"))
@@ -281,7 +281,7 @@ def test_the_owners_other_keys_do_not_see_a_roster_made_with_their_delivery_key(
 
 
 def test_a_list_that_is_not_sent_by_mail_has_no_roster(
-    client: httpx.Client, sender: httpx.Client
+    client: httpx2.Client, sender: httpx2.Client
 ) -> None:
     silent = new_list(client, email_channel_enabled=False)["id"]
     problem(export(sender, silent, "delivery"), 409, "list.email_channel_disabled")
@@ -299,7 +299,7 @@ SAME = ("email", "name", "status", "type", "paid_expiry", "email_enabled", "join
     ("product", "form"), list(zip(PRODUCT_FILES, cycle(("csv", "jsonl")), strict=False))
 )
 def test_a_products_file_is_the_same_after_our_export_and_another_import(
-    stack: Stack, client: httpx.Client, list_id: int, product: str, form: str
+    stack: Stack, client: httpx2.Client, list_id: int, product: str, form: str
 ) -> None:
     content = PRODUCT_FILES[product].format(d=f"{random_hash_id(8)}.example.com")
     imported(client, list_id, content.encode(), create_fields="1")
@@ -314,12 +314,12 @@ def test_a_products_file_is_the_same_after_our_export_and_another_import(
             assert after[email] == member
 
 
-def exported_as(client: httpx.Client, list_id: int, form: str) -> bytes:
-    reply = httpx.get(file_of(client, list_id, format=form), timeout=30.0)
+def exported_as(client: httpx2.Client, list_id: int, form: str) -> bytes:
+    reply = httpx2.get(file_of(client, list_id, format=form), timeout=30.0)
     return gzip.decompress(reply.content)
 
 
-def shown(client: httpx.Client, list_id: int) -> dict[str, Any]:
+def shown(client: httpx2.Client, list_id: int) -> dict[str, Any]:
     """All that the owner knows of each member, by their addresses."""
     return {
         email: {
@@ -331,7 +331,7 @@ def shown(client: httpx.Client, list_id: int) -> dict[str, Any]:
     }
 
 
-def consent(client: httpx.Client, list_id: int, user_id: int) -> set[tuple[str, ...]]:
+def consent(client: httpx2.Client, list_id: int, user_id: int) -> set[tuple[str, ...]]:
     """What other products claimed; where the claim came from last is another matter."""
     entries = data(client.get(f"/lists/{list_id}/members/{user_id}/consent"))["items"]
     names = ("at", "ip", "url", "wording")

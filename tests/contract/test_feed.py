@@ -2,7 +2,7 @@
 
 import re
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -26,8 +26,8 @@ def scene(
     *,
     stack: Stack,
     owner: Owner,
-    client: httpx.Client,
-    stranger: httpx.Client,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
     reader: Reader,
     sandbox: SandboxPayments,
     list_id: int,
@@ -102,7 +102,7 @@ def test_a_transfer_is_an_event_of_both_lists(scene: Scene) -> None:
 
 
 def test_an_act_on_many_members_is_one_event_with_its_counts(
-    stack: Stack, client: httpx.Client, owner: Owner, list_id: int
+    stack: Stack, client: httpx2.Client, owner: Owner, list_id: int
 ) -> None:
     result = imported(client, list_id, of_addresses(*addresses(50), "not an address"))
     assert data(add(client, list_id, *addresses(3))) == 3
@@ -119,7 +119,7 @@ def test_an_act_on_many_members_is_one_event_with_its_counts(
     assert stack.query(query, owner.user_id, list_id) == [(3,)]
 
 
-def test_an_import_that_fails_ends_too(client: httpx.Client, list_id: int) -> None:
+def test_an_import_that_fails_ends_too(client: httpx2.Client, list_id: int) -> None:
     refused = add(client, list_id, "not an address")
     problem(refused, 422, refused.json()["code"])
     [found] = events(client, type="import.ended")
@@ -127,7 +127,7 @@ def test_an_import_that_fails_ends_too(client: httpx.Client, list_id: int) -> No
 
 
 def test_low_credits_are_told_once_for_each_time_that_they_run_low(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     credits.grant(stack, owner.user_id, "150")
     for amount in ("49.9999", "0.0001", "0.0001", "60"):
@@ -142,7 +142,7 @@ def test_low_credits_are_told_once_for_each_time_that_they_run_low(
 
 
 def test_an_owner_sets_below_which_balance_it_is_low(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     assert data(client.get(LOW)) == {"below_credit": 100}
     assert [data(client.put(LOW, json={"below_credit": 250.5})) for _ in range(2)] == [1, 0]
@@ -156,7 +156,7 @@ def test_an_owner_sets_below_which_balance_it_is_low(
     assert len(events(client, type="credits.low")) == 1
 
 
-def test_a_threshold_that_is_no_amount_is_422(client: httpx.Client) -> None:
+def test_a_threshold_that_is_no_amount_is_422(client: httpx2.Client) -> None:
     for below in ["-1", "0.00001", "1e12", "1e400", '"1"', "true", "null"]:
         headers = {"Content-Type": "application/json"}
         reply = client.put(LOW, content=f'{{"below_credit": {below}}}', headers=headers)
@@ -165,7 +165,7 @@ def test_a_threshold_that_is_no_amount_is_422(client: httpx.Client) -> None:
 
 
 def test_a_charge_that_is_refused_tells_nothing(
-    stack: Stack, client: httpx.Client, owner: Owner
+    stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     credits.grant(stack, owner.user_id, "150")
     problem(credits.consume(client, "151"), 402, "credits.insufficient")
@@ -177,7 +177,7 @@ def test_a_charge_that_is_refused_tells_nothing(
 
 
 def test_pages_follow_on_one_another_and_the_last_one_has_a_cursor_too(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     for _ in range(5):
         data(subscribe(stranger, list_id, new_address()))
@@ -208,19 +208,19 @@ def test_an_owner_to_whom_nothing_happened_has_a_cursor_that_works(stack: Stack)
         assert found["type"] == "subscription.created"
 
 
-def test_a_cursor_that_is_none_is_400(client: httpx.Client) -> None:
+def test_a_cursor_that_is_none_is_400(client: httpx2.Client) -> None:
     for cursor in ("", "1", "1-", "-1-2", "1-2-3", "1.5-2", "²-1", f"{2**53}-1"):
         reply = client.get("/events", params={"cursor": cursor})
         problem(reply, 400, "cursor.invalid")
 
 
-def test_what_is_no_type_and_no_limit_is_400(client: httpx.Client) -> None:
+def test_what_is_no_type_and_no_limit_is_400(client: httpx2.Client) -> None:
     for query in ("type=subscription.sold", "type=", "limit=0", "limit=1001"):
         problem(client.get(f"/events?{query}"), 400, "request.invalid")
 
 
 def test_another_owners_list_is_404_as_one_that_is_none(
-    client: httpx.Client, neighbour: httpx.Client, list_id: int
+    client: httpx2.Client, neighbour: httpx2.Client, list_id: int
 ) -> None:
     for unknown in (2**64 - 1, 1):
         reply = client.get("/events", params={"list_id": unknown})
@@ -233,7 +233,7 @@ def test_another_owners_list_is_404_as_one_that_is_none(
 
 
 def test_a_key_sees_the_types_of_its_scopes(
-    stack: Stack, client: httpx.Client, owner: Owner, read_only: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, owner: Owner, read_only: httpx2.Client, list_id: int
 ) -> None:
     data(send(client))
     imported(client, list_id, of_addresses(*addresses(1)))
@@ -263,7 +263,7 @@ def test_a_program_sees_what_it_was_let_see(stack: Stack, owner: Owner) -> None:
             problem(reply, 403, "auth.restricted_credential")
 
 
-def test_several_types_are_read_in_one_order(client: httpx.Client, list_id: int) -> None:
+def test_several_types_are_read_in_one_order(client: httpx2.Client, list_id: int) -> None:
     for _ in range(2):
         imported(client, list_id, of_addresses(*addresses(1)))
         data(send(client))

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from services.subscriptions.fields import MAX_FIELDS
@@ -27,7 +27,7 @@ def choices_of(type_: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_a_field_takes_values_of_its_type_and_no_other(
-    client: httpx.Client, list_id: int, type_: str
+    client: httpx2.Client, list_id: int, type_: str
 ) -> None:
     new_field(client, "thing", type_, **choices_of(type_))
     right, wrong = TYPES[type_]
@@ -45,7 +45,7 @@ def test_a_field_takes_values_of_its_type_and_no_other(
 
 
 def test_null_and_an_empty_text_remove_a_value_and_others_stay(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     for key in ("one", "two", "three"):
         new_field(client, key)
@@ -59,7 +59,7 @@ def test_null_and_an_empty_text_remove_a_value_and_others_stay(
     }
 
 
-def test_each_wrong_value_is_named_and_nothing_changes(client: httpx.Client, list_id: int) -> None:
+def test_each_wrong_value_is_named_and_nothing_changes(client: httpx2.Client, list_id: int) -> None:
     new_field(client, "visits", "number")
     email = new_address()
     before = put(client, list_id, email, fields={"visits": 1})
@@ -74,7 +74,7 @@ def test_each_wrong_value_is_named_and_nothing_changes(client: httpx.Client, lis
     assert put(client, list_id, email) == before
 
 
-def test_a_field_is_shown_as_it_was_made(client: httpx.Client) -> None:
+def test_a_field_is_shown_as_it_was_made(client: httpx2.Client) -> None:
     body = {
         "key": "colour",
         "label": "Colour",
@@ -91,7 +91,7 @@ def test_a_field_is_shown_as_it_was_made(client: httpx.Client) -> None:
     assert [each["key"] for each in data(client.get("/fields"))] == ["colour", "a"]
 
 
-def test_a_field_that_breaks_a_rule_is_refused(client: httpx.Client) -> None:
+def test_a_field_that_breaks_a_rule_is_refused(client: httpx2.Client) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         *(({"key": key}, "field.key") for key in ("", "City", "1st", "_x", "a-b", "x" * 41, "a\n")),
         *(({"label": label}, "field.label") for label in ("", " ", "x" * 101, "a\nb")),
@@ -109,7 +109,7 @@ def test_a_field_that_breaks_a_rule_is_refused(client: httpx.Client) -> None:
 
 
 def test_a_new_key_renames_the_field_of_all_members_and_rewrites_none(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     field_id = new_field(client, "city")["id"]
     email = new_address()
@@ -128,7 +128,7 @@ def test_a_new_key_renames_the_field_of_all_members_and_rewrites_none(
 
 
 def test_a_retired_field_is_seen_no_more_and_its_key_is_free(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     field_id = new_field(client, "city")["id"]
     email = new_address()
@@ -148,7 +148,7 @@ def test_a_retired_field_is_seen_no_more_and_its_key_is_free(
 
 
 def test_a_choice_that_is_taken_away_stays_with_the_members_who_have_it(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     field_id = new_field(client, "colour", "choice", choices=["Red", "Blue"])["id"]
     new_field(client, "size")
@@ -161,7 +161,7 @@ def test_a_choice_that_is_taken_away_stays_with_the_members_who_have_it(
     problem(reply, 422, "field.value")
 
 
-def test_a_key_is_taken_once(client: httpx.Client) -> None:
+def test_a_key_is_taken_once(client: httpx2.Client) -> None:
     first, second = (new_field(client, key)["id"] for key in ("city", "town"))
     body = {"key": "city", "label": "x", "type": "date"}
     problem(client.post("/fields", json=body), 409, "field.key_taken")
@@ -170,7 +170,7 @@ def test_a_key_is_taken_once(client: httpx.Client) -> None:
 
 
 def test_an_owner_has_a_bounded_number_of_fields_also_when_they_are_made_at_once(
-    client: httpx.Client,
+    client: httpx2.Client,
 ) -> None:
     for number in range(MAX_FIELDS - 1):
         new_field(client, f"field{number}")

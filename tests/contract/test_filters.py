@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from models import SubscriptionStatus
@@ -14,13 +14,13 @@ from tests.contract.subscribers import members, new_address
 Json = dict[str, Any]
 
 
-def search(client: httpx.Client, list_id: int, sent: object, **more: object) -> Json:
+def search(client: httpx2.Client, list_id: int, sent: object, **more: object) -> Json:
     body = {"filter": sent, **more}
     found: Json = data(client.post(f"/lists/{list_id}/members/search", json=body))
     return found
 
 
-def listed(client: httpx.Client, list_id: int, sent: object, **more: str | int) -> Json:
+def listed(client: httpx2.Client, list_id: int, sent: object, **more: str | int) -> Json:
     query: dict[str, str | int] = {"filter": json.dumps(sent), **more}
     found: Json = data(client.get(f"/lists/{list_id}/subscriptions", params=query))
     return found
@@ -31,7 +31,7 @@ def names(page: Json) -> list[str]:
 
 
 @pytest.fixture
-def people(client: httpx.Client, list_id: int) -> dict[str, int]:
+def people(client: httpx2.Client, list_id: int) -> dict[str, int]:
     """Ids of Ada, Ben and Cy on the list: Ada has a tag and a field, and Cy was removed."""
     for name in ("Ada", "Ben", "Cy"):
         data(add(client, list_id, {"email": new_address(), "name": name}))
@@ -44,7 +44,7 @@ def people(client: httpx.Client, list_id: int) -> dict[str, int]:
 
 
 def test_both_doors_answer_the_same_page(
-    client: httpx.Client, list_id: int, people: dict[str, int]
+    client: httpx2.Client, list_id: int, people: dict[str, int]
 ) -> None:
     by_beginning = {"field": "name", "begins": "b"}
     for sent, expected in (
@@ -67,7 +67,7 @@ def test_both_doors_answer_the_same_page(
 
 
 def test_active_members_alone_are_meant_unless_others_are_named(
-    client: httpx.Client, list_id: int, people: dict[str, int]
+    client: httpx2.Client, list_id: int, people: dict[str, int]
 ) -> None:
     everybody = {"field": "email", "exists": True}
     assert names(search(client, list_id, everybody)) == ["Ben", "Ada"]
@@ -81,7 +81,7 @@ def test_active_members_alone_are_meant_unless_others_are_named(
     assert names(search(client, list_id, others, status="active")) == []
 
 
-def test_what_is_no_filter_is_refused_with_its_place(client: httpx.Client, list_id: int) -> None:
+def test_what_is_no_filter_is_refused_with_its_place(client: httpx2.Client, list_id: int) -> None:
     path = f"/lists/{list_id}/members/search"
     sent = {"all": [{"field": "name", "is": "Ada"}, {"any": [{"field": "tag", "is": 1}]}]}
     refused = problem(client.post(path, json={"filter": sent}), 400, "filter.invalid")

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from tests.commands import pressroom, printed, refused
@@ -29,7 +29,7 @@ def program(stack: Stack) -> Program:
 
 
 def test_a_grant_is_listed_with_all_that_was_agreed_to(
-    client: httpx.Client, program: Program, person: Person
+    client: httpx2.Client, program: Program, person: Person
 ) -> None:
     assert data(client.get("/grants")) == []
     program.tokens(person, "credit.read")

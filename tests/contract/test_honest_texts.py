@@ -4,7 +4,7 @@ import random
 import string
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.commands import printed, refused
 from tests.consoles import at_operators_console, forms_of, heading
@@ -43,7 +43,7 @@ def new_field(**values: Any) -> dict[str, Any]:
     return {"key": new_slug().replace("-", "_"), "label": "City", "type": "text", **values}
 
 
-def test_what_strangers_read_leads_nowhere_away(client: httpx.Client, list_id: int) -> None:
+def test_what_strangers_read_leads_nowhere_away(client: httpx2.Client, list_id: int) -> None:
     for text in AWAY:
         reply = client.patch(f"/lists/{list_id}", json={"title": text})
         assert fields_at_fault(problem(reply, 422, "text.leads_away")) == ["body.title"]
@@ -58,7 +58,7 @@ def test_what_strangers_read_leads_nowhere_away(client: httpx.Client, list_id: i
     assert fields_at_fault(problem(choice, 422, "text.leads_away")) == ["body.choices"]
 
 
-def test_honest_texts_pass(client: httpx.Client, list_id: int) -> None:
+def test_honest_texts_pass(client: httpx2.Client, list_id: int) -> None:
     names = [name for name in LIST_TEXTS if name != "sender_name"]
     for text in HONEST:
         texts = dict.fromkeys(names, text)
@@ -76,7 +76,7 @@ def test_the_command_that_creates_a_list_refuses_it_too(stack: Stack, owner: Own
 # -- labels ---------------------------------------------------------------------------------------
 
 
-def test_a_label_asks_for_no_secret(client: httpx.Client) -> None:
+def test_a_label_asks_for_no_secret(client: httpx2.Client) -> None:
     for label in (
         *("Your Pressroom password, to confirm that it is you", "P1N", "P.I.N."),
         *("\uff30\uff41\uff53\uff53word", "p\u0430ssw\u043erd", "pa55w0rd", "Pass\u00adwort"),
@@ -93,7 +93,7 @@ def test_a_label_asks_for_no_secret(client: httpx.Client) -> None:
     assert fields_at_fault(problem(described, 422, "text.misleading")) == ["body.description"]
 
 
-def test_an_honest_label_passes(client: httpx.Client) -> None:
+def test_an_honest_label_passes(client: httpx2.Client) -> None:
     for label in (
         *("Pinboard name", "Postcard city", "Karten (Anzahl)", "Library card number"),
         *("Passport country", "Opinion", "Shipping address", "Company", "Code postal", "Tanzkurs"),
@@ -102,7 +102,7 @@ def test_an_honest_label_passes(client: httpx.Client) -> None:
         assert data(client.post("/fields", json=new_field(label=label)))["label"] == label
 
 
-def test_a_column_with_such_a_name_gets_another_label(client: httpx.Client, list_id: int) -> None:
+def test_a_column_with_such_a_name_gets_another_label(client: httpx2.Client, list_id: int) -> None:
     rows = sheet(["email", "Your password"], [new_address(), "x"])
     assert imported(client, list_id, rows, create_fields="true")["added"] == 1
     labels = {each["key"]: each["label"] for each in data(client.get("/fields"))}
@@ -112,7 +112,7 @@ def test_a_column_with_such_a_name_gets_another_label(client: httpx.Client, list
 # -- senders --------------------------------------------------------------------------------------
 
 
-def test_no_sender_has_the_name_of_the_installation(client: httpx.Client, list_id: int) -> None:
+def test_no_sender_has_the_name_of_the_installation(client: httpx2.Client, list_id: int) -> None:
     for name in ("Pressroom Security", "PRESS ROOM", "Pr\u0435ssr\u043eom", "Pr3ssr00m team"):
         reply = client.patch(f"/lists/{list_id}", json={"sender_name": name})
         assert fields_at_fault(problem(reply, 422, "text.misleading")) == ["body.sender_name"]
@@ -122,7 +122,7 @@ def test_no_sender_has_the_name_of_the_installation(client: httpx.Client, list_i
 
 
 def test_suspicious_words_are_for_an_operator_to_look_at(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     def shown() -> dict[str, list[str]]:
         found = printed(stack, "lists", "suspicious", "--limit", "1000")
@@ -174,7 +174,7 @@ UNSEEN = ["\u200b", "\u200d", "\u3164", "\u0301", "\ufe0f"]
 TURNED = ["\u202e", "Daily \u202egpj.elif", "\u2066Daily\u2069", "\u202aDaily"]
 
 
-def test_names_and_words_are_of_any_script(client: httpx.Client, list_id: int) -> None:
+def test_names_and_words_are_of_any_script(client: httpx2.Client, list_id: int) -> None:
     for name in OF_ALL_SCRIPTS:
         assert new_segment(client, list_id, name=name)["name"] == name
         words = {
@@ -185,7 +185,7 @@ def test_names_and_words_are_of_any_script(client: httpx.Client, list_id: int) -
         assert {each: changed[each] for each in words} == words
 
 
-def test_a_title_is_seen(client: httpx.Client, list_id: int) -> None:
+def test_a_title_is_seen(client: httpx2.Client, list_id: int) -> None:
     for title in UNSEEN:
         for reply in (
             client.post("/lists", json={"title": title, "slug": new_slug()}),
@@ -194,7 +194,7 @@ def test_a_title_is_seen(client: httpx.Client, list_id: int) -> None:
             assert "visible" in problem(reply, 422, "list.title")["detail"]
 
 
-def test_so_are_labels_and_choices(client: httpx.Client) -> None:
+def test_so_are_labels_and_choices(client: httpx2.Client) -> None:
     for name in UNSEEN:
         field = {"key": "city", "label": name, "type": "text"}
         problem(client.post("/fields", json=field), 422, "field.label")
@@ -203,7 +203,7 @@ def test_so_are_labels_and_choices(client: httpx.Client) -> None:
 
 
 def test_names_of_segments_and_tags_are_seen_and_turn_nothing_around(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     for name in UNSEEN + TURNED:
         segment = {"name": name, "filter": VIP}
@@ -214,7 +214,7 @@ def test_names_of_segments_and_tags_are_seen_and_turn_nothing_around(
         problem(tagged, 422, "body.invalid")
 
 
-def test_joiners_alone_are_no_words(client: httpx.Client, list_id: int) -> None:
+def test_joiners_alone_are_no_words(client: httpx2.Client, list_id: int) -> None:
     for text in UNSEEN:
         for name in ("sign_up_text", "thanks_text", "confirmation_text", "sender_name"):
             reply = client.patch(f"/lists/{list_id}", json={name: text})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-import httpx
+import httpx2
 import psycopg2
 import pytest
 
@@ -36,14 +36,16 @@ class Door:
     # How many things its requests have made so far.
     made: Callable[[], int]
 
-    def send(self, client: httpx.Client, key: str | None = None, **changed: Any) -> httpx.Response:
+    def send(
+        self, client: httpx2.Client, key: str | None = None, **changed: Any
+    ) -> httpx2.Response:
         request = {"path": self.path, "headers": {}, **self.request, **changed}
         named = {} if key is None else {"Idempotency-Key": key}
-        headers = httpx.Headers(request.pop("headers") | named, encoding="latin-1")
+        headers = httpx2.Headers(request.pop("headers") | named, encoding="latin-1")
         return client.post(request.pop("path"), headers=headers, **request)
 
 
-def upload(_: Stack, client: httpx.Client) -> Door:
+def upload(_: Stack, client: httpx2.Client) -> Door:
     def picture(name: str = "picture.png", kind: str = "PNG") -> Request:
         return {"files": {"file": (name, encoded(kind))}}
 
@@ -62,7 +64,7 @@ def upload(_: Stack, client: httpx.Client) -> Door:
     )
 
 
-def charge(stack: Stack, client: httpx.Client) -> Door:
+def charge(stack: Stack, client: httpx2.Client) -> Door:
     def body(amount: str = "1.50", source_id: str = "ü", more: str = "") -> Request:
         meta = '{"z": 1e-7, "a": [1.10, "é"]}'
         text = f'{{"amount_credit": {amount}, "source_id": "{source_id}", "meta": {meta}{more}}}'
@@ -79,7 +81,7 @@ def charge(stack: Stack, client: httpx.Client) -> Door:
     )
 
 
-def add(_: Stack, client: httpx.Client) -> Door:
+def add(_: Stack, client: httpx2.Client) -> Door:
     def members(*emails: str) -> Request:
         return {"json": {"members": [{"email": email} for email in emails]}}
 
@@ -95,7 +97,7 @@ def add(_: Stack, client: httpx.Client) -> Door:
     )
 
 
-def order(_: Stack, client: httpx.Client) -> Door:
+def order(_: Stack, client: httpx2.Client) -> Door:
     def body(amount: str = "5", more: str = "") -> Request:
         text = f'{{"amount": {amount}, "redirect_url": "{topups.SHOP}"{more}}}'
         return {"content": text, "headers": JSON}
@@ -115,12 +117,12 @@ every_door = pytest.mark.parametrize("door", DOORS, indirect=True)
 
 
 @pytest.fixture
-def make_door(request: pytest.FixtureRequest, stack: Stack) -> Callable[[httpx.Client], Door]:
+def make_door(request: pytest.FixtureRequest, stack: Stack) -> Callable[[httpx2.Client], Door]:
     return lambda client: DOORS[request.node.callspec.params["door"]](stack, client)
 
 
 @pytest.fixture
-def door(make_door: Callable[[httpx.Client], Door], client: httpx.Client) -> Door:
+def door(make_door: Callable[[httpx2.Client], Door], client: httpx2.Client) -> Door:
     return make_door(client)
 
 
@@ -129,11 +131,11 @@ def key() -> str:
     return token_hex(16)
 
 
-def replayed(reply: httpx.Response) -> bool:
+def replayed(reply: httpx2.Response) -> bool:
     return "true" in reply.headers.get_list("idempotent-replayed")
 
 
-def content(reply: httpx.Response) -> str:
+def content(reply: httpx2.Response) -> str:
     """`data` to the byte."""
     data(reply)
     return reply.text.rpartition(',"ts":')[0]
@@ -141,7 +143,7 @@ def content(reply: httpx.Response) -> str:
 
 @every_door
 def test_same_request_again_is_the_first_answer_again(
-    door: Door, client: httpx.Client, key: str
+    door: Door, client: httpx2.Client, key: str
 ) -> None:
     replies = [door.send(client, key) for _ in range(3)]
     assert len(set(map(content, replies))) == 1
@@ -151,7 +153,7 @@ def test_same_request_again_is_the_first_answer_again(
 
 @every_door
 def test_trailing_slash_and_order_of_parameters_make_no_other_request(
-    door: Door, client: httpx.Client, key: str
+    door: Door, client: httpx2.Client, key: str
 ) -> None:
     first = door.send(client, key, params={"note": "x", "encrypted": "0"})
     path = f"{door.path}/?encrypted=0&note=x"
@@ -160,12 +162,12 @@ def test_trailing_slash_and_order_of_parameters_make_no_other_request(
 
 
 @every_door
-def test_without_a_key_each_request_is_its_own(door: Door, client: httpx.Client) -> None:
+def test_without_a_key_each_request_is_its_own(door: Door, client: httpx2.Client) -> None:
     assert not any(replayed(door.send(client)) for _ in range(2))
 
 
 @every_door
-def test_key_of_another_request_is_422(door: Door, client: httpx.Client, key: str) -> None:
+def test_key_of_another_request_is_422(door: Door, client: httpx2.Client, key: str) -> None:
     data(door.send(client, key))
     for other in door.others:
         problem(door.send(client, key, **other), 422, "idempotency.key_reused")
@@ -177,9 +179,9 @@ def test_key_belongs_to_the_user_not_to_the_credential(
     *,
     stack: Stack,
     door: Door,
-    make_door: Callable[[httpx.Client], Door],
-    client: httpx.Client,
-    neighbour: httpx.Client,
+    make_door: Callable[[httpx2.Client], Door],
+    client: httpx2.Client,
+    neighbour: httpx2.Client,
     owner: Owner,
     key: str,
 ) -> None:
@@ -195,7 +197,7 @@ def test_key_belongs_to_the_user_not_to_the_credential(
 def test_equal_requests_at_once_take_effect_once(
     stack: Stack, door: Door, owner: Owner, key: str
 ) -> None:
-    def call(_: int) -> httpx.Response:
+    def call(_: int) -> httpx2.Response:
         with stack.client(owner.key) as own:
             return door.send(own, key)
 
@@ -211,7 +213,7 @@ def test_equal_requests_at_once_take_effect_once(
 
 
 @every_door
-def test_refusal_frees_the_key(door: Door, client: httpx.Client, key: str) -> None:
+def test_refusal_frees_the_key(door: Door, client: httpx2.Client, key: str) -> None:
     problem(door.send(client, key, **door.refused), *door.refusal)
     reply = door.send(client, key)
     data(reply)
@@ -220,7 +222,7 @@ def test_refusal_frees_the_key(door: Door, client: httpx.Client, key: str) -> No
 
 @every_door
 def test_expired_key_is_free_and_is_kept_for_another_24_hours(
-    stack: Stack, door: Door, client: httpx.Client, key: str
+    stack: Stack, door: Door, client: httpx2.Client, key: str
 ) -> None:
     data(door.send(client, key))
     stack.query("UPDATE idempotency_records SET expires_at = now() WHERE key = %s", key)
@@ -237,7 +239,7 @@ def test_expired_key_is_free_and_is_kept_for_another_24_hours(
 
 
 @every_door
-def test_key_has_16_to_255_printable_characters(door: Door, client: httpx.Client) -> None:
+def test_key_has_16_to_255_printable_characters(door: Door, client: httpx2.Client) -> None:
     for bad in ("", "short", "x" * 15, "x" * 256, "caf\xe9" * 8):
         problem(door.send(client, bad), 400, "idempotency.key_invalid")
     assert door.made() == 0
@@ -245,7 +247,7 @@ def test_key_has_16_to_255_printable_characters(door: Door, client: httpx.Client
         data(door.send(client, good))
 
 
-def test_key_is_ignored_elsewhere(client: httpx.Client) -> None:
+def test_key_is_ignored_elsewhere(client: httpx2.Client) -> None:
     for _ in range(2):
         headers = {"Idempotency-Key": "the same for both of them"}
         data(client.post("/apikeys", json={"name": "n"}, headers=headers))
@@ -256,14 +258,14 @@ def test_key_is_ignored_elsewhere(client: httpx.Client) -> None:
 # -- uploads -------------------------------------------------------------------------------------
 
 
-def test_202_is_answered_from_the_present_state(client: httpx.Client, key: str) -> None:
+def test_202_is_answered_from_the_present_state(client: httpx2.Client, key: str) -> None:
     first = data(send(client, photo(), "a.jpg", key=key, prefer="respond-async"), 200, 202)
     again = send(client, photo(), "a.jpg", key=key)
     assert replayed(again)
     assert (data(again)["id"], data(again)["status"]) == (first["id"], 2)
 
 
-def test_202_again_is_202_while_the_work_waits(quiet_client: httpx.Client, key: str) -> None:
+def test_202_again_is_202_while_the_work_waits(quiet_client: httpx2.Client, key: str) -> None:
     first = send(quiet_client, key=key, prefer="respond-async")
     again = send(quiet_client, key=key, prefer="respond-async")
     assert data(first, 202) == data(again, 202)
@@ -271,7 +273,7 @@ def test_202_again_is_202_while_the_work_waits(quiet_client: httpx.Client, key: 
     assert again.headers["location"] == first.headers["location"]
 
 
-def test_failed_work_frees_the_key(client: httpx.Client, key: str) -> None:
+def test_failed_work_frees_the_key(client: httpx2.Client, key: str) -> None:
     cut = encoded("PNG")[:-40]
     for _ in range(2):
         assert send(client, cut, key=key).status_code == 422
@@ -280,7 +282,7 @@ def test_failed_work_frees_the_key(client: httpx.Client, key: str) -> None:
     assert not replayed(reply)
 
 
-def test_cancelled_work_frees_the_key(quiet_client: httpx.Client, key: str) -> None:
+def test_cancelled_work_frees_the_key(quiet_client: httpx2.Client, key: str) -> None:
     first = data(send(quiet_client, key=key, prefer="respond-async"), 202)
     assert data(quiet_client.delete(f"/attachments/{first['hash_id']}")) == 1
     again = send(quiet_client, key=key, prefer="respond-async")
@@ -288,7 +290,7 @@ def test_cancelled_work_frees_the_key(quiet_client: httpx.Client, key: str) -> N
     assert data(again, 202)["id"] != first["id"]
 
 
-def test_replay_of_a_deleted_attachment_makes_no_new_one(client: httpx.Client, key: str) -> None:
+def test_replay_of_a_deleted_attachment_makes_no_new_one(client: httpx2.Client, key: str) -> None:
     record = data(send(client, key=key))
     data(client.delete(f"/attachments/{record['hash_id']}"))
     problem(send(client, key=key), 404, "attachment.not_found")
@@ -299,7 +301,7 @@ def test_replay_of_a_deleted_attachment_makes_no_new_one(client: httpx.Client, k
 
 
 def test_answer_stays_the_first_one_whatever_happens_after(
-    stack: Stack, client: httpx.Client, owner: Owner, key: str
+    stack: Stack, client: httpx2.Client, owner: Owner, key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
     first = consume(client, "10.00", key=key)
@@ -311,7 +313,7 @@ def test_answer_stays_the_first_one_whatever_happens_after(
 
 
 def test_key_of_another_route_is_another_key(
-    stack: Stack, client: httpx.Client, owner: Owner, key: str
+    stack: Stack, client: httpx2.Client, owner: Owner, key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
     stack.query(
@@ -325,7 +327,7 @@ def test_key_of_another_route_is_another_key(
 
 @pytest.mark.full("timing")
 def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
-    stack: Stack, client: httpx.Client, owner: Owner, key: str
+    stack: Stack, client: httpx2.Client, owner: Owner, key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
     with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as connection:
@@ -346,7 +348,7 @@ def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
 
 
 def test_a_202_is_answered_again_from_the_jobs_present_state(
-    client: httpx.Client, list_id: int, key: str
+    client: httpx2.Client, list_id: int, key: str
 ) -> None:
     emails = addresses(2)
     job_id = data(bulk.add(client, list_id, *emails, key=key, prefer="respond-async"), 202)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from services.subscriptions.imports import apply as applying
@@ -31,7 +31,7 @@ JOINED = "2019-05-06T07:08:09.000000Z"
 
 
 @pytest.fixture
-def company(client: httpx.Client) -> dict[str, Any]:
+def company(client: httpx2.Client) -> dict[str, Any]:
     body = {"key": "company", "label": "Company", "type": "text"}
     made: dict[str, Any] = data(client.post("/fields", json=body))
     return made
@@ -39,7 +39,7 @@ def company(client: httpx.Client) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("company")
 def test_columns_become_fields_tags_and_the_day_of_joining_or_are_named(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     ada, ben = addresses(2)
     rows = (
@@ -68,7 +68,7 @@ def test_columns_become_fields_tags_and_the_day_of_joining_or_are_named(
 
 
 def test_the_owner_is_mailed_the_counts_unless_they_want_no_mails(
-    client: httpx.Client, list_id: int, stack: Stack, owner: Owner
+    client: httpx2.Client, list_id: int, stack: Stack, owner: Owner
 ) -> None:
     assert data(client.get("/users/me"))["import_mails"] is True
     people = addresses(3)
@@ -94,13 +94,13 @@ def test_the_owner_is_mailed_the_counts_unless_they_want_no_mails(
 # -- options --------------------------------------------------------------------------------------
 
 
-def test_a_mapping_that_is_none_is_400(client: httpx.Client, list_id: int) -> None:
+def test_a_mapping_that_is_none_is_400(client: httpx2.Client, list_id: int) -> None:
     for mapping in ["", "{", "[]", '"email"', '{"a": 1}', '{"a\\u0000": "email"}']:
         reply = upload(client, list_id, of_addresses(new_address()), mapping=mapping)
         problem(reply, 400, "import.mapping")
 
 
-def test_a_mapping_that_does_not_fit_fails_the_import(client: httpx.Client, list_id: int) -> None:
+def test_a_mapping_that_does_not_fit_fails_the_import(client: httpx2.Client, list_id: int) -> None:
     file, code = of_addresses(new_address()), "import.mapping_column"
     problem(upload(client, list_id, file, mapping='{"Post": "email"}'), 422, code)
     [record] = data(client.get("/imports"))["items"]
@@ -111,7 +111,7 @@ def test_a_mapping_that_does_not_fit_fails_the_import(client: httpx.Client, list
     "query", [{"dry_run": "maybe"}, {"on_existing": "replace"}, {"kind": "people"}]
 )
 def test_an_option_of_another_kind_is_400(
-    client: httpx.Client, list_id: int, query: dict[str, str]
+    client: httpx2.Client, list_id: int, query: dict[str, str]
 ) -> None:
     reply = upload(client, list_id, of_addresses(new_address()), **query)
     assert reply.status_code == 400
@@ -122,7 +122,7 @@ def test_an_option_of_another_kind_is_400(
 
 
 def test_a_waiting_import_is_cancelled_at_once_and_leaves_no_object(
-    quiet: Stack, quiet_client: httpx.Client
+    quiet: Stack, quiet_client: httpx2.Client
 ) -> None:
     list_id = new_list(quiet_client)["id"]
     before = objects(quiet)
@@ -136,7 +136,7 @@ def test_a_waiting_import_is_cancelled_at_once_and_leaves_no_object(
 
 
 def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
-    quiet: Stack, quiet_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    quiet: Stack, quiet_client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list_id = new_list(quiet_client)["id"]
     before, emails = objects(quiet), addresses(35)

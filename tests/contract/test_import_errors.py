@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core import clock
@@ -32,7 +32,7 @@ MIXED = (
 
 
 @pytest.fixture
-def mixed(client: httpx.Client, reader: Reader, list_id: int) -> dict[str, Any]:
+def mixed(client: httpx2.Client, reader: Reader, list_id: int) -> dict[str, Any]:
     """The result of an import that left some rows out."""
     reader.joins(list_id).leaves(list_id)
     text = MIXED.format(first=new_address(), left=reader.email)
@@ -57,32 +57,32 @@ def test_errors_have_the_original_columns_and_the_line_where_the_row_begins(
 
 
 def test_errors_can_be_mended_and_uploaded_again_and_again(
-    client: httpx.Client, list_id: int, mixed: dict[str, Any]
+    client: httpx2.Client, list_id: int, mixed: dict[str, Any]
 ) -> None:
-    sent = httpx.get(mixed["errors_url"]).content
+    sent = httpx2.get(mixed["errors_url"]).content
     again = imported(client, list_id, sent, "errors.csv")
     # The one that came twice in one file is a member by now.
     assert counts(again) == {"received": 3, "already": 1, "opted_out": 1, "invalid": 1}
     mended = new_address()
-    sent = httpx.get(again["errors_url"]).content.replace(b"nobody", mended.encode())
+    sent = httpx2.get(again["errors_url"]).content.replace(b"nobody", mended.encode())
     third = imported(client, list_id, sent, "errors.csv")
     assert counts(third) == {"received": 3, "added": 1, "already": 1, "opted_out": 1}
     assert known_member(client, list_id, mended)["name"] == "=2+3"
 
 
 def test_errors_are_a_csv_that_no_page_can_run(mixed: dict[str, Any]) -> None:
-    reply = httpx.get(mixed["errors_url"])
+    reply = httpx2.get(mixed["errors_url"])
     assert reply.headers["content-type"] == "text/csv; charset=utf-8"
     assert reply.headers["content-disposition"].startswith("attachment; ")
     assert reply.headers["cache-control"] == "private, no-store"
     assert reply.headers["x-content-type-options"] == "nosniff"
-    head = httpx.head(mixed["errors_url"])
+    head = httpx2.head(mixed["errors_url"])
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"] == reply.headers["content-type"]
 
 
 def test_each_look_at_a_job_or_an_import_renews_the_link(
-    client: httpx.Client, mixed: dict[str, Any]
+    client: httpx2.Client, mixed: dict[str, Any]
 ) -> None:
     job = data(client.get("/jobs"))["items"][0]
     for path in (f"/jobs/{job['id']}", f"/imports/{mixed['import_id']}"):
@@ -94,7 +94,7 @@ def test_each_look_at_a_job_or_an_import_renews_the_link(
 
 
 def test_files_are_kept_for_seven_days(
-    stack: Stack, client: httpx.Client, list_id: int, mixed: dict[str, Any]
+    stack: Stack, client: httpx2.Client, list_id: int, mixed: dict[str, Any]
 ) -> None:
     export = data(client.post(f"/lists/{list_id}/exports", json={"kind": "members"}))["result"]
     written = objects(stack, "exports")
@@ -103,10 +103,10 @@ def test_files_are_kept_for_seven_days(
     stack.query("UPDATE exports SET created_at = now() - interval '20 days'")
     bulk_files.sweep(stack.resources, now=clock.now() + timedelta(days=6, hours=23))
     assert errors(mixed["errors_url"])
-    assert httpx.get(export["url"]).status_code == 200
+    assert httpx2.get(export["url"]).status_code == 200
     bulk_files.sweep(stack.resources, now=clock.now() + timedelta(days=7, minutes=1))
-    problem(httpx.get(mixed["errors_url"]), 404, "import.errors_gone")
-    problem(httpx.get(export["url"]), 404, "export.not_found")
+    problem(httpx2.get(mixed["errors_url"]), 404, "import.errors_gone")
+    problem(httpx2.get(export["url"]), 404, "export.not_found")
     assert objects(stack, "exports") == set()
     # A copy of the file that was kept elsewhere opens no more.
     for table in ("imports", "exports"):

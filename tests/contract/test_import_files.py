@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, cast
 
-import httpx
+import httpx2
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
@@ -38,14 +38,14 @@ PART = b'name="file"; filename="members.csv"'
 FORM = {"Content-Type": 'multipart/form-data; boundary="cut here"'}
 
 
-def post(client: httpx.Client, list_id: int, content: bytes, **headers: str) -> httpx.Response:
+def post(client: httpx2.Client, list_id: int, content: bytes, **headers: str) -> httpx2.Response:
     return client.post(f"/lists/{list_id}/imports", content=content, headers=headers)
 
 
 # -- the ways in ---------------------------------------------------------------------------------
 
 
-def test_the_body_itself_may_be_the_file(client: httpx.Client, list_id: int) -> None:
+def test_the_body_itself_may_be_the_file(client: httpx2.Client, list_id: int) -> None:
     emails = addresses(3)
     reply = client.post(
         f"/lists/{list_id}/imports",
@@ -60,7 +60,7 @@ def test_the_body_itself_may_be_the_file(client: httpx.Client, list_id: int) -> 
 
 
 def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     for body, headers, code in [
         (b"", {}, "import.empty"),
@@ -89,7 +89,7 @@ def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
     ids=["table", "jpeg", "json"],
 )
 def test_a_file_that_cannot_be_read_changes_nothing(
-    stack: Stack, client: httpx.Client, list_id: int, *, content: bytes, code: str, said: str
+    stack: Stack, client: httpx2.Client, list_id: int, *, content: bytes, code: str, said: str
 ) -> None:
     before = objects(stack)
     assert said in problem(upload(client, list_id, content), 422, code)["message"]
@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(
 
 
 def test_a_file_of_several_parts_is_put_together_again(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     before, emails = objects(stack), addresses(100)
     # Long cells that nobody reads, so that few rows make a large file.
@@ -168,7 +168,7 @@ def test_a_file_is_counted_to_the_byte_while_it_comes(monkeypatch: pytest.Monkey
 
 
 def test_a_sender_who_hangs_up_in_the_middle_leaves_nothing(
-    stack: Stack, owner: Owner, client: httpx.Client, list_id: int
+    stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     before = objects(stack)
     head = (

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.bulk import (
@@ -37,7 +37,7 @@ BOOKKEEPING = {
 
 
 def test_a_file_is_taken_on_with_202_and_its_job_tells_the_rest(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     content = of_addresses(*addresses(3))
     reply = upload(client, list_id, content, prefer=None)
@@ -55,7 +55,7 @@ def test_a_file_is_taken_on_with_202_and_its_job_tells_the_rest(
 # -- dry_run -------------------------------------------------------------------------------------
 
 
-def contents(stack: Stack, client: httpx.Client, list_id: int, file: bytes) -> dict[str, object]:
+def contents(stack: Stack, client: httpx2.Client, list_id: int, file: bytes) -> dict[str, object]:
     """The rows that the file could change: the list's, its owner's and its people's.
 
     Others may change at any time, such as by webhooks of the tests before.
@@ -68,7 +68,7 @@ def contents(stack: Stack, client: httpx.Client, list_id: int, file: bytes) -> d
 
 
 @pytest.fixture
-def mixed(client: httpx.Client, reader: Reader, list_id: int) -> bytes:
+def mixed(client: httpx2.Client, reader: Reader, list_id: int) -> bytes:
     """A file with a row of every verdict."""
     reader.joins(list_id).leaves(list_id)
     active, removed, marked, *new = addresses(6)
@@ -89,7 +89,7 @@ def mixed(client: httpx.Client, reader: Reader, list_id: int) -> bytes:
 
 
 def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
-    stack: Stack, client: httpx.Client, list_id: int, mixed: bytes
+    stack: Stack, client: httpx2.Client, list_id: int, mixed: bytes
 ) -> None:
     with resting_upkeep(stack):
         # Workers note what they mailed to the people of the file, and of their events.
@@ -118,7 +118,7 @@ def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
 
 
 def test_existing_members_keep_what_they_have_unless_told_otherwise(
-    client: httpx.Client, make_reader: Any, list_id: int
+    client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     person = make_reader().joins(list_id)
     person.wants_mail(list_id, False)
@@ -139,7 +139,7 @@ def test_existing_members_keep_what_they_have_unless_told_otherwise(
 
 
 def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     new = new_address()
     reader.joins(list_id)
@@ -158,7 +158,7 @@ def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
 
 
 def test_a_confirmed_lists_member_who_waits_is_made_active_by_the_owner(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     confirmed = new_list(client, confirm_required=True)["id"]
     email = new_address()
@@ -171,7 +171,7 @@ def test_a_confirmed_lists_member_who_waits_is_made_active_by_the_owner(
 # -- history -------------------------------------------------------------------------------------
 
 
-def history(client: httpx.Client, list_id: int, email: str, **page: int) -> list[dict[str, Any]]:
+def history(client: httpx2.Client, list_id: int, email: str, **page: int) -> list[dict[str, Any]]:
     found = known_member(client, list_id, email)
     reply = client.get(f"/lists/{list_id}/members/{found['user_id']}/history", params=page)
     items: list[dict[str, Any]] = data(reply)["items"]
@@ -179,7 +179,7 @@ def history(client: httpx.Client, list_id: int, email: str, **page: int) -> list
 
 
 def test_the_imports_entry_has_its_place_on_the_pages_of_a_history(
-    client: httpx.Client, owner: Owner, list_id: int
+    client: httpx2.Client, owner: Owner, list_id: int
 ) -> None:
     email = new_address()
     imported(client, list_id, of_addresses(email))
@@ -208,7 +208,7 @@ def test_the_imports_entry_has_its_place_on_the_pages_of_a_history(
 # -- records -------------------------------------------------------------------------------------
 
 
-def test_imports_are_listed_newest_first_by_list(client: httpx.Client, list_id: int) -> None:
+def test_imports_are_listed_newest_first_by_list(client: httpx2.Client, list_id: int) -> None:
     other = new_list(client)["id"]
     file = of_addresses(*addresses(2))
     ids = [

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -19,7 +19,7 @@ from tests.visiting import SESSION
 
 
 @pytest.fixture
-def queued(quiet_client: httpx.Client) -> dict[str, Any]:
+def queued(quiet_client: httpx2.Client) -> dict[str, Any]:
     """A job that nobody works on."""
     data(send(quiet_client, prefer="respond-async"), 202)
     [job] = data(quiet_client.get("/jobs"))["items"]
@@ -27,7 +27,7 @@ def queued(quiet_client: httpx.Client) -> dict[str, Any]:
     return job
 
 
-def test_upload_leaves_a_job_that_says_how_it_went(client: httpx.Client) -> None:
+def test_upload_leaves_a_job_that_says_how_it_went(client: httpx2.Client) -> None:
     record = data(send(client))
     [job] = data(client.get("/jobs"))["items"]
     assert set(job["progress"]) == {"done", "total", "per_second", "eta_seconds"}
@@ -42,7 +42,7 @@ def test_upload_leaves_a_job_that_says_how_it_went(client: httpx.Client) -> None
 
 
 def test_queued_job_is_cancelled_at_once_and_its_attachment_failed(
-    quiet: Stack, quiet_client: httpx.Client, queued: dict[str, Any]
+    quiet: Stack, quiet_client: httpx2.Client, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}"
     assert data(quiet_client.delete(path)) == 1
@@ -63,7 +63,7 @@ def foreign(quiet: Stack, queued: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_job_of_a_kind_of_another_release_is_shown_and_left_to_its_workers(
-    quiet: Stack, quiet_client: httpx.Client, foreign: dict[str, Any]
+    quiet: Stack, quiet_client: httpx2.Client, foreign: dict[str, Any]
 ) -> None:
     path = f"/jobs/{foreign['id']}"
     assert data(quiet_client.get("/jobs"))["items"] == [foreign]
@@ -94,7 +94,7 @@ def test_job_of_a_kind_of_another_release_is_hidden_from_credentials_with_scopes
 # -- events --------------------------------------------------------------------------------------
 
 
-def events(reply: httpx.Response) -> Iterator[dict[str, Any]]:
+def events(reply: httpx2.Response) -> Iterator[dict[str, Any]]:
     """Server-sent events as field → value, the data read as JSON."""
     event: dict[str, Any] = {}
     for line in reply.iter_lines():
@@ -107,7 +107,7 @@ def events(reply: httpx.Response) -> Iterator[dict[str, Any]]:
 
 
 def test_events_tell_each_state_with_its_version_and_end_with_the_job(
-    quiet: Stack, quiet_client: httpx.Client, queued: dict[str, Any]
+    quiet: Stack, quiet_client: httpx2.Client, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}"
     with quiet_client.stream("GET", f"{path}/events") as reply:
@@ -131,7 +131,7 @@ def _version(stack: Stack, job: dict[str, Any]) -> str:
 
 
 def test_state_that_the_caller_has_seen_is_not_told_again(
-    quiet: Stack, quiet_client: httpx.Client, queued: dict[str, Any]
+    quiet: Stack, quiet_client: httpx2.Client, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}"
     seen = {"Last-Event-ID": _version(quiet, queued)}
@@ -143,11 +143,11 @@ def test_state_that_the_caller_has_seen_is_not_told_again(
         assert list(events(reply)) == []
 
 
-def test_senseless_last_event_id_is_ignored(client: httpx.Client) -> None:
+def test_senseless_last_event_id_is_ignored(client: httpx2.Client) -> None:
     data(send(client))
     [job] = data(client.get("/jobs"))["items"]
     for sent in ("", "abc", "-1", "\xb2", "9" * 5000):
-        headers = httpx.Headers({"Last-Event-ID": sent}, encoding="latin-1")
+        headers = httpx2.Headers({"Last-Event-ID": sent}, encoding="latin-1")
         with client.stream("GET", f"/jobs/{job['id']}/events", headers=headers) as reply:
             assert [each["data"]["status"] for each in events(reply)] == ["succeeded"]
 
@@ -180,17 +180,17 @@ def test_events_end_with_their_credential(
     }
     of_person = "UPDATE users SET erased_at = now() WHERE id = %s"
     url = f"{checking_url}/jobs/{queued['id']}/events"
-    with httpx.stream("GET", url, headers=headers, timeout=30) as reply:
+    with httpx2.stream("GET", url, headers=headers, timeout=30) as reply:
         stream = events(reply)
         assert next(stream)["data"]["status"] == "queued"
         quiet.query(end.get(ended, of_person), user_id)
         # The job is still queued: the stream would go on for as long as it is.
         assert list(stream) == []
-    assert httpx.get(url, headers=headers).status_code == 401
+    assert httpx2.get(url, headers=headers).status_code == 401
 
 
 def test_head_of_events_does_not_wait_for_the_job(
-    quiet_client: httpx.Client, queued: dict[str, Any]
+    quiet_client: httpx2.Client, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}/events"
     for _ in range(15):
@@ -203,8 +203,8 @@ def test_ten_streams_of_a_user_are_the_most(
     quiet: Stack, quiet_owner: Owner, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}/events"
-    limits = httpx.Limits(max_connections=None)
-    client = httpx.Client(
+    limits = httpx2.Limits(max_connections=None)
+    client = httpx2.Client(
         base_url=quiet.api_url,
         headers={"Authorization": f"Bearer {quiet_owner.key}"},
         limits=limits,

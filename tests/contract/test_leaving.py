@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -13,31 +13,31 @@ from tests.stack import Stack
 
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
-Send = Callable[[httpx.Client, str, str], httpx.Response]
+Send = Callable[[httpx2.Client, str, str], httpx2.Response]
 
 
-def in_query(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+def in_query(caller: httpx2.Client, path: str, trace_id: str) -> httpx2.Response:
     return caller.delete(path, params={"trace_id": trace_id})
 
 
-def in_json(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+def in_json(caller: httpx2.Client, path: str, trace_id: str) -> httpx2.Response:
     return caller.request("DELETE", path, json={"trace_id": trace_id})
 
 
-def in_form(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+def in_form(caller: httpx2.Client, path: str, trace_id: str) -> httpx2.Response:
     return caller.request("DELETE", path, data={"trace_id": trace_id})
 
 
-def in_multipart(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+def in_multipart(caller: httpx2.Client, path: str, trace_id: str) -> httpx2.Response:
     return caller.request("DELETE", path, files={"trace_id": (None, trace_id)})
 
 
-def everywhere(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+def everywhere(caller: httpx2.Client, path: str, trace_id: str) -> httpx2.Response:
     query = {"trace_id": trace_id}
     return caller.request("DELETE", path, params=query, json={"trace_id": trace_id})
 
 
-def with_byte_order_mark(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+def with_byte_order_mark(caller: httpx2.Client, path: str, trace_id: str) -> httpx2.Response:
     body = b'\xef\xbb\xbf{"trace_id": "%s"}' % trace_id.encode()
     headers = {"Content-Type": "application/problem+json; charset=utf-8"}
     return caller.request("DELETE", path, content=body, headers=headers)
@@ -48,7 +48,7 @@ WAYS = [in_query, in_json, in_form, in_multipart, everywhere, with_byte_order_ma
 
 @pytest.mark.parametrize("send", WAYS)
 def test_a_trace_id_unsubscribes_its_person(
-    stack: Stack, stranger: httpx.Client, reader: Reader, letter: dict[str, Any], send: Send
+    stack: Stack, stranger: httpx2.Client, reader: Reader, letter: dict[str, Any], send: Send
 ) -> None:
     trace_id = trace_for(stack, letter["id"], reader.user_id)
     for name in (letter["id"], letter["slug"]):
@@ -60,7 +60,7 @@ def test_a_trace_id_unsubscribes_its_person(
 
 @pytest.mark.parametrize("name", ["id", "slug"])
 def test_a_login_unsubscribes_its_own_person(
-    client: httpx.Client, make_reader: Callable[[], Reader], letter: dict[str, Any], name: str
+    client: httpx2.Client, make_reader: Callable[[], Reader], letter: dict[str, Any], name: str
 ) -> None:
     leaving, staying = make_reader(), make_reader()
     for each in (leaving, staying):
@@ -87,14 +87,14 @@ def test_with_a_trace_id_other_credentials_are_ignored(
     assert bystander.stands(list_id) == ("active", True)
 
 
-def test_a_trace_id_is_a_string(stranger: httpx.Client, list_id: int) -> None:
+def test_a_trace_id_is_a_string(stranger: httpx2.Client, list_id: int) -> None:
     for value in [5, True, ["a"], {"a": 1}]:
         reply = stranger.request("DELETE", f"/subscriptions/{list_id}", json={"trace_id": value})
         body = problem(reply, 422, "body.invalid")
         assert [each["field"] for each in body["errors"]] == ["body.trace_id"]
 
 
-def test_bodies_that_cannot_be_read_are_refused(stranger: httpx.Client, list_id: int) -> None:
+def test_bodies_that_cannot_be_read_are_refused(stranger: httpx2.Client, list_id: int) -> None:
     path = f"/subscriptions/{list_id}"
     for kind, body, status, code in (
         ("application/json", b"{", 400, "body.not_json"),
@@ -111,7 +111,7 @@ def test_bodies_that_cannot_be_read_are_refused(stranger: httpx.Client, list_id:
 
 @pytest.mark.parametrize("came", ["never", "removed", "pending", "active"])
 def test_a_no_holds_whatever_was_before(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, came: str
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, came: str
 ) -> None:
     list_id = new_list(client, confirm_required=came == "pending")["id"]
     if came == "pending":
@@ -131,7 +131,7 @@ def test_a_no_holds_whatever_was_before(
 
 
 def test_leaving_one_list_is_not_leaving_another(
-    client: httpx.Client, neighbour: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, neighbour: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     same_owner, other_owner = new_list(client)["id"], new_list(neighbour)["id"]
     reader.joins(list_id).joins(same_owner).joins(other_owner).wants_mail(list_id, False)

@@ -4,7 +4,7 @@ import html
 import re
 from importlib.resources import files
 
-import httpx
+import httpx2
 import pytest
 
 from services.subscriptions import branding
@@ -26,13 +26,13 @@ BLUE = "#1d4ed8"
 WORDS = "One letter each morning.\nIn two minutes."
 
 
-def picture(client: httpx.Client, encrypted: str = "0") -> str:
+def picture(client: httpx2.Client, encrypted: str = "0") -> str:
     """A new attachment, by its hash id."""
     made: str = data(send(client, encrypted=encrypted))["hash_id"]
     return made
 
 
-def change(client: httpx.Client, list_id: int, **fields: object) -> httpx.Response:
+def change(client: httpx2.Client, list_id: int, **fields: object) -> httpx2.Response:
     return client.patch(f"/lists/{list_id}", json=fields)
 
 
@@ -40,7 +40,7 @@ def change(client: httpx.Client, list_id: int, **fields: object) -> httpx.Respon
 
 
 def test_pages_have_the_colour_in_light_and_dark_windows(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, colour=BLUE.upper())
     assert made["colour"] == BLUE
@@ -54,7 +54,7 @@ def test_pages_have_the_colour_in_light_and_dark_windows(
     assert plain.headers["content-security-policy"].count("'sha256-") == 1
 
 
-def test_a_colour_that_can_not_be_read_is_refused_and_says_why(client: httpx.Client) -> None:
+def test_a_colour_that_can_not_be_read_is_refused_and_says_why(client: httpx2.Client) -> None:
     for colour, said in [
         ("#ff9900", "contrast of 1.9"),
         ("#767676", "contrast of 4.0"),
@@ -99,7 +99,7 @@ def test_grounds_are_those_of_the_pages() -> None:
 
 
 def test_pages_show_the_logo_and_the_policy_lets_them(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     hash_id = picture(client)
     made = new_list(client, logo_hash_id=hash_id)
@@ -115,7 +115,7 @@ def test_pages_show_the_logo_and_the_policy_lets_them(
     assert "<img" not in page.text
 
 
-def test_no_other_image_is_a_logo(client: httpx.Client, neighbour: httpx.Client) -> None:
+def test_no_other_image_is_a_logo(client: httpx2.Client, neighbour: httpx2.Client) -> None:
     made = new_list(client)
     foreign, secret = picture(neighbour), picture(client, encrypted="1")
     for hash_id in (foreign, secret, "000000000000", "../../etc", ""):
@@ -128,7 +128,7 @@ def test_no_other_image_is_a_logo(client: httpx.Client, neighbour: httpx.Client)
 # -- the words ------------------------------------------------------------------------------------
 
 
-def test_words_stand_on_their_pages(client: httpx.Client, stranger: httpx.Client) -> None:
+def test_words_stand_on_their_pages(client: httpx2.Client, stranger: httpx2.Client) -> None:
     made = new_list(client, sign_up_text=f"  {WORDS} <b> ", thanks_text="Until <tomorrow>.")
     page = stranger.get(f"/s/{made['slug']}")
     assert html.escape(f"{WORDS} <b>") in page.text
@@ -137,14 +137,14 @@ def test_words_stand_on_their_pages(client: httpx.Client, stranger: httpx.Client
     assert html.escape("Until <tomorrow>.") in done.text
 
 
-def test_words_are_bounded(client: httpx.Client, list_id: int) -> None:
+def test_words_are_bounded(client: httpx2.Client, list_id: int) -> None:
     bounds = {"sign_up_text": 1000, "thanks_text": 1000, "confirmation_text": 200}
     for name, most in {**bounds, "sender_name": 40}.items():
         assert data(change(client, list_id, **{name: "x" * most}))[name] == "x" * most
         assert change(client, list_id, **{name: "x" * (most + 1)}).status_code == 422
 
 
-def test_sender_is_a_name_and_no_header(client: httpx.Client, list_id: int) -> None:
+def test_sender_is_a_name_and_no_header(client: httpx2.Client, list_id: int) -> None:
     for name in ('A" <b@c', "=?utf-8?q?x?=", "a, b", "a\r\nBcc: b", "Ada (x)"):
         assert change(client, list_id, sender_name=name).status_code == 422
 
@@ -153,7 +153,7 @@ def test_sender_is_a_name_and_no_header(client: httpx.Client, list_id: int) -> N
 
 
 def test_confirmation_mail_has_the_look_and_names_the_installation(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(
         client,
@@ -176,7 +176,7 @@ def test_confirmation_mail_has_the_look_and_names_the_installation(
 
 
 def test_owner_sees_pages_and_mail_beforehand_in_each_language(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     fields = {"colour": BLUE, "sender_name": "Ada", "confirmation_text": "Welcome!"}
     made = new_list(client, title="Tea", thanks_text="Until tomorrow.", **fields)
@@ -196,7 +196,7 @@ def test_owner_sees_pages_and_mail_beforehand_in_each_language(
     assert client.get(f"{path}/nothing").status_code == 400
 
 
-def test_owner_sees_a_change_before_it_is_made(client: httpx.Client) -> None:
+def test_owner_sees_a_change_before_it_is_made(client: httpx2.Client) -> None:
     made = new_list(client, title="Tea", consent_wording="Old.")
     path, before = f"/lists/{made['id']}", data(client.get(f"/lists/{made['id']}"))
     change_to = {"title": "Coffee", "colour": BLUE, "consent_wording": "New.", "sender_name": "B"}

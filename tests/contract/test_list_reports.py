@@ -4,7 +4,7 @@ import html
 import re
 import secrets
 
-import httpx
+import httpx2
 import pytest
 
 from services.subscriptions import lists
@@ -21,20 +21,20 @@ ASKS, THANKS = "Report this list", "Thank you for your report"
 
 
 @pytest.fixture
-def waiting(stack: Stack, client: httpx.Client) -> Subscriber:
+def waiting(stack: Stack, client: httpx2.Client) -> Subscriber:
     return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 
 @pytest.fixture
-def reader(stack: Stack, client: httpx.Client) -> Subscriber:
+def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
     return subscribe(stack, new_list(client, TITLE))
 
 
-def opened(stranger: httpx.Client, reader: Subscriber) -> httpx.Response:
+def opened(stranger: httpx2.Client, reader: Subscriber) -> httpx2.Response:
     return stranger.get("/report", params={"trace_id": reader.trace_id})
 
 
-def reported(stranger: httpx.Client, reader: Subscriber) -> httpx.Response:
+def reported(stranger: httpx2.Client, reader: Subscriber) -> httpx2.Response:
     reply = stranger.post("/report", params={"trace_id": reader.trace_id})
     assert reply.status_code == 303, reply.text
     return follow(stranger, reply)
@@ -45,13 +45,13 @@ def reports(stack: Stack, list_id: int) -> list[tuple[object, ...]]:
 
 
 def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
-    stack: Stack, stranger: httpx.Client, waiting: Subscriber
+    stack: Stack, stranger: httpx2.Client, waiting: Subscriber
 ) -> None:
     mailed = eventually(lambda: stack.mails(waiting.email), what="the mail")
     assert isinstance(mailed, list)
     [link] = [word for word in mailed[0]["text"].split() if "/report?" in word]
     assert html.escape(link) in mailed[0]["html"]
-    path = httpx.URL(link).raw_path.decode()
+    path = httpx2.URL(link).raw_path.decode()
     # Scanners open links, and change nothing.
     assert heading(stranger.get(path)) == ASKS
     assert stranger.head(path).status_code == 200
@@ -69,7 +69,7 @@ def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
 
 
 def test_a_member_who_never_asked_finds_the_report_on_the_page_of_leaving(
-    stranger: httpx.Client, reader: Subscriber
+    stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     [link] = re.findall(r'href="(report\?[^"]+)"', look(stranger, reader).text)
     assert heading(stranger.get(f"/{html.unescape(link)}")) == ASKS
@@ -79,7 +79,7 @@ def test_a_member_who_never_asked_finds_the_report_on_the_page_of_leaving(
     assert reader.stands()[0] == "unsubscribed"
 
 
-def test_only_the_mailed_link_reports(stranger: httpx.Client, reader: Subscriber) -> None:
+def test_only_the_mailed_link_reports(stranger: httpx2.Client, reader: Subscriber) -> None:
     for query, status in (({}, 400), ({"trace_id": reader.trace_id[:-1] + "!"}, 403)):
         for reply in (
             stranger.get("/report", params=query),
@@ -90,7 +90,7 @@ def test_only_the_mailed_link_reports(stranger: httpx.Client, reader: Subscriber
 
 
 def test_the_operator_sees_which_lists_are_reported(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = new_list(client, TITLE)
     readers = [subscribe(stack, list_id) for _ in range(3)]
@@ -121,7 +121,7 @@ def test_the_operator_sees_which_lists_are_reported(
 
 
 def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
-    stack: Stack, owner: Owner, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = new_list(client, TITLE)
     slug = data(client.get(f"/lists/{list_id}"))["slug"]
@@ -155,7 +155,7 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
 
 
 def test_reports_of_strangers_are_bounded_by_network_and_by_list(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     list_id, network = new_list(client), secrets.token_bytes(32)
 
@@ -182,7 +182,7 @@ def test_reports_of_strangers_are_bounded_by_network_and_by_list(
 
 
 def test_a_report_is_kept_for_a_year(
-    stack: Stack, stranger: httpx.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     reported(stranger, reader)
     age = "UPDATE list_reports SET created_at = now() - %s::interval WHERE list_id = %s"

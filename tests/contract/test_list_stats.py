@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 
 from core import clock
 from tests.commands import pressroom
@@ -16,12 +16,12 @@ from tests.stack import Stack
 from tests.upkeep import run_upkeep
 
 
-def stats(client: httpx.Client, list_id: int, **asked: str) -> dict[str, Any]:
+def stats(client: httpx2.Client, list_id: int, **asked: str) -> dict[str, Any]:
     found: dict[str, Any] = data(client.get(f"/lists/{list_id}/stats", params=asked))
     return found
 
 
-def rows(client: httpx.Client, list_id: int, **asked: str) -> dict[str, tuple[int, int, int]]:
+def rows(client: httpx2.Client, list_id: int, **asked: str) -> dict[str, tuple[int, int, int]]:
     """By key: joined, left and net, without what is zero."""
     return {
         row["key"]: (row["joined"], row["left"], row["net"])
@@ -35,7 +35,7 @@ def today() -> date:
 
 
 def test_a_new_list_has_a_row_for_each_of_the_last_thirty_days(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     found = stats(client, list_id)
     assert set(found) == {"by", "first_day", "last_day", "rows"}
@@ -51,8 +51,8 @@ def test_a_new_list_has_a_row_for_each_of_the_last_thirty_days(
 
 def test_each_act_is_counted_where_it_belongs(
     stack: Stack,
-    client: httpx.Client,
-    stranger: httpx.Client,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
     list_id: int,
     make_reader: Callable[[], Reader],
 ) -> None:
@@ -81,7 +81,7 @@ def test_each_act_is_counted_where_it_belongs(
 
 
 def test_by_tier_a_member_moves_from_one_to_the_other(
-    client: httpx.Client, list_id: int, reader: Reader
+    client: httpx2.Client, list_id: int, reader: Reader
 ) -> None:
     reader.joins(list_id)
     path = f"/lists/{list_id}/members/{reader.user_id}"
@@ -97,7 +97,7 @@ def test_by_tier_a_member_moves_from_one_to_the_other(
 
 
 def test_only_the_days_asked_for_count(
-    stack: Stack, client: httpx.Client, list_id: int, reader: Reader
+    stack: Stack, client: httpx2.Client, list_id: int, reader: Reader
 ) -> None:
     reader.joins(list_id)
     run_upkeep(stack, "maintenance.fold_counts")
@@ -111,7 +111,7 @@ def test_only_the_days_asked_for_count(
     assert rows(client, list_id, **{"from": "2026-02-28", "to": "2026-02-28"}) != {}
 
 
-def test_days_that_can_not_be_shown_are_refused(client: httpx.Client, list_id: int) -> None:
+def test_days_that_can_not_be_shown_are_refused(client: httpx2.Client, list_id: int) -> None:
     for asked in [
         {"from": "2026-02-02", "to": "2026-02-01"},
         {"from": "2020-01-01", "to": "2026-01-01"},

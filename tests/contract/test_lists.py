@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
@@ -23,7 +23,7 @@ def fields_at_fault(body: dict[str, Any]) -> list[str]:
     return [each["field"] for each in body["errors"]]
 
 
-def test_new_list_is_a_channel_with_every_field(client: httpx.Client, owner: Owner) -> None:
+def test_new_list_is_a_channel_with_every_field(client: httpx2.Client, owner: Owner) -> None:
     slug = new_slug()
     made = data(client.post("/lists", json={"title": "  Tea & Toast ", "slug": slug}))
     assert 0 < made["id"] < 2**53
@@ -38,7 +38,7 @@ def test_new_list_is_a_channel_with_every_field(client: httpx.Client, owner: Own
     assert re.fullmatch(TIMESTAMP, made["updated_at"])
 
 
-def test_every_field_of_a_new_list_is_kept(client: httpx.Client) -> None:
+def test_every_field_of_a_new_list_is_kept(client: httpx2.Client) -> None:
     wanted = {
         "tagline": "Daily",
         "description": "Every day.\nReally.",
@@ -56,7 +56,7 @@ def test_every_field_of_a_new_list_is_kept(client: httpx.Client) -> None:
 
 
 def test_a_list_is_read_by_its_id_and_its_slug_by_anybody(
-    client: httpx.Client, neighbour: httpx.Client, letter: dict[str, Any]
+    client: httpx2.Client, neighbour: httpx2.Client, letter: dict[str, Any]
 ) -> None:
     for name in (letter["id"], letter["slug"]):
         for caller in (client, neighbour):
@@ -64,7 +64,7 @@ def test_a_list_is_read_by_its_id_and_its_slug_by_anybody(
 
 
 def test_slug_names_the_list_on_every_route_below(
-    client: httpx.Client, neighbour: httpx.Client, letter: dict[str, Any]
+    client: httpx2.Client, neighbour: httpx2.Client, letter: dict[str, Any]
 ) -> None:
     path = f"/lists/{letter['slug']}"
     problem(neighbour.patch(path, json={"title": "B"}), 403, "list.not_owner")
@@ -80,13 +80,15 @@ def test_slug_names_the_list_on_every_route_below(
     problem(client.get(f"{path}/subscriptions"), 404, "list.not_found")
 
 
-def test_names_that_can_be_no_list_are_400(client: httpx.Client) -> None:
+def test_names_that_can_be_no_list_are_400(client: httpx2.Client) -> None:
     for name in [UINT64_MAX + 1, "-1", "1.5", "No_Slug", "a" * 81, "1" * 40, "%00"]:
         problem(client.get(f"/lists/{name}"), 400, "list.name_invalid")
         problem(client.delete(f"/lists/{name}"), 400, "request.invalid")
 
 
-def test_bad_slugs_are_422_and_name_the_field(client: httpx.Client, letter: dict[str, Any]) -> None:
+def test_bad_slugs_are_422_and_name_the_field(
+    client: httpx2.Client, letter: dict[str, Any]
+) -> None:
     for slug in ["", "A", "ä", "a b", "a_b", "-a", "a" * 81, "1", "2026", "a\n", "a/b", "٣"]:
         for reply in (
             client.post("/lists", json={"title": "T", "slug": slug}),
@@ -97,7 +99,7 @@ def test_bad_slugs_are_422_and_name_the_field(client: httpx.Client, letter: dict
 
 
 def test_taken_slug_is_409_whoever_has_it(
-    client: httpx.Client, neighbour: httpx.Client, letter: dict[str, Any]
+    client: httpx2.Client, neighbour: httpx2.Client, letter: dict[str, Any]
 ) -> None:
     for caller in (client, neighbour):
         body = {"title": "T", "slug": letter["slug"]}
@@ -108,7 +110,7 @@ def test_taken_slug_is_409_whoever_has_it(
     assert data(neighbour.get(f"/lists/{other['id']}"))["slug"] == other["slug"]
 
 
-def test_bad_titles_are_422(client: httpx.Client, list_id: int) -> None:
+def test_bad_titles_are_422(client: httpx2.Client, list_id: int) -> None:
     for title in ["", " ", "t" * 201, "a\nb", "a\u2028b", "a\x1bb"]:
         for reply in (
             client.post("/lists", json={"title": title, "slug": new_slug()}),
@@ -118,7 +120,7 @@ def test_bad_titles_are_422(client: httpx.Client, list_id: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["avatar_image_url", "favicon_image_url"])
-def test_bad_image_addresses_are_422(client: httpx.Client, list_id: int, name: str) -> None:
+def test_bad_image_addresses_are_422(client: httpx2.Client, list_id: int, name: str) -> None:
     for url in (
         *("", "picture.png", "//example.com/a.png", "javascript:alert(1)", "https://"),
         *("data:image/png;base64,AAAA", "https://[::1/a.png", "https://example.com/\n.png"),
@@ -128,7 +130,7 @@ def test_bad_image_addresses_are_422(client: httpx.Client, list_id: int, name: s
         assert fields_at_fault(problem(reply, 422, "list.image_url")) == [f"body.{name}"]
 
 
-def test_types_are_strict(client: httpx.Client, list_id: int) -> None:
+def test_types_are_strict(client: httpx2.Client, list_id: int) -> None:
     value: object
     for name, value in [
         ("title", None),
@@ -148,13 +150,13 @@ def test_types_are_strict(client: httpx.Client, list_id: int) -> None:
             assert fields_at_fault(problem(reply, 422, "body.invalid")) == [f"body.{name}"]
 
 
-def test_what_the_service_sets_itself_is_not_the_callers(client: httpx.Client) -> None:
+def test_what_the_service_sets_itself_is_not_the_callers(client: httpx2.Client) -> None:
     made = new_list(client, id=1, user_id=1, subscriber_count=9, archived_at=None)
     assert made["subscriber_count"] == 0
     assert made["id"] != 1 != made["user_id"]
 
 
-def test_patch_changes_what_is_named_and_null_clears(client: httpx.Client) -> None:
+def test_patch_changes_what_is_named_and_null_clears(client: httpx2.Client) -> None:
     made = new_list(client, tagline="Daily", description="Long", confirm_required=True)
     path = f"/lists/{made['id']}"
     changed = data(client.patch(path, json={"tagline": None, "title": "Weekly"}))
@@ -165,7 +167,7 @@ def test_patch_changes_what_is_named_and_null_clears(client: httpx.Client) -> No
     assert data(client.patch(path, json={})) == changed
 
 
-def test_slug_can_change_and_the_old_one_is_free(client: httpx.Client) -> None:
+def test_slug_can_change_and_the_old_one_is_free(client: httpx2.Client) -> None:
     made, slug = new_list(client), new_slug()
     assert data(client.patch(f"/lists/{made['id']}", json={"slug": slug}))["slug"] == slug
     assert data(client.get(f"/lists/{slug}"))["id"] == made["id"]
@@ -177,7 +179,7 @@ def test_slug_can_change_and_the_old_one_is_free(client: httpx.Client) -> None:
 
 
 def test_archived_list_is_gone_for_its_owner(
-    client: httpx.Client, reader: Reader, letter: dict[str, Any]
+    client: httpx2.Client, reader: Reader, letter: dict[str, Any]
 ) -> None:
     list_id = letter["id"]
     reader.joins(list_id)
@@ -198,7 +200,7 @@ def test_archived_list_is_gone_for_its_owner(
 
 
 def test_nobody_joins_an_archived_list(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     assert data(client.delete(f"/lists/{list_id}")) == 1
     problem(reader.client.post(f"/subscriptions/{list_id}/no-challenge"), 404, "list.not_found")
@@ -208,8 +210,8 @@ def test_nobody_joins_an_archived_list(
 
 def test_archived_list_can_be_left(
     stack: Stack,
-    client: httpx.Client,
-    stranger: httpx.Client,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
     reader: Reader,
     letter: dict[str, Any],
 ) -> None:

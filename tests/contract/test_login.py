@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-import httpx
+import httpx2
 import pytest
 from argon2 import PasswordHasher
 
@@ -20,7 +20,7 @@ def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
     return make_visitor()
 
 
-def set_cookies(reply: httpx.Response) -> dict[str, str]:
+def set_cookies(reply: httpx2.Response) -> dict[str, str]:
     return {line.partition("=")[0]: line for line in reply.headers.get_list("set-cookie")}
 
 
@@ -144,7 +144,7 @@ def test_login_leads_on_to_the_page_that_wanted_it(visitor: Visitor, email: str)
 # -- too many that fail --------------------------------------------------------------------------
 
 
-def fail(visitor: Visitor, email: str, times: int) -> httpx.Response:
+def fail(visitor: Visitor, email: str, times: int) -> httpx2.Response:
     for _ in range(times):
         reply = visitor.log_in(email, "not the password")
     return reply

@@ -1,4 +1,4 @@
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -21,13 +21,13 @@ def url(record: dict[str, object]) -> str:
 
 @pytest.fixture
 def content(url: str) -> bytes:
-    return httpx.get(url).content
+    return httpx2.get(url).content
 
 
 def test_media_is_open_to_whoever_has_its_address_and_kept_for_good(
     url: str, record: dict[str, object]
 ) -> None:
-    reply = httpx.get(url)
+    reply = httpx2.get(url)
     assert reply.status_code == 200
     headers = reply.headers
     assert headers["content-type"] == "image/webp"
@@ -41,27 +41,27 @@ def test_media_is_open_to_whoever_has_its_address_and_kept_for_good(
 
 
 def test_media_is_open_whatever_credentials_come_along(url: str) -> None:
-    reply = httpx.get(url, headers={"Authorization": "Basic dTpw", "X-API-Key": "x"})
+    reply = httpx2.get(url, headers={"Authorization": "Basic dTpw", "X-API-Key": "x"})
     assert reply.status_code == 200
 
 
 def test_copy_that_is_still_right_is_304(url: str) -> None:
-    etag = httpx.get(url).headers["etag"]
+    etag = httpx2.get(url).headers["etag"]
     for known in (etag, f"W/{etag}", f'"other", {etag}', "*", f'"a","b" ,{etag}'):
-        reply = httpx.get(url, headers={"If-None-Match": known})
+        reply = httpx2.get(url, headers={"If-None-Match": known})
         assert reply.status_code == 304, known
         assert reply.content == b""
         assert reply.headers["etag"] == etag
         assert "immutable" in reply.headers["cache-control"]
     several = [("If-None-Match", '"other"'), ("If-None-Match", etag)]
-    assert httpx.get(url, headers=several).status_code == 304
+    assert httpx2.get(url, headers=several).status_code == 304
     for other in ('"other"', "", etag.strip('"'), '"*"'):
-        assert httpx.get(url, headers={"If-None-Match": other}).status_code == 200, other
+        assert httpx2.get(url, headers={"If-None-Match": other}).status_code == 200, other
 
 
 def test_precondition_wins_over_range(url: str) -> None:
-    etag = httpx.get(url).headers["etag"]
-    reply = httpx.get(url, headers={"If-None-Match": etag, "Range": "bytes=0-1"})
+    etag = httpx2.get(url).headers["etag"]
+    reply = httpx2.get(url, headers={"If-None-Match": etag, "Range": "bytes=0-1"})
     assert reply.status_code == 304
 
 
@@ -80,7 +80,7 @@ def test_precondition_wins_over_range(url: str) -> None:
 def test_one_range_is_206(
     url: str, content: bytes, asked: str, start: int, end: int | None
 ) -> None:
-    reply = httpx.get(url, headers={"Range": asked})
+    reply = httpx2.get(url, headers={"Range": asked})
     assert reply.status_code == 206, reply.text
     assert reply.content == content[start:end]
     first = start % len(content)
@@ -92,7 +92,7 @@ def test_one_range_is_206(
 
 @pytest.mark.parametrize("asked", ["bytes={size}-", "bytes={size}-{size}9", "bytes=-0"])
 def test_range_behind_the_end_is_416(url: str, content: bytes, asked: str) -> None:
-    reply = httpx.get(url, headers={"Range": asked.format(size=len(content))})
+    reply = httpx2.get(url, headers={"Range": asked.format(size=len(content))})
     problem(reply, 416, "media.range_unsatisfiable")
     assert reply.headers["content-range"] == f"bytes */{len(content)}"
 
@@ -106,36 +106,36 @@ def test_range_behind_the_end_is_416(url: str, content: bytes, asked: str) -> No
     ],
 )
 def test_range_that_is_not_understood_gives_the_whole(url: str, content: bytes, asked: str) -> None:
-    reply = httpx.get(url, headers={"Range": asked})
+    reply = httpx2.get(url, headers={"Range": asked})
     assert (reply.status_code, reply.content) == (200, content)
     assert "content-range" not in reply.headers
 
 
 def test_range_of_another_version_gives_the_whole(url: str, content: bytes) -> None:
-    etag = httpx.get(url).headers["etag"]
+    etag = httpx2.get(url).headers["etag"]
     for validator, status in ((etag, 206), ('"old"', 200), (f"W/{etag}", 200)):
-        reply = httpx.get(url, headers={"Range": "bytes=0-3", "If-Range": validator})
+        reply = httpx2.get(url, headers={"Range": "bytes=0-3", "If-Range": validator})
         assert reply.status_code == status, validator
 
 
 def test_head_has_the_headers_of_get_and_ignores_range(url: str) -> None:
-    get = httpx.get(url)
+    get = httpx2.get(url)
     for headers in ({}, {"Range": "bytes=0-9"}, {"Range": "bytes=999999999-"}):
-        head = httpx.head(url, headers=headers)
+        head = httpx2.head(url, headers=headers)
         assert (head.status_code, head.content) == (200, b"")
         for name in ("content-length", "content-type", "etag", "cache-control", "accept-ranges"):
             assert head.headers[name] == get.headers[name]
-    assert httpx.head(url, headers={"If-None-Match": get.headers["etag"]}).status_code == 304
+    assert httpx2.head(url, headers={"If-None-Match": get.headers["etag"]}).status_code == 304
 
 
-def test_unknown_media_is_404(stranger: httpx.Client) -> None:
+def test_unknown_media_is_404(stranger: httpx2.Client) -> None:
     for name in ["zzzzzzzzzzzz.webp", "%2e%2e", "..%2foriginals", "a b", "%ff", "%F0%9F%8E%89"]:
         reply = stranger.get(f"/media/{name}")
         assert reply.status_code == 404
         assert reply.json()["code"] in ("media.not_found", "route.not_found")
 
 
-def test_media_is_not_there_before_it_is_ready(quiet_client: httpx.Client) -> None:
+def test_media_is_not_there_before_it_is_ready(quiet_client: httpx2.Client) -> None:
     record = data(send(quiet_client, prefer="respond-async"), 202)
     problem(quiet_client.get(f"/{record['pathname']}"), 404, "media.not_found")
 
@@ -144,16 +144,16 @@ def test_media_is_not_there_before_it_is_ready(quiet_client: httpx.Client) -> No
 
 
 @pytest.fixture
-def secret(client: httpx.Client) -> dict[str, object]:
+def secret(client: httpx2.Client) -> dict[str, object]:
     found: dict[str, object] = data(send(client, photo(), "a.jpg", encrypted="True"))
     assert found["encrypted"] is True
     return found
 
 
 def test_encrypted_media_is_its_owners_alone(
-    client: httpx.Client,
-    neighbour: httpx.Client,
-    stranger: httpx.Client,
+    client: httpx2.Client,
+    neighbour: httpx2.Client,
+    stranger: httpx2.Client,
     secret: dict[str, object],
 ) -> None:
     path = f"/{secret['pathname']}"

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 
 from services.subscriptions.consent import MAX_WORDINGS
 from tests.commands import printed
@@ -34,19 +34,21 @@ NOWHERE: dict[str, object] = {
 WORDING = "I want <Tea> by e-mail.\nI can leave at any time."
 
 
-def consent(client: httpx.Client, list_id: int, user_id: int, **query: Any) -> list[dict[str, Any]]:
+def consent(
+    client: httpx2.Client, list_id: int, user_id: int, **query: Any
+) -> list[dict[str, Any]]:
     reply = client.get(f"/lists/{list_id}/members/{user_id}/consent", params=query)
     items: list[dict[str, Any]] = data(reply)["items"]
     return items
 
 
-def subscribe(client: httpx.Client, list_id: int, email: str, **headers: str) -> None:
+def subscribe(client: httpx2.Client, list_id: int, email: str, **headers: str) -> None:
     body = {"email": email}
     sent = {**BROWSER, **headers}
     assert data(client.post(f"/subscriptions/{list_id}", json=body, headers=sent)) == 1
 
 
-def user_of(client: httpx.Client, list_id: int, email: str) -> int:
+def user_of(client: httpx2.Client, list_id: int, email: str) -> int:
     found: int = known_member(client, list_id, email)["user_id"]
     return found
 
@@ -59,7 +61,7 @@ def shown(entry: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def test_a_form_leaves_an_entry_with_its_page_and_the_wording(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id, email = new_list(client, consent_wording=f"  {WORDING} ")["id"], new_address()
     subscribe(stranger, list_id, email)
@@ -82,7 +84,7 @@ def test_a_form_leaves_an_entry_with_its_page_and_the_wording(
 
 
 def test_a_form_with_a_challenge_leaves_one_entry(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
     email = new_address()
@@ -98,7 +100,7 @@ def test_a_form_with_a_challenge_leaves_one_entry(
 
 
 def test_a_request_and_its_confirmation_leave_one_entry_each(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, confirm_required=True, consent_wording=WORDING), new_address()
     list_id = made["id"]
@@ -122,7 +124,7 @@ def test_a_request_and_its_confirmation_leave_one_entry_each(
 
 
 def test_a_login_leaves_an_entry_each_time_it_brings_the_person_back(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     join = f"/subscriptions/{list_id}/no-challenge"
     assert data(reader.client.post(join, headers=BROWSER)) == 1
@@ -142,7 +144,7 @@ def test_a_login_leaves_an_entry_each_time_it_brings_the_person_back(
 
 
 def test_a_person_who_undoes_their_leaving_leaves_an_entry(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
@@ -153,7 +155,7 @@ def test_a_person_who_undoes_their_leaving_leaves_an_entry(
 
 
 def test_an_owner_who_makes_consent_up_shows_it_by_the_network(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     lists = [new_list(client)["id"] for _ in range(2)]
     emails = [new_address() for _ in range(3)]
@@ -179,7 +181,7 @@ def test_an_owner_who_makes_consent_up_shows_it_by_the_network(
 
 
 def test_members_of_an_import_have_its_one_row_and_it_is_the_owners_claim(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     emails = [new_address() for _ in range(3)]
     import_id = imported(client, list_id, of_addresses(*emails))["import_id"]
@@ -202,7 +204,7 @@ def test_members_of_an_import_have_its_one_row_and_it_is_the_owners_claim(
 
 
 def test_an_owner_who_adds_a_person_leaves_an_entry_that_says_so(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     path = f"/lists/{list_id}/members/{email}"
@@ -223,13 +225,13 @@ def test_an_owner_who_adds_a_person_leaves_an_entry_that_says_so(
 # -- transfers -----------------------------------------------------------------------------------
 
 
-def move(client: httpx.Client, source: int, user_id: int, target: int) -> None:
+def move(client: httpx2.Client, source: int, user_id: int, target: int) -> None:
     path = f"/subscriptions/{source}/members/{user_id}/transfer"
     assert data(client.post(path, params={"dst_list_id": target}, headers=BROWSER)) == 1
 
 
 def test_a_transfer_takes_what_shows_the_consent_along_with_its_list(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     source, email = new_list(client, consent_wording="Of the source")["id"], new_address()
     target = new_list(client, consent_wording="Of the target")["id"]
@@ -257,7 +259,7 @@ def test_a_transfer_takes_what_shows_the_consent_along_with_its_list(
 
 
 def test_consent_that_is_moved_back_and_forth_is_there_once(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     email, other = new_address(), new_list(client)["id"]
     import_id = imported(client, list_id, of_addresses(email))["import_id"]
@@ -276,7 +278,7 @@ def test_consent_that_is_moved_back_and_forth_is_there_once(
 
 
 def test_where_both_lists_have_the_member_the_target_shows_both(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
     reader.joins(list_id).joins(other)
@@ -307,7 +309,7 @@ REFERRERS = [
 
 
 def test_what_is_no_plain_page_is_not_kept(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     for referrer in REFERRERS:
         email = new_address()
@@ -317,7 +319,7 @@ def test_what_is_no_plain_page_is_not_kept(
 
 
 def test_of_the_browser_a_name_of_ours_is_kept(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     for user_agent, browser in [
         (FIREFOX, "Firefox on Linux"),
@@ -333,7 +335,7 @@ def test_of_the_browser_a_name_of_ours_is_kept(
 
 
 def test_others_learn_nothing(
-    client: httpx.Client, neighbour: httpx.Client, stranger: httpx.Client, reader: Reader
+    client: httpx2.Client, neighbour: httpx2.Client, stranger: httpx2.Client, reader: Reader
 ) -> None:
     mine, theirs = new_list(client)["id"], new_list(neighbour)["id"]
     reader.joins(mine)
@@ -349,7 +351,7 @@ def test_others_learn_nothing(
     problem(client.get(f"/lists/{mine}/members/4711/consent"), 404, "member.not_found")
 
 
-def test_no_call_changes_an_entry(client: httpx.Client, reader: Reader, list_id: int) -> None:
+def test_no_call_changes_an_entry(client: httpx2.Client, reader: Reader, list_id: int) -> None:
     reader.joins(list_id)
     path = f"/lists/{list_id}/members/{reader.user_id}/consent"
     before = consent(client, list_id, reader.user_id)
@@ -364,7 +366,7 @@ def test_no_call_changes_an_entry(client: httpx.Client, reader: Reader, list_id:
 
 
 def test_each_wording_is_a_version_that_is_kept(
-    client: httpx.Client, make_reader: Callable[[], Reader]
+    client: httpx2.Client, make_reader: Callable[[], Reader]
 ) -> None:
     letter = new_list(client)
     list_id = letter["id"]
@@ -387,7 +389,7 @@ def test_each_wording_is_a_version_that_is_kept(
     assert data(client.get(f"/lists/{list_id}"))["consent_wording"] == "Three"
 
 
-def test_wordings_are_bounded(stack: Stack, client: httpx.Client, list_id: int) -> None:
+def test_wordings_are_bounded(stack: Stack, client: httpx2.Client, list_id: int) -> None:
     path = f"/lists/{list_id}"
     assert client.patch(path, json={"consent_wording": "x" * 2_001}).status_code == 422
     data(client.patch(path, json={"consent_wording": "ä" * 2_000}))
@@ -407,7 +409,7 @@ def test_wordings_are_bounded(stack: Stack, client: httpx.Client, list_id: int) 
 
 
 def test_an_erased_person_has_no_entry_left(
-    stack: Stack, client: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
     imported(client, other, of_addresses(reader.email))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
@@ -33,7 +33,7 @@ def record(reader: Reader, list_id: int, path: str) -> str:
 
 
 def test_one_member_is_read_as_the_list_shows_them_in_any_status(
-    client: httpx.Client, reader: Reader, list_id: int, path: str, record: str
+    client: httpx2.Client, reader: Reader, list_id: int, path: str, record: str
 ) -> None:
     assert data(client.get(record)) == known_member(client, list_id, reader.email)
     assert data(client.get(record))["user"] == {"id": reader.user_id, "name": reader.name}
@@ -42,7 +42,7 @@ def test_one_member_is_read_as_the_list_shows_them_in_any_status(
 
 
 def test_removing_is_1_then_0(
-    client: httpx.Client, reader: Reader, list_id: int, path: str
+    client: httpx2.Client, reader: Reader, list_id: int, path: str
 ) -> None:
     assert data(client.delete(path)) == 1
     assert reader.stands(list_id) == ("removed", True)
@@ -51,7 +51,7 @@ def test_removing_is_1_then_0(
 
 
 def test_mail_is_switched_by_the_owner_who_hears_what_changed(
-    client: httpx.Client, reader: Reader, list_id: int, path: str
+    client: httpx2.Client, reader: Reader, list_id: int, path: str
 ) -> None:
     for enabled, expected in ((True, 0), (False, 1), (False, 0), (True, 1)):
         assert data(client.put(f"{path}/email", json={"enabled": enabled})) == expected
@@ -59,7 +59,7 @@ def test_mail_is_switched_by_the_owner_who_hears_what_changed(
 
 
 def test_what_the_owner_switched_off_the_person_may_switch_on(
-    client: httpx.Client, reader: Reader, list_id: int, path: str
+    client: httpx2.Client, reader: Reader, list_id: int, path: str
 ) -> None:
     assert data(client.put(f"{path}/email", json={"enabled": False})) == 1
     reader.wants_mail(list_id, enabled=True)
@@ -68,7 +68,7 @@ def test_what_the_owner_switched_off_the_person_may_switch_on(
 
 @pytest.mark.parametrize("said", ["no mail", "left", "both"])
 def test_an_owner_cannot_switch_on_what_a_person_said_no_to(
-    client: httpx.Client, reader: Reader, list_id: int, path: str, said: str
+    client: httpx2.Client, reader: Reader, list_id: int, path: str, said: str
 ) -> None:
     if said != "left":
         reader.wants_mail(list_id, enabled=False)
@@ -83,7 +83,7 @@ def test_an_owner_cannot_switch_on_what_a_person_said_no_to(
 
 
 def test_a_member_is_edited_by_what_is_named(
-    client: httpx.Client, reader: Reader, list_id: int, record: str
+    client: httpx2.Client, reader: Reader, list_id: int, record: str
 ) -> None:
     before = known_member(client, list_id, reader.email)
     wanted = {"name": "Ann", "type": "gold", "paid_expiry": "2030-01-02T03:04:05.678901+02:00"}
@@ -104,7 +104,7 @@ def test_a_member_is_edited_by_what_is_named(
 
 
 def test_the_lists_name_for_a_member_is_its_own(
-    client: httpx.Client, neighbour: httpx.Client, reader: Reader, record: str
+    client: httpx2.Client, neighbour: httpx2.Client, reader: Reader, record: str
 ) -> None:
     other = new_list(neighbour)["id"]
     reader.joins(other)
@@ -113,7 +113,7 @@ def test_the_lists_name_for_a_member_is_its_own(
     assert data(reader.client.get("/users/me"))["name"] == reader.name
 
 
-def test_bad_values_are_422_and_named(client: httpx.Client, record: str) -> None:
+def test_bad_values_are_422_and_named(client: httpx2.Client, record: str) -> None:
     for name, value in [
         ("name", "n" * 201),
         ("name", "a\0b"),
@@ -132,7 +132,7 @@ def test_bad_values_are_422_and_named(client: httpx.Client, record: str) -> None
 
 @pytest.mark.parametrize("moment", ["1970-01-01T00:00:00+14:00", "9998-12-31T23:59:59-12:00"])
 def test_the_first_and_the_last_expiry_can_be_read_again(
-    client: httpx.Client, reader: Reader, list_id: int, record: str, moment: str
+    client: httpx2.Client, reader: Reader, list_id: int, record: str, moment: str
 ) -> None:
     changed = data(client.patch(record, json={"paid_expiry": moment}))
     assert known_member(client, list_id, reader.email) == changed
@@ -140,7 +140,7 @@ def test_the_first_and_the_last_expiry_can_be_read_again(
 
 
 def test_editing_changes_no_status_and_no_mail(
-    client: httpx.Client, reader: Reader, list_id: int, record: str
+    client: httpx2.Client, reader: Reader, list_id: int, record: str
 ) -> None:
     reader.leaves(list_id)
     sent = {"status": "active", "email_enabled": True, "email": "other@example.com", "name": "B"}
@@ -150,7 +150,7 @@ def test_editing_changes_no_status_and_no_mail(
 
 
 def test_members_subscriptions_are_those_of_this_lists_owner(
-    client: httpx.Client, neighbour: httpx.Client, make_reader: Callable[[], Reader]
+    client: httpx2.Client, neighbour: httpx2.Client, make_reader: Callable[[], Reader]
 ) -> None:
     reader, bystander = make_reader(), make_reader()
     mine = [new_list(client) for _ in range(3)]
@@ -181,19 +181,21 @@ def check_objects(found: list[dict[str, Any]], reader: Reader) -> None:
 # -- history --------------------------------------------------------------------------------------
 
 
-def history(client: httpx.Client, list_id: int, user_id: int, **query: int) -> list[dict[str, Any]]:
+def history(
+    client: httpx2.Client, list_id: int, user_id: int, **query: int
+) -> list[dict[str, Any]]:
     reply = client.get(f"/lists/{list_id}/members/{user_id}/history", params=query)
     items: list[dict[str, Any]] = data(reply)["items"]
     return items
 
 
 def test_each_act_of_a_person_is_kept(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
     base = f"/subscriptions/{list_id}"
     one_click = {"List-Unsubscribe": "One-Click"}
-    acts: list[tuple[httpx.Client, str, str, dict[str, Any]]] = [
+    acts: list[tuple[httpx2.Client, str, str, dict[str, Any]]] = [
         (reader.client, "POST", f"{base}/no-challenge", {}),
         (reader.client, "PUT", f"{base}/email", {"json": {"enabled": False}}),
         (stranger, "PUT", f"{base}/email", {"params": trace, "json": {"enabled": True}}),
@@ -230,7 +232,7 @@ def summary(entry: dict[str, Any]) -> tuple[object, ...]:
 
 
 def test_each_act_of_an_owner_is_kept(
-    client: httpx.Client, owner: Owner, reader: Reader, list_id: int
+    client: httpx2.Client, owner: Owner, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
     reader.joins(list_id)
@@ -260,7 +262,7 @@ def test_each_act_of_an_owner_is_kept(
 
 
 def test_what_changes_nothing_leaves_no_entry(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     before = history(client, list_id, reader.user_id)

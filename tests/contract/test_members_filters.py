@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from pydantic import TypeAdapter
 
@@ -135,7 +135,7 @@ def test_premium_has_several_spellings(ask: Callable[..., Item]) -> None:
 
 
 def test_an_address_is_found_in_any_spelling_of_its_domain(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     name = new_address().partition("@")[0]
     assert data(subscribe(stranger, list_id, f"{name}@bücher.example.com")) == 1

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
@@ -17,7 +17,7 @@ from tests.contract.subscribers import (
 from tests.stack import Stack
 
 
-def page(client: httpx.Client, list_id: int, **query: object) -> dict[str, Any]:
+def page(client: httpx2.Client, list_id: int, **query: object) -> dict[str, Any]:
     reply = client.get(f"/lists/{list_id}/subscriptions", params=dict(query))  # type: ignore[arg-type]
     found: dict[str, Any] = data(reply)
     assert set(found) == {"items", "pagination"}
@@ -38,7 +38,7 @@ def many(stack: Stack, list_id: int) -> list[str]:
 
 
 def test_members_come_newest_first_with_every_field(
-    client: httpx.Client, make_reader: Callable[[], Reader], list_id: int
+    client: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
     people = [make_reader().joins(list_id) for _ in range(2)]
     found = page(client, list_id)["items"]
@@ -51,7 +51,7 @@ def test_members_come_newest_first_with_every_field(
         assert each == {**person.standing(list_id), **own, "list": None}
 
 
-def test_bad_values_are_400_and_named(client: httpx.Client, list_id: int) -> None:
+def test_bad_values_are_400_and_named(client: httpx2.Client, list_id: int) -> None:
     for query in ["premium=2", "premium=platinum", "premium=", "status=", "status=ACTIVE"]:
         reply = client.get(f"/lists/{list_id}/subscriptions?{query}")
         body = problem(reply, 400, "request.invalid")
@@ -60,7 +60,7 @@ def test_bad_values_are_400_and_named(client: httpx.Client, list_id: int) -> Non
 
 
 def test_a_walk_by_cursor_sees_each_member_once_while_others_come_and_go(
-    stack: Stack, client: httpx.Client, list_id: int, many: list[str]
+    stack: Stack, client: httpx2.Client, list_id: int, many: list[str]
 ) -> None:
     seen: list[str] = []
     cursor: dict[str, str] = {}
@@ -80,7 +80,7 @@ def test_a_walk_by_cursor_sees_each_member_once_while_others_come_and_go(
 
 
 def test_subscriber_count_is_true_right_after_every_change(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
     path = f"/subscriptions/{list_id}/members/{reader.user_id}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.bulk import add, counts, errors, imported, of_addresses, sheet
@@ -38,7 +38,7 @@ def next_holder(stack: Stack, email: str) -> Iterator[Visitor]:
 
 
 def test_a_complaint_about_the_address_that_the_list_knows_is_theirs(
-    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     new = moved(person)
@@ -55,8 +55,8 @@ def test_a_complaint_about_the_address_that_the_list_knows_is_theirs(
 def test_no_file_makes_a_second_member_of_them(
     person: Visitor,
     email: str,
-    client: httpx.Client,
-    sender: httpx.Client,
+    client: httpx2.Client,
+    sender: httpx2.Client,
     list_id: int,
 ) -> None:
     join(person, list_id)
@@ -78,7 +78,7 @@ def test_no_file_makes_a_second_member_of_them(
 
 
 def test_of_two_rows_that_name_them_the_first_counts_unless_one_is_their_no(
-    person: Visitor, email: str, client: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     new, other = moved(person), new_address()
@@ -98,7 +98,7 @@ def test_of_two_rows_that_name_them_the_first_counts_unless_one_is_their_no(
 
 
 def test_a_file_brings_them_by_the_address_that_they_had(
-    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
     new = moved(person)
     told = imported(client, list_id, of_addresses(email, new))
@@ -109,7 +109,7 @@ def test_a_file_brings_them_by_the_address_that_they_had(
 
 
 def test_a_no_before_two_moves_holds_for_the_address_between(
-    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     leave(person, list_id)
@@ -122,7 +122,7 @@ def test_a_no_before_two_moves_holds_for_the_address_between(
 
 
 def test_who_has_the_address_now_is_named_by_it(
-    person: Visitor, email: str, client: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     moved(person)
@@ -143,7 +143,7 @@ def test_who_has_the_address_now_is_named_by_it(
 
 
 def test_their_no_holds_for_both_addresses(
-    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     new = moved(person)
@@ -163,7 +163,7 @@ def test_their_no_holds_for_both_addresses(
 def test_it_outlives_their_erasure_by_both(
     person: Visitor,
     email: str,
-    client: httpx.Client,
+    client: httpx2.Client,
     list_id: int,
     leaves_first: bool,
 ) -> None:
@@ -182,8 +182,8 @@ def test_it_outlives_their_erasure_by_both(
 def test_nobody_lifts_the_no_of_who_had_the_address_before(
     person: Visitor,
     email: str,
-    client: httpx.Client,
-    sender: httpx.Client,
+    client: httpx2.Client,
+    sender: httpx2.Client,
     list_id: int,
 ) -> None:
     join(person, list_id)
@@ -206,7 +206,7 @@ def test_nobody_lifts_the_no_of_who_had_the_address_before(
 
 
 def test_what_a_list_made_of_it_meanwhile_ends_when_they_take_it_back(
-    person: Visitor, email: str, client: httpx.Client, sender: httpx.Client
+    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client
 ) -> None:
     letters = [new_list(client)["id"] for _ in range(2)]
     moved(person)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
@@ -19,7 +19,7 @@ from tests.stack import Stack
 UINT64_MAX = 2**64 - 1
 
 
-def opponent(caller: httpx.Client, **query: object) -> httpx.Response:
+def opponent(caller: httpx2.Client, **query: object) -> httpx2.Response:
     return caller.get("/subscriptions/opponent", params=dict(query))  # type: ignore[arg-type]
 
 
@@ -35,7 +35,7 @@ def test_relation_is_the_callers_own_by_id_and_by_slug(
         assert two.email not in one.client.get(f"/subscriptions/{name}/rel").text
 
 
-def test_no_relation_is_404(client: httpx.Client, reader: Reader, letter: dict[str, Any]) -> None:
+def test_no_relation_is_404(client: httpx2.Client, reader: Reader, letter: dict[str, Any]) -> None:
     for caller in (client, reader.client):
         for name in (letter["id"], letter["slug"]):
             reply = caller.get(f"/subscriptions/{name}/rel")
@@ -47,7 +47,7 @@ def test_no_relation_is_404(client: httpx.Client, reader: Reader, letter: dict[s
 
 
 def test_my_subscriptions_are_mine_newest_first_with_their_lists(
-    client: httpx.Client, neighbour: httpx.Client, make_reader: Callable[[], Reader]
+    client: httpx2.Client, neighbour: httpx2.Client, make_reader: Callable[[], Reader]
 ) -> None:
     reader, other = make_reader(), make_reader()
     lists = [new_list(each) for each in (client, neighbour, client)]
@@ -66,7 +66,7 @@ def test_my_subscriptions_are_mine_newest_first_with_their_lists(
 
 
 def test_my_subscriptions_are_those_that_i_have(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader
 ) -> None:
     left, removed, archived, kept = (new_list(client)["id"] for _ in range(4))
     pending = new_list(client, confirm_required=True)["id"]
@@ -84,7 +84,7 @@ def test_my_subscriptions_are_those_that_i_have(
 
 
 def test_opponent_by_trace_id_is_the_list_and_the_persons_subscription(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     trace_id = trace_for(stack, list_id, reader.user_id)
@@ -106,14 +106,14 @@ def test_opponent_by_login_needs_the_list(reader: Reader, list_id: int) -> None:
     problem(opponent(reader.client), 400, "list_id.missing")
 
 
-def test_opponent_of_nobody_is_401(stranger: httpx.Client, list_id: int) -> None:
+def test_opponent_of_nobody_is_401(stranger: httpx2.Client, list_id: int) -> None:
     problem(opponent(stranger), 401, "auth.credentials_missing")
     problem(opponent(stranger, list_id=list_id), 401, "auth.credentials_missing")
     problem(opponent(stranger, list_id=list_id, trace_id=""), 401, "auth.credentials_missing")
 
 
 def test_opponent_with_a_trace_id_of_another_list_is_403(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
     reader.joins(list_id).joins(other)
@@ -125,7 +125,7 @@ def test_opponent_with_a_trace_id_of_another_list_is_403(
 
 
 def test_opponent_without_a_subscription_is_404(
-    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     trace_id = trace_for(stack, list_id, reader.user_id)
     problem(opponent(stranger, trace_id=trace_id), 404, "subscription.not_found")
@@ -139,7 +139,7 @@ def test_opponent_of_what_is_no_id_is_400(reader: Reader, list_id: object) -> No
 
 
 def test_two_trace_ids_are_400(
-    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     trace_id = trace_for(stack, list_id, reader.user_id)
     reader.joins(list_id)
@@ -159,7 +159,9 @@ def join(reader: Reader, list_id: int) -> int:
     return found
 
 
-def test_first_time_is_1_and_again_is_0(client: httpx.Client, reader: Reader, list_id: int) -> None:
+def test_first_time_is_1_and_again_is_0(
+    client: httpx2.Client, reader: Reader, list_id: int
+) -> None:
     assert join(reader, list_id) == 1
     before = reader.standing(list_id)
     assert (before["status"], before["email_enabled"]) == ("active", True)
@@ -175,7 +177,7 @@ def test_first_time_is_1_and_again_is_0(client: httpx.Client, reader: Reader, li
 
 @pytest.mark.parametrize("from_status", ["active", "unsubscribed", "removed", "never there"])
 def test_coming_back_lifts_every_opt_out(
-    stack: Stack, client: httpx.Client, reader: Reader, list_id: int, from_status: str
+    stack: Stack, client: httpx2.Client, reader: Reader, list_id: int, from_status: str
 ) -> None:
     if from_status != "never there":
         reader.joins(list_id)
@@ -194,7 +196,7 @@ def test_coming_back_lifts_every_opt_out(
 
 
 def test_lifted_here_is_not_lifted_elsewhere(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
     reader.joins(list_id).joins(other).leaves(list_id).leaves(other)

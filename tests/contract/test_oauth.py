@@ -4,7 +4,7 @@ import base64
 import time
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 
@@ -288,7 +288,7 @@ def test_introspection_needs_a_secret(public_program: Program, person: Person) -
 
 
 def test_metadata_is_as_its_rfc_says_and_leads_to_the_doors(
-    stack: Stack, stranger: httpx.Client
+    stack: Stack, stranger: httpx2.Client
 ) -> None:
     reply = stranger.get("/.well-known/oauth-authorization-server")
     assert reply.status_code == 200
@@ -359,19 +359,19 @@ def test_only_a_form_is_read(stack: Stack, program: Program, person: Person) -> 
         assert is_refused(client.post("/oauth/token", json=sent), 400, "invalid_request")
         assert is_refused(client.post("/oauth/token", params=sent), 400, "invalid_request")
         assert client.get("/oauth/token", params=sent).status_code == 405
-        twice = httpx.post(f"{stack.api_url}/oauth/token", data={"grant_type": ["a", "b"]})
+        twice = httpx2.post(f"{stack.api_url}/oauth/token", data={"grant_type": ["a", "b"]})
         assert is_refused(twice, 400, "invalid_request")
     assert program.exchange(code).status_code == 200
 
 
-def test_a_client_nobody_knows_is_401_and_told_how(stranger: httpx.Client) -> None:
+def test_a_client_nobody_knows_is_401_and_told_how(stranger: httpx2.Client) -> None:
     named = [b"nobody", b"nobody:x", b"\xff\xfe:\xff", b"a\x00:b"]
     basic = [f"Basic {base64.b64encode(each).decode()}" for each in named]
     for header in ("Basic", "Basic !!!", *basic, "Bearer x", "Basic caf\xe9"):
         reply = stranger.post(
             "/oauth/token",
             data={"grant_type": "refresh_token", "refresh_token": "x"},
-            headers=httpx.Headers({"Authorization": header}, encoding="latin-1"),
+            headers=httpx2.Headers({"Authorization": header}, encoding="latin-1"),
         )
         assert is_refused(reply, 401, "invalid_client")
         assert reply.headers["www-authenticate"].startswith("Basic")

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from authlib.integrations.httpx_client import OAuth2Client
 
@@ -40,7 +40,7 @@ def test_authlibs_client_reads_the_balance_and_may_not_consume(
     stack: Stack, program: Program, person: Person
 ) -> None:
     grant(stack, person.owner.user_id, "12.5")
-    found = httpx.get(f"{stack.api_url}/.well-known/oauth-authorization-server").json()
+    found = httpx2.get(f"{stack.api_url}/.well-known/oauth-authorization-server").json()
     with OAuth2Client(
         program.client_id,
         program.secret,

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from models import Plan
@@ -31,7 +31,7 @@ def path_of(list_id: int | str, named: object) -> str:
 
 
 def test_a_member_is_read_by_the_address_in_any_spelling_and_status(
-    client: httpx.Client, reader: Reader, letter: dict[str, Any], list_id: int
+    client: httpx2.Client, reader: Reader, letter: dict[str, Any], list_id: int
 ) -> None:
     reader.joins(list_id)
     by_id = data(client.get(path_of(list_id, reader.user_id)))
@@ -46,7 +46,7 @@ def test_a_member_is_read_by_the_address_in_any_spelling_and_status(
         assert data(client.get(path_of(list_id, reader.email)))["status"] == status
 
 
-def test_what_names_no_person_is_refused(client: httpx.Client, list_id: int) -> None:
+def test_what_names_no_person_is_refused(client: httpx2.Client, list_id: int) -> None:
     for named in ["x", "-1", "1.5", "@", "a@b@c", "a b@example.com", "%20"]:
         for reply in (
             client.get(path_of(list_id, named)),
@@ -58,7 +58,7 @@ def test_what_names_no_person_is_refused(client: httpx.Client, list_id: int) -> 
 
 
 def test_who_is_no_member_is_not_found(
-    client: httpx.Client, neighbour: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, neighbour: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(neighbour)["id"]
     reader.joins(other)
@@ -73,7 +73,7 @@ def test_who_is_no_member_is_not_found(
 
 
 def test_no_log_keeps_the_address_of_a_path(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     problem(client.get(path_of(list_id, email)), 404, "member.not_found")
@@ -89,7 +89,7 @@ def test_no_log_keeps_the_address_of_a_path(
 
 
 def test_a_member_is_made_once_and_changed_by_the_same_call(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
     email = new_address()
@@ -122,7 +122,7 @@ def test_a_member_is_made_once_and_changed_by_the_same_call(
 
 
 def test_a_pending_member_stays_pending(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader
 ) -> None:
     list_id = new_list(client, confirm_required=True)["id"]
     subscribe(stranger, list_id, reader.email)
@@ -131,7 +131,9 @@ def test_a_pending_member_stays_pending(
     assert reader.stands(list_id)[0] == "pending"
 
 
-def test_a_removed_member_comes_back_with_what_they_had(client: httpx.Client, list_id: int) -> None:
+def test_a_removed_member_comes_back_with_what_they_had(
+    client: httpx2.Client, list_id: int
+) -> None:
     new_field(client, "city")
     email = new_address()
     made = put(client, list_id, email, fields={"city": "Paris"}, tags=["VIP"])
@@ -148,7 +150,7 @@ def test_a_removed_member_comes_back_with_what_they_had(client: httpx.Client, li
 
 @pytest.mark.parametrize("then", ["left", "removed", "pending", "erased"])
 def test_who_opted_out_stays_out_and_nothing_changes(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, then: str
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, then: str
 ) -> None:
     list_id = new_list(client)["id"]
     reader.joins(list_id)
@@ -172,7 +174,7 @@ def test_who_opted_out_stays_out_and_nothing_changes(
         assert stack.query("SELECT 1 FROM users WHERE email = %s", reader.email) == []
 
 
-def test_who_wants_no_mail_gets_none(client: httpx.Client, reader: Reader, list_id: int) -> None:
+def test_who_wants_no_mail_gets_none(client: httpx2.Client, reader: Reader, list_id: int) -> None:
     reader.joins(list_id)
     reader.wants_mail(list_id, enabled=False)
     changed = put(client, list_id, reader.email, name="Ada")
@@ -183,7 +185,7 @@ def test_who_wants_no_mail_gets_none(client: httpx.Client, reader: Reader, list_
 
 
 def test_to_make_a_member_needs_the_paid_plan_and_to_change_one_does_not(
-    stack: Stack, client: httpx.Client, owner: Owner, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, owner: Owner, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     stack.query("UPDATE users SET plan = %s WHERE id = %s", Plan.FREE, owner.user_id)
@@ -197,7 +199,7 @@ def test_to_make_a_member_needs_the_paid_plan_and_to_change_one_does_not(
 
 
 def test_many_calls_at_once_make_one_member(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     with ThreadPoolExecutor(6) as pool:
@@ -210,7 +212,7 @@ def test_many_calls_at_once_make_one_member(
 
 
 def test_an_address_that_the_list_does_not_have_is_not_found_though_its_person_is_a_member(
-    stack: Stack, client: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     elsewhere = new_address()
@@ -220,7 +222,9 @@ def test_an_address_that_the_list_does_not_have_is_not_found_though_its_person_i
     assert put(client, list_id, reader.email, name="Ada")["user_id"] == reader.user_id
 
 
-def test_the_feed_tells_what_changed_and_no_field_of_it(client: httpx.Client, list_id: int) -> None:
+def test_the_feed_tells_what_changed_and_no_field_of_it(
+    client: httpx2.Client, list_id: int
+) -> None:
     new_field(client, "ailment")
     email = new_address()
     put(client, list_id, email)
@@ -237,7 +241,7 @@ def test_the_feed_tells_what_changed_and_no_field_of_it(client: httpx.Client, li
 
 
 def test_fields_and_tags_are_the_owners_alone(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     new_field(client, "note", public=True)
     reader.joins(list_id)
@@ -250,7 +254,7 @@ def test_fields_and_tags_are_the_owners_alone(
 
 
 def test_a_person_on_several_lists_is_shown_with_each_lists_own(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
     other, email = new_list(client)["id"], new_address()
@@ -268,7 +272,7 @@ def test_a_person_on_several_lists_is_shown_with_each_lists_own(
 
 
 def test_an_erasure_blanks_what_the_owner_kept_of_the_person(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "ailment")
     email = new_address()
@@ -302,7 +306,7 @@ def test_of_an_owner_who_is_erased_no_field_and_no_tag_is_left(stack: Stack) -> 
 
 
 def test_a_transfer_takes_fields_and_the_names_of_tags_along(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
     target, email = new_list(client)["id"], new_address()
@@ -316,7 +320,7 @@ def test_a_transfer_takes_fields_and_the_names_of_tags_along(
 
 @pytest.mark.parametrize("is_removed", [False, True])
 def test_where_both_lists_have_a_value_the_target_keeps_its_own_unless_it_removed_the_member(
-    client: httpx.Client, list_id: int, is_removed: bool
+    client: httpx2.Client, list_id: int, is_removed: bool
 ) -> None:
     for key in ("city", "size", "pet"):
         new_field(client, key)

@@ -3,7 +3,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
@@ -167,7 +167,7 @@ def test_no_setting_changes_the_document_that_the_command_prints(
 
 
 def test_api_serves_the_document_with_its_own_address(
-    stack: Stack, stranger: httpx.Client, document: dict[str, Any]
+    stack: Stack, stranger: httpx2.Client, document: dict[str, Any]
 ) -> None:
     reply = stranger.get("/openapi.json")
     assert reply.status_code == 200

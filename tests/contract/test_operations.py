@@ -1,6 +1,6 @@
 import math
 
-import httpx
+import httpx2
 import pytest
 from sqlalchemy import make_url
 
@@ -19,20 +19,20 @@ DEPENDENCIES = {"database", "redis", "broker", "objects"}
 
 
 def test_healthz_says_that_the_process_answers(
-    stranger: httpx.Client, cut_off: httpx.Client
+    stranger: httpx2.Client, cut_off: httpx2.Client
 ) -> None:
     for client in (stranger, cut_off):
         reply = client.get("/healthz")
         assert (reply.status_code, reply.json()) == (200, {"status": "ok"})
 
 
-def test_readyz_names_each_dependency(stranger: httpx.Client) -> None:
+def test_readyz_names_each_dependency(stranger: httpx2.Client) -> None:
     reply = stranger.get("/readyz")
     assert reply.status_code == 200
     assert reply.json() == {"status": "ok", "dependencies": dict.fromkeys(DEPENDENCIES, "ok")}
 
 
-def test_readyz_is_503_and_names_what_is_missing(cut_off: httpx.Client) -> None:
+def test_readyz_is_503_and_names_what_is_missing(cut_off: httpx2.Client) -> None:
     reply = cut_off.get("/readyz")
     assert reply.status_code == 503
     missing = dict.fromkeys(DEPENDENCIES, "unavailable")
@@ -40,7 +40,7 @@ def test_readyz_is_503_and_names_what_is_missing(cut_off: httpx.Client) -> None:
     assert "secret-word" not in reply.text
 
 
-def test_page_says_kindly_that_a_part_is_missing(stack: Stack, cut_off: httpx.Client) -> None:
+def test_page_says_kindly_that_a_part_is_missing(stack: Stack, cut_off: httpx2.Client) -> None:
     reply = cut_off.get("/unsubscribe", params={"trace_id": make_trace(stack, 1, 1)})
     assert reply.status_code == 503
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
@@ -50,7 +50,7 @@ def test_page_says_kindly_that_a_part_is_missing(stack: Stack, cut_off: httpx.Cl
     assert "secret-word" not in reply.text
 
 
-def shown(operator: httpx.Client, line: str) -> float:
+def shown(operator: httpx2.Client, line: str) -> float:
     """The number after this name and these labels; NaN where there is none."""
     text = operator.get("/metrics").raise_for_status().text
     found = [each for each in text.splitlines() if each.startswith(f"{line} ")]
@@ -63,7 +63,7 @@ def metrics_token(stack: Stack) -> str:
 
 
 def test_metrics_need_their_token(
-    stranger: httpx.Client, client: httpx.Client, metrics_token: str
+    stranger: httpx2.Client, client: httpx2.Client, metrics_token: str
 ) -> None:
     problem(stranger.get("/metrics"), 401, "auth.metrics_token")
     problem(client.get("/metrics"), 401, "auth.metrics_token")
@@ -74,7 +74,7 @@ def test_metrics_need_their_token(
 
 
 def test_metrics_count_requests_by_route_and_never_by_address(
-    stranger: httpx.Client, client: httpx.Client, metrics_token: str
+    stranger: httpx2.Client, client: httpx2.Client, metrics_token: str
 ) -> None:
     record = data(send(client))
     client.get(f"/attachments/{record['hash_id']}")
@@ -94,7 +94,7 @@ def test_metrics_count_requests_by_route_and_never_by_address(
     assert "pressroom_waiting_requests 0.0" in text
 
 
-def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx.Client) -> None:
+def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx2.Client) -> None:
     data(send(quiet_client, prefer="respond-async"), 202)
     token = quiet.environment["PRESSROOM_METRICS_TOKEN"]
     labels = ['pressroom_jobs{lane="media",status="queued"}']
@@ -112,7 +112,7 @@ def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx.Client) 
 
 
 def test_metrics_show_the_faults_of_the_ledgers_daily_check(
-    stack: Stack, stranger: httpx.Client, metrics_token: str
+    stack: Stack, stranger: httpx2.Client, metrics_token: str
 ) -> None:
     run_upkeep(stack, "credits.verify")
     stranger.headers["Authorization"] = f"Bearer {metrics_token}"
@@ -122,7 +122,7 @@ def test_metrics_show_the_faults_of_the_ledgers_daily_check(
 
 
 def test_metrics_show_what_the_workers_asked_of_the_language_model(
-    stack: Stack, stranger: httpx.Client, metrics_token: str
+    stack: Stack, stranger: httpx2.Client, metrics_token: str
 ) -> None:
     stranger.headers["Authorization"] = f"Bearer {metrics_token}"
     model = "of/metrics:7b"
@@ -141,7 +141,7 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
     ("limited", "column", "room"), [("DATABASE", "datname", 3), ("ROLE", "usename", 60)]
 )
 def test_metrics_show_the_connections_that_are_nearest_to_their_limit(
-    quiet: Stack, quiet_client: httpx.Client, limited: str, column: str, room: int
+    quiet: Stack, quiet_client: httpx2.Client, limited: str, column: str, room: int
 ) -> None:
     quiet_client.headers["Authorization"] = f"Bearer {quiet.environment['PRESSROOM_METRICS_TOKEN']}"
     count = "pressroom_database_server_connections"
@@ -168,11 +168,11 @@ def test_metrics_show_the_connections_that_are_nearest_to_their_limit(
 
 
 def test_without_its_dependencies_a_process_tells_its_own_figures(
-    cut_off: httpx.Client, metrics_token: str
+    cut_off: httpx2.Client, metrics_token: str
 ) -> None:
     cut_off.get("/healthz")
     headers = {"Authorization": f"Bearer {metrics_token}"}
-    with httpx.Client(base_url=cut_off.base_url, headers=headers, timeout=30) as operator:
+    with httpx2.Client(base_url=cut_off.base_url, headers=headers, timeout=30) as operator:
         for name in ("database", "redis", "broker", "objects"):
             assert shown(operator, f"pressroom_{name}_up") == 0
         counted = 'pressroom_requests_total{method="GET",route="/healthz",status="200"}'
@@ -183,7 +183,7 @@ def test_without_its_dependencies_a_process_tells_its_own_figures(
 
 
 def test_two_collectors_cost_the_database_one_read(
-    stack: Stack, stranger: httpx.Client, metrics_token: str
+    stack: Stack, stranger: httpx2.Client, metrics_token: str
 ) -> None:
     stranger.headers["Authorization"] = f"Bearer {metrics_token}"
     change = "UPDATE upkeep SET last_error = %s WHERE name = 'backup.journal'"

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 import workers.task_table  # noqa: F401 - registers all upkeep
@@ -58,7 +58,7 @@ def test_a_password_that_is_refused_changes_nothing(stack: Stack, owner: Owner) 
 
 
 def test_lists_are_listed_shown_and_archived(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     slugs = [f"listed-{owner.user_id}-{number}" for number in range(2)]
     for slug in slugs:
@@ -79,7 +79,7 @@ def test_lists_are_listed_shown_and_archived(
 
 
 def test_credits_are_shown_as_the_owner_sees_them(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     printed(stack, "credits", "grant", owner.email, "12.5")
     printed(stack, "credits", "adjust", owner.email, "-0.5")
@@ -92,14 +92,14 @@ def test_credits_are_shown_as_the_owner_sees_them(
 
 
 @pytest.fixture
-def queued(quiet_client: httpx.Client) -> int:
+def queued(quiet_client: httpx2.Client) -> int:
     data(send(quiet_client, prefer="respond-async"), 202)
     [job] = data(quiet_client.get("/jobs"))["items"]
     return int(job["id"])
 
 
 def test_a_queued_job_is_cancelled_with_its_subject(
-    quiet: Stack, quiet_client: httpx.Client, queued: int
+    quiet: Stack, quiet_client: httpx2.Client, queued: int
 ) -> None:
     words = ("jobs", "cancel", str(queued))
     assert printed(quiet, *words) == {"id": queued, "cancelled": 1}
@@ -112,7 +112,7 @@ def test_a_queued_job_is_cancelled_with_its_subject(
     refused(quiet, "job.not_found", "jobs", "cancel", "999999999")
 
 
-def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx.Client) -> None:
+def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx2.Client) -> None:
     data(send(client, prefer="respond-async"), 200, 202)
     [job] = data(client.get("/jobs"))["items"]
     watched = printed(stack, "jobs", "watch", str(job["id"]))
@@ -120,7 +120,7 @@ def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx.Client)
     assert watched["result"]["hash_id"]
 
 
-def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: httpx.Client) -> None:
+def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: httpx2.Client) -> None:
     for _ in range(3):
         data(send(client))
     followed = data(client.get("/events", params={"type": "attachment.ready"}))["items"]

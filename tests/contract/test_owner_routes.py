@@ -5,7 +5,7 @@ tests/security/test_isolation.py calls each of them as everybody else.
 
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
@@ -42,19 +42,19 @@ class Place(NamedTuple):
 
 
 @pytest.fixture
-def place(client: httpx.Client, reader: Reader) -> Place:
+def place(client: httpx2.Client, reader: Reader) -> Place:
     list_id, other = new_list(client)["id"], new_list(client)["id"]
     reader.joins(list_id)
     return Place(list_id, other, reader.user_id)
 
 
-def call(caller: httpx.Client, route: str, place: Place, **instead: object) -> httpx.Response:
+def call(caller: httpx2.Client, route: str, place: Place, **instead: object) -> httpx2.Response:
     method, path = route.format(**{**place._asdict(), **instead}).split(" ")
     return caller.request(method, path, json=ROUTES[route])
 
 
 def test_a_number_of_64_bits_names_a_list_and_so_does_its_slug(
-    client: httpx.Client, place: Place
+    client: httpx2.Client, place: Place
 ) -> None:
     slug = data(client.get(f"/lists/{place.list_id}"))["slug"]
     for route in ROUTES:
@@ -68,7 +68,7 @@ def test_a_number_of_64_bits_names_a_list_and_so_does_its_slug(
 
 
 def test_a_number_of_64_bits_names_a_member_and_below_lists_their_address_does(
-    client: httpx.Client, reader: Reader, place: Place
+    client: httpx2.Client, reader: Reader, place: Place
 ) -> None:
     for route in OF_MEMBERS:
         for unknown in (0, 1, 2**53, UINT64_MAX):
@@ -83,7 +83,7 @@ def test_a_number_of_64_bits_names_a_member_and_below_lists_their_address_does(
 
 
 def test_who_is_a_user_but_no_member_is_404(
-    client: httpx.Client, neighbour: httpx.Client, place: Place
+    client: httpx2.Client, neighbour: httpx2.Client, place: Place
 ) -> None:
     user_id = data(neighbour.get("/users/me"))["id"]
     assert data(neighbour.post(f"/subscriptions/{place.other}/no-challenge")) == 1

@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Callable
 
-import httpx
+import httpx2
 import pytest
 
 from models import MailedLink
@@ -17,18 +17,18 @@ ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 
 @pytest.fixture
-def reader(stack: Stack, client: httpx.Client) -> Subscriber:
+def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
     """Somebody who subscribes to a list."""
     return subscribe(stack, new_list(client, TITLE))
 
 
 @pytest.fixture
-def waiting(stack: Stack, client: httpx.Client) -> Subscriber:
+def waiting(stack: Stack, client: httpx2.Client) -> Subscriber:
     """Somebody whose subscription waits for their confirmation."""
     return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 
-def heading(reply: httpx.Response, status: int = 200) -> str:
+def heading(reply: httpx2.Response, status: int = 200) -> str:
     """The page's one heading, after a look at what every page has."""
     assert reply.status_code == status, reply.text
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
@@ -43,7 +43,7 @@ def heading(reply: httpx.Response, status: int = 200) -> str:
     return html.unescape(found)
 
 
-def require_headers(reply: httpx.Response) -> None:
+def require_headers(reply: httpx2.Response) -> None:
     policy = reply.headers["content-security-policy"]
     for rule in ("default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"):
         assert rule in policy
@@ -57,11 +57,11 @@ def require_headers(reply: httpx.Response) -> None:
     assert "x-request-id" in reply.headers
 
 
-def buttons(reply: httpx.Response) -> list[str]:
+def buttons(reply: httpx2.Response) -> list[str]:
     return re.findall(r'<button name="action" value="(\w+)"', reply.text)
 
 
-def press(client: httpx.Client, reader: Subscriber, action: str) -> httpx.Response:
+def press(client: httpx2.Client, reader: Subscriber, action: str) -> httpx2.Response:
     """Press a button of the page and follow where it leads."""
     pressed = client.post(
         "/unsubscribe", params={"trace_id": reader.trace_id}, data={"action": action}
@@ -71,12 +71,12 @@ def press(client: httpx.Client, reader: Subscriber, action: str) -> httpx.Respon
     return follow(client, pressed)
 
 
-def follow(client: httpx.Client, reply: httpx.Response) -> httpx.Response:
+def follow(client: httpx2.Client, reply: httpx2.Response) -> httpx2.Response:
     assert reply.next_request
     return client.send(reply.next_request)
 
 
-def look(client: httpx.Client, reader: Subscriber) -> httpx.Response:
+def look(client: httpx2.Client, reader: Subscriber) -> httpx2.Response:
     return client.get("/unsubscribe", params={"trace_id": reader.trace_id})
 
 
@@ -84,7 +84,7 @@ def look(client: httpx.Client, reader: Subscriber) -> httpx.Response:
 
 
 def test_page_offers_to_unsubscribe_and_to_stop_the_mail(
-    stranger: httpx.Client, reader: Subscriber
+    stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     page = look(stranger, reader)
     assert heading(page) == "You are subscribed"
@@ -100,7 +100,7 @@ def noted(reader: Subscriber, action: str) -> list[tuple[object, ...]]:
     return reader.stack.query(f"{query} AND action = %s", reader.list_id, action)
 
 
-def test_leaving_and_undoing_it(stranger: httpx.Client, reader: Subscriber) -> None:
+def test_leaving_and_undoing_it(stranger: httpx2.Client, reader: Subscriber) -> None:
     done = press(stranger, reader, "leave")
     assert noted(reader, "unsubscribed") == [("user", reader.user_id, "page", "127.0.0.1")]
     assert heading(done) == "You have unsubscribed"
@@ -113,7 +113,7 @@ def test_leaving_and_undoing_it(stranger: httpx.Client, reader: Subscriber) -> N
     assert reader.kept()["opt_outs"] == []
 
 
-def test_stopping_the_mail_and_resuming_it(stranger: httpx.Client, reader: Subscriber) -> None:
+def test_stopping_the_mail_and_resuming_it(stranger: httpx2.Client, reader: Subscriber) -> None:
     done = press(stranger, reader, "stop_mail")
     assert heading(done) == "E-mails are off"
     assert buttons(done) == ["resume_mail", "leave"]
@@ -122,7 +122,7 @@ def test_stopping_the_mail_and_resuming_it(stranger: httpx.Client, reader: Subsc
     assert reader.stands() == ("active", True)
 
 
-def test_undo_leaves_mail_off_that_was_off(stranger: httpx.Client, reader: Subscriber) -> None:
+def test_undo_leaves_mail_off_that_was_off(stranger: httpx2.Client, reader: Subscriber) -> None:
     press(stranger, reader, "stop_mail")
     press(stranger, reader, "leave")
     assert heading(press(stranger, reader, "undo")) == "E-mails are off"
@@ -132,7 +132,7 @@ def test_undo_leaves_mail_off_that_was_off(stranger: httpx.Client, reader: Subsc
 
 
 def test_undo_leaves_a_pending_subscription_pending(
-    stranger: httpx.Client, waiting: Subscriber
+    stranger: httpx2.Client, waiting: Subscriber
 ) -> None:
     page = look(stranger, waiting)
     assert heading(page) == "Not confirmed yet"
@@ -143,7 +143,7 @@ def test_undo_leaves_a_pending_subscription_pending(
 
 
 def test_who_is_not_on_the_list_can_stay_off_it(
-    stranger: httpx.Client, client: httpx.Client, reader: Subscriber
+    stranger: httpx2.Client, client: httpx2.Client, reader: Subscriber
 ) -> None:
     assert client.delete(f"/subscriptions/{reader.list_id}/members/{reader.user_id}").is_success
     page = look(stranger, reader)
@@ -155,7 +155,7 @@ def test_who_is_not_on_the_list_can_stay_off_it(
 
 
 def test_closed_list_can_be_left_and_not_joined(
-    stranger: httpx.Client, client: httpx.Client, reader: Subscriber
+    stranger: httpx2.Client, client: httpx2.Client, reader: Subscriber
 ) -> None:
     assert client.delete(f"/lists/{reader.list_id}").is_success
     assert "closed" in look(stranger, reader).text
@@ -168,7 +168,7 @@ def test_closed_list_can_be_left_and_not_joined(
 
 
 def test_a_button_pressed_twice_does_no_more_than_once(
-    stranger: httpx.Client, reader: Subscriber
+    stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     for action in ("stop_mail", "leave", "undo", "resume_mail"):
         press(stranger, reader, action)
@@ -177,14 +177,14 @@ def test_a_button_pressed_twice_does_no_more_than_once(
         assert reader.kept() == once
 
 
-def test_trace_id_may_be_in_the_form(stranger: httpx.Client, reader: Subscriber) -> None:
+def test_trace_id_may_be_in_the_form(stranger: httpx2.Client, reader: Subscriber) -> None:
     pressed = stranger.post("/unsubscribe", data={"trace_id": reader.trace_id, "action": "leave"})
     assert pressed.status_code == 303
     assert reader.stands() == ("unsubscribed", True)
 
 
 def test_titles_are_text_and_nothing_else(
-    stack: Stack, stranger: httpx.Client, client: httpx.Client
+    stack: Stack, stranger: httpx2.Client, client: httpx2.Client
 ) -> None:
     title = "</title></style><script>alert(1)</script>\"'><img src=x onerror=alert(2)> {{ 7*7 }}"
     list_id = new_list(client, title, confirm_required=True)
@@ -205,7 +205,7 @@ def test_titles_are_text_and_nothing_else(
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])
 def test_only_a_post_changes_anything(
-    stranger: httpx.Client, waiting: Subscriber, method: str
+    stranger: httpx2.Client, waiting: Subscriber, method: str
 ) -> None:
     token = waiting.mailed_token()
     # The mail that confirms makes a link of its own, whenever the worker comes to it.
@@ -227,19 +227,19 @@ def test_only_a_post_changes_anything(
 # -- one click (RFC 8058) ------------------------------------------------------------------------
 
 
-def _urlencoded(client: httpx.Client, url: str) -> httpx.Response:
+def _urlencoded(client: httpx2.Client, url: str) -> httpx2.Response:
     return client.post(url, data=ONE_CLICK)
 
 
-def _multipart(client: httpx.Client, url: str) -> httpx.Response:
+def _multipart(client: httpx2.Client, url: str) -> httpx2.Response:
     return client.post(url, files={name: (None, value) for name, value in ONE_CLICK.items()})
 
 
 @pytest.mark.parametrize("send", [_urlencoded, _multipart])
 def test_one_click_stops_the_mail_without_a_redirect(
-    stranger: httpx.Client,
+    stranger: httpx2.Client,
     reader: Subscriber,
-    send: Callable[[httpx.Client, str], httpx.Response],
+    send: Callable[[httpx2.Client, str], httpx2.Response],
 ) -> None:
     reply = send(stranger, reader.unsubscribe_url)
     assert reply.status_code == 200
@@ -264,7 +264,7 @@ def test_one_click_looks_at_no_cookie_and_no_credential(stack: Stack, reader: Su
         assert heading(press(client, reader, "leave")) == "You have unsubscribed"
 
 
-def test_forged_one_click_is_refused(stranger: httpx.Client, reader: Subscriber) -> None:
+def test_forged_one_click_is_refused(stranger: httpx2.Client, reader: Subscriber) -> None:
     before = reader.kept()
     assert _urlencoded(stranger, reader.unsubscribe_url[:-1]).status_code == 403
     assert _multipart(stranger, "/unsubscribe").status_code == 400
@@ -275,7 +275,7 @@ def test_forged_one_click_is_refused(stranger: httpx.Client, reader: Subscriber)
     "body", [{}, {"List-Unsubscribe": "one-click-later"}, {"action": "erase"}, {"action": ""}]
 )
 def test_what_is_neither_one_click_nor_a_button_does_nothing(
-    stranger: httpx.Client, reader: Subscriber, body: dict[str, str]
+    stranger: httpx2.Client, reader: Subscriber, body: dict[str, str]
 ) -> None:
     before = reader.kept()
     refused = stranger.post(reader.unsubscribe_url, data=body)
@@ -302,7 +302,7 @@ def _cases(reader: Subscriber) -> dict[str, str]:
 
 
 def test_forged_trace_ids_get_a_friendly_page_that_tells_nothing(
-    stranger: httpx.Client, reader: Subscriber
+    stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     before = reader.kept()
     answers = set()
@@ -320,7 +320,7 @@ def test_forged_trace_ids_get_a_friendly_page_that_tells_nothing(
 
 
 def test_missing_and_mixed_up_trace_ids_get_a_page(
-    stranger: httpx.Client, reader: Subscriber
+    stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     for url in ("/unsubscribe", "/unsubscribe?trace_id="):
         assert heading(stranger.get(url), 400) == "This link is incomplete"
@@ -331,14 +331,14 @@ def test_missing_and_mixed_up_trace_ids_get_a_page(
 
 
 def test_a_list_that_is_not_there_gets_a_page(
-    stack: Stack, stranger: httpx.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     trace_id = make_trace(stack, 1, reader.user_id)
     heading(stranger.get("/unsubscribe", params={"trace_id": trace_id}), 404)
 
 
 def test_a_person_of_whom_nothing_is_left_is_on_no_list(
-    stack: Stack, stranger: httpx.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     gone = {"trace_id": make_trace(stack, reader.list_id, 1)}
     for reply in (
@@ -350,7 +350,7 @@ def test_a_person_of_whom_nothing_is_left_is_on_no_list(
 
 
 def test_an_erased_persons_link_names_nobody(
-    stack: Stack, stranger: httpx.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     erase(stack.resources, reader.email)
     page = look(stranger, reader)
@@ -361,7 +361,7 @@ def test_an_erased_persons_link_names_nobody(
 # -- the confirmation page -----------------------------------------------------------------------
 
 
-def test_confirming_by_the_mailed_link(stranger: httpx.Client, waiting: Subscriber) -> None:
+def test_confirming_by_the_mailed_link(stranger: httpx2.Client, waiting: Subscriber) -> None:
     url = waiting.confirm_url()
     page = stranger.get(url)
     assert heading(page) == "Confirm your subscription"
@@ -383,7 +383,7 @@ def test_confirming_by_the_mailed_link(stranger: httpx.Client, waiting: Subscrib
     assert waiting.kept() == before
 
 
-def test_used_link_does_not_confirm_again(stranger: httpx.Client, waiting: Subscriber) -> None:
+def test_used_link_does_not_confirm_again(stranger: httpx2.Client, waiting: Subscriber) -> None:
     url = waiting.confirm_url()
     stranger.post(url)
     press(stranger, waiting, "leave")
@@ -400,7 +400,7 @@ def test_used_link_does_not_confirm_again(stranger: httpx.Client, waiting: Subsc
 
 
 def test_expired_forged_and_missing_tokens_get_a_page(
-    stack: Stack, stranger: httpx.Client, waiting: Subscriber
+    stack: Stack, stranger: httpx2.Client, waiting: Subscriber
 ) -> None:
     url = waiting.confirm_url()
     stack.query(
@@ -429,7 +429,7 @@ def test_expired_forged_and_missing_tokens_get_a_page(
 
 
 @pytest.mark.parametrize("path", ["/unsubscribe", "/confirm", "/report"])
-def test_refusals_of_any_kind_are_pages(stranger: httpx.Client, path: str) -> None:
+def test_refusals_of_any_kind_are_pages(stranger: httpx2.Client, path: str) -> None:
     wrong_method = stranger.put(path)
     heading(wrong_method, 405)
     assert wrong_method.headers["allow"] == "GET, HEAD, POST"
@@ -444,7 +444,7 @@ def test_refusals_of_any_kind_are_pages(stranger: httpx.Client, path: str) -> No
 
 
 def test_scripts_of_other_origins_see_the_api_and_no_page(
-    stranger: httpx.Client, reader: Subscriber
+    stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     origin = {"Origin": "https://elsewhere.test"}
     preflight = {**origin, "Access-Control-Request-Method": "POST"}

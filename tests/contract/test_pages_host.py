@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from core.errors import SettingsError
@@ -31,25 +31,25 @@ def port(quiet: Stack) -> Iterator[int]:
 
 
 @pytest.fixture
-def main(port: int) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client:
+def main(port: int) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client:
         yield client
 
 
 @pytest.fixture
-def pages(port: int) -> Iterator[httpx.Client]:
+def pages(port: int) -> Iterator[httpx2.Client]:
     host = {"Host": "pages.example"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=host, timeout=60.0) as client:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=host, timeout=60.0) as client:
         yield client
 
 
 @pytest.fixture
-def reader(quiet: Stack, quiet_client: httpx.Client) -> Subscriber:
+def reader(quiet: Stack, quiet_client: httpx2.Client) -> Subscriber:
     return subscribe(quiet, new_list(quiet_client)["id"])
 
 
 def test_readers_pages_lead_to_their_own_host(
-    main: httpx.Client, pages: httpx.Client, quiet_client: httpx.Client, reader: Subscriber
+    main: httpx2.Client, pages: httpx2.Client, quiet_client: httpx2.Client, reader: Subscriber
 ) -> None:
     slug = data(quiet_client.get(f"/lists/{reader.list_id}"))["slug"]
     trace = f"trace_id={reader.trace_id}"
@@ -72,7 +72,7 @@ def test_readers_pages_lead_to_their_own_host(
 
 
 def test_nobody_logs_in_and_no_program_calls_where_readers_pages_are(
-    quiet: Stack, main: httpx.Client, pages: httpx.Client, quiet_client: httpx.Client
+    quiet: Stack, main: httpx2.Client, pages: httpx2.Client, quiet_client: httpx2.Client
 ) -> None:
     key = {"Authorization": quiet_client.headers["Authorization"]}
     with at_console(quiet) as owner:
@@ -92,7 +92,7 @@ def test_nobody_logs_in_and_no_program_calls_where_readers_pages_are(
 
 
 def test_what_readers_send_works_on_their_host(
-    quiet: Stack, main: httpx.Client, pages: httpx.Client, quiet_client: httpx.Client
+    quiet: Stack, main: httpx2.Client, pages: httpx2.Client, quiet_client: httpx2.Client
 ) -> None:
     list_id = new_list(quiet_client)["id"]
     embedded = data(main.get(f"/lists/{list_id}/embed", headers=quiet_client.headers))
@@ -115,7 +115,7 @@ def test_what_readers_send_works_on_their_host(
 
 
 def test_a_visit_to_preferences_stays_on_readers_host(
-    pages: httpx.Client, reader: Subscriber
+    pages: httpx2.Client, reader: Subscriber
 ) -> None:
     token = reader.mailed_token(Purpose.OPEN_PREFERENCES)
     link = f"/preferences/open?token={token}"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
@@ -44,7 +44,7 @@ ARRAYS = (
 WALKED_ELSEWHERE = ("/events", "/webhook-endpoints/{endpoint_id}/deliveries")
 NAMES = ("id", "order_id", "hash_id", "action", "at")
 
-Many = tuple[httpx.Client, dict[str, Any]]
+Many = tuple[httpx2.Client, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def many(stack: Stack) -> Many:
     return client, {"list_id": list_id, "user_id": user_id}
 
 
-def walked(client: httpx.Client, path: str, limit: int) -> list[Any]:
+def walked(client: httpx2.Client, path: str, limit: int) -> list[Any]:
     """All items, page by page."""
     items: list[Any] = []
     query: dict[str, Any] = {"limit": limit}
@@ -226,7 +226,7 @@ MAX_ANSWER_BYTES = 4_000_000
 
 
 @pytest.fixture(scope="module")
-def large(stack: Stack) -> Iterator[tuple[httpx.Client, int]]:
+def large(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
     """An owner with 9 MB of members and segments, and the list that has them."""
     with stack.client(stack.new_owner().key) as client:
         list_id = new_list(client)["id"]
@@ -247,7 +247,7 @@ def large(stack: Stack) -> Iterator[tuple[httpx.Client, int]]:
 @pytest.mark.parametrize("query", [{}, {"filter": '{"field": "email", "exists": true}'}])
 @pytest.mark.parametrize("rest", ["subscriptions", "segments"])
 def test_a_page_ends_at_4_mb_and_leads_on(
-    large: tuple[httpx.Client, int], rest: str, query: dict[str, str]
+    large: tuple[httpx2.Client, int], rest: str, query: dict[str, str]
 ) -> None:
     client, list_id = large
     path = f"/lists/{list_id}/{rest}"

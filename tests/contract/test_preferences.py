@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.moving import ask as move
@@ -24,22 +24,22 @@ LINK = re.compile(r"/preferences/open\?token=([\w-]+)")
 
 
 @pytest.fixture
-def reader(stack: Stack, client: httpx.Client) -> Subscriber:
+def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
     return subscribe(stack, new_list(client, TITLE))
 
 
 @pytest.fixture
-def browser(stack: Stack) -> Iterator[httpx.Client]:
+def browser(stack: Stack) -> Iterator[httpx2.Client]:
     """One that keeps cookies."""
     with stack.client() as client:
         yield client
 
 
-def ask(client: httpx.Client, reader: Subscriber) -> httpx.Response:
+def ask(client: httpx2.Client, reader: Subscriber) -> httpx2.Response:
     return client.post("/preferences/ask", params={"trace_id": reader.trace_id})
 
 
-def ask_by_address(client: httpx.Client, list_id: int, email: str) -> httpx.Response:
+def ask_by_address(client: httpx2.Client, list_id: int, email: str) -> httpx2.Response:
     return client.post("/preferences/ask", params={"list": list_id}, data={"email": email})
 
 
@@ -49,7 +49,7 @@ def links(reader: Subscriber) -> list[str]:
     return [token for text in texts for token in LINK.findall(text)]
 
 
-def mailed_link(client: httpx.Client, reader: Subscriber) -> str:
+def mailed_link(client: httpx2.Client, reader: Subscriber) -> str:
     before = len(links(reader))
     assert ask(client, reader).status_code == 303
 
@@ -63,14 +63,14 @@ def mailed_link(client: httpx.Client, reader: Subscriber) -> str:
 
 
 def open_link(
-    browser: httpx.Client, token: str, fields: dict[str, str], **headers: str
-) -> httpx.Response:
+    browser: httpx2.Client, token: str, fields: dict[str, str], **headers: str
+) -> httpx2.Response:
     """Send a form to the page of the link; with the right ``Origin`` it counts as our page's."""
     params = {"token": token}
     return browser.post("/preferences/open", params=params, data=fields, headers=headers)
 
 
-def visit(browser: httpx.Client, reader: Subscriber) -> httpx.Response:
+def visit(browser: httpx2.Client, reader: Subscriber) -> httpx2.Response:
     """The page of the reader's preferences, by a link that is mailed now."""
     token = mailed_link(browser, reader)
     shown = browser.get("/preferences/open", params={"token": token})
@@ -81,18 +81,20 @@ def visit(browser: httpx.Client, reader: Subscriber) -> httpx.Response:
     return page
 
 
-def csrf(page: httpx.Response) -> str:
+def csrf(page: httpx2.Response) -> str:
     found = re.search(r'name="csrf_token" value="([^"]+)"', page.text)
     assert found
     return found[1]
 
 
-def press(browser: httpx.Client, page: httpx.Response, list_id: int, action: str) -> httpx.Response:
+def press(
+    browser: httpx2.Client, page: httpx2.Response, list_id: int, action: str
+) -> httpx2.Response:
     fields = {"csrf_token": csrf(page), "list": str(list_id), "action": action}
     return browser.post("/preferences", data=fields)
 
 
-def known(browser: httpx.Client) -> dict[str, Any]:
+def known(browser: httpx2.Client) -> dict[str, Any]:
     reply = browser.get("/preferences/data.json")
     assert reply.status_code == 200, reply.text
     found: dict[str, Any] = json.loads(reply.content)
@@ -102,7 +104,7 @@ def known(browser: httpx.Client) -> dict[str, Any]:
 # -- asking for the link --------------------------------------------------------------------------
 
 
-def test_page_of_a_trace_id_offers_the_link(stranger: httpx.Client, reader: Subscriber) -> None:
+def test_page_of_a_trace_id_offers_the_link(stranger: httpx2.Client, reader: Subscriber) -> None:
     page = stranger.get("/unsubscribe", params={"trace_id": reader.trace_id})
     assert f'action="preferences/ask?trace_id={reader.trace_id}"' in page.text
     reply = ask(stranger, reader)
@@ -111,7 +113,7 @@ def test_page_of_a_trace_id_offers_the_link(stranger: httpx.Client, reader: Subs
 
 
 def test_answers_are_the_same_whether_an_address_is_known_or_not(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     elsewhere = subscribe(stack, new_list(client))
     strange = subscribe(stack, reader.list_id).email.replace("reader.", "nobody.")
@@ -134,7 +136,7 @@ def test_answers_are_the_same_whether_an_address_is_known_or_not(
 
 
 def test_link_is_mailed_to_whom_the_owner_knows_and_to_nobody_else(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     # One owner's lists: a person of one of them is asked about at the other.
     sibling = new_list(client, "Another letter")
@@ -158,7 +160,7 @@ def test_link_is_mailed_to_whom_the_owner_knows_and_to_nobody_else(
 
 @pytest.mark.parametrize("email", ["", "nobody", "x" * 5000])
 def test_what_is_no_address_is_said_beside_the_input(
-    stranger: httpx.Client, reader: Subscriber, email: str
+    stranger: httpx2.Client, reader: Subscriber, email: str
 ) -> None:
     reply = ask_by_address(stranger, reader.list_id, email)
     assert heading(reply, 422) == "Change your subscription"
@@ -166,7 +168,7 @@ def test_what_is_no_address_is_said_beside_the_input(
 
 
 def test_forged_and_revoked_trace_ids_ask_for_nothing(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     forged = stranger.post("/preferences/ask", params={"trace_id": f"{reader.trace_id}A"})
     assert heading(forged, 403) == "This link doesn’t work"
@@ -181,7 +183,7 @@ def test_forged_and_revoked_trace_ids_ask_for_nothing(
 
 
 def test_a_trace_id_opens_nothing_but_its_own_list(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     other = new_list(client, "Another letter")
     put(client, other, reader.email)
@@ -202,7 +204,7 @@ def test_a_trace_id_opens_nothing_but_its_own_list(
 
 
 def test_opening_the_link_changes_nothing_and_it_works_once(
-    stack: Stack, browser: httpx.Client, stranger: httpx.Client, reader: Subscriber
+    stack: Stack, browser: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     token = mailed_link(stranger, reader)
     for _ in range(2):
@@ -227,7 +229,7 @@ def test_opening_the_link_changes_nothing_and_it_works_once(
 
 
 def test_a_form_of_another_site_begins_no_visit(
-    browser: httpx.Client, stranger: httpx.Client, reader: Subscriber
+    browser: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     # Whoever makes the site has a link of their own, and a form token for their own browser.
     token = mailed_link(stranger, reader)
@@ -242,7 +244,7 @@ def test_a_form_of_another_site_begins_no_visit(
 
 
 def test_links_and_visits_end_after_an_hour(
-    stack: Stack, browser: httpx.Client, reader: Subscriber
+    stack: Stack, browser: httpx2.Client, reader: Subscriber
 ) -> None:
     visit(browser, reader)
     token = mailed_link(browser, reader)
@@ -258,7 +260,7 @@ def test_links_and_visits_end_after_an_hour(
 
 
 def test_links_and_visits_end_when_the_account_moves_to_another_address(
-    stack: Stack, person: Visitor, email: str, browser: httpx.Client, client: httpx.Client
+    stack: Stack, person: Visitor, email: str, browser: httpx2.Client, client: httpx2.Client
 ) -> None:
     list_id, new = new_list(client), new_address()
     join(person, list_id)
@@ -279,7 +281,7 @@ def test_links_and_visits_end_when_the_account_moves_to_another_address(
     assert new not in page.text
 
 
-def test_a_visit_ends_when_the_reader_says_so(browser: httpx.Client, reader: Subscriber) -> None:
+def test_a_visit_ends_when_the_reader_says_so(browser: httpx2.Client, reader: Subscriber) -> None:
     page = visit(browser, reader)
     kept = dict(browser.cookies)
     done = browser.post("/preferences/end", data={"csrf_token": csrf(page)})
@@ -288,7 +290,7 @@ def test_a_visit_ends_when_the_reader_says_so(browser: httpx.Client, reader: Sub
     assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
 
 
-def test_forms_of_other_sites_change_nothing(browser: httpx.Client, reader: Subscriber) -> None:
+def test_forms_of_other_sites_change_nothing(browser: httpx2.Client, reader: Subscriber) -> None:
     visit(browser, reader)
     before = reader.kept()
     fields = {"list": str(reader.list_id), "action": "leave"}
@@ -304,7 +306,7 @@ def test_forms_of_other_sites_change_nothing(browser: httpx.Client, reader: Subs
 
 
 def test_visit_shows_the_lists_of_one_owner_and_changes_each(
-    stack: Stack, client: httpx.Client, browser: httpx.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, browser: httpx2.Client, reader: Subscriber
 ) -> None:
     second = new_list(client, "The Evening <Letter>")
     put(client, second, reader.email)
@@ -329,7 +331,7 @@ def test_visit_shows_the_lists_of_one_owner_and_changes_each(
 
 
 def test_a_list_that_does_not_know_the_reader_is_not_joined_or_left(
-    client: httpx.Client, browser: httpx.Client, reader: Subscriber
+    client: httpx2.Client, browser: httpx2.Client, reader: Subscriber
 ) -> None:
     page = visit(browser, reader)
     unknown = new_list(client)
@@ -340,7 +342,7 @@ def test_a_list_that_does_not_know_the_reader_is_not_joined_or_left(
 
 
 def test_reader_changes_name_and_open_fields_alone(
-    client: httpx.Client, browser: httpx.Client, reader: Subscriber
+    client: httpx2.Client, browser: httpx2.Client, reader: Subscriber
 ) -> None:
     for key, kind in (("city", "text"), ("visits", "number"), ("news", "boolean")):
         new_field(client, key, kind, public=True)
@@ -374,7 +376,7 @@ def test_reader_changes_name_and_open_fields_alone(
 
 
 def test_what_is_known_is_a_page_and_a_file(
-    stack: Stack, client: httpx.Client, browser: httpx.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, browser: httpx2.Client, reader: Subscriber
 ) -> None:
     new_field(client, "note")
     body = {"name": "Ada", "fields": {"note": "tall <b>"}, "tags": ["VIP"]}
@@ -409,7 +411,7 @@ def test_what_is_known_is_a_page_and_a_file(
 
 
 def test_reader_is_erased_after_a_confirmation(
-    stack: Stack, client: httpx.Client, browser: httpx.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, browser: httpx2.Client, reader: Subscriber
 ) -> None:
     put(client, reader.list_id, reader.email, name="Ada")
     visit(browser, reader)
@@ -431,14 +433,14 @@ def test_reader_is_erased_after_a_confirmation(
     assert email == f"erased-{reader.user_id}@erased.invalid"
 
 
-def heading_of_last_page(reply: httpx.Response) -> str:
+def heading_of_last_page(reply: httpx2.Response) -> str:
     """This one page sets a cookie: it has the browser forget the visit."""
     reply.headers.pop("set-cookie")
     return heading(reply)
 
 
 def test_no_mailed_link_erases_an_account(
-    stack: Stack, client: httpx.Client, browser: httpx.Client
+    stack: Stack, client: httpx2.Client, browser: httpx2.Client
 ) -> None:
     list_id, person = new_list(client), stack.new_owner()
     put(client, list_id, person.email)
@@ -454,7 +456,7 @@ def test_no_mailed_link_erases_an_account(
 
 
 def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
-    stack: Stack, browser: httpx.Client, reader: Subscriber
+    stack: Stack, browser: httpx2.Client, reader: Subscriber
 ) -> None:
     visit(browser, reader)
     told = "You are on lists of other owners"
@@ -467,7 +469,7 @@ def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
 # -- why a reader left ----------------------------------------------------------------------------
 
 
-def test_a_reason_that_is_no_text_is_none(stranger: httpx.Client, reader: Subscriber) -> None:
+def test_a_reason_that_is_no_text_is_none(stranger: httpx2.Client, reader: Subscriber) -> None:
     params = {"trace_id": reader.trace_id}
     body = {"action": "leave", "reason": ["too_many"]}
     assert stranger.post("/unsubscribe", params=params, json=body).status_code == 303
@@ -478,8 +480,8 @@ def test_a_reason_that_is_no_text_is_none(stranger: httpx.Client, reader: Subscr
     ("sent", "kept"), [({"reason": "too_many"}, "too_many"), ({"reason": "<b>"}, None), ({}, None)]
 )
 def test_a_reason_is_kept_if_it_is_one_of_ours(
-    client: httpx.Client,
-    stranger: httpx.Client,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
     reader: Subscriber,
     sent: dict[str, str],
     kept: str | None,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -52,17 +52,17 @@ def frugal(stack: Stack) -> Iterator[Owner]:
 
 
 @pytest.fixture
-def free(stack: Stack, frugal: Owner) -> Iterator[httpx.Client]:
+def free(stack: Stack, frugal: Owner) -> Iterator[httpx2.Client]:
     with stack.client(frugal.key) as client:
         yield client
 
 
-def quotas(client: httpx.Client) -> dict[str, dict[str, Any]]:
+def quotas(client: httpx2.Client) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = data(client.get("/users/me"))["quotas"]
     return found
 
 
-def exceeded(reply: httpx.Response, quota: str, *, used: int, limit: int) -> None:
+def exceeded(reply: httpx2.Response, quota: str, *, used: int, limit: int) -> None:
     body = problem(reply, 403, "quota.exceeded")
     assert (body["quota"], body["used"], body["limit"]) == (quota, used, limit)
     for value in (quota, used, limit):
@@ -76,20 +76,20 @@ def set_plan(stack: Stack, owner: Owner, plan: Plan) -> None:
 # -- what is shown -------------------------------------------------------------------------------
 
 
-def refusals_told(client: httpx.Client) -> int:
+def refusals_told(client: httpx2.Client) -> int:
     """How many refusals of a quota the account's owner sees."""
     events = data(client.get("/users/me/security-events"))["items"]
     return sum(each["type"] == "quota.refused" for each in events)
 
 
-def test_the_free_plan_has_the_bounds_of_the_contract(free: httpx.Client) -> None:
+def test_the_free_plan_has_the_bounds_of_the_contract(free: httpx2.Client) -> None:
     me = data(free.get("/users/me"))
     used = dict.fromkeys(FREE, 0) | {"keys": 1}
     assert me["plan"] == "free"
     assert me["quotas"] == {n: {"used": used[n], "limit": most} for n, most in FREE.items()}
 
 
-def test_what_a_plan_does_not_name_has_no_limit(client: httpx.Client) -> None:
+def test_what_a_plan_does_not_name_has_no_limit(client: httpx2.Client) -> None:
     found = quotas(client)
     assert found.pop("members") == {"used": 0, "limit": MOST_MEMBERS}
     assert set(found) == set(FREE) - {"members"}
@@ -99,7 +99,7 @@ def test_what_a_plan_does_not_name_has_no_limit(client: httpx.Client) -> None:
 # -- lists ---------------------------------------------------------------------------------------
 
 
-def test_a_list_more_than_the_plan_allows_is_refused(free: httpx.Client) -> None:
+def test_a_list_more_than_the_plan_allows_is_refused(free: httpx2.Client) -> None:
     made = [new_list(free) for _ in range(5)]
     body = {"title": "One more", "slug": "one-more"}
     exceeded(free.post("/lists", json=body), "lists", used=5, limit=5)
@@ -110,7 +110,7 @@ def test_a_list_more_than_the_plan_allows_is_refused(free: httpx.Client) -> None
     exceeded(free.post("/lists", json=body), "lists", used=5, limit=5)
 
 
-def test_a_downgrade_takes_nothing_away(stack: Stack, client: httpx.Client, owner: Owner) -> None:
+def test_a_downgrade_takes_nothing_away(stack: Stack, client: httpx2.Client, owner: Owner) -> None:
     made = [new_list(client)["id"] for _ in range(7)]
     set_plan(stack, owner, Plan.FREE)
     listed = [each["id"] for each in data(client.get("/lists"))["items"]]
@@ -124,7 +124,7 @@ def test_a_downgrade_takes_nothing_away(stack: Stack, client: httpx.Client, owne
 # -- keys ----------------------------------------------------------------------------------------
 
 
-def test_a_key_more_than_the_plan_allows_is_refused(stack: Stack, free: httpx.Client) -> None:
+def test_a_key_more_than_the_plan_allows_is_refused(stack: Stack, free: httpx2.Client) -> None:
     made = [data(free.post("/apikeys", json={"name": "n"}))["id"] for _ in range(9)]
     exceeded(free.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
     # Neither an expired key nor a revoked one counts.
@@ -140,7 +140,7 @@ def test_a_key_more_than_the_plan_allows_is_refused(stack: Stack, free: httpx.Cl
 
 
 def test_stored_bytes_are_those_of_the_objects(
-    stack: Stack, frugal: Owner, free: httpx.Client
+    stack: Stack, frugal: Owner, free: httpx2.Client
 ) -> None:
     picture = data(send(free, photo(700, 500), "p.jpg", renditions="1"))
     sizes = [each["size"] for each in (picture, *picture["renditions"])]
@@ -153,7 +153,7 @@ def test_stored_bytes_are_those_of_the_objects(
 
 
 def test_a_picture_whose_renditions_the_plan_has_no_room_for_is_refused(
-    stack: Stack, frugal: Owner, free: httpx.Client
+    stack: Stack, frugal: Owner, free: httpx2.Client
 ) -> None:
     content = photo(700, 500, quality=60)
     whole = data(send(free, content, "p.jpg"))
@@ -166,7 +166,7 @@ def test_a_picture_whose_renditions_the_plan_has_no_room_for_is_refused(
 
 
 def test_a_picture_that_grows_beyond_the_plan_is_refused(
-    stack: Stack, frugal: Owner, free: httpx.Client
+    stack: Stack, frugal: Owner, free: httpx2.Client
 ) -> None:
     coarse = noise()
     assert data(send(free, coarse, "p.jpg"))["size"] > len(coarse)
@@ -181,7 +181,7 @@ def export_size(stack: Stack, owner: Owner) -> int:
 
 
 def test_an_export_counts_while_its_file_is_kept(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     list_id = new_list(client)["id"]
     data(add(client, list_id, *(new_address() for _ in range(3))))
@@ -198,7 +198,7 @@ def test_an_export_counts_while_its_file_is_kept(
 
 
 def test_rows_count_by_their_bytes_until_they_are_deleted(
-    stack: Stack, owner: Owner, client: httpx.Client, list_id: int
+    stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     def stored() -> int:
         return stored_bytes(stack, owner.user_id)
@@ -236,7 +236,7 @@ def test_rows_count_by_their_bytes_until_they_are_deleted(
 
 
 def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
-    stack: Stack, owner: Owner, client: httpx.Client, list_id: int
+    stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     with hooked() as receiver:
         segment = new_segment(client, list_id, filter_of_bytes(9_000))
@@ -275,7 +275,7 @@ def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
 # -- imports and exports -------------------------------------------------------------------------
 
 
-def test_an_import_needs_the_paid_plan_and_a_dry_run_does_not(free: httpx.Client) -> None:
+def test_an_import_needs_the_paid_plan_and_a_dry_run_does_not(free: httpx2.Client) -> None:
     list_id = new_list(free)["id"]
     file = of_addresses(new_address())
     problem(upload(free, list_id, file), 403, "plan.required")
@@ -284,7 +284,7 @@ def test_an_import_needs_the_paid_plan_and_a_dry_run_does_not(free: httpx.Client
     assert everybody(free, list_id) == {}
 
 
-def test_the_sender_is_not_bounded(stack: Stack, frugal: Owner, free: httpx.Client) -> None:
+def test_the_sender_is_not_bounded(stack: Stack, frugal: Owner, free: httpx2.Client) -> None:
     list_id = new_list(free)["id"]
     begin_jobs(stack, frugal.user_id, 3)
     with stack.client(stack.new_key(frugal.user_id, Scope.DELIVERY)) as sender:
@@ -292,7 +292,7 @@ def test_the_sender_is_not_bounded(stack: Stack, frugal: Owner, free: httpx.Clie
 
 
 def test_a_job_is_started_again_only_where_there_is_room(
-    stack: Stack, frugal: Owner, free: httpx.Client
+    stack: Stack, frugal: Owner, free: httpx2.Client
 ) -> None:
     list_id = new_list(free)["id"]
     job = data(export(free, list_id, "members"))
@@ -310,7 +310,7 @@ def test_a_job_is_started_again_only_where_there_is_room(
 
 
 def test_calls_of_the_composer_are_counted_by_the_day(
-    stack: Stack, frugal: Owner, free: httpx.Client
+    stack: Stack, frugal: Owner, free: httpx2.Client
 ) -> None:
     post = fresh()
     for used in (1, 2):
@@ -334,7 +334,7 @@ def test_calls_of_the_composer_are_counted_by_the_day(
 
 
 def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     list_id, other_id = new_list(client)["id"], new_list(client)["id"]
     member = new_address()
@@ -365,7 +365,7 @@ def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(
     assert known_member(client, list_id, member)["status"] == "unsubscribed"
 
 
-def test_adding_members_fills_the_plan_and_no_more(stack: Stack, client: httpx.Client) -> None:
+def test_adding_members_fills_the_plan_and_no_more(stack: Stack, client: httpx2.Client) -> None:
     list_id = new_list(client)["id"]
     leave_room_for_members(stack, list_id, room=2)
     new = [new_address() for _ in range(3)]
@@ -377,7 +377,7 @@ def test_adding_members_fills_the_plan_and_no_more(stack: Stack, client: httpx.C
 
 
 def test_members_added_one_by_one_at_once_fill_the_plan_and_no_more(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     list_id, other_id = (new_list(client)["id"] for _ in range(2))
     leave_room_for_members(stack, list_id, room=2)
@@ -392,7 +392,7 @@ def test_members_added_one_by_one_at_once_fill_the_plan_and_no_more(
 
 
 def test_members_of_archived_lists_and_pending_ones_do_not_count(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     full_id = new_list(client)["id"]
     list_id = new_list(client, confirm_required=True)["id"]
@@ -405,7 +405,7 @@ def test_members_of_archived_lists_and_pending_ones_do_not_count(
 
 
 def test_a_reader_gets_in_beyond_the_bound_and_the_owner_is_told_once_a_day(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     list_id = new_list(client)["id"]
     leave_room_for_members(stack, list_id, room=1)

@@ -4,7 +4,7 @@ import html
 import re
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data
@@ -20,11 +20,11 @@ ENGLISH = {"Accept-Language": "en"}
 
 
 @pytest.fixture
-def reader(stack: Stack, client: httpx.Client) -> Subscriber:
+def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
     return subscribe(stack, new_list_id(client, "Der Morgenbrief"))
 
 
-def german(reply: httpx.Response) -> str:
+def german(reply: httpx2.Response) -> str:
     """The heading of a page in German."""
     assert '<html lang="de">' in reply.text
     assert reply.headers["content-language"] == "de"
@@ -33,7 +33,7 @@ def german(reply: httpx.Response) -> str:
 
 
 def test_each_page_of_readers_is_german_for_germans(
-    client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+    client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
     for path, heading in (
@@ -48,7 +48,7 @@ def test_each_page_of_readers_is_german_for_germans(
 
 
 def test_refusals_are_german_too(
-    client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+    client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
     for reply, heading in (
@@ -70,7 +70,7 @@ def test_refusals_are_german_too(
 
 
 def test_programs_and_owners_read_english(
-    client: httpx.Client, stranger: httpx.Client, reader: Subscriber
+    client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
     for path in ("/login", "/register"):
@@ -91,7 +91,7 @@ def mail_of(stack: Stack, email: str, subject: str) -> dict[str, Any]:
 
 
 def test_mails_keep_the_language_in_which_a_reader_subscribed(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, title="Tee", confirm_required=True), new_address()
     sent = stranger.post(f"/s/{made['slug']}", data={"email": email}, headers={**BROWSER, **GERMAN})
@@ -116,7 +116,7 @@ def test_mails_keep_the_language_in_which_a_reader_subscribed(
 
 
 def test_a_reader_without_a_known_language_is_asked_in_that_of_their_browser(
-    stack: Stack, stranger: httpx.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     [(language,)] = stack.query("SELECT language FROM subscriptions WHERE email = %s", reader.email)
     assert language is None
@@ -125,7 +125,7 @@ def test_a_reader_without_a_known_language_is_asked_in_that_of_their_browser(
 
 
 def test_a_new_language_waits_for_the_confirmation_of_a_reader_who_was_known(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     """A stranger who writes the address of a reader changes nothing of theirs."""
     made, email = new_list(client, title="Tee"), new_address()
@@ -144,7 +144,7 @@ def test_a_new_language_waits_for_the_confirmation_of_a_reader_who_was_known(
     assert stack.query(spoken, email) == [("de",)]
 
 
-def test_embedded_form_and_previews_come_in_a_language(client: httpx.Client) -> None:
+def test_embedded_form_and_previews_come_in_a_language(client: httpx2.Client) -> None:
     made = new_list(client, title="Tee")
     path = f"/lists/{made['id']}"
     asked = {"language": "de"}

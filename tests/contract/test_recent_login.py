@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from api.auth.page_sessions import MAX_MEMBERS_OF_SESSION, MAX_PAGES_AN_HOUR
@@ -117,10 +117,10 @@ def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
         body = {"filter": EVERYBODY, "limit": 1000}
         origin = {"Origin": stack.api_url}
 
-        def listed(by: httpx.Client, **more: str) -> httpx.Response:
+        def listed(by: httpx2.Client, **more: str) -> httpx2.Response:
             return by.get(path, params={"limit": "1000", **more})
 
-        def searched(by: httpx.Client, **more: str) -> httpx.Response:
+        def searched(by: httpx2.Client, **more: str) -> httpx2.Response:
             return by.post(search, json={**body, **more}, headers=origin)
 
         for read in (listed, searched):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.upload_limits import MAX_IMAGE_BYTES
@@ -19,7 +19,7 @@ from tests.stack import Stack, eventually
 
 
 @contextmanager
-def leaves_nothing(stack: Stack, client: httpx.Client) -> Iterator[None]:
+def leaves_nothing(stack: Stack, client: httpx2.Client) -> Iterator[None]:
     def objects() -> set[str]:
         return set(stack.stored())
 
@@ -34,7 +34,7 @@ def padded(length: int) -> bytes:
     return photo(64, 64).ljust(length, b"\0")
 
 
-def test_file_is_required(stack: Stack, client: httpx.Client) -> None:
+def test_file_is_required(stack: Stack, client: httpx2.Client) -> None:
     with leaves_nothing(stack, client):
         for body in (
             multipart(),
@@ -48,19 +48,19 @@ def test_file_is_required(stack: Stack, client: httpx.Client) -> None:
         problem(reply, 400, "attachment.file_missing")
 
 
-def test_one_file_is_the_most(stack: Stack, client: httpx.Client) -> None:
+def test_one_file_is_the_most(stack: Stack, client: httpx2.Client) -> None:
     with leaves_nothing(stack, client):
         two = [("file", ("a.png", encoded("PNG"))), ("file", ("b.png", encoded("PNG")))]
         problem(client.post("/attachments", files=two), 400, "attachment.several_files")
 
 
-def test_a_form_of_thousands_of_parts_is_refused(client: httpx.Client) -> None:
+def test_a_form_of_thousands_of_parts_is_refused(client: httpx2.Client) -> None:
     body = multipart(*[b'name="a"', b""] * 5000)
     reply = client.post("/attachments", content=body, headers=MULTIPART)
     problem(reply, 400, "body.malformed")
 
 
-def test_body_must_be_multipart(stack: Stack, client: httpx.Client) -> None:
+def test_body_must_be_multipart(stack: Stack, client: httpx2.Client) -> None:
     with leaves_nothing(stack, client):
         for kind in (
             "image/png",
@@ -75,7 +75,7 @@ def test_body_must_be_multipart(stack: Stack, client: httpx.Client) -> None:
         problem(client.post("/attachments"), 400, "body.not_multipart")
 
 
-def test_broken_multipart_is_400(stack: Stack, client: httpx.Client) -> None:
+def test_broken_multipart_is_400(stack: Stack, client: httpx2.Client) -> None:
     whole = multipart(b'name="file"; filename="a.png"', encoded("PNG"))
     with leaves_nothing(stack, client):
         for body in (b"", b"garbage", whole[:40], whole[: len(whole) // 2], whole[:-30]):
@@ -84,20 +84,22 @@ def test_broken_multipart_is_400(stack: Stack, client: httpx.Client) -> None:
             assert reply.json()["code"] in ("body.malformed", "attachment.file_missing")
 
 
-def test_other_extensions_are_415(stack: Stack, client: httpx.Client) -> None:
+def test_other_extensions_are_415(stack: Stack, client: httpx2.Client) -> None:
     with leaves_nothing(stack, client):
         for name in ["a.svg", "a.png.exe", "a", ".png", "png", "a.png."]:
             problem(send(client, name=name), 415, "attachment.unsupported_type")
 
 
-def test_other_bytes_are_415_whatever_the_name(stack: Stack, client: httpx.Client) -> None:
+def test_other_bytes_are_415_whatever_the_name(stack: Stack, client: httpx2.Client) -> None:
     with leaves_nothing(stack, client):
         for content in (encoded("TIFF"), b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"x"):
             problem(send(client, content), 415, "attachment.unsupported_type")
         problem(send(client, b""), 422, "attachment.empty")
 
 
-def test_five_megabytes_pass_and_one_byte_more_does_not(stack: Stack, client: httpx.Client) -> None:
+def test_five_megabytes_pass_and_one_byte_more_does_not(
+    stack: Stack, client: httpx2.Client
+) -> None:
     assert MAX_IMAGE_BYTES == 5 * 1024 * 1024
     with leaves_nothing(stack, client):
         for extra in (1, 1000, 64 * 1024, 1024 * 1024):
@@ -132,7 +134,7 @@ def huge_png(width: int, height: int) -> bytes:
     ids=["only magic", "junk jpeg", "only gif", "cut png", "cut jpeg", "side", "pixels"],
 )
 def test_unreadable_pictures_are_422_and_leave_nothing(
-    stack: Stack, client: httpx.Client, content: bytes, code: str | None
+    stack: Stack, client: httpx2.Client, content: bytes, code: str | None
 ) -> None:
     with leaves_nothing(stack, client):
         reply = send(client, content)
@@ -157,7 +159,7 @@ def paused(stack: Stack, name: str) -> Iterator[None]:
 
 def test_failure_after_a_202_ends_as_status_3_without_the_original(
     stack: Stack,
-    client: httpx.Client,
+    client: httpx2.Client,
 ) -> None:
     # Such a picture is refused in a moment: the worker must not look before the answer is out.
     with paused(stack, "worker-media-bulk-export"):
@@ -180,7 +182,7 @@ def test_failure_after_a_202_ends_as_status_3_without_the_original(
 
 
 @pytest.mark.parametrize("name", ["encrypted", "renditions"])
-def test_what_is_neither_yes_nor_no_is_400(stack: Stack, client: httpx.Client, name: str) -> None:
+def test_what_is_neither_yes_nor_no_is_400(stack: Stack, client: httpx2.Client, name: str) -> None:
     with leaves_nothing(stack, client):
         for flag in ["", "yes", "2", " true", "true,"]:
             asked: dict[str, Any] = {name: flag}
@@ -188,7 +190,7 @@ def test_what_is_neither_yes_nor_no_is_400(stack: Stack, client: httpx.Client, n
             assert [each["field"] for each in body["errors"]] == [f"query.{name}"]
 
 
-def test_encrypted_is_a_flag_in_any_case(quiet_client: httpx.Client) -> None:
+def test_encrypted_is_a_flag_in_any_case(quiet_client: httpx2.Client) -> None:
     for flag, expected in (("TRUE", True), ("1", True), ("False", False), ("0", False)):
         record = data(send(quiet_client, prefer="respond-async", encrypted=flag), 202)
         assert record["encrypted"] is expected

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-import httpx
+import httpx2
 import pytest
 
 from services.accounts.account_mails import MAX_MAILS_PER_ADDRESS
@@ -123,7 +123,7 @@ def test_a_link_makes_one_account_once(stack: Stack, visitor: Visitor) -> None:
         assert other.log_in(email, OTHER_PASSWORD).status_code == 403
 
 
-def refused_for(reply: httpx.Response) -> str:
+def refused_for(reply: httpx2.Response) -> str:
     """What the page says was wrong."""
     assert reply.status_code == 422
     [problem] = re.findall(r'role="alert"[^>]*>(.*?)<', reply.text, re.DOTALL)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
-import httpx
+import httpx2
 
 from services.subscriptions import deny_lists
 from services.subscriptions.members import mails
@@ -32,7 +32,7 @@ _TIMES = """
 """
 
 
-def ask(stranger: httpx.Client, list_id: int, email: str, **headers: str) -> None:
+def ask(stranger: httpx2.Client, list_id: int, email: str, **headers: str) -> None:
     reply = stranger.post(f"/subscriptions/{list_id}", json={"email": email}, headers=headers)
     assert data(reply) == 1
 
@@ -59,7 +59,7 @@ def remind(stack: Stack, *addresses: str) -> None:
 
 
 def test_a_person_is_reminded_once_in_their_language_by_a_link_of_its_own(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, title="Tee", confirm_required=True), new_address()
     ask(stranger, made["id"], email, **{"Accept-Language": "de"})
@@ -93,7 +93,7 @@ def test_a_person_is_reminded_once_in_their_language_by_a_link_of_its_own(
 
 
 def test_an_address_is_reminded_of_one_list_a_day(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     lists = [new_list(client, confirm_required=True)["id"] for _ in range(3)]
     name = new_address().partition("@")[0]
@@ -122,7 +122,7 @@ def test_an_address_is_reminded_of_one_list_a_day(
     assert not [row for each in addresses for row in stack.query(_TIMES, each) if row[0]]
 
 
-def _comes_back(stack: Stack, stranger: httpx.Client, list_id: int, email: str) -> None:
+def _comes_back(stack: Stack, stranger: httpx2.Client, list_id: int, email: str) -> None:
     """Somebody asks for the address again, which then is to be reminded if the product errs."""
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = NULL WHERE email = %s RETURNING id", email
@@ -133,7 +133,7 @@ def _comes_back(stack: Stack, stranger: httpx.Client, list_id: int, email: str) 
 
 
 def test_nobody_is_reminded_to_whom_a_no_was_said(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     def leaves(list_id: int, email: str, user_id: int) -> None:
         trace = {"trace_id": trace_for(stack, list_id, user_id)}
@@ -191,7 +191,7 @@ def known_user(stack: Stack, list_id: int) -> int:
 
 
 def test_hosts_that_run_at_once_order_it_once_and_a_late_no_stops_the_mail(
-    quiet: Stack, quiet_client: httpx.Client
+    quiet: Stack, quiet_client: httpx2.Client
 ) -> None:
     list_id, email = new_list(quiet_client, confirm_required=True)["id"], new_address()
     with quiet.client() as stranger:

@@ -4,7 +4,7 @@ import re
 import secrets
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 from typer.testing import CliRunner
@@ -31,30 +31,32 @@ def log_lines(stack: Stack, process: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/attachments/a/b", "/users", "/jobs//1/x"])
-def test_unknown_route_is_a_problem(client: httpx.Client, path: str) -> None:
+def test_unknown_route_is_a_problem(client: httpx2.Client, path: str) -> None:
     problem(client.get(path), 404, "route.not_found")
 
 
-def test_wrong_method_is_a_problem_that_names_the_right_ones(client: httpx.Client) -> None:
+def test_wrong_method_is_a_problem_that_names_the_right_ones(client: httpx2.Client) -> None:
     reply = client.put("/attachments")
     problem(reply, 405, "route.method_not_allowed")
     assert {"GET", "POST"} <= set(re.split(r", *", reply.headers["allow"]))
 
 
-def test_validation_names_every_field(client: httpx.Client) -> None:
+def test_validation_names_every_field(client: httpx2.Client) -> None:
     reply = client.post("/apikeys", json={"name": 7, "scopes": ["attachment", "everything"]})
     body = problem(reply, 422, "body.invalid")
     assert [each["field"] for each in body["errors"]] == ["body.name", "body.scopes[1]"]
     assert all(each["code"] and each["message"] for each in body["errors"])
 
 
-def test_unknown_fields_and_parameters_are_ignored(client: httpx.Client) -> None:
+def test_unknown_fields_and_parameters_are_ignored(client: httpx2.Client) -> None:
     made = client.post("/apikeys", json={"name": "n", "colour": "red"}, params={"x": "y"})
     assert "colour" not in data(made)
     data(client.get("/attachments", params={"sort": "size", "page": "3"}))
 
 
-def test_every_operation_refuses_a_body_that_is_no_json(client: httpx.Client, list_id: int) -> None:
+def test_every_operation_refuses_a_body_that_is_no_json(
+    client: httpx2.Client, list_id: int
+) -> None:
     document = create_app(Settings.model_construct()).openapi()
     takes_json = [
         (method, path)
@@ -82,12 +84,12 @@ def test_every_operation_refuses_a_body_that_is_no_json(client: httpx.Client, li
     [b"{", b"name=key", b"\xff\xfe\x00", b'{"name": "\xe9"}', b'{"name": NaN}', b"[" * 100_000],
     ids=["cut", "form", "bytes", "latin-1", "NaN", "deep"],
 )
-def test_body_that_is_not_json_is_400(client: httpx.Client, body: bytes) -> None:
+def test_body_that_is_not_json_is_400(client: httpx2.Client, body: bytes) -> None:
     reply = client.post("/apikeys", content=body, headers={"Content-Type": "application/json"})
     problem(reply, 400, "body.not_json")
 
 
-def test_json_content_type_with_empty_body_is_no_body(client: httpx.Client) -> None:
+def test_json_content_type_with_empty_body_is_no_body(client: httpx2.Client) -> None:
     empty = {"Content-Type": "application/json", "Content-Length": "0"}
     data(client.get("/users/me", headers=empty))
     key = data(client.post("/apikeys", json={"name": "n"}))
@@ -96,7 +98,7 @@ def test_json_content_type_with_empty_body_is_no_body(client: httpx.Client) -> N
 
 
 @pytest.mark.parametrize("text", ["\0", "a\0b"])
-def test_nul_characters_are_refused_not_broken_on(client: httpx.Client, text: str) -> None:
+def test_nul_characters_are_refused_not_broken_on(client: httpx2.Client, text: str) -> None:
     problem(client.post("/apikeys", json={"name": text}), 422, "body.invalid")
     quoted = text.replace("\0", "%00")
     problem(client.get(f"/media/{quoted}"), 404, "media.not_found")
@@ -104,13 +106,13 @@ def test_nul_characters_are_refused_not_broken_on(client: httpx.Client, text: st
     problem(client.delete(f"/attachments/{quoted}"), 404, "attachment.not_found")
 
 
-def test_id_that_names_nothing_is_404_the_largest_included(client: httpx.Client) -> None:
+def test_id_that_names_nothing_is_404_the_largest_included(client: httpx2.Client) -> None:
     for number in [1, 2**53, 2**63, LARGEST, "00000000000000000001"]:
         problem(client.delete(f"/apikeys/{number}"), 404, "api_key.not_found")
         problem(client.get(f"/jobs/{number}"), 404, "job.not_found")
 
 
-def test_other_ids_are_400(client: httpx.Client) -> None:
+def test_other_ids_are_400(client: httpx2.Client) -> None:
     for text in [str(LARGEST + 1), "-1", "+1", "1.0", "1e3", "0x1", "abc", "%20", "%D9%A1", "1%00"]:
         for method, path in (("GET", "/jobs/"), ("DELETE", "/jobs/"), ("DELETE", "/apikeys/")):
             body = problem(client.request(method, path + text), 400, "request.invalid")
@@ -128,20 +130,20 @@ def test_user_ids_are_random_and_safe_in_javascript(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("token", ["a", "A.b_c-9", "x" * 128])
-def test_sane_request_id_is_echoed(client: httpx.Client, token: str) -> None:
+def test_sane_request_id_is_echoed(client: httpx2.Client, token: str) -> None:
     assert client.get("/healthz", headers={"X-Request-ID": token}).headers["x-request-id"] == token
 
 
 @pytest.mark.parametrize("token", ["", "x" * 129, "a b", "a;b", "caf\xe9", "<script>"])
-def test_other_request_id_is_replaced(client: httpx.Client, token: str) -> None:
-    headers = httpx.Headers({"X-Request-ID": token}, encoding="latin-1")
+def test_other_request_id_is_replaced(client: httpx2.Client, token: str) -> None:
+    headers = httpx2.Headers({"X-Request-ID": token}, encoding="latin-1")
     reply = client.get("/nowhere", headers=headers)
     assert reply.headers["x-request-id"] not in ("", token)
     problem(reply, 404, "route.not_found")
 
 
 def test_request_id_is_in_the_log_of_the_api_and_of_the_worker(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     token = "trace-me.through_the-stack"
     client.headers["X-Request-ID"] = token
@@ -165,7 +167,7 @@ def test_request_id_is_in_the_log_of_the_api_and_of_the_worker(
 # -- slashes, HEAD, CORS -------------------------------------------------------------------------
 
 
-def test_trailing_slash_is_accepted_without_a_redirect(client: httpx.Client) -> None:
+def test_trailing_slash_is_accepted_without_a_redirect(client: httpx2.Client) -> None:
     record = data(client.post("/attachments/", files={"file": ("a.jpg", encoded("JPEG"))}))
     for path in ("/users/me/", "/attachments/", f"/attachments/{record['hash_id']}/", "/jobs/"):
         assert client.get(path).status_code == 200
@@ -179,7 +181,7 @@ def test_trailing_slash_is_accepted_without_a_redirect(client: httpx.Client) -> 
     "path",
     ["/users/me", "/jobs", "/auxilia/credits/balance", "/healthz", "/readyz", "/openapi.json"],
 )
-def test_head_answers_what_get_does_without_a_body(client: httpx.Client, path: str) -> None:
+def test_head_answers_what_get_does_without_a_body(client: httpx2.Client, path: str) -> None:
     get, head = client.get(path), client.head(path)
     assert head.status_code == get.status_code == 200
     assert head.content == b""
@@ -190,21 +192,21 @@ def test_head_answers_what_get_does_without_a_body(client: httpx.Client, path: s
 @pytest.mark.parametrize(
     "path", ["/users/me", "/auxilia/credits/balance", "/nowhere", "/healthz", "/openapi.json"]
 )
-def test_json_ends_its_last_line(client: httpx.Client, path: str) -> None:
+def test_json_ends_its_last_line(client: httpx2.Client, path: str) -> None:
     reply = client.get(path)
     assert reply.headers["content-type"].endswith("json")
     assert reply.content.endswith(b"}\n")
     assert int(reply.headers["content-length"]) == len(reply.content)
 
 
-def test_head_is_refused_as_get_is(client: httpx.Client, stranger: httpx.Client) -> None:
+def test_head_is_refused_as_get_is(client: httpx2.Client, stranger: httpx2.Client) -> None:
     assert client.head("/nowhere").status_code == 404
     assert client.head("/jobs/1").status_code == 404
     assert stranger.head("/users/me").status_code == 401
     assert client.head("/jobs/1/retry").status_code == 405
 
 
-def test_any_origin_may_read_without_credentials(client: httpx.Client) -> None:
+def test_any_origin_may_read_without_credentials(client: httpx2.Client) -> None:
     for reply in (
         client.get("/users/me", headers={"Origin": "https://writer.example"}),
         client.get("/nowhere", headers={"Origin": "https://writer.example"}),
@@ -213,7 +215,7 @@ def test_any_origin_may_read_without_credentials(client: httpx.Client) -> None:
         assert "access-control-allow-credentials" not in reply.headers
 
 
-def test_preflight_allows_what_the_api_takes(stranger: httpx.Client) -> None:
+def test_preflight_allows_what_the_api_takes(stranger: httpx2.Client) -> None:
     asked = "authorization, content-type, idempotency-key, prefer, x-api-key, x-request-id"
     reply = stranger.options(
         "/attachments",
@@ -244,9 +246,9 @@ def broken(stack: Stack) -> FastAPI:
     return app
 
 
-async def _get(app: FastAPI, path: str) -> httpx.Response:
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+async def _get(app: FastAPI, path: str) -> httpx2.Response:
+    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
         return await client.get(path, headers={"Origin": "https://writer.example"})
 
 
@@ -260,7 +262,7 @@ def test_a_bug_answers_a_problem_that_tells_nothing(broken: FastAPI) -> None:
 
 
 def test_unreachable_services_are_503_with_retry_after_and_no_secrets(
-    cut_off: httpx.Client, owner_key: str
+    cut_off: httpx2.Client, owner_key: str
 ) -> None:
     reply = cut_off.get("/users/me", headers={"Authorization": f"Bearer {owner_key}"})
     problem(reply, 503, "service.unavailable")
@@ -287,7 +289,7 @@ def owner_key(quiet: Stack) -> str:
     ],
 )
 def test_a_value_of_the_query_is_refused_by_its_place(
-    client: httpx.Client, list_id: int, *, path: str, query: dict[str, str], code: str, place: str
+    client: httpx2.Client, list_id: int, *, path: str, query: dict[str, str], code: str, place: str
 ) -> None:
     told = problem(client.get(path.format(list_id), params=query), 400, code)
     assert [each["field"] for each in told["errors"]] == [place]
@@ -308,7 +310,7 @@ FOREIGN = ("Value error", "Assertion failed")
         ("POST /lists", "body.title: must not hold NUL characters"),
     ],
 )
-def test_the_rule_is_all_that_a_message_says(client: httpx.Client, call: str, said: str) -> None:
+def test_the_rule_is_all_that_a_message_says(client: httpx2.Client, call: str, said: str) -> None:
     method, path = call.split()
     body = {"title": "\0", "slug": "t"} if method == "POST" else None
     refused = client.request(method, path, json=body).json()
@@ -353,12 +355,12 @@ _FOR_BROWSERS = {
 }
 
 
-def exposed_by(reply: httpx.Response) -> set[str]:
+def exposed_by(reply: httpx2.Response) -> set[str]:
     return set(reply.headers["access-control-expose-headers"].split(", "))
 
 
 def test_scripts_may_read_every_header_that_an_answer_has(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     client.headers["Origin"] = stranger.headers["Origin"] = "https://writer.example"
     data(client.post("/apikeys", json={"name": "another"}))

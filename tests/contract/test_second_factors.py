@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-import httpx
+import httpx2
 import pytest
 
 from core.errors import DomainError
@@ -54,7 +54,7 @@ def device(stack: Stack) -> Device:
     return Device(stack.api_url)
 
 
-def location(reply: httpx.Response) -> str:
+def location(reply: httpx2.Response) -> str:
     assert reply.status_code == 303, reply.text
     return reply.headers["location"]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from api.pages.account.routes import event_line
@@ -29,12 +29,12 @@ def visitor(stack: Stack) -> Iterator[Visitor]:
         yield visitor
 
 
-def events(client: httpx.Client, **query: str) -> list[dict[str, Any]]:
+def events(client: httpx2.Client, **query: str) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = data(client.get(PATH, params=query))["items"]
     return items
 
 
-def types(client: httpx.Client) -> list[str]:
+def types(client: httpx2.Client) -> list[str]:
     """Oldest first."""
     return [each["type"] for each in reversed(events(client))]
 

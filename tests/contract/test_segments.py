@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -25,7 +25,7 @@ from tests.stack import Owner, Stack
 
 
 def test_a_segment_is_kept_shown_counted_changed_and_deleted(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     some_members(client, list_id, 3, vips=2)
     made = new_segment(client, list_id, name="  VIPs ")
@@ -46,13 +46,13 @@ def test_a_segment_is_kept_shown_counted_changed_and_deleted(
     assert segments(client, list_id) == []
 
 
-def segments(client: httpx.Client, list_id: int) -> list[dict[str, Any]]:
+def segments(client: httpx2.Client, list_id: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = data(client.get(f"/lists/{list_id}/segments"))["items"]
     return found
 
 
 def test_a_count_is_of_active_members_unless_the_filter_names_others(
-    client: httpx.Client, make_reader: Any, list_id: int
+    client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     some_members(client, list_id, 2)
     make_reader().joins(list_id).leaves(list_id)
@@ -63,7 +63,7 @@ def test_a_count_is_of_active_members_unless_the_filter_names_others(
     assert data(client.get(f"{path}/{left['id']}"))["count"] == 1
 
 
-def test_a_list_has_each_name_once_whatever_its_case(client: httpx.Client, list_id: int) -> None:
+def test_a_list_has_each_name_once_whatever_its_case(client: httpx2.Client, list_id: int) -> None:
     new_segment(client, list_id, name="Straße")
     path = f"/lists/{list_id}/segments"
     again = {"name": "STRASSE", "filter": VIP}
@@ -75,7 +75,7 @@ def test_a_list_has_each_name_once_whatever_its_case(client: httpx.Client, list_
     new_segment(client, new_list(client)["id"], name="Straße")
 
 
-def test_a_name_that_is_none_is_422(client: httpx.Client, list_id: int) -> None:
+def test_a_name_that_is_none_is_422(client: httpx2.Client, list_id: int) -> None:
     for name in ["", "   ", "x" * 101, "two\nlines"]:
         reply = client.post(f"/lists/{list_id}/segments", json={"name": name, "filter": VIP})
         body = problem(reply, 422, "segment.name")
@@ -91,7 +91,7 @@ def test_a_name_that_is_none_is_422(client: httpx.Client, list_id: int) -> None:
     ],
 )
 def test_a_filter_that_is_none_is_400_and_names_the_place(
-    client: httpx.Client, list_id: int, written: Any, place: str
+    client: httpx2.Client, list_id: int, written: Any, place: str
 ) -> None:
     path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)
     for reply in (
@@ -105,7 +105,7 @@ def test_a_filter_that_is_none_is_400_and_names_the_place(
 
 
 def test_a_filter_that_is_kept_has_so_many_bytes_at_most(
-    stack: Stack, owner: Owner, client: httpx.Client, list_id: int
+    stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)
     largest, larger = (filter_of_bytes(size) for size in (MAX_FILTER_BYTES, MAX_FILTER_BYTES + 1))
@@ -126,7 +126,7 @@ def test_a_filter_that_is_kept_has_so_many_bytes_at_most(
     assert shown["filter"] == largest
 
 
-def test_a_field_with_another_key_is_the_same_field(client: httpx.Client, list_id: int) -> None:
+def test_a_field_with_another_key_is_the_same_field(client: httpx2.Client, list_id: int) -> None:
     [ada, ben] = some_members(client, list_id, 2)
     field = new_field(client, "town")
     set_member(client, list_id, ada, fields={"town": "Rome"})
@@ -142,7 +142,7 @@ def test_a_field_with_another_key_is_the_same_field(client: httpx.Client, list_i
     assert (shown["filter"], shown["count"]) == (in_city, 1)
 
 
-def test_a_tag_with_another_name_is_the_same_tag(client: httpx.Client, list_id: int) -> None:
+def test_a_tag_with_another_name_is_the_same_tag(client: httpx2.Client, list_id: int) -> None:
     [_, _, *others] = some_members(client, list_id, 5, vips=2)
     segments_of = {
         new_segment(client, list_id, {"field": "tag", "is": " VIP "}, "VIPs")["id"]: 2,
@@ -163,7 +163,7 @@ def test_a_tag_with_another_name_is_the_same_tag(client: httpx.Client, list_id: 
     ]
 
 
-def test_a_tag_that_a_segment_names_is_in_use(client: httpx.Client, list_id: int) -> None:
+def test_a_tag_that_a_segment_names_is_in_use(client: httpx2.Client, list_id: int) -> None:
     made = new_segment(client, list_id, {"not": {"any": [VIP, {"field": "type", "is": "gold"}]}})
     path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'vip')}"
     refused = problem(client.delete(path), 409, "tag.in_use")
@@ -177,7 +177,7 @@ def test_a_tag_that_a_segment_names_is_in_use(client: httpx.Client, list_id: int
 
 
 def test_a_field_that_was_retired_is_refused_by_name_where_the_segment_is_used(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     field = new_field(client, "town")
     made = new_segment(client, list_id, {"field": "fields.town", "is": "Rome"})
@@ -200,7 +200,7 @@ def test_a_field_that_was_retired_is_refused_by_name_where_the_segment_is_used(
 
 
 def test_a_list_has_so_many_segments_at_most(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     stack.query(
         "INSERT INTO segments (list_id, name, folded, filter)"
@@ -213,7 +213,7 @@ def test_a_list_has_so_many_segments_at_most(
 
 
 def test_a_segment_is_of_its_list_and_of_its_owner_alone(
-    client: httpx.Client, neighbour: httpx.Client, list_id: int
+    client: httpx2.Client, neighbour: httpx2.Client, list_id: int
 ) -> None:
     made, other = new_segment(client, list_id), new_list(client)["id"]
     theirs = new_list(neighbour)["id"]

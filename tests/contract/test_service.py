@@ -3,7 +3,7 @@
 import re
 from datetime import datetime, timedelta
 
-import httpx
+import httpx2
 import pytest
 
 from api.middleware.headers import VERSIONS
@@ -18,7 +18,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", ""])
 def test_a_program_learns_what_this_is_and_where_to_go(
-    stack: Stack, stranger: httpx.Client, accept: str
+    stack: Stack, stranger: httpx2.Client, accept: str
 ) -> None:
     reply = stranger.get("/", headers={"Accept": accept})
     record = data(reply)
@@ -31,7 +31,7 @@ def test_a_program_learns_what_this_is_and_where_to_go(
     assert reply.headers["vary"] == "Accept, Origin"
 
 
-def test_a_person_sees_a_page_with_links(stack: Stack, stranger: httpx.Client) -> None:
+def test_a_person_sees_a_page_with_links(stack: Stack, stranger: httpx2.Client) -> None:
     reply = stranger.get("/", headers={"Accept": BROWSER})
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
@@ -40,7 +40,7 @@ def test_a_person_sees_a_page_with_links(stack: Stack, stranger: httpx.Client) -
     assert "script" not in reply.text
 
 
-def test_the_other_usual_address_leads_to_the_documentation(stranger: httpx.Client) -> None:
+def test_the_other_usual_address_leads_to_the_documentation(stranger: httpx2.Client) -> None:
     reply = stranger.get("/redoc")
     assert (reply.status_code, reply.headers["location"]) == (307, "/docs")
     shown = stranger.get("/docs")
@@ -56,7 +56,7 @@ PLACE = "/.well-known/security.txt"
 
 
 def test_security_txt_says_whom_to_tell_of_a_hole(quiet: Stack) -> None:
-    reply = httpx.get(quiet.api_url + PLACE)
+    reply = httpx2.get(quiet.api_url + PLACE)
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/plain; charset=utf-8"
     fields = [line.split(": ", 1) for line in reply.text.splitlines()]
@@ -73,7 +73,7 @@ def test_security_txt_says_whom_to_tell_of_a_hole(quiet: Stack) -> None:
     assert timedelta(days=170) < ahead < timedelta(days=365)
 
 
-def test_there_is_no_security_txt_without_a_contact(stranger: httpx.Client) -> None:
+def test_there_is_no_security_txt_without_a_contact(stranger: httpx2.Client) -> None:
     problem(stranger.get(PLACE), 404, "route.not_found")
 
 
@@ -86,7 +86,7 @@ def test_what_is_no_uri_of_a_contact_is_refused_at_the_start(contact: str) -> No
 
 
 def test_a_password_manager_finds_the_page_that_changes_a_password(
-    stack: Stack, stranger: httpx.Client
+    stack: Stack, stranger: httpx2.Client
 ) -> None:
     reply = stranger.get("/.well-known/change-password")
     assert (reply.status_code, reply.headers["location"]) == (

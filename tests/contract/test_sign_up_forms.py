@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
@@ -23,31 +23,31 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 @pytest.fixture
-def list_id(client: httpx.Client) -> int:
+def list_id(client: httpx2.Client) -> int:
     made: int = new_list(client, title=TITLE)["id"]
     return made
 
 
 def send(
-    client: httpx.Client, list_id: int, headers: Mapping[str, str] = BROWSER, /, **fields: str
-) -> httpx.Response:
+    client: httpx2.Client, list_id: int, headers: Mapping[str, str] = BROWSER, /, **fields: str
+) -> httpx2.Response:
     """Send the form as a browser does, unless ``headers`` say otherwise."""
     return client.post(f"/subscriptions/{list_id}", data=fields, headers=headers)
 
 
-def thanks(client: httpx.Client, reply: httpx.Response) -> str:
+def thanks(client: httpx2.Client, reply: httpx2.Response) -> str:
     assert reply.status_code == 303, reply.text
     return heading(follow(client, reply))
 
 
-def said(reply: httpx.Response) -> str:
+def said(reply: httpx2.Response) -> str:
     found = re.search(r'<p class="wrong" role="alert"[^>]*>(.*?)</p>', reply.text)
     assert found, reply.text
     return html.unescape(found[1])
 
 
 def test_form_subscribes_and_leads_to_a_page_of_ours(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     reply = send(stranger, list_id, email=email)
@@ -62,7 +62,7 @@ def test_form_subscribes_and_leads_to_a_page_of_ours(
 
 @pytest.mark.parametrize("accept", ["*/*", "text/html", "text/html, application/json", ""])
 def test_whatever_sends_a_form_is_led_on(
-    client: httpx.Client, stranger: httpx.Client, list_id: int, accept: str
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int, accept: str
 ) -> None:
     reply = send(stranger, list_id, {"Accept": accept}, email=new_address())
     assert reply.status_code == 303
@@ -70,7 +70,7 @@ def test_whatever_sends_a_form_is_led_on(
 
 
 def test_program_that_sends_a_form_may_ask_for_json(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     accept = {"Accept": "application/json"}
     assert data(send(stranger, list_id, accept, email=new_address())) == 1
@@ -80,7 +80,7 @@ def test_program_that_sends_a_form_may_ask_for_json(
 
 
 def test_form_in_parts_is_read_too(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     parts: dict[str, Any] = {"email": (None, new_address())}
     reply = stranger.post(f"/subscriptions/{list_id}", files=parts, headers=BROWSER)
@@ -89,7 +89,7 @@ def test_form_in_parts_is_read_too(
 
 
 def test_list_that_requires_confirmation_requires_it_by_a_form_too(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     words = "Until tomorrow."
     list_id = new_list(client, confirm_required=True, thanks_text=words)["id"]
@@ -102,7 +102,7 @@ def test_list_that_requires_confirmation_requires_it_by_a_form_too(
 
 
 def test_known_address_gets_the_same_page(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     first, second = (send(stranger, list_id, email=email) for _ in range(2))
@@ -113,7 +113,7 @@ def test_known_address_gets_the_same_page(
 
 
 def test_form_leads_back_to_an_origin_of_the_operator_or_of_the_list(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     data(client.patch(f"/lists/{list_id}", json={"redirect_origins": [OWN]}))
     other = new_list(client)["id"]
@@ -133,7 +133,7 @@ def test_form_leads_back_to_an_origin_of_the_operator_or_of_the_list(
 
 
 def test_no_hostile_address_is_led_to(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     data(client.patch(f"/lists/{list_id}", json={"redirect_origins": [OWN]}))
     owned = [
@@ -152,7 +152,7 @@ def test_no_hostile_address_is_led_to(
 
 
 def test_wrong_address_is_named_and_can_be_corrected(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     back = "https://shop.example/joined"
     for wrong in ('reader"><b>@', "", "reader@example"):
@@ -170,13 +170,13 @@ def test_wrong_address_is_named_and_can_be_corrected(
     assert members(client, list_id) == []
 
 
-def test_hostile_address_is_not_in_the_page_either(stranger: httpx.Client, list_id: int) -> None:
+def test_hostile_address_is_not_in_the_page_either(stranger: httpx2.Client, list_id: int) -> None:
     reply = send(stranger, list_id, email="wrong", redirect_url="https://evil.example/")
     assert "evil" not in reply.text + reply.headers["content-security-policy"]
 
 
 def test_list_that_is_gone_and_a_list_that_never_was_are_pages(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     data(client.delete(f"/lists/{list_id}"))
     for each in (list_id, 1):
@@ -195,7 +195,7 @@ WIDGET_FIELDS = {
 
 @pytest.mark.parametrize("provider", WIDGET_FIELDS)
 def test_form_subscribes_by_a_passed_challenge_and_shows_the_widget_again_until_then(
-    client: httpx.Client, stranger: httpx.Client, provider: str
+    client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
     fields = {"challenge_enabled": True, "challenge_provider": provider}
     list_id = new_list(client, **fields)["id"]
@@ -218,7 +218,7 @@ def test_form_subscribes_by_a_passed_challenge_and_shows_the_widget_again_until_
 
 
 def test_form_on_another_site_acts_for_nobody_who_is_logged_in(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     victim: Owner = stack.new_owner()
     person, email = log_in(stack, victim), new_address()
@@ -234,12 +234,12 @@ def test_form_on_another_site_acts_for_nobody_who_is_logged_in(
     assert member(client, list_id, victim.email) is None
 
 
-def test_page_of_thanks_needs_a_list(stranger: httpx.Client) -> None:
+def test_page_of_thanks_needs_a_list(stranger: httpx2.Client) -> None:
     for query in ({}, {"list": "x"}, {"list": "-1"}):
         assert heading(stranger.get("/subscribed", params=query), 400)
 
 
-def test_origins_of_a_list_have_one_spelling(client: httpx.Client, list_id: int) -> None:
+def test_origins_of_a_list_have_one_spelling(client: httpx2.Client, list_id: int) -> None:
     path, ten = f"/lists/{list_id}", [f"https://{n}.example" for n in range(10)]
     twice = ["https://A.example", "https://a.example:443", "http://[::1]:8080"]
     for sent, kept in ((twice, ["https://a.example", "http://[::1]:8080"]), (ten, ten), ([], [])):
@@ -248,7 +248,7 @@ def test_origins_of_a_list_have_one_spelling(client: httpx.Client, list_id: int)
         assert new_list(client, redirect_origins=sent)["redirect_origins"] == kept
 
 
-def test_what_is_no_origin_is_refused(client: httpx.Client, list_id: int) -> None:
+def test_what_is_no_origin_is_refused(client: httpx2.Client, list_id: int) -> None:
     for sent in [[f"https://{n}.example" for n in range(11)], ["https://a.example/"], ["*"]]:
         reply = client.patch(f"/lists/{list_id}", json={"redirect_origins": sent})
         refusal = problem(reply, 422, "list.redirect_origins")

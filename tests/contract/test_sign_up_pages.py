@@ -5,7 +5,7 @@ import re
 import secrets
 from html.parser import HTMLParser
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data
@@ -46,7 +46,7 @@ class Inputs(HTMLParser):
 
 
 @pytest.fixture(autouse=True)
-def _fields(client: httpx.Client) -> None:
+def _fields(client: httpx2.Client) -> None:
     """Of each type one that people may set, and one that the owner alone does."""
     for key, kind in (
         ("city", "text"),
@@ -60,22 +60,22 @@ def _fields(client: httpx.Client) -> None:
 
 
 @pytest.fixture
-def path(client: httpx.Client) -> str:
+def path(client: httpx2.Client) -> str:
     return f"/s/{new_list(client, title=TITLE)['slug']}"
 
 
-def send(stranger: httpx.Client, path: str, **fields: str) -> httpx.Response:
+def send(stranger: httpx2.Client, path: str, **fields: str) -> httpx2.Response:
     return stranger.post(path, data=fields, headers=BROWSER)
 
 
-def wrong(reply: httpx.Response) -> dict[str, str]:
+def wrong(reply: httpx2.Response) -> dict[str, str]:
     """What is wrong, by the inputs beside which it stands."""
     pattern = r'<p class="wrong" role="alert" id="([\w.]+)-problem">(.*?)</p>'
     return {name: html.unescape(text) for name, text in re.findall(pattern, reply.text)}
 
 
 def test_page_asks_what_the_owner_opened_and_shows_what_is_agreed_to(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, title=TITLE, consent_wording=WORDING, tagline="Each <morning>")
     page = stranger.get(f"/s/{made['slug']}")
@@ -92,7 +92,7 @@ def test_page_asks_what_the_owner_opened_and_shows_what_is_agreed_to(
 
 
 def test_person_subscribes_on_the_page_with_their_answers(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, title=TITLE), new_address()
     answers = {
@@ -118,7 +118,7 @@ def test_person_subscribes_on_the_page_with_their_answers(
 
 
 def test_the_page_itself_is_noted_as_the_place_of_consent(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, consent_wording=WORDING), new_address()
     send(stranger, f"/s/{made['slug']}", email=email)
@@ -129,7 +129,7 @@ def test_the_page_itself_is_noted_as_the_place_of_consent(
 
 
 def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
-    client: httpx.Client, stranger: httpx.Client, path: str
+    client: httpx2.Client, stranger: httpx2.Client, path: str
 ) -> None:
     written = {
         "email": new_address(),
@@ -157,7 +157,7 @@ def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
 
 
 def test_page_leads_on_to_an_origin_of_the_list_and_to_no_other(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, redirect_origins=[OWN])
     path, url = f"/s/{made['slug']}", f"{OWN}/thanks"
@@ -174,7 +174,7 @@ def test_page_leads_on_to_an_origin_of_the_list_and_to_no_other(
 
 
 def test_page_and_pasted_form_of_a_list_with_a_challenge_have_the_widget(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
     path, email = f"/s/{made['slug']}", new_address()
@@ -191,7 +191,7 @@ def test_page_and_pasted_form_of_a_list_with_a_challenge_have_the_widget(
     assert known_member(client, made["id"], email)["source"] == "challenge"
 
 
-def test_what_is_no_list_is_a_page(client: httpx.Client, stranger: httpx.Client) -> None:
+def test_what_is_no_list_is_a_page(client: httpx2.Client, stranger: httpx2.Client) -> None:
     archived = new_list(client)
     data(client.delete(f"/lists/{archived['id']}"))
     for slug in ["no-such-list", "NO", "9" * 20, "%00", "a.b", archived["slug"]]:
@@ -199,7 +199,7 @@ def test_what_is_no_list_is_a_page(client: httpx.Client, stranger: httpx.Client)
         assert heading(send(stranger, f"/s/{slug}", email=new_address()), 404)
 
 
-def test_what_is_no_form_is_refused_by_a_page(stranger: httpx.Client, path: str) -> None:
+def test_what_is_no_form_is_refused_by_a_page(stranger: httpx2.Client, path: str) -> None:
     reply = stranger.post(path, json={"email": new_address()})
     heading(reply, 415)
     wrong_method = stranger.put(path)
@@ -207,7 +207,7 @@ def test_what_is_no_form_is_refused_by_a_page(stranger: httpx.Client, path: str)
     assert wrong_method.headers["allow"] == "GET, HEAD, POST"
 
 
-def test_scripts_of_other_origins_read_no_page(stranger: httpx.Client, path: str) -> None:
+def test_scripts_of_other_origins_read_no_page(stranger: httpx2.Client, path: str) -> None:
     for each in (path, f"{path}/"):
         reply = stranger.get(each, headers={"Origin": "https://elsewhere.test"})
         assert reply.status_code == 200
@@ -218,7 +218,7 @@ def test_scripts_of_other_origins_read_no_page(stranger: httpx.Client, path: str
 
 
 def test_pasted_form_has_the_same_inputs_and_no_frame_style_or_script(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     made = new_list(client, title=TITLE, consent_wording=WORDING)
     told = data(client.get(f"/lists/{made['id']}/embed"))
@@ -233,7 +233,7 @@ def test_pasted_form_has_the_same_inputs_and_no_frame_style_or_script(
 
 
 def test_no_page_tells_a_stranger_where_the_form_of_a_list_may_stand(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, redirect_origins=["https://not-public-yet.example"])
     path = f"/s/{made['slug']}"
@@ -242,7 +242,7 @@ def test_no_page_tells_a_stranger_where_the_form_of_a_list_may_stand(
     assert stranger.get(f"{path}/embed").status_code == 404
 
 
-def test_what_is_pasted_subscribes(client: httpx.Client, stranger: httpx.Client) -> None:
+def test_what_is_pasted_subscribes(client: httpx2.Client, stranger: httpx2.Client) -> None:
     made, email = new_list(client), new_address()
     told = data(client.get(f"/lists/{made['slug']}/embed"))
     answers = {**dict.fromkeys(Inputs(told["html"]).inputs, ""), "email": email}

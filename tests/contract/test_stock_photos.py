@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from PIL import Image
 
@@ -22,27 +22,27 @@ def fresh(word: str = "hills") -> str:
     return f"{word} {time.monotonic_ns()}"
 
 
-def search(client: httpx.Client, query: str, **params: str | int) -> httpx.Response:
+def search(client: httpx2.Client, query: str, **params: str | int) -> httpx2.Response:
     return client.get(SEARCH, params={"query": query, **params})
 
 
 @pytest.fixture
-def provider(stack: Stack) -> Iterator[httpx.Client]:
+def provider(stack: Stack) -> Iterator[httpx2.Client]:
     """Asks the provider itself, as whoever has its key."""
     headers = {"Authorization": "Client-ID sandbox-unsplash-access-key"}
     base = f"{stack.sandbox_url}{UNSPLASH_PREFIX}"
-    with httpx.Client(base_url=base, headers=headers, timeout=30) as client:
+    with httpx2.Client(base_url=base, headers=headers, timeout=30) as client:
         client.delete("/calls")
         yield client
 
 
-def calls(provider: httpx.Client, query: str | None = None) -> list[dict[str, Any]]:
+def calls(provider: httpx2.Client, query: str | None = None) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = provider.get("/calls").json()
     return [each for each in made if query is None or each["query"].get("query") == query]
 
 
 def test_search_answers_the_providers_payload_unchanged(
-    client: httpx.Client, provider: httpx.Client
+    client: httpx2.Client, provider: httpx2.Client
 ) -> None:
     query = fresh()
     reply = search(client, query, page=2, limit=7)
@@ -54,14 +54,14 @@ def test_search_answers_the_providers_payload_unchanged(
 
 
 def test_a_page_has_ten_photos_and_is_the_first_unless_told_otherwise(
-    client: httpx.Client, provider: httpx.Client
+    client: httpx2.Client, provider: httpx2.Client
 ) -> None:
     query = fresh()
     assert len(data(search(client, query))["results"]) == 10
     assert calls(provider, query)[0]["query"] == {"query": query, "page": "1", "per_page": "10"}
 
 
-def test_a_search_out_of_bounds_is_400(client: httpx.Client, provider: httpx.Client) -> None:
+def test_a_search_out_of_bounds_is_400(client: httpx2.Client, provider: httpx2.Client) -> None:
     assert len(data(search(client, fresh(), limit=30))["results"]) == 30
     provider.delete("/calls")
     for wrong in ("", "query=", "query=%20%09", "query=x&page=0", "query=x&page=two"):
@@ -72,7 +72,7 @@ def test_a_search_out_of_bounds_is_400(client: httpx.Client, provider: httpx.Cli
 
 
 def test_a_search_is_asked_once_within_the_hour(
-    client: httpx.Client, provider: httpx.Client, stack: Stack
+    client: httpx2.Client, provider: httpx2.Client, stack: Stack
 ) -> None:
     query = fresh()
     first, second = search(client, query), search(client, query)
@@ -86,7 +86,7 @@ def test_a_search_is_asked_once_within_the_hour(
 
 
 def test_what_is_kept_of_a_search_expires_and_its_name_tells_nothing(
-    client: httpx.Client, stack: Stack
+    client: httpx2.Client, stack: Stack
 ) -> None:
     redis = stack.resources.redis
     before = set(redis.scan_iter("pressroom:cache:*"))
@@ -106,8 +106,8 @@ def test_what_is_kept_of_a_search_expires_and_its_name_tells_nothing(
     ],
 )
 def test_a_provider_in_trouble_is_told_as_it_is_and_nothing_of_it_is_kept(
-    client: httpx.Client,
-    provider: httpx.Client,
+    client: httpx2.Client,
+    provider: httpx2.Client,
     trouble: str,
     refusal: tuple[int, str, str | None],
 ) -> None:
@@ -120,11 +120,11 @@ def test_a_provider_in_trouble_is_told_as_it_is_and_nothing_of_it_is_kept(
 
 
 def test_the_quota_that_the_provider_tells_is_in_the_metrics(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     data(search(client, fresh()))
     token = stack.environment["PRESSROOM_METRICS_TOKEN"]
-    reply = httpx.get(f"{stack.api_url}/metrics", headers={"Authorization": f"Bearer {token}"})
+    reply = httpx2.get(f"{stack.api_url}/metrics", headers={"Authorization": f"Bearer {token}"})
     labels = '{provider="unsplash",window="hour"}'
     assert f"pressroom_stock_photo_quota{labels} 5000.0" in reply.text
     [line] = [
@@ -136,7 +136,7 @@ def test_the_quota_that_the_provider_tells_is_in_the_metrics(
 
 
 def test_the_use_of_a_photo_is_told_each_time_with_its_mark(
-    client: httpx.Client, provider: httpx.Client
+    client: httpx2.Client, provider: httpx2.Client
 ) -> None:
     photo = data(search(client, fresh()))["results"][3]
     endpoint = photo["links"]["download_location"]
@@ -150,7 +150,7 @@ def test_the_use_of_a_photo_is_told_each_time_with_its_mark(
         assert told[-1]["query"] == {"ixid": endpoint.partition("ixid=")[2]}
 
 
-def test_a_download_needs_an_endpoint(client: httpx.Client) -> None:
+def test_a_download_needs_an_endpoint(client: httpx2.Client) -> None:
     problem(client.get(DOWNLOAD), 400, "request.invalid")
     problem(client.get(DOWNLOAD, params={"endpoint": ""}), 400, "stockphoto.endpoint_not_allowed")
 
@@ -165,7 +165,7 @@ def test_a_download_needs_an_endpoint(client: httpx.Client) -> None:
 )
 def test_a_download_that_the_provider_refuses_is_told_as_it_is(
     stack: Stack,
-    client: httpx.Client,
+    client: httpx2.Client,
     photo_id: str,
     refusal: tuple[int, str, str | None],
 ) -> None:
@@ -175,21 +175,21 @@ def test_a_download_that_the_provider_refuses_is_told_as_it_is(
     assert reply.headers.get("retry-after") == refusal[2]
 
 
-def test_from_a_search_to_an_attachment_without_any_network(client: httpx.Client) -> None:
+def test_from_a_search_to_an_attachment_without_any_network(client: httpx2.Client) -> None:
     photo = data(search(client, fresh("boats")))["results"][0]
     endpoint = photo["links"]["download_location"]
     url = data(client.get(DOWNLOAD, params={"endpoint": endpoint}))["url"]
-    file = httpx.get(url, timeout=30).raise_for_status().content
+    file = httpx2.get(url, timeout=30).raise_for_status().content
     record = data(send(client, file, "boats.jpg", prefer="wait=60"))
     assert (record["status"], record["original_mime_type"]) == (2, "image/jpeg")
     ratio = photo["width"] / photo["height"]
     assert record["width"] / record["height"] == pytest.approx(ratio, rel=0.01)
-    shown = httpx.get(photo["urls"]["small"], timeout=30).content
+    shown = httpx2.get(photo["urls"]["small"], timeout=30).content
     assert Image.open(io.BytesIO(shown)).width == 400
-    assert httpx.get(photo["urls"]["small"], timeout=30).content == shown
+    assert httpx2.get(photo["urls"]["small"], timeout=30).content == shown
 
 
-def test_openverse_is_asked_by_its_name(client: httpx.Client) -> None:
+def test_openverse_is_asked_by_its_name(client: httpx2.Client) -> None:
     reply = client.get("/composer/openverse/photos/search", params={"query": "sea", "limit": 30})
     found = data(reply)
     assert (found["page_size"], len(found["results"])) == (20, 20)
@@ -199,7 +199,7 @@ def test_openverse_is_asked_by_its_name(client: httpx.Client) -> None:
     assert data(located) == {"url": found["results"][4]["url"]}
 
 
-def test_one_providers_endpoint_is_not_anothers(client: httpx.Client) -> None:
+def test_one_providers_endpoint_is_not_anothers(client: httpx2.Client) -> None:
     found = data(client.get("/composer/openverse/photos/search", params={"query": "sea"}))
     endpoint = found["results"][0]["detail_url"]
     for name in ("stockphoto", "unsplash"):
@@ -210,12 +210,12 @@ def test_one_providers_endpoint_is_not_anothers(client: httpx.Client) -> None:
 @pytest.mark.parametrize("prefix", ["", "/auxilia"])
 @pytest.mark.parametrize("name", ["stockphoto", "unsplash"])
 def test_the_configured_provider_has_two_names_and_two_paths(
-    client: httpx.Client, prefix: str, name: str
+    client: httpx2.Client, prefix: str, name: str
 ) -> None:
     reply = client.get(f"{prefix}/composer/{name}/photos/search", params={"query": "paths"})
     assert len(data(reply)["results"]) == 10
 
 
-def test_a_provider_that_nobody_knows_is_400(client: httpx.Client) -> None:
+def test_a_provider_that_nobody_knows_is_400(client: httpx2.Client) -> None:
     reply = client.get("/composer/flickr/photos/search", params={"query": "x"})
     assert "unsplash" in problem(reply, 400, "request.invalid")["detail"]

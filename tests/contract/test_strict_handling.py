@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract import credits
@@ -20,7 +20,7 @@ from tests.stack import Owner, Stack
 STRICT = {"Prefer": "handling=strict"}
 
 
-def unknown(reply: httpx.Response) -> list[str]:
+def unknown(reply: httpx2.Response) -> list[str]:
     """The places that the refusal names."""
     refused = problem(reply, 400, "request.unknown")
     assert "preference-applied" not in reply.headers or "body." in refused["message"]
@@ -30,7 +30,7 @@ def unknown(reply: httpx.Response) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["/lists", "/lists/{}/subscriptions", "/auxilia/credits/ledger"])
-def test_filter_that_is_none_is_refused(client: httpx.Client, list_id: int, path: str) -> None:
+def test_filter_that_is_none_is_refused(client: httpx2.Client, list_id: int, path: str) -> None:
     address = path.format(list_id)
     query = {"sort": "email", "limit": "5", "name": "x"}
     assert unknown(client.get(address, params=query, headers=STRICT)) == [
@@ -44,7 +44,7 @@ def test_filter_that_is_none_is_refused(client: httpx.Client, list_id: int, path
     assert "preference-applied" not in client.get(address).headers
 
 
-def test_field_that_is_none_is_refused_and_nothing_is_made(client: httpx.Client) -> None:
+def test_field_that_is_none_is_refused_and_nothing_is_made(client: httpx2.Client) -> None:
     body = {"title": "Tea", "slug": new_slug(), "flavour": "green"}
     assert unknown(client.post("/lists", json=body, headers=STRICT)) == ["body.flavour"]
     assert data(client.get("/lists"))["items"] == []
@@ -54,7 +54,7 @@ def test_field_that_is_none_is_refused_and_nothing_is_made(client: httpx.Client)
 
 
 def test_filters_in_filters_are_checked_and_too_deep_ones_refused(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     path = f"/lists/{list_id}/members/search"
     right = {"all": [{"not": {"field": "name", "is": "Ada"}}]}
@@ -72,7 +72,7 @@ def test_filters_in_filters_are_checked_and_too_deep_ones_refused(
     problem(client.post(path, **sent), 400, "filter.invalid")  # type: ignore[arg-type]
 
 
-def test_field_of_an_item_is_named_by_its_place(client: httpx.Client, list_id: int) -> None:
+def test_field_of_an_item_is_named_by_its_place(client: httpx2.Client, list_id: int) -> None:
     people: list[dict[str, Any]] = [
         {"email": new_address(), "name": "Ada"},
         {"email": new_address(), "tags": ["vip"], "age": 7},
@@ -86,14 +86,14 @@ def test_field_of_an_item_is_named_by_its_place(client: httpx.Client, list_id: i
     assert data(add(client, list_id, *people)) == 1
 
 
-def test_refusal_names_a_few_of_very_many(client: httpx.Client, list_id: int) -> None:
+def test_refusal_names_a_few_of_very_many(client: httpx2.Client, list_id: int) -> None:
     people = [{"email": new_address(), "tags": []} for _ in range(5000)]
     path = f"/auxilia/subscriptions/{list_id}/members/add"
     assert len(unknown(client.post(path, json={"members": people}, headers=STRICT))) == 20
 
 
 def test_charge_with_a_field_that_is_none_is_not_made(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     credits.grant(stack, owner.user_id, "5")
     body = {"amount_credit": 1, "source_id": "post", "meta": {"any": {"thing": 1}}}
@@ -105,7 +105,7 @@ def test_charge_with_a_field_that_is_none_is_not_made(
     assert credits.balance(client) == 4
 
 
-def test_first_preference_counts(client: httpx.Client) -> None:
+def test_first_preference_counts(client: httpx2.Client) -> None:
     for prefer, is_strict in [
         ("handling=strict", True),
         ('Handling = "Strict"', True),
@@ -121,7 +121,7 @@ def test_first_preference_counts(client: httpx.Client) -> None:
         assert reply.status_code == (400 if is_strict else 200)
 
 
-def test_strangers_hear_nothing_of_a_body(stranger: httpx.Client) -> None:
+def test_strangers_hear_nothing_of_a_body(stranger: httpx2.Client) -> None:
     refused = stranger.post("/lists", json={"colour": "green"}, headers=STRICT)
     problem(refused, 401, "auth.credentials_missing")
 
@@ -177,7 +177,7 @@ def _part(name: str, value: str) -> Part:
     return (name, (None, value))
 
 
-def _refused(reply: httpx.Response, name: str) -> None:
+def _refused(reply: httpx2.Response, name: str) -> None:
     told = problem(reply, 400, "request.option_in_body")
     assert [each["field"] for each in told["errors"]] == [f"body.{name}"]
     assert f"body.{name} " in told["message"]
@@ -185,8 +185,8 @@ def _refused(reply: httpx.Response, name: str) -> None:
 
 
 def _import(
-    client: httpx.Client, list_id: int, *parts: Part, headers: dict[str, str] | None = None
-) -> httpx.Response:
+    client: httpx2.Client, list_id: int, *parts: Part, headers: dict[str, str] | None = None
+) -> httpx2.Response:
     return client.post(f"/lists/{list_id}/imports", files=[*parts], headers=headers)
 
 
@@ -203,7 +203,7 @@ OPTIONS = {
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_import_with_an_option_as_a_part_imports_nothing(
-    quiet: Stack, quiet_client: httpx.Client, headers: dict[str, str], name: str
+    quiet: Stack, quiet_client: httpx2.Client, headers: dict[str, str], name: str
 ) -> None:
     before, list_id = objects(quiet), new_list(quiet_client)["id"]
     file: Part = ("file", ("mail.csv", of_addresses(*addresses(2))))
@@ -217,7 +217,7 @@ def test_an_import_with_an_option_as_a_part_imports_nothing(
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
 @pytest.mark.parametrize("name", ["encrypted", "renditions"])
 def test_an_image_with_an_option_as_a_part_is_not_stored(
-    quiet: Stack, quiet_client: httpx.Client, headers: dict[str, str], name: str
+    quiet: Stack, quiet_client: httpx2.Client, headers: dict[str, str], name: str
 ) -> None:
     before = set(quiet.stored())
     parts: list[Part] = [_part(name, "true"), ("file", ("a.png", encoded("PNG")))]
@@ -228,7 +228,7 @@ def test_an_image_with_an_option_as_a_part_is_not_stored(
 
 
 def test_other_parts_are_refused_if_asked_to_and_passed_over_otherwise(
-    client: httpx.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     image: Part = ("file", ("a.png", encoded("PNG")))
     emails = addresses(2)
@@ -247,7 +247,7 @@ def test_other_parts_are_refused_if_asked_to_and_passed_over_otherwise(
 
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
 def test_an_act_with_its_dry_run_in_the_body_is_not_done(
-    quiet_client: httpx.Client, headers: dict[str, str]
+    quiet_client: httpx2.Client, headers: dict[str, str]
 ) -> None:
     list_id = new_list(quiet_client)["id"]
     wanted = {"action": "tag", "value": "new", "filter": {"field": "email", "exists": True}}

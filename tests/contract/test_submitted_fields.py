@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from services.accounts import mailed_tokens
@@ -25,14 +25,14 @@ READER = Actor(ActorKind.USER, Via.CONFIRMATION)
 
 
 @pytest.fixture(autouse=True)
-def _fields(client: httpx.Client) -> None:
+def _fields(client: httpx2.Client) -> None:
     """One that people may set, and one that the owner alone does."""
     new_field(client, "city", public=True)
     new_field(client, "visits", "number", public=True)
     new_field(client, "note")
 
 
-def say(client: httpx.Client, list_id: int, email: str, **more: Any) -> None:
+def say(client: httpx2.Client, list_id: int, email: str, **more: Any) -> None:
     reply = client.post(f"/subscriptions/{list_id}", json={"email": email, **more})
     assert data(reply) == 1
 
@@ -57,7 +57,7 @@ def use(stack: Stack, token: str) -> None:
 
 
 def test_a_new_member_has_what_they_said(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     say(stranger, list_id, email, name="Ada", fields={"city": "Paris", "visits": 3})
@@ -67,7 +67,7 @@ def test_a_new_member_has_what_they_said(
 
 @pytest.mark.parametrize("fields", [{"note": "x"}, {"unknown": "x"}, {"visits": "many"}])
 def test_a_field_that_is_not_public_is_as_if_it_were_not_there(
-    client: httpx.Client, stranger: httpx.Client, list_id: int, fields: dict[str, Any]
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int, fields: dict[str, Any]
 ) -> None:
     email = new_address()
     reply = stranger.post(f"/subscriptions/{list_id}", json={"email": email, "fields": fields})
@@ -80,7 +80,7 @@ def test_a_field_that_is_not_public_is_as_if_it_were_not_there(
 
 
 def test_a_stranger_changes_nothing_of_a_member(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     before = put(client, list_id, email, name="Ada", fields={"city": "Paris"})
@@ -89,7 +89,7 @@ def test_a_stranger_changes_nothing_of_a_member(
 
 
 def test_of_a_member_who_is_known_it_waits_for_the_mailed_confirmation(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     made = put(client, list_id, email, name="Ada", fields={"city": "Paris", "note": "kept"})
@@ -114,7 +114,7 @@ def test_of_a_member_who_is_known_it_waits_for_the_mailed_confirmation(
 
 
 def test_a_token_sets_what_was_said_when_it_was_mailed_and_no_other(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     """A stranger who writes the same address later sets nothing by the reader's own mail."""
     list_id, email = new_list(client, confirm_required=True)["id"], new_address()
@@ -126,7 +126,7 @@ def test_a_token_sets_what_was_said_when_it_was_mailed_and_no_other(
 
 
 def test_what_waits_goes_with_the_mail_that_it_asked_for(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id, email = new_list(client, confirm_required=True)["id"], new_address()
     say(stranger, list_id, email, name="Ada", fields={"city": "Paris"})
@@ -149,7 +149,7 @@ def test_what_waits_goes_with_the_mail_that_it_asked_for(
 
 
 def test_a_field_that_was_closed_meanwhile_is_not_set_by_the_token(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     made = put(client, list_id, email, fields={"city": "Paris"})
@@ -179,7 +179,7 @@ def test_a_field_that_was_closed_meanwhile_is_not_set_by_the_token(
 
 
 def test_a_form_sets_fields_by_the_names_of_its_inputs(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     form = {"email": email, "name": "Ada", "fields.city": " Paris ", "fields.visits": "3"}
@@ -194,7 +194,7 @@ def test_a_form_sets_fields_by_the_names_of_its_inputs(
 
 
 def test_who_is_logged_in_says_it_for_themselves(
-    client: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     path = f"/subscriptions/{list_id}/no-challenge"
     assert data(reader.client.post(path, json={"fields": {"city": "Paris"}})) == 1
@@ -209,7 +209,7 @@ def test_who_is_logged_in_says_it_for_themselves(
 
 
 def test_what_waits_goes_with_a_transfer(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email, target = new_address(), new_list(client)["id"]
     made = put(client, list_id, email, fields={"city": "Paris"})

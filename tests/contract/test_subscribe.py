@@ -2,7 +2,7 @@
 
 import re
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
@@ -33,7 +33,7 @@ def confirmations(stack: Stack, list_id: int, email: str) -> int:
 
 
 def test_new_address_is_subscribed_at_once(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     assert data(subscribe(stranger, list_id, email)) == 1
@@ -55,7 +55,7 @@ def test_new_address_is_subscribed_at_once(
 
 
 def test_an_address_is_one_person_on_all_lists(
-    client: httpx.Client, neighbour: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, neighbour: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email, other = new_address(), new_list(neighbour)["id"]
     for each in (list_id, other, list_id):
@@ -77,7 +77,7 @@ def test_an_address_is_one_person_on_all_lists(
     ],
 )
 def test_one_address_is_one_member_however_it_is_written(
-    client: httpx.Client, stranger: httpx.Client, list_id: int, form: str, domain: str
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int, form: str, domain: str
 ) -> None:
     word = new_address().split("@")[0]
     sent = form.format(word)
@@ -90,7 +90,7 @@ def test_one_address_is_one_member_however_it_is_written(
 
 
 def test_dots_and_tags_make_other_people(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     name, _, domain = new_address().partition("@")
     addresses = {f"{name}@{domain}", f"{name}+tag@{domain}", f"{name.replace('.', '')}@{domain}"}
@@ -100,7 +100,7 @@ def test_dots_and_tags_make_other_people(
 
 
 def test_what_is_no_address_is_422_and_names_the_place(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     path = f"/subscriptions/{list_id}"
     for email in ["", "reader@example", "a b@example.com", "reader@example.com\0", None, 5]:
@@ -111,7 +111,7 @@ def test_what_is_no_address_is_422_and_names_the_place(
 
 
 def test_challenge_fields_are_ignored_where_no_challenge_is_wanted(
-    client: httpx.Client, stranger: httpx.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     for provider, token in (("", ""), ("unheard-of", "fail-1"), ("turnstile", "error-1")):
         email = new_address()
@@ -129,7 +129,7 @@ def test_challenge_fields_are_ignored_where_no_challenge_is_wanted(
 
 
 def test_the_form_takes_no_notice_of_credentials(
-    client: httpx.Client, neighbour: httpx.Client, stack: Stack, list_id: int
+    client: httpx2.Client, neighbour: httpx2.Client, stack: Stack, list_id: int
 ) -> None:
     with stack.client("prk_nonsense") as mistaken:
         for caller in (client, neighbour, mistaken):
@@ -139,7 +139,7 @@ def test_the_form_takes_no_notice_of_credentials(
 
 
 def test_pending_stays_pending_by_the_form_when_the_list_no_longer_asks(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id, email = new_list(client, confirm_required=True)["id"], new_address()
     subscribe(stranger, list_id, email)
@@ -149,7 +149,7 @@ def test_pending_stays_pending_by_the_form_when_the_list_no_longer_asks(
 
 
 def test_who_left_comes_back_by_a_confirmation_alone(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id)
     assert data(subscribe(stranger, list_id, reader.email)) == 1
@@ -159,7 +159,7 @@ def test_who_left_comes_back_by_a_confirmation_alone(
 
 
 def test_who_wants_no_mail_gets_none_by_the_form(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).wants_mail(list_id, enabled=False)
     assert data(subscribe(stranger, list_id, reader.email)) == 1
@@ -170,7 +170,7 @@ def test_who_wants_no_mail_gets_none_by_the_form(
 
 
 def test_no_stranger_brings_back_whom_the_owner_removed(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     subscribe(stranger, list_id, email)
@@ -197,7 +197,7 @@ def test_no_stranger_brings_back_whom_the_owner_removed(
 
 
 def test_a_persons_name_is_for_lists_that_they_joined_by_a_login(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     subscribe(stranger, list_id, reader.email)
     user_id = reader.user_id
@@ -219,7 +219,7 @@ def test_a_persons_name_is_for_lists_that_they_joined_by_a_login(
 
 
 def test_a_move_does_not_show_a_name_to_another_list(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
     subscribe(stranger, list_id, reader.email)

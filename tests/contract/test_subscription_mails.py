@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.errors import DomainError
@@ -23,8 +23,8 @@ class Joining:
     """Somebody on their way onto a list that wants confirmation."""
 
     stack: Stack
-    owner: httpx.Client
-    stranger: httpx.Client
+    owner: httpx2.Client
+    stranger: httpx2.Client
     list_id: int
     address: str
 
@@ -71,7 +71,7 @@ class Joining:
 
 
 @pytest.fixture
-def reader(stack: Stack, client: httpx.Client, stranger: httpx.Client) -> Joining:
+def reader(stack: Stack, client: httpx2.Client, stranger: httpx2.Client) -> Joining:
     body = {"title": "Tea & <Toast>", "slug": random_hash_id(), "confirm_required": True}
     made = data(client.post("/lists", json=body))
     return Joining(stack, client, stranger, made["id"], f"{random_hash_id()}@example.com")
@@ -105,7 +105,7 @@ def test_who_confirmed_is_told_how_to_leave_by_one_click(reader: Joining) -> Non
     assert headers["list-unsubscribe-post"] == "List-Unsubscribe=One-Click"
     [url] = re.findall(r"^<(\S+)>$", headers["list-unsubscribe"])
     assert url in welcome["text"].split()
-    trace_id = httpx.URL(url).params["trace_id"]
+    trace_id = httpx2.URL(url).params["trace_id"]
     trace = mails.read(reader.stack.resources.keyring, trace_id)
     assert trace.list_id == reader.list_id
     path = f"/subscriptions/{reader.list_id}/delete"

@@ -2,7 +2,7 @@
 
 import json
 
-import httpx
+import httpx2
 
 from tests.contract.bulk import add, addresses, counts, errors, imported, sheet
 from tests.contract.replies import data
@@ -27,7 +27,7 @@ def postmark(**reasons: str) -> bytes:
 
 
 def test_each_row_becomes_an_opt_out_that_keeps_how_it_came(
-    stack: Stack, client: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     [complained, left] = addresses(2)
@@ -51,7 +51,7 @@ def test_each_row_becomes_an_opt_out_that_keeps_how_it_came(
 
 
 def test_a_reason_that_may_pass_suppresses_nothing(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     [hard, soft] = addresses(2)
     assert data(add(client, list_id, hard, soft)) == 2
@@ -65,7 +65,7 @@ def test_a_reason_that_may_pass_suppresses_nothing(
 
 
 def test_an_undo_takes_no_opt_out_back(
-    stack: Stack, client: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     file = sheet(["email"], [reader.email])
@@ -78,7 +78,7 @@ def test_an_undo_takes_no_opt_out_back(
     assert opt_outs(stack, list_id) == {}
 
 
-def test_a_file_of_members_tells_how_too(stack: Stack, client: httpx.Client, list_id: int) -> None:
+def test_a_file_of_members_tells_how_too(stack: Stack, client: httpx2.Client, list_id: int) -> None:
     [bounced, left] = addresses(2)
     file = sheet(["email", "status"], [bounced, "cleaned"], [left, "unsubscribed"])
     assert counts(imported(client, list_id, file)) == {"received": 2, "opted_out": 2}

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
@@ -12,21 +12,21 @@ from tests.stack import Stack
 
 
 @pytest.fixture
-def email(client: httpx.Client, list_id: int) -> str:
+def email(client: httpx2.Client, list_id: int) -> str:
     """A member's."""
     address = new_address()
     put(client, list_id, address)
     return address
 
 
-def change(client: httpx.Client, list_id: int | str, email: str, **values: object) -> list[str]:
+def change(client: httpx2.Client, list_id: int | str, email: str, **values: object) -> list[str]:
     reply = client.patch(f"/lists/{list_id}/members/{email}", json=values)
     found: list[str] = data(reply)["tags"]
     return found
 
 
 def test_tags_are_set_whole_added_and_removed(
-    client: httpx.Client, list_id: int, email: str
+    client: httpx2.Client, list_id: int, email: str
 ) -> None:
     assert change(client, list_id, email, tags=["VIP", "press"]) == ["press", "VIP"]
     assert change(client, list_id, email, add_tags=["Spring fair"]) == [
@@ -47,14 +47,14 @@ def test_tags_are_set_whole_added_and_removed(
 
 
 def test_a_tag_is_kept_as_it_was_first_written(
-    client: httpx.Client, list_id: int, email: str
+    client: httpx2.Client, list_id: int, email: str
 ) -> None:
     assert change(client, list_id, email, tags=[" Straße ", "STRASSE"]) == ["Straße"]
     assert change(client, list_id, email, add_tags=["strasse"]) == ["Straße"]
     assert tag_names(client, list_id) == ["Straße"]
 
 
-def test_what_is_no_tag_is_refused(client: httpx.Client, list_id: int, email: str) -> None:
+def test_what_is_no_tag_is_refused(client: httpx2.Client, list_id: int, email: str) -> None:
     for wrong in ["", " ", "a,b", "x" * 41, "a\nb", "a\0b", 5, None]:
         for name in ("tags", "add_tags", "remove_tags"):
             body = {name: ["fine", wrong]}
@@ -65,7 +65,7 @@ def test_what_is_no_tag_is_refused(client: httpx.Client, list_id: int, email: st
 
 
 def test_a_member_has_a_bounded_number_of_tags(
-    client: httpx.Client, list_id: int, email: str
+    client: httpx2.Client, list_id: int, email: str
 ) -> None:
     path = f"/lists/{list_id}/members/{email}"
     many = [f"tag {number}" for number in range(100)]
@@ -77,7 +77,7 @@ def test_a_member_has_a_bounded_number_of_tags(
 
 
 def test_a_list_has_a_bounded_number_of_tags(
-    stack: Stack, client: httpx.Client, list_id: int, email: str
+    stack: Stack, client: httpx2.Client, list_id: int, email: str
 ) -> None:
     stack.query(
         "INSERT INTO tags (list_id, name, folded)"
@@ -91,7 +91,7 @@ def test_a_list_has_a_bounded_number_of_tags(
 
 
 def test_a_tag_is_renamed_for_all_and_no_member_is_rewritten(
-    stack: Stack, client: httpx.Client, list_id: int, email: str
+    stack: Stack, client: httpx2.Client, list_id: int, email: str
 ) -> None:
     change(client, list_id, email, tags=["VIP", "press"])
     rows = "SELECT xmin, ctid, * FROM subscriptions WHERE list_id = %s"
@@ -105,7 +105,7 @@ def test_a_tag_is_renamed_for_all_and_no_member_is_rewritten(
 
 
 def test_a_deleted_tag_is_on_no_member_and_comes_back_as_another(
-    client: httpx.Client, list_id: int, email: str
+    client: httpx2.Client, list_id: int, email: str
 ) -> None:
     other = new_address()
     put(client, list_id, other, tags=["VIP"])
@@ -118,7 +118,7 @@ def test_a_deleted_tag_is_on_no_member_and_comes_back_as_another(
     assert members(client, list_id, email=other)[0]["tags"] == []
 
 
-def test_one_tag_comes_of_many_who_make_it_at_once(client: httpx.Client, list_id: int) -> None:
+def test_one_tag_comes_of_many_who_make_it_at_once(client: httpx2.Client, list_id: int) -> None:
     names = [f"tag {number}" for number in range(20)]
     people = [new_address() for _ in range(6)]
     for each in people:
@@ -137,7 +137,7 @@ def test_one_tag_comes_of_many_who_make_it_at_once(client: httpx.Client, list_id
 
 
 def test_tags_belong_to_one_list(
-    client: httpx.Client, neighbour: httpx.Client, list_id: int, email: str
+    client: httpx2.Client, neighbour: httpx2.Client, list_id: int, email: str
 ) -> None:
     change(client, list_id, email, tags=["VIP"])
     own, other = tag_id(client, list_id, "VIP"), new_list(client)["id"]

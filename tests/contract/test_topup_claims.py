@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from tests.contract import topups
 from tests.contract.credits import balance
@@ -15,7 +15,7 @@ from tests.payments import SandboxPayments
 from tests.stack import RETIRED, Stack, eventually
 
 
-def paid(stack: Stack, stranger: httpx.Client, sandbox: SandboxPayments) -> tuple[int, str]:
+def paid(stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments) -> tuple[int, str]:
     order = topups.ordered(stranger)
     assert order["is_claimed"] is False
     sandbox.pay(order["order_id"])
@@ -24,7 +24,7 @@ def paid(stack: Stack, stranger: httpx.Client, sandbox: SandboxPayments) -> tupl
 
 
 def test_unclaimed_order_waits_for_whoever_has_its_token(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id, token = paid(stack, stranger, sandbox)
     assert status_by_token(stranger, token) == "paid_unclaimed"
@@ -39,7 +39,7 @@ def test_unclaimed_order_waits_for_whoever_has_its_token(
 
 
 def test_two_claims_at_once_are_one(
-    stack: Stack, stranger: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     tokens = [paid(stack, stranger, sandbox)[1] for _ in range(3)]
     with ExitStack() as opened:
@@ -55,7 +55,7 @@ def test_two_claims_at_once_are_one(
 
 
 def test_an_order_may_be_claimed_before_it_is_paid(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order = topups.ordered(stranger)
     assert data(claim(client, order["claim_token"]))["status"] == "pending"
@@ -65,7 +65,7 @@ def test_an_order_may_be_claimed_before_it_is_paid(
 
 
 def test_what_went_back_before_the_claim_is_taken_at_once(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id, token = paid(stack, stranger, sandbox)
     sandbox.refund(order_id, 200)
@@ -80,7 +80,7 @@ def test_what_went_back_before_the_claim_is_taken_at_once(
 
 
 def test_a_disputed_order_can_be_claimed_and_won(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id, token = paid(stack, stranger, sandbox)
     sandbox.dispute(order_id)
@@ -92,27 +92,29 @@ def test_a_disputed_order_can_be_claimed_and_won(
     assert balance(client) == 500
 
 
-def test_a_wrong_token_finds_nothing(client: httpx.Client, stranger: httpx.Client) -> None:
+def test_a_wrong_token_finds_nothing(client: httpx2.Client, stranger: httpx2.Client) -> None:
     for token in ["", "x", "A" * 43, "ü" * 43, "A" * 255, "../" * 14 + "A"]:
         problem(claim(client, token), 404, "order.not_found")
         problem(stranger.post(STATUS, json={"claim_token": token}), 404, "order.not_found")
 
 
-def test_a_missing_token_is_422(client: httpx.Client) -> None:
+def test_a_missing_token_is_422(client: httpx2.Client) -> None:
     for body in [{}, {"claim_token": None}, {"claim_token": 7}, []]:
         for path in (CLAIM, STATUS):
             problem(client.post(path, json=body), 422, "body.invalid")
 
 
 def test_an_owned_orders_token_reads_and_does_not_take(
-    client: httpx.Client, neighbour: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, neighbour: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     token = topups.ordered(client)["claim_token"]
     assert status_by_token(stranger, token) == "pending"
     problem(claim(neighbour, token), 409, "order.claimed")
 
 
-def test_a_token_rests_nowhere(stack: Stack, stranger: httpx.Client, client: httpx.Client) -> None:
+def test_a_token_rests_nowhere(
+    stack: Stack, stranger: httpx2.Client, client: httpx2.Client
+) -> None:
     token = topups.ordered(stranger)["claim_token"]
     data(claim(client, token))
     rows = stack.query("SELECT to_jsonb(o)::text FROM payment_orders AS o")
@@ -122,7 +124,7 @@ def test_a_token_rests_nowhere(stack: Stack, stranger: httpx.Client, client: htt
     assert not [log for log in logs if token in log.read_text(errors="replace")]
 
 
-def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx.Client) -> None:
+def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx2.Client) -> None:
     from core.keyring import Keyring
     from services.credits import checkout
 
@@ -155,6 +157,6 @@ def test_erased_persons_orders_keep_the_money_and_not_the_person(
     # Who pays all the same has paid, and is sent to a page that says so.
     back = sandbox.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
-    reply = httpx.get(back)
+    reply = httpx2.get(back)
     assert reply.status_code == 403
     assert "your payment counts" in reply.text

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-import httpx
+import httpx2
 
 from tests.contract import topups
 from tests.contract.credits import balance, grant
@@ -13,7 +13,7 @@ from tests.stack import Owner, Stack, eventually
 
 
 def test_paid_order_is_credited_once_though_the_webhook_comes_three_times(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     sandbox.mode(times=3)
     order = topups.ordered(client)
@@ -32,7 +32,7 @@ def delivered(sandbox: SandboxPayments, order_id: int) -> int:
 
 
 def test_topup_entry_names_its_order_and_rate(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order = topups.ordered(client, '"amount": 100, "currency": "JPY"')
     sandbox.pay(order["order_id"])
@@ -51,7 +51,7 @@ def test_topup_entry_names_its_order_and_rate(
 
 
 def test_a_promised_payment_counts_once_it_has_come(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     kept, broken = topups.ordered(client)["order_id"], topups.ordered(client)["order_id"]
     for order_id in (kept, broken):
@@ -66,7 +66,7 @@ def test_a_promised_payment_counts_once_it_has_come(
 
 
 def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
-    stack: Stack, client: httpx.Client, owner: Owner, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, owner: Owner, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.pay(order_id)
@@ -99,7 +99,7 @@ def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
 
 
 def test_credits_come_back_when_a_refund_fails(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.pay(order_id)
@@ -131,7 +131,7 @@ def test_credits_come_back_when_a_refund_fails(
 
 
 def test_a_refund_that_failed_before_we_heard_of_it_takes_nothing(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.pay(order_id)
@@ -148,7 +148,7 @@ def test_a_refund_that_failed_before_we_heard_of_it_takes_nothing(
 
 
 def test_the_credits_of_an_unclaimed_order_can_be_claimed_when_its_refund_fails(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     with stack.client() as stranger:
         order = topups.ordered(stranger)
@@ -164,7 +164,7 @@ def test_the_credits_of_an_unclaimed_order_can_be_claimed_when_its_refund_fails(
 
 
 def test_a_dispute_takes_the_credits_until_it_is_won(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.pay(order_id)
@@ -179,7 +179,7 @@ def test_a_dispute_takes_the_credits_until_it_is_won(
 
 
 def test_an_order_of_another_amount_or_currency_waits_for_an_operator(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     for change in ({"amount": 499}, {"amount": 50_000}, {"currency": "eur"}):
         order_id = topups.ordered(client)["order_id"]

@@ -4,7 +4,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from pydantic import AnyHttpUrl, SecretStr
 
@@ -37,7 +37,7 @@ def next_check(stack: Stack, order_id: int) -> object:
 
 
 def test_a_paid_order_is_found_by_a_worker(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.pay(order_id)
@@ -53,7 +53,7 @@ def test_a_paid_order_is_found_by_a_worker(
     ("age_minutes", "next_minutes"), [(0, 1), (2, 5), (6, 20), (30, 61), (59, 61)]
 )
 def test_an_unpaid_order_is_asked_about_less_and_less(
-    stack: Stack, client: httpx.Client, age_minutes: int, next_minutes: int
+    stack: Stack, client: httpx2.Client, age_minutes: int, next_minutes: int
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     age(stack, order_id, f"{age_minutes} minutes")
@@ -80,7 +80,7 @@ def age(stack: Stack, order_id: int, by: str) -> None:
 
 
 def test_an_order_whose_time_is_over_is_closed_at_the_provider(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     topups.end_time_of(stack, order_id)
@@ -92,7 +92,7 @@ def test_an_order_whose_time_is_over_is_closed_at_the_provider(
 
 
 def test_an_order_that_was_paid_at_the_last_moment_is_paid(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.pay(order_id)
@@ -103,7 +103,7 @@ def test_an_order_that_was_paid_at_the_last_moment_is_paid(
 
 
 def test_a_late_payment_of_an_expired_order_is_found(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.promise(order_id)
@@ -122,7 +122,7 @@ def test_a_late_payment_of_an_expired_order_is_found(
 )
 def test_a_promised_payment_is_asked_about_for_two_weeks(
     stack: Stack,
-    client: httpx.Client,
+    client: httpx2.Client,
     sandbox: SandboxPayments,
     hours: int,
     next_hours: int | None,
@@ -140,7 +140,7 @@ def test_a_promised_payment_is_asked_about_for_two_weeks(
 
 
 def test_a_promised_payment_that_fell_through_is_not_asked_about(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.promise(order_id)
@@ -154,7 +154,7 @@ def test_a_promised_payment_that_fell_through_is_not_asked_about(
 
 
 def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     off = topups.settings_of(stack).model_copy(update={"payments_sandbox_secret_key": None})
@@ -166,7 +166,7 @@ def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
 
 
 def test_an_abandoned_order_costs_five_calls(
-    stack: Stack, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
     send = StripeHttpClient.request
@@ -189,7 +189,7 @@ def test_an_abandoned_order_costs_five_calls(
 
 
 def test_a_provider_that_is_away_is_asked_again_later(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.pay(order_id)
@@ -207,7 +207,7 @@ def test_a_provider_that_is_away_is_asked_again_later(
 
 
 def test_an_order_that_cannot_be_settled_waits_an_hour_and_keeps_no_other_waiting(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     broken, *others = (topups.ordered(client)["order_id"] for _ in range(3))
     for order_id in (broken, *others):
@@ -228,7 +228,7 @@ def test_an_order_that_cannot_be_settled_waits_an_hour_and_keeps_no_other_waitin
 
 
 def test_pollers_at_once_share_the_work(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_ids = [topups.ordered(client)["order_id"] for _ in range(8)]
     for order_id in order_ids:
@@ -248,7 +248,7 @@ def test_pollers_at_once_share_the_work(
 
 @pytest.mark.full("faults")
 def test_a_channel_that_hangs_stops_no_other_one(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     hanging = [topups.ordered(client)["order_id"] for _ in range(3)]
     other = topups.ordered(client)["order_id"]
@@ -280,7 +280,7 @@ def test_a_channel_that_hangs_stops_no_other_one(
 
 
 def test_more_orders_than_one_batch_are_checked_in_one_round(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     many = polling.MAX_ORDERS_AT_ONCE + 1

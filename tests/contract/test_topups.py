@@ -4,7 +4,7 @@ from decimal import Decimal
 from secrets import token_hex
 from urllib.parse import parse_qsl, urlsplit
 
-import httpx
+import httpx2
 
 from core.keyring import Keyring, Signer
 from core.scopes import Scope
@@ -17,7 +17,7 @@ from tests.payments import SandboxPayments
 from tests.stack import RETIRED, Owner, Stack
 
 
-def test_new_order_says_where_it_is_paid(client: httpx.Client, sandbox: SandboxPayments) -> None:
+def test_new_order_says_where_it_is_paid(client: httpx2.Client, sandbox: SandboxPayments) -> None:
     order = topups.ordered(client, '"amount": 5, "currency": "USD", "channel": "sandbox"')
     expected = {
         "status": "pending",
@@ -48,7 +48,7 @@ def test_new_order_says_where_it_is_paid(client: httpx.Client, sandbox: SandboxP
 
 
 def test_money_is_rounded_up_and_credits_down(
-    client: httpx.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     for numbers, amount, credit_amount, minor in (
         ('"amount": null, "credit_amount": 50.0001', "0.51", "50.0001", 51),
@@ -62,7 +62,7 @@ def test_money_is_rounded_up_and_credits_down(
 
 
 def test_what_is_wrong_is_422_and_names_its_field(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     for numbers, code, field in [
         ('"currency": "USD"', "topup.amount_missing", "body.amount"),
@@ -79,7 +79,7 @@ def test_what_is_wrong_is_422_and_names_its_field(
             assert [each["field"] for each in refusal["errors"]] == [field]
 
 
-def test_redirect_url_is_required_and_of_an_allowed_origin(client: httpx.Client) -> None:
+def test_redirect_url_is_required_and_of_an_allowed_origin(client: httpx2.Client) -> None:
     missing = problem(topups.send(client, '{"amount": 5}'), 422, "body.invalid")
     assert missing["message"] == "body.redirect_url: Field required"
     assert missing["errors"][0]["code"] == "missing"
@@ -90,7 +90,7 @@ def test_redirect_url_is_required_and_of_an_allowed_origin(client: httpx.Client)
     assert refusal["errors"][0]["field"] == "body.redirect_url"
 
 
-def test_a_channel_that_is_not_set_up_is_503(client: httpx.Client) -> None:
+def test_a_channel_that_is_not_set_up_is_503(client: httpx2.Client) -> None:
     reply = topup(client, '"amount": 5, "channel": "stripe"')
     problem(reply, 503, "topup.channel_unavailable")
     assert int(reply.headers["retry-after"]) > 0
@@ -108,7 +108,7 @@ def test_any_credential_may_order_and_reading_needs_credit_read(stack: Stack, ow
 
 
 def test_a_provider_that_refuses_is_502_and_the_order_has_failed(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     sandbox.trouble(count=100, status=402)
     key = token_hex(16)
@@ -125,7 +125,7 @@ def test_a_provider_that_refuses_is_502_and_the_order_has_failed(
 
 
 def test_a_page_that_takes_too_long_is_504_and_a_retry_under_the_key_gets_it(
-    client: httpx.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     sandbox.trouble(count=1, seconds=2.0)
     key, body = token_hex(16), f'{{"amount": 5, "redirect_url": "{SHOP}"}}'
@@ -139,7 +139,7 @@ def test_a_page_that_takes_too_long_is_504_and_a_retry_under_the_key_gets_it(
 
 
 def test_a_hiccup_of_the_provider_is_not_noticed(
-    client: httpx.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     for when in ("before", "after"):
         sandbox.trouble(count=2, status=500, when=when)
@@ -151,7 +151,7 @@ def test_a_hiccup_of_the_provider_is_not_noticed(
 # -- Idempotency-Key -----------------------------------------------------------------------------
 
 
-def test_without_credentials_a_key_is_ignored(stranger: httpx.Client) -> None:
+def test_without_credentials_a_key_is_ignored(stranger: httpx2.Client) -> None:
     key = token_hex(16)
     orders = {data(topup(stranger, '"amount": 5', key=key))["order_id"] for _ in range(2)}
     assert len(orders) == 2
@@ -163,7 +163,7 @@ def test_without_credentials_a_key_is_ignored(stranger: httpx.Client) -> None:
 PRICES = "/auxilia/credits/prices"
 
 
-def test_orders_are_listed_as_they_are_read(client: httpx.Client) -> None:
+def test_orders_are_listed_as_they_are_read(client: httpx2.Client) -> None:
     made = [topups.ordered(client)["order_id"] for _ in range(3)][::-1]
     reply = client.get(ORDERS)
     data(reply)
@@ -173,7 +173,7 @@ def test_orders_are_listed_as_they_are_read(client: httpx.Client) -> None:
 
 
 def test_orders_of_one_status_are_listed_alone(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     paid, waiting = (topups.ordered(client)["order_id"] for _ in range(2))
     sandbox.pay(paid)
@@ -185,7 +185,7 @@ def test_orders_of_one_status_are_listed_alone(
     problem(client.get(ORDERS, params={"status": "unknown"}), 400, "request.invalid")
 
 
-def test_strangers_read_prices_and_caches_keep_them(stranger: httpx.Client) -> None:
+def test_strangers_read_prices_and_caches_keep_them(stranger: httpx2.Client) -> None:
     reply = stranger.get(PRICES)
     data(reply)
     assert reply.headers["cache-control"] == "public, max-age=300"
@@ -212,12 +212,12 @@ def test_strangers_read_prices_and_caches_keep_them(stranger: httpx.Client) -> N
 # -- the way back ---------------------------------------------------------------------------------
 
 
-def led_to(address: str, **more: str) -> httpx.Response:
-    return httpx.get(address, timeout=60.0, **more)  # type: ignore[arg-type]
+def led_to(address: str, **more: str) -> httpx2.Response:
+    return httpx2.get(address, timeout=60.0, **more)  # type: ignore[arg-type]
 
 
 def test_payer_is_led_back_with_what_became_of_the_order(
-    client: httpx.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     # No webhook comes: the page itself asks the provider.
@@ -234,7 +234,7 @@ def test_payer_is_led_back_with_what_became_of_the_order(
     assert topups.moves(client) == [("topup", 500, 500)]
 
 
-def test_who_cancels_is_led_back_too(client: httpx.Client, sandbox: SandboxPayments) -> None:
+def test_who_cancels_is_led_back_too(client: httpx2.Client, sandbox: SandboxPayments) -> None:
     order_id = topups.ordered(client)["order_id"]
     location = led_to(sandbox.cancel(order_id)).headers["location"]
     assert parse_qsl(urlsplit(location).query) == [
@@ -245,7 +245,7 @@ def test_who_cancels_is_led_back_too(client: httpx.Client, sandbox: SandboxPayme
 
 
 def test_a_provider_that_is_away_leaves_it_pending(
-    client: httpx.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.hold()
@@ -258,20 +258,20 @@ def test_a_provider_that_is_away_leaves_it_pending(
 
 
 def test_head_asks_nobody_and_changes_nothing(
-    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox.hold()
-    reply = httpx.head(sandbox.pay(order_id))
+    reply = httpx2.head(sandbox.pay(order_id))
     assert (reply.status_code, topups.status_of(stack, order_id)) == (303, "pending")
     sandbox.release()
 
 
 def test_an_address_that_we_did_not_make_leads_nowhere(
-    client: httpx.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
-    good = httpx.URL(sandbox.cancel(order_id))
+    good = httpx2.URL(sandbox.cancel(order_id))
     signature = good.params["signature"]
     forged = Signer(Keyring([RETIRED]), "some-other-purpose").sign(str(order_id).encode())
     for params in (
@@ -284,7 +284,7 @@ def test_an_address_that_we_did_not_make_leads_nowhere(
         {"order": "x", "signature": signature},
         {"signature": signature},
     ):
-        reply = httpx.get(good.copy_with(query=None), params=params)
+        reply = httpx2.get(good.copy_with(query=None), params=params)
         assert reply.status_code == 403, params
         assert "location" not in reply.headers
         assert reply.headers["content-type"].startswith("text/html")
@@ -296,10 +296,10 @@ def test_an_address_that_we_did_not_make_leads_nowhere(
 
 
 def test_an_address_signed_before_a_rotation_still_leads_back(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     signature = Signer(Keyring([RETIRED]), "topup-return").sign(str(order_id).encode())
     params = {"order": str(order_id), "signature": signature}
-    reply = httpx.get(f"{stack.api_url}/topups/return", params=params)
+    reply = httpx2.get(f"{stack.api_url}/topups/return", params=params)
     assert reply.status_code == 303

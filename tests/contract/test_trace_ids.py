@@ -4,7 +4,7 @@ import base64
 import string
 from collections.abc import Callable
 
-import httpx
+import httpx2
 
 from core.keyring import Key, Keyring
 from services.subscriptions.members import mails
@@ -61,7 +61,7 @@ def other_alphabets(genuine: str) -> set[str]:
 
 
 def test_forgeries_are_403(
-    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     genuine = trace_for(stack, list_id, reader.user_id)
@@ -80,7 +80,7 @@ def test_forgeries_are_403(
 
 
 def test_another_spelling_of_the_same_bytes_is_403(
-    stack: Stack, stranger: httpx.Client, list_id: int
+    stack: Stack, stranger: httpx2.Client, list_id: int
 ) -> None:
     keyring = stack.resources.keyring
     made = (mails.make(keyring, Trace(list_id, user_id)) for user_id in range(2**40, 2**40 + 200))
@@ -98,7 +98,7 @@ def test_a_trace_id_fits_into_an_address_as_it_is(stack: Stack) -> None:
 
 
 def test_what_a_retired_key_signed_still_holds(
-    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     assert stack.resources.keyring.current != RETIRED
     reader.joins(list_id)
@@ -109,7 +109,7 @@ def test_what_a_retired_key_signed_still_holds(
 
 
 def test_what_is_kept_under_a_retired_key_is_still_an_opt_out(
-    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     digest = Keyring([RETIRED]).signer("opt-out").digest(reader.email.encode())
     stack.query(
@@ -125,7 +125,7 @@ def test_what_is_kept_under_a_retired_key_is_still_an_opt_out(
 
 
 def test_a_trace_id_of_a_person_stands_for_them_alone(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, make_reader: Callable[[], Reader]
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, make_reader: Callable[[], Reader]
 ) -> None:
     list_id = new_list(client)["id"]
     one, two = make_reader().joins(list_id), make_reader().joins(list_id)

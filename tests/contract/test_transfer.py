@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-import httpx
+import httpx2
 import pytest
 
 from services.accounts import mailed_tokens
@@ -26,23 +26,23 @@ SOONER, LATER = "2030-01-01T00:00:00.000000Z", "2035-01-01T00:00:00.000000Z"
 
 
 @pytest.fixture
-def target(client: httpx.Client) -> int:
+def target(client: httpx2.Client) -> int:
     """Another list of the same owner."""
     found: int = new_list(client)["id"]
     return found
 
 
-def move(client: httpx.Client, source: object, user_id: object, target: object) -> httpx.Response:
+def move(client: httpx2.Client, source: object, user_id: object, target: object) -> httpx2.Response:
     path = f"/subscriptions/{source}/members/{user_id}/transfer"
     return client.post(path, params={"dst_list_id": target})  # type: ignore[dict-item]
 
 
-def edit(client: httpx.Client, list_id: int, user_id: int, **fields: object) -> None:
+def edit(client: httpx2.Client, list_id: int, user_id: int, **fields: object) -> None:
     data(client.patch(f"/lists/{list_id}/members/{user_id}", json=fields))
 
 
 def test_a_member_moves_and_the_source_keeps_them_as_removed(
-    client: httpx.Client, reader: Reader, list_id: int, target: int
+    client: httpx2.Client, reader: Reader, list_id: int, target: int
 ) -> None:
     reader.joins(list_id)
     fields = {"name": "Ann", "type": "gold", "paid_expiry": LATER}
@@ -60,7 +60,7 @@ def test_a_member_moves_and_the_source_keeps_them_as_removed(
 
 
 def test_who_was_moved_already_is_0(
-    client: httpx.Client, reader: Reader, list_id: int, target: int
+    client: httpx2.Client, reader: Reader, list_id: int, target: int
 ) -> None:
     reader.joins(list_id)
     assert data(move(client, list_id, reader.user_id, target)) == 1
@@ -69,7 +69,7 @@ def test_who_was_moved_already_is_0(
     assert reader.standing(target) == before
 
 
-def test_there_and_back(client: httpx.Client, reader: Reader, list_id: int, target: int) -> None:
+def test_there_and_back(client: httpx2.Client, reader: Reader, list_id: int, target: int) -> None:
     reader.joins(list_id)
     edit(client, list_id, reader.user_id, type="gold", paid_expiry=LATER)
     assert data(move(client, list_id, reader.user_id, target)) == 1
@@ -96,7 +96,7 @@ def test_there_and_back(client: httpx.Client, reader: Reader, list_id: int, targ
     ],
 )
 def test_where_both_have_them_the_higher_tier_and_the_later_expiry_stay(
-    client: httpx.Client,
+    client: httpx2.Client,
     make_reader: Callable[[], Reader],
     leaving: tuple[str, str | None],
     there: tuple[str, str | None],
@@ -117,8 +117,8 @@ def test_where_both_have_them_the_higher_tier_and_the_later_expiry_stay(
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("joined_both", [True, False])
 def test_who_left_either_list_has_left_the_target(
-    client: httpx.Client,
-    stranger: httpx.Client,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
     make_reader: Callable[[], Reader],
     side: str,
     joined_both: bool,
@@ -141,7 +141,7 @@ def test_who_left_either_list_has_left_the_target(
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("joined_both", [True, False])
 def test_who_wants_no_mail_of_either_list_gets_none_of_the_target(
-    client: httpx.Client, make_reader: Callable[[], Reader], side: str, joined_both: bool
+    client: httpx2.Client, make_reader: Callable[[], Reader], side: str, joined_both: bool
 ) -> None:
     reader = make_reader()
     lists = {name: new_list(client)["id"] for name in ("source", "target")}
@@ -158,7 +158,7 @@ def test_who_wants_no_mail_of_either_list_gets_none_of_the_target(
 
 
 def test_a_no_is_not_left_behind_by_moving_there_and_back(
-    client: httpx.Client, reader: Reader, list_id: int, target: int
+    client: httpx2.Client, reader: Reader, list_id: int, target: int
 ) -> None:
     reader.joins(list_id).leaves(list_id)
     assert data(move(client, list_id, reader.user_id, target)) == 1
@@ -172,7 +172,7 @@ def test_a_no_is_not_left_behind_by_moving_there_and_back(
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_mail_that_the_owner_switched_off_stays_off(
-    client: httpx.Client, reader: Reader, list_id: int, target: int, side: str
+    client: httpx2.Client, reader: Reader, list_id: int, target: int, side: str
 ) -> None:
     reader.joins(list_id).joins(target)
     off = {"source": list_id, "target": target}[side]
@@ -185,7 +185,7 @@ def test_mail_that_the_owner_switched_off_stays_off(
 
 
 def test_a_waiting_member_waits_on_the_target_and_their_link_leads_there(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, target: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, target: int
 ) -> None:
     source = new_list(client, confirm_required=True)["id"]
     subscribe(stranger, source, reader.email)
@@ -213,7 +213,7 @@ def confirm(stack: Stack, secret: str) -> None:
 
 
 def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(
-    quiet: Stack, quiet_client: httpx.Client
+    quiet: Stack, quiet_client: httpx2.Client
 ) -> None:
     """No worker runs there, so that the mail stays unsent."""
     source = new_list(quiet_client, confirm_required=True)["id"]
@@ -228,7 +228,7 @@ def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(
 
 
 def test_a_waiting_member_who_is_on_the_target_already_stays_there(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader, target: int
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, target: int
 ) -> None:
     source = new_list(client, confirm_required=True)["id"]
     reader.joins(target)
@@ -238,7 +238,7 @@ def test_a_waiting_member_who_is_on_the_target_already_stays_there(
 
 
 def test_the_destination_must_be_the_callers_own(
-    client: httpx.Client, neighbour: httpx.Client, reader: Reader, list_id: int
+    client: httpx2.Client, neighbour: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     theirs, archived = new_list(neighbour)["id"], new_list(client)["id"]
@@ -260,7 +260,7 @@ def test_the_destination_must_be_the_callers_own(
 
 
 def test_who_is_on_neither_list_is_404(
-    client: httpx.Client, reader: Reader, list_id: int, target: int
+    client: httpx2.Client, reader: Reader, list_id: int, target: int
 ) -> None:
     problem(move(client, list_id, reader.user_id, target), 404, "member.not_found")
     reader.joins(target)

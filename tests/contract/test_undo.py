@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-import httpx
+import httpx2
 
 from tests.contract.bulk import (
     add,
@@ -23,11 +23,13 @@ from tests.contract.subscribers import (
 from tests.stack import Stack
 
 
-def undo(client: httpx.Client, import_id: int, **headers: str) -> httpx.Response:
+def undo(client: httpx2.Client, import_id: int, **headers: str) -> httpx2.Response:
     return client.delete(f"/imports/{import_id}/members", headers=headers)
 
 
-def test_whom_an_import_brought_is_gone_and_others_stay(client: httpx.Client, list_id: int) -> None:
+def test_whom_an_import_brought_is_gone_and_others_stay(
+    client: httpx2.Client, list_id: int
+) -> None:
     before, new = addresses(2), addresses(5)
     imported(client, list_id, of_addresses(*before))
     import_id = imported(client, list_id, of_addresses(*before, *new))["import_id"]
@@ -46,7 +48,7 @@ def test_whom_an_import_brought_is_gone_and_others_stay(client: httpx.Client, li
     assert (shown["undone"], shown["kept"], bool(shown["undone_at"])) == (5, 0, True)
 
 
-def test_members_that_were_there_are_as_they_were(client: httpx.Client, list_id: int) -> None:
+def test_members_that_were_there_are_as_they_were(client: httpx2.Client, list_id: int) -> None:
     kept, removed = addresses(2)
     file = sheet(["Email", "Name", "Tier"], [kept, "Old", "silver"], [removed, "Gone", ""])
     imported(client, list_id, file)
@@ -65,7 +67,7 @@ def test_members_that_were_there_are_as_they_were(client: httpx.Client, list_id:
 
 
 def test_who_asked_for_it_themselves_since_stays_with_their_consent(
-    client: httpx.Client, list_id: int, reader: Reader
+    client: httpx2.Client, list_id: int, reader: Reader
 ) -> None:
     import_id = imported(client, list_id, of_addresses(reader.email, *addresses(1)))["import_id"]
     # They are on the list already, so this changes nothing that is shown.
@@ -77,7 +79,7 @@ def test_who_asked_for_it_themselves_since_stays_with_their_consent(
     assert [each["how"] for each in told] == ["login", "import"]
 
 
-def test_members_of_one_call_can_be_taken_back_too(client: httpx.Client, list_id: int) -> None:
+def test_members_of_one_call_can_be_taken_back_too(client: httpx2.Client, list_id: int) -> None:
     data(add(client, list_id, *addresses(4)))
     [record] = data(client.get("/imports"))["items"]
     assert record["source"] == "members"
@@ -85,7 +87,7 @@ def test_members_of_one_call_can_be_taken_back_too(client: httpx.Client, list_id
     assert members(client, list_id) == []
 
 
-def test_a_dry_run_has_nothing_to_take_back(client: httpx.Client, list_id: int) -> None:
+def test_a_dry_run_has_nothing_to_take_back(client: httpx2.Client, list_id: int) -> None:
     file = of_addresses(*addresses(2))
     import_id = imported(client, list_id, file, dry_run="1")["import_id"]
     imported(client, list_id, file)
@@ -97,7 +99,7 @@ def test_a_dry_run_has_nothing_to_take_back(client: httpx.Client, list_id: int) 
 
 
 def test_an_undo_leaves_what_other_imports_kept_for_theirs(
-    stack: Stack, client: httpx.Client, list_id: int
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     def named(*people: tuple[str, str]) -> int:
         file = sheet(["Email", "Name"], *people)

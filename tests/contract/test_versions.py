@@ -1,6 +1,6 @@
 """Each answer says of which version of the contract it is, and a call may ask for one."""
 
-import httpx
+import httpx2
 import pytest
 
 from api.middleware.headers import VERSIONS
@@ -10,7 +10,7 @@ VERSION = "Pressroom-Version"
 
 
 def test_every_answer_of_the_api_says_its_version(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     for reply in (
         client.get("/users/me"),
@@ -28,7 +28,7 @@ def test_every_answer_of_the_api_says_its_version(
         assert reply.headers.get_list(VERSION) == [VERSIONS[-1]], reply.request.url
 
 
-def test_a_page_for_people_has_no_version(stranger: httpx.Client) -> None:
+def test_a_page_for_people_has_no_version(stranger: httpx2.Client) -> None:
     for headers in ({}, {VERSION: "1999-01-01"}):
         reply = stranger.get("/login", headers=headers)
         assert reply.status_code == 200
@@ -36,20 +36,20 @@ def test_a_page_for_people_has_no_version(stranger: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_call_may_ask_for_a_version(client: httpx.Client, version: str) -> None:
+def test_a_call_may_ask_for_a_version(client: httpx2.Client, version: str) -> None:
     reply = client.get("/users/me", headers={VERSION: version})
     data(reply)
     assert reply.headers[VERSION] == version
 
 
-def test_an_unknown_version_is_refused_with_those_that_are_known(client: httpx.Client) -> None:
+def test_an_unknown_version_is_refused_with_those_that_are_known(client: httpx2.Client) -> None:
     for asked in ["1999-01-01", "2999-01-01", "latest", "", f"{VERSIONS[0]}, {VERSIONS[0]}", "é"]:
-        sent = httpx.Headers({VERSION: asked}, encoding="utf-8")
+        sent = httpx2.Headers({VERSION: asked}, encoding="utf-8")
         refused = problem(client.post("/lists", json={}, headers=sent), 400, "version.unknown")
         for version in VERSIONS:
             assert version in refused["message"]
 
 
-def test_two_versions_at_once_are_refused(client: httpx.Client) -> None:
+def test_two_versions_at_once_are_refused(client: httpx2.Client) -> None:
     both = [(VERSION, VERSIONS[0]), (VERSION, "1999-01-01")]
     problem(client.get("/users/me", headers=both), 400, "version.unknown")

@@ -3,7 +3,7 @@
 import threading
 import time
 
-import httpx
+import httpx2
 import pytest
 
 from storage.redis.notifications import job_topic
@@ -16,7 +16,7 @@ from tests.stack import Stack, eventually
     "prefer",
     ["respond-async", "Respond-Async", "wait=0", "WAIT = 0", "return=minimal, respond-async"],
 )
-def test_respond_async_is_202_at_once(quiet_client: httpx.Client, prefer: str) -> None:
+def test_respond_async_is_202_at_once(quiet_client: httpx2.Client, prefer: str) -> None:
     reply = send(quiet_client, prefer=prefer)
     record = data(reply, 202)
     assert record["status"] == 1
@@ -26,7 +26,7 @@ def test_respond_async_is_202_at_once(quiet_client: httpx.Client, prefer: str) -
 
 
 @pytest.mark.parametrize("prefer", ["wait=1, wait=50", "respond-async, wait=1", 'wait="1"'])
-def test_wait_that_runs_out_is_202(quiet_client: httpx.Client, prefer: str) -> None:
+def test_wait_that_runs_out_is_202(quiet_client: httpx2.Client, prefer: str) -> None:
     started = time.monotonic()
     data(send(quiet_client, prefer=prefer), 202)
     assert time.monotonic() - started > 0.9
@@ -36,26 +36,26 @@ def test_wait_that_runs_out_is_202(quiet_client: httpx.Client, prefer: str) -> N
     "prefer", ["wait", "wait=-1", "wait=abc", "wait=1e1", ",,;", "wait=3600", "wait=99999999999"]
 )
 def test_preferences_too_long_or_not_understood_are_those_of_a_plain_call(
-    client: httpx.Client, prefer: str
+    client: httpx2.Client, prefer: str
 ) -> None:
     assert data(send(client, prefer=prefer))["status"] == 2
 
 
-def test_work_answered_with_202_goes_on(client: httpx.Client) -> None:
+def test_work_answered_with_202_goes_on(client: httpx2.Client) -> None:
     reply = send(client, prefer="respond-async")
     record = data(reply, 200, 202)
     path = f"/attachments/{record['hash_id']}"
     eventually(lambda: data(client.get(path))["status"] == 2, what="the conversion")
 
 
-def test_work_whose_caller_hangs_up_goes_on(client: httpx.Client) -> None:
+def test_work_whose_caller_hangs_up_goes_on(client: httpx2.Client) -> None:
     from tests.pictures import photo
 
-    with pytest.raises(httpx.ReadTimeout):
+    with pytest.raises(httpx2.ReadTimeout):
         client.post(
             "/attachments",
             files={"file": ("a.jpg", photo(4000, 3000, quality=60))},
-            timeout=httpx.Timeout(20.0, read=0.5),
+            timeout=httpx2.Timeout(20.0, read=0.5),
         )
 
     def converted() -> bool:
@@ -65,13 +65,13 @@ def test_work_whose_caller_hangs_up_goes_on(client: httpx.Client) -> None:
     eventually(converted, what="the conversion")
 
 
-def test_list_prefers_nothing(client: httpx.Client) -> None:
+def test_list_prefers_nothing(client: httpx2.Client) -> None:
     data(client.get("/attachments", headers={"Prefer": "respond-async"}))
     problem(client.get("/jobs/1", headers={"Prefer": "wait=0"}), 404, "job.not_found")
 
 
 def test_word_of_another_deployments_job_does_not_end_a_wait(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     # Redis' channels know no databases: whoever shares the server is heard.
     ended = threading.Event()

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from standardwebhooks import WebhookVerificationError
 
@@ -29,28 +29,28 @@ PATH = "/webhook-endpoints"
 PENDING = "SELECT id FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'pending'"
 
 
-def deliveries(client: httpx.Client, endpoint: dict[str, Any]) -> list[dict[str, Any]]:
+def deliveries(client: httpx2.Client, endpoint: dict[str, Any]) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = data(client.get(f"{PATH}/{endpoint['id']}/deliveries"))["items"]
     return items
 
 
-def are_delivered(client: httpx.Client, endpoint: dict[str, Any], count: int) -> bool:
+def are_delivered(client: httpx2.Client, endpoint: dict[str, Any], count: int) -> bool:
     return [each["status"] for each in deliveries(client, endpoint)] == ["delivered"] * count
 
 
-def until_followers_see_it(client: httpx.Client) -> None:
+def until_followers_see_it(client: httpx2.Client) -> None:
     """While an older transaction of another test is open, the event counts as one to come."""
     query = {"type": CREATED.value}
     eventually(lambda: data(client.get("/events", params=query))["items"], what="the event")
 
 
-def shown(client: httpx.Client, endpoint: dict[str, Any]) -> dict[str, Any]:
+def shown(client: httpx2.Client, endpoint: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = data(client.get(f"{PATH}/{endpoint['id']}"))
     return found
 
 
 def test_events_arrive_in_order_signed_and_as_the_feed_shows_them(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     happen(stack, owner)
     until_followers_see_it(client)
@@ -83,7 +83,7 @@ def test_events_arrive_in_order_signed_and_as_the_feed_shows_them(
 
 
 def test_receiver_that_closes_its_connections_fails_no_event(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.closes_silently = True
     endpoint = new_endpoint(client, receiver.url)
@@ -96,7 +96,7 @@ def test_receiver_that_closes_its_connections_fails_no_event(
 
 
 def test_types_and_list_are_kept_to(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     list_id, other_id = new_list(client)["id"], new_list(client)["id"]
     new_endpoint(client, receiver.url, CREATED, list_id=list_id)
@@ -111,7 +111,7 @@ def test_types_and_list_are_kept_to(
 
 @pytest.mark.full("processes")
 def test_failed_try_is_made_again_with_the_same_id_and_the_next_event_waits(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (500, {}) if len(receiver.hooks) == 1 else OK
     endpoint = new_endpoint(client, receiver.url)
@@ -128,7 +128,7 @@ def test_failed_try_is_made_again_with_the_same_id_and_the_next_event_waits(
 
 @pytest.mark.full("faults")
 def test_failure_amid_many_events_keeps_their_order_and_counts_no_other_try(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
     path = f"{PATH}/{endpoint['id']}"
@@ -160,7 +160,7 @@ def test_failure_amid_many_events_keeps_their_order_and_counts_no_other_try(
 
 
 def test_receiver_says_when_to_come_again(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (503, {"Retry-After": "3600"})
     endpoint = new_endpoint(client, receiver.url)
@@ -177,7 +177,7 @@ def test_receiver_says_when_to_come_again(
 
 
 def test_receiver_that_is_gone_ends_the_endpoint(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (410, {})
     endpoint = new_endpoint(client, receiver.url)
@@ -194,7 +194,7 @@ def test_receiver_that_is_gone_ends_the_endpoint(
 
 @pytest.mark.full("faults")
 def test_receiver_that_is_gone_since_the_url_changed_ends_nothing(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     with hooked() as former, stack.client(owner.key) as other:
         endpoint = new_endpoint(client, former.url)
@@ -213,7 +213,7 @@ def test_receiver_that_is_gone_since_the_url_changed_ends_nothing(
 
 
 def test_endpoint_that_fails_for_three_days_is_paused_and_gets_what_it_missed_later(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (500, {})
     endpoint = new_endpoint(client, receiver.url)
@@ -243,7 +243,7 @@ def test_endpoint_that_fails_for_three_days_is_paused_and_gets_what_it_missed_la
 
 
 def test_event_that_is_refused_for_three_days_is_given_up_and_the_others_arrive(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda hook: (422, {}) if hook.id == receiver.ids[0] else OK
     endpoint = new_endpoint(client, receiver.url)
@@ -271,7 +271,7 @@ def test_event_that_is_refused_for_three_days_is_given_up_and_the_others_arrive(
 
 
 def test_both_secrets_sign_after_a_rotation(
-    stack: Stack, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
     path = f"{PATH}/{endpoint['id']}"
@@ -298,7 +298,7 @@ def test_both_secrets_sign_after_a_rotation(
 
 
 def test_no_endpoint_has_more_secrets_than_fit_a_header(
-    stack: Stack, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
     path = f"{PATH}/{endpoint['id']}"
@@ -316,7 +316,7 @@ def test_no_endpoint_has_more_secrets_than_fit_a_header(
 
 
 def test_resend_and_replay_send_events_again_under_their_ids(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     happen(stack, owner)
     until_followers_see_it(client)
@@ -342,7 +342,7 @@ def test_resend_and_replay_send_events_again_under_their_ids(
 
 
 def test_what_an_owner_asks_for_is_bounded_while_nothing_arrives(
-    stack: Stack, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (503, {"Retry-After": "3600"})
     endpoint = new_endpoint(client, receiver.url)
@@ -371,7 +371,7 @@ def test_what_an_owner_asks_for_is_bounded_while_nothing_arrives(
 
 
 def test_pages_of_deliveries(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
     happen(stack, owner, count=3)
@@ -387,7 +387,7 @@ def test_pages_of_deliveries(
 
 
 def test_deleted_endpoint_gets_nothing_more(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     gone, stays = new_endpoint(client, receiver.url), new_endpoint(client, receiver.url)
     data(client.delete(f"{PATH}/{gone['id']}"))
@@ -401,7 +401,7 @@ def test_deleted_endpoint_gets_nothing_more(
 
 
 def test_url_is_in_no_log(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, f"{receiver.url}/T0KEN-of-the-receiver")
     happen(stack, owner)

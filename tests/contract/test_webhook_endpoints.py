@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -25,7 +25,7 @@ PATH = "/webhook-endpoints"
 
 
 @pytest.fixture
-def keeper(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
+def keeper(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
     """A key for webhooks about subscriptions."""
     key = stack.new_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as client:
@@ -33,7 +33,7 @@ def keeper(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
 
 
 def test_endpoint_is_made_shown_and_mailed_and_its_secret_is_shown_once(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     made = new_endpoint(client, URL, LEFT, CREATED, CREATED)
     secret = made.pop("secret")
@@ -49,7 +49,7 @@ def test_endpoint_is_made_shown_and_mailed_and_its_secret_is_shown_once(
     assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored)
 
 
-def test_url_that_may_not_be_called_is_refused_by_its_rule(client: httpx.Client) -> None:
+def test_url_that_may_not_be_called_is_refused_by_its_rule(client: httpx2.Client) -> None:
     for url, rule in [
         ("ftp://example.com/", "is written https://host/path"),
         ("https://user:secret@example.com/", "without a user"),
@@ -70,7 +70,7 @@ def test_url_that_may_not_be_called_is_refused_by_its_rule(client: httpx.Client)
         problem(changed, 422, "webhook.url_not_allowed")
 
 
-def test_body_is_checked(client: httpx.Client) -> None:
+def test_body_is_checked(client: httpx2.Client) -> None:
     for body in (
         {"url": URL, "types": []},
         {"url": URL, "types": ["subscription.made_up"]},
@@ -83,7 +83,7 @@ def test_body_is_checked(client: httpx.Client) -> None:
 
 
 def test_key_needs_the_scope_and_those_of_its_types(
-    stack: Stack, owner: Owner, keeper: httpx.Client, client: httpx.Client
+    stack: Stack, owner: Owner, keeper: httpx2.Client, client: httpx2.Client
 ) -> None:
     made = new_endpoint(keeper, URL, CREATED)
     with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as other:
@@ -106,7 +106,7 @@ def test_key_needs_the_scope_and_those_of_its_types(
     )
 
 
-def test_list_of_another_owner_is_refused(client: httpx.Client, neighbour: httpx.Client) -> None:
+def test_list_of_another_owner_is_refused(client: httpx2.Client, neighbour: httpx2.Client) -> None:
     theirs = new_list(neighbour)["id"]
     asked = {"url": URL, "types": [CREATED], "list_id": theirs}
     problem(client.post(PATH, json=asked), 404, "list.not_found")
@@ -114,7 +114,7 @@ def test_list_of_another_owner_is_refused(client: httpx.Client, neighbour: httpx
     assert new_endpoint(client, URL, list_id=own)["list_id"] == own
 
 
-def test_endpoint_is_changed_paused_and_resumed(client: httpx.Client) -> None:
+def test_endpoint_is_changed_paused_and_resumed(client: httpx2.Client) -> None:
     made = new_endpoint(client, URL)
     path = f"{PATH}/{made['id']}"
     changed = data(client.patch(path, json={"url": f"{URL}/2", "types": [LEFT]}))
@@ -136,7 +136,7 @@ def test_endpoint_is_changed_paused_and_resumed(client: httpx.Client) -> None:
     assert data(client.get(path))["state"] == "active"
 
 
-def test_deleted_endpoint_is_shown_no_more(client: httpx.Client) -> None:
+def test_deleted_endpoint_is_shown_no_more(client: httpx2.Client) -> None:
     made = new_endpoint(client, URL)
     path = f"{PATH}/{made['id']}"
     assert data(client.delete(path)) == 1
@@ -148,7 +148,7 @@ def test_deleted_endpoint_is_shown_no_more(client: httpx.Client) -> None:
     assert events[0]["detail"] == {"endpoint_id": made["id"]}
 
 
-def test_account_has_a_bounded_number_of_endpoints(client: httpx.Client) -> None:
+def test_account_has_a_bounded_number_of_endpoints(client: httpx2.Client) -> None:
     made = [new_endpoint(client, URL) for _ in range(MAX_ENDPOINTS)]
     asked = {"url": URL, "types": [CREATED]}
     problem(client.post(PATH, json=asked), 409, "webhook.too_many_endpoints")
@@ -157,7 +157,7 @@ def test_account_has_a_bounded_number_of_endpoints(client: httpx.Client) -> None
 
 
 def test_name_servers_that_say_nothing_hold_up_no_other_owner(
-    stack: Stack, neighbour: httpx.Client
+    stack: Stack, neighbour: httpx2.Client
 ) -> None:
     port = free_port()
     api = stack.start(
@@ -169,7 +169,7 @@ def test_name_servers_that_say_nothing_hold_up_no_other_owner(
         forks=True,
     )
 
-    def ask(key: str, url: str) -> httpx.Response:
+    def ask(key: str, url: str) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {key}"}
         asked = {"url": url, "types": [CREATED]}
         with plain_client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
@@ -192,7 +192,7 @@ def test_name_servers_that_say_nothing_hold_up_no_other_owner(
         api.kill()
 
 
-def test_unknown_delivery_and_cursor_are_refused(client: httpx.Client) -> None:
+def test_unknown_delivery_and_cursor_are_refused(client: httpx2.Client) -> None:
     path = f"{PATH}/{new_endpoint(client, URL)['id']}/deliveries"
     assert data(client.get(path))["items"] == []
     problem(client.get(path, params={"cursor": "x"}), 400, "cursor.invalid")
@@ -215,12 +215,12 @@ def endpoint_of_a_key(stack: Stack, owner: Owner, maker_id: int | None = None) -
     return key_id, made["id"]
 
 
-def states(client: httpx.Client) -> dict[int, str]:
+def states(client: httpx2.Client) -> dict[int, str]:
     return {each["id"]: each["state"] for each in data(client.get(PATH))}
 
 
 def test_endpoint_ends_with_the_key_that_made_it_and_with_the_keys_that_made_that_one(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     first, of_first = endpoint_of_a_key(stack, owner)
     second, of_second = endpoint_of_a_key(stack, owner, first)
@@ -238,7 +238,7 @@ def test_endpoint_ends_with_the_key_that_made_it_and_with_the_keys_that_made_tha
 
 
 def test_endpoint_whose_url_a_key_changed_ends_with_that_key(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     own, other = (new_endpoint(client, URL) for _ in range(2))
     key = stack.new_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
@@ -251,7 +251,7 @@ def test_endpoint_whose_url_a_key_changed_ends_with_that_key(
 
 
 def test_endpoints_that_are_kept_are_the_accounts_own(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     key_id, kept = endpoint_of_a_key(stack, owner)
     path = f"/apikeys/{key_id}"
@@ -262,7 +262,7 @@ def test_endpoints_that_are_kept_are_the_accounts_own(
 
 
 def test_operator_revokes_a_key_with_its_endpoints_unless_told_otherwise(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     (first, of_first), (second, of_second) = (endpoint_of_a_key(stack, owner) for _ in range(2))
     assert printed(stack, "keys", "revoke", str(first))["revoked"] == 1
@@ -276,7 +276,7 @@ def mails_of_keys(stack: Stack, owner: Owner) -> list[str]:
 
 
 def test_endpoints_of_a_key_that_expires_pause_after_a_mail_and_get_what_they_missed(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     key_id, paused = endpoint_of_a_key(stack, owner)
     _, lasting = endpoint_of_a_key(stack, owner)
@@ -322,7 +322,7 @@ def test_no_mail_of_an_expiry_comes_after_an_erasure(
 
 
 def test_mails_that_one_key_causes_hide_none_of_another_key(
-    stack: Stack, owner: Owner, client: httpx.Client
+    stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     def mails() -> list[tuple[object, ...]]:
         query = "SELECT count(*) FROM account_mails WHERE user_id = %s AND kind = 'new_webhook'"

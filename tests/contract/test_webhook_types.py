@@ -3,7 +3,7 @@
 import threading
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from services.feed.catalogue import FeedEventType
@@ -15,12 +15,12 @@ PATH = "/webhook-endpoints"
 CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
 
 
-def change(client: httpx.Client, endpoint: dict[str, Any], **to: object) -> None:
+def change(client: httpx2.Client, endpoint: dict[str, Any], **to: object) -> None:
     data(client.patch(f"{PATH}/{endpoint['id']}", json=to))
 
 
 def happen_and_be_seen(
-    stack: Stack, owner: Owner, client: httpx.Client, kind: FeedEventType, *, count: int = 1
+    stack: Stack, owner: Owner, client: httpx2.Client, kind: FeedEventType, *, count: int = 1
 ) -> None:
     """While an older transaction of another test is open, an event counts as one to come."""
 
@@ -40,7 +40,7 @@ def arrived(receiver: HookReceiver, expected: list[str]) -> bool:
 
 
 def test_added_type_begins_with_what_happens_from_now_on(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
     happen(stack, owner, LEFT)
@@ -55,7 +55,7 @@ def test_added_type_begins_with_what_happens_from_now_on(
 
 
 def test_paused_endpoint_gets_what_it_missed_of_its_former_types_and_nothing_old_of_others(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
     change(client, endpoint, state="paused")
@@ -78,7 +78,7 @@ def test_paused_endpoint_gets_what_it_missed_of_its_former_types_and_nothing_old
 
 
 def test_type_that_is_taken_away_and_added_again_begins_anew(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT, CREATED)
     change(client, endpoint, state="paused")
@@ -95,7 +95,7 @@ def test_type_that_is_taken_away_and_added_again_begins_anew(
 
 @pytest.mark.full("faults")
 def test_no_event_is_lost_while_types_change_and_events_are_taken(
-    stack: Stack, owner: Owner, client: httpx.Client, receiver: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
     enough = threading.Event()

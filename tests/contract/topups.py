@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Any
 
-import httpx
+import httpx2
 
 from core.settings import Settings
 from tests.contract import credits
@@ -18,17 +18,17 @@ STATUS = f"{ORDERS}/status"
 SHOP = "https://shop.example/done?from=test"
 
 
-def send(client: httpx.Client, body: str, key: str | None = None, **more: str) -> httpx.Response:
+def send(client: httpx2.Client, body: str, key: str | None = None, **more: str) -> httpx2.Response:
     headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
     return client.post(TOPUP, content=body, headers=headers | more)
 
 
-def topup(client: httpx.Client, numbers: str, *, key: str | None = None) -> httpx.Response:
+def topup(client: httpx2.Client, numbers: str, *, key: str | None = None) -> httpx2.Response:
     """Order; `numbers` are the fields of the body beside the address, as they are spelt."""
     return send(client, f'{{{numbers}, "redirect_url": "{SHOP}"}}', key)
 
 
-def ordered(client: httpx.Client, numbers: str = '"amount": 5') -> dict[str, Any]:
+def ordered(client: httpx2.Client, numbers: str = '"amount": 5') -> dict[str, Any]:
     """A new order, its numbers exact."""
     reply = topup(client, numbers)
     data(reply)
@@ -36,19 +36,19 @@ def ordered(client: httpx.Client, numbers: str = '"amount": 5') -> dict[str, Any
     return found
 
 
-def read(client: httpx.Client, order_id: int) -> dict[str, Any]:
+def read(client: httpx2.Client, order_id: int) -> dict[str, Any]:
     reply = client.get(f"{ORDERS}/{order_id}")
     data(reply)
     found: dict[str, Any] = credits.exactly(reply.text)["data"]
     return found
 
 
-def status_by_token(client: httpx.Client, token: str) -> str:
+def status_by_token(client: httpx2.Client, token: str) -> str:
     found: str = data(client.post(STATUS, json={"claim_token": token}))["status"]
     return found
 
 
-def claim(client: httpx.Client, token: str) -> httpx.Response:
+def claim(client: httpx2.Client, token: str) -> httpx2.Response:
     return client.post(CLAIM, json={"claim_token": token})
 
 
@@ -68,13 +68,13 @@ def history(stack: Stack, order_id: int) -> list[object]:
     return [status for (status,) in rows]
 
 
-def debt(client: httpx.Client) -> Decimal:
+def debt(client: httpx2.Client) -> Decimal:
     reply = client.get(credits.BALANCE)
     data(reply)
     return Decimal(credits.exactly(reply.text)["data"]["debt_credit"])
 
 
-def moves(client: httpx.Client) -> list[tuple[object, ...]]:
+def moves(client: httpx2.Client) -> list[tuple[object, ...]]:
     """The ledger, oldest first: action, amount, delta."""
     reply = client.get(credits.LEDGER, params={"limit": 1000})
     items = credits.exactly(reply.text)["data"]["items"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import httpx
+import httpx2
 import psycopg2
 import pytest
 
@@ -123,17 +123,17 @@ def loaded(counted: Stack) -> None:
 
 
 @pytest.fixture
-def caller(counted: Stack, loaded: None) -> Iterator[httpx.Client]:
+def caller(counted: Stack, loaded: None) -> Iterator[httpx2.Client]:
     headers = {"Authorization": f"Bearer {counted.new_owner().key}"}
-    limits = httpx.Limits(max_connections=AT_ONCE)
-    with httpx.Client(
+    limits = httpx2.Limits(max_connections=AT_ONCE)
+    with httpx2.Client(
         base_url=counted.api_url, headers=headers, timeout=60, limits=limits, verify=False
     ) as client:
         yield client
 
 
 @pytest.mark.full("processes")
-def test_an_api_process_under_load_has_no_more(counted: Stack, caller: httpx.Client) -> None:
+def test_an_api_process_under_load_has_no_more(counted: Stack, caller: httpx2.Client) -> None:
     charge = {"amount_credit": 1, "source_id": "counted"}
     picture = {"file": ("photo.jpg", photo(64, 48))}
     list_id = new_list(caller)
@@ -203,7 +203,7 @@ def ended(stack: Stack, lanes: list[Lane]) -> bool:
 
 @pytest.mark.full("processes")
 def test_a_waiting_worker_under_load_has_no_more(
-    counted: Stack, caller: httpx.Client, start_lanes: Callable[[list[Lane]], Running]
+    counted: Stack, caller: httpx2.Client, start_lanes: Callable[[list[Lane]], Running]
 ) -> None:
     list_id = new_list(caller, confirm_required=True)
     start_lanes(WAITING)
@@ -221,7 +221,7 @@ def test_a_waiting_worker_under_load_has_no_more(
 
 @pytest.mark.full("processes")
 def test_a_computing_worker_under_load_has_no_more(
-    counted: Stack, caller: httpx.Client, start_lanes: Callable[[list[Lane]], Running]
+    counted: Stack, caller: httpx2.Client, start_lanes: Callable[[list[Lane]], Running]
 ) -> None:
     list_id = new_list(caller)
     picture = {"file": ("photo.jpg", photo(640, 480))}

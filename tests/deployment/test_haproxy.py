@@ -9,7 +9,7 @@ from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from core.settings import Settings
@@ -50,8 +50,8 @@ def front(stack: Stack, hosts: dict[int, Running]) -> Iterator[Front]:
 
 
 @pytest.fixture
-def through(front: Front, owner: Owner) -> Iterator[httpx.Client]:
-    transport = httpx.HTTPTransport(local_address=CALLER, verify=False)
+def through(front: Front, owner: Owner) -> Iterator[httpx2.Client]:
+    transport = httpx2.HTTPTransport(local_address=CALLER, verify=False)
     headers = {"Authorization": f"Bearer {owner.key}"}
     with plain_client(base_url=front.url, headers=headers, transport=transport) as client:
         yield client
@@ -68,7 +68,7 @@ def test_haproxy_takes_the_configuration_without_a_warning(tmp_path: Path) -> No
 
 
 def test_api_sees_the_callers_own_address_and_not_what_the_caller_says(
-    stack: Stack, owner: Owner, through: httpx.Client
+    stack: Stack, owner: Owner, through: httpx2.Client
 ) -> None:
     lies = {"X-Forwarded-For": "192.0.2.7", "Forwarded": "for=192.0.2.8"}
     assert through.post("/apikeys", json={"name": "made"}, headers=lies).is_success
@@ -77,7 +77,7 @@ def test_api_sees_the_callers_own_address_and_not_what_the_caller_says(
 
 
 def test_events_of_a_job_pass_while_the_stream_goes_on(
-    stack: Stack, owner: Owner, through: httpx.Client
+    stack: Stack, owner: Owner, through: httpx2.Client
 ) -> None:
     # No process works on a job of a kind that none knows: it waits.
     waiting = """
@@ -95,7 +95,7 @@ def test_events_of_a_job_pass_while_the_stream_goes_on(
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/readyz/", "/%72eadyz", "/metrics", "/metrics/"])
-def test_what_is_for_operators_is_not_found_by_callers(through: httpx.Client, path: str) -> None:
+def test_what_is_for_operators_is_not_found_by_callers(through: httpx2.Client, path: str) -> None:
     assert through.get(path).status_code == 404
     assert through.get("/healthz").status_code == 200
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from shutil import which
 
-import httpx
+import httpx2
 import psycopg2
 import psycopg2.extensions
 import pytest
@@ -151,7 +151,7 @@ def payer(pooled: tuple[Stack, RunningPooler]) -> Owner:
     return owner
 
 
-def consume(client: httpx.Client, key: str | None = None) -> httpx.Response:
+def consume(client: httpx2.Client, key: str | None = None) -> httpx2.Response:
     headers = {"Idempotency-Key": key} if key else {}
     charge = {"amount_credit": 1, "source_id": "pooled"}
     return client.post("/auxilia/credits/consume", json=charge, headers=headers)
@@ -173,7 +173,7 @@ def test_what_people_do_goes_through(pooled: tuple[Stack, RunningPooler], payer:
         with stack.client(payer.key) as own:
             return consume(own).status_code
 
-    def work(client: httpx.Client) -> None:
+    def work(client: httpx2.Client) -> None:
         list_id = new_list(client)
         file = of_addresses(*addresses(500))
         assert imported(client, list_id, file)["added"] == 500

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from sqlalchemy import make_url
 
@@ -38,18 +38,18 @@ def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
     words = ("serve", "--port", str(port), "--processes", str(processes))
     api = _start(stack, "api-drain", *words, path="/readyz", PRESSROOM_API_DRAIN="5")
     headers = {"Authorization": f"Bearer {owner.key}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
         assert "connection" not in client.get("/readyz").headers
         # A process manager may tell a process and its parent, which passes it on.
         for _ in range(2):
             api.process.terminate()
 
-        def ending() -> httpx.Response | None:
+        def ending() -> httpx2.Response | None:
             told = client.get("/readyz")
             return told if told.status_code == 503 else None
 
         told = eventually(ending, what="the word that it ends")
-        assert isinstance(told, httpx.Response)
+        assert isinstance(told, httpx2.Response)
         assert told.json()["status"] == "ending"
         assert told.headers["connection"] == "close"
         assert client.get("/healthz").status_code == 200
@@ -227,8 +227,8 @@ def _start(
 def _answers(url: str) -> Callable[[], bool]:
     def check() -> bool:
         try:
-            return httpx.get(url, timeout=2.0).status_code == 200
-        except httpx.TransportError:
+            return httpx2.get(url, timeout=2.0).status_code == 200
+        except httpx2.TransportError:
             return False
 
     return check

@@ -5,7 +5,7 @@ import threading
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-import httpx
+import httpx2
 
 from services.credits import ledger, verify
 from tests.stack import Owner, Stack
@@ -42,8 +42,8 @@ class Bank:
 
 
 def charge(
-    client: httpx.Client, amount: str, source_id: str = "x", key: str | None = None
-) -> httpx.Response:
+    client: httpx2.Client, amount: str, source_id: str = "x", key: str | None = None
+) -> httpx2.Response:
     headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
     body = f'{{"amount_credit": {amount}, "source_id": "{source_id}"}}'
     return client.post(CONSUME, content=body, headers=headers)
@@ -70,13 +70,13 @@ class Spenders:
                 count += 1
                 self._charge(client, f"{number}-{count}")
 
-    def _charge(self, client: httpx.Client, name: str) -> None:
+    def _charge(self, client: httpx2.Client, name: str) -> None:
         # Half of them ask again under their key until they know.
         key = f"charge-of-spender-{name}" if int(name[-1]) % 2 else None
         while True:
             try:
                 reply = charge(client, "0.0007", name, key)
-            except httpx.HTTPError as error:
+            except httpx2.HTTPError as error:
                 self.strange.append(repr(error))
                 return
             if reply.status_code == 200:

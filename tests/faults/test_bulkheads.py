@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-import httpx
+import httpx2
 import psycopg2
 import pytest
 
@@ -44,22 +44,22 @@ def start_api(bench: Bench, fleet: Fleet) -> Callable[..., Stack]:
 class Promptly:
     """Makes calls which nothing that hangs may hold up."""
 
-    def __init__(self, usual: Callable[[], httpx.Response]) -> None:
+    def __init__(self, usual: Callable[[], httpx2.Response]) -> None:
         """The slowest of three usual calls says how fast this machine is."""
         self._most = PROMPT_SECONDS + 5 * max(self._timed(usual)[0] for _ in range(3))
 
-    def __call__(self, call: Callable[[], httpx.Response]) -> httpx.Response:
+    def __call__(self, call: Callable[[], httpx2.Response]) -> httpx2.Response:
         seconds, reply = self._timed(call)
         assert seconds < self._most, reply.request.url
         return reply
 
-    def _timed(self, call: Callable[[], httpx.Response]) -> tuple[float, httpx.Response]:
+    def _timed(self, call: Callable[[], httpx2.Response]) -> tuple[float, httpx2.Response]:
         began = time.monotonic()
         reply = call()
         return time.monotonic() - began, reply
 
 
-def _await_readiness(client: httpx.Client) -> None:
+def _await_readiness(client: httpx2.Client) -> None:
     """On a busy machine the first connection to the database takes longer than `/readyz` waits."""
     eventually(lambda: client.get("/readyz").status_code == 200, what="the process is ready")
 
@@ -96,7 +96,7 @@ def _upload(stack: Stack, owner: Owner, *, wait: int = 8) -> int:
     with stack.client(owner.key) as client:
         try:
             reply = client.post("/attachments", files=files, headers=prefer, timeout=wait)
-        except httpx.TimeoutException:
+        except httpx2.TimeoutException:
             return 0
         return reply.status_code
 
@@ -148,7 +148,7 @@ def test_a_locked_list_holds_up_no_other_caller_and_none_who_leaves_it(
         eventually(lambda: silent.stands() == ("active", False), what="the mail's record follows")
 
 
-def _join(stack: Stack, list_id: int) -> httpx.Response:
+def _join(stack: Stack, list_id: int) -> httpx2.Response:
     body = {"email": f"joins.{time.time_ns()}@example.com"}
     with stack.client() as stranger:
         return stranger.post(f"/subscriptions/{list_id}", json=body)
@@ -223,7 +223,7 @@ def test_a_process_that_is_asked_to_end_answers_its_callers_first(
         assert time.monotonic() - began < 15
 
 
-def _ask(stack: Stack, owner: Owner) -> httpx.Response:
+def _ask(stack: Stack, owner: Owner) -> httpx2.Response:
     body = {"title": "Bread", "content": "Bread needs flour, water, salt and time. " * 20}
     with stack.client(owner.key) as client:
         return client.post("/composer/metadata", json=body)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import httpx
+import httpx2
 import pytest
 
 from devstack.supervisor.programs import answers
@@ -203,7 +203,7 @@ def _upload_each(bench: Bench, owner: Owner, client: str, count: int, uploaded: 
 def _uploaded(bench: Bench, owner: Owner, key: str) -> bool:
     try:
         return upload(bench.stack, owner, wait=10, key=key).status_code == 200
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         return False
 
 

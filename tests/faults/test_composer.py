@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from devstack import LOOPBACK
@@ -42,10 +42,10 @@ def key(modelled: Modelled) -> Iterator[str]:
 def leave(modelled: Modelled, key: str, callers: int, words: str = "") -> None:
     """So many callers, some at a time, each with a post of its own and gone after a moment."""
 
-    timeout = httpx.Timeout(20, read=0.3)
+    timeout = httpx2.Timeout(20, read=0.3)
 
     def call(_: int) -> None:
-        with contextlib.suppress(httpx.ReadTimeout):
+        with contextlib.suppress(httpx2.ReadTimeout):
             client.post(METADATA, json=post(words), timeout=timeout)
 
     with modelled.stack.client(key) as client, ThreadPoolExecutor(AT_ONCE) as pool:
@@ -63,7 +63,7 @@ def drained(modelled: Modelled) -> bool:
     return not modelled.stack.resources.redis.llen("pressroom.request")
 
 
-def asked_after(modelled: Modelled, key: str) -> httpx.Response:
+def asked_after(modelled: Modelled, key: str) -> httpx2.Response:
     with modelled.stack.client(key) as client:
         return client.post(METADATA, json=post(), headers={"Prefer": "wait=45"})
 

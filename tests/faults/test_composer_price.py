@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import pytest
 
 from services.credits import own_charges, verify
@@ -40,7 +40,7 @@ def test_who_got_no_answer_gets_the_credits_back_and_pays_once_for_the_next(
         asked = pool.submit(client.post, METADATA, json=body)
         eventually(lambda: open_charges(priced, taken=False), what="the charge")
         api.kill()
-        with pytest.raises(httpx.TransportError):
+        with pytest.raises(httpx2.TransportError):
             asked.result()
     stack.start_api()
     with stack.client(owner.key) as client:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import partial
 from secrets import token_hex
 
-import httpx
+import httpx2
 import pytest
 
 from core.errors import DomainError
@@ -26,10 +26,10 @@ def bank(make_stack: Callable[[str], Stack]) -> Bank:
     return Bank(stack)
 
 
-def at_once(count: int, call: Callable[[int], list[httpx.Response]]) -> list[httpx.Response]:
+def at_once(count: int, call: Callable[[int], list[httpx2.Response]]) -> list[httpx2.Response]:
     start = threading.Barrier(count)
 
-    def begin(number: int) -> list[httpx.Response]:
+    def begin(number: int) -> list[httpx2.Response]:
         start.wait(60)
         return call(number)
 
@@ -51,15 +51,15 @@ def test_equal_charges_at_once_under_one_key_are_one_entry(bank: Bank) -> None:
     bank.require_clean_books()
 
 
-def _charge_once(client: httpx.Client, key: str, _: int) -> list[httpx.Response]:
+def _charge_once(client: httpx2.Client, key: str, _: int) -> list[httpx2.Response]:
     return [charge(client, "0.1", key=key)]
 
 
-def _many_connections(bank: Bank, owner: Owner) -> httpx.Client:
-    return httpx.Client(
+def _many_connections(bank: Bank, owner: Owner) -> httpx2.Client:
+    return httpx2.Client(
         base_url=bank.stack.api_url,
         headers={"Authorization": f"Bearer {owner.key}"},
-        limits=httpx.Limits(max_connections=200),
+        limits=httpx2.Limits(max_connections=200),
         timeout=60,
     )
 
@@ -67,7 +67,7 @@ def _many_connections(bank: Bank, owner: Owner) -> httpx.Client:
 def test_callers_of_one_account_never_overdraw_it(bank: Bank) -> None:
     owner = bank.holder("3.3333")
 
-    def spend(number: int) -> list[httpx.Response]:
+    def spend(number: int) -> list[httpx2.Response]:
         cents = random.Random(number)
         return [charge(client, f"0.{cents.randint(1, 3000):04}") for _ in range(sized(4, 200))]
 

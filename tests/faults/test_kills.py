@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.ids import random_hash_id
@@ -108,7 +108,7 @@ def _load(stack: Stack, owner: Owner) -> Iterator[None]:
         while not stop.is_set():
             try:
                 reply = upload(stack, owner, wait=2)
-            except httpx.HTTPError as error:
+            except httpx2.HTTPError as error:
                 strange.append(repr(error))
                 continue
             if reply.status_code not in {200, 202, 503}:

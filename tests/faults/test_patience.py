@@ -4,7 +4,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 import pytest
 
 from tests.embedded import Services
@@ -88,7 +88,7 @@ def test_upload_that_was_given_up_keeps_its_original_and_is_retried(
     assert [key for key in stack.stored() if str(hash_id) in key] == [f"media/{hash_id}.webp"]
 
 
-def retried(client: httpx.Client, job_id: object) -> int:
+def retried(client: httpx2.Client, job_id: object) -> int:
     return client.post(f"/jobs/{job_id}/retry").status_code
 
 

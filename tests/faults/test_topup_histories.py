@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from models import Resolution
@@ -263,7 +263,7 @@ class History:
             # All of it went back: there is nothing to have.
             assert (reply.status_code, sold.paid, sold.gone) == (409, True, sold.terms.minor)
 
-    def _post(self, account: Account, path: str, **sent: Any) -> httpx.Response:
+    def _post(self, account: Account, path: str, **sent: Any) -> httpx2.Response:
         key = {"Authorization": f"Bearer {account.owner.key}"}
         return self.poster.http.post(path, **sent | {"headers": key | sent.get("headers", {})})
 

@@ -4,7 +4,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
-import httpx
+import httpx2
 import pytest
 
 from models import Resolution
@@ -209,7 +209,7 @@ def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it
                 posted = pool.submit(poster.post, sent)
                 held_rows.await_waiter(bank, "credit_")
                 till.kill_and_restart(bank)
-            with pytest.raises(httpx.TransportError):
+            with pytest.raises(httpx2.TransportError):
                 posted.result()
         assert till.state(bank, terms) == state
         assert till.standing(bank, owner.user_id) == (balance, 0)

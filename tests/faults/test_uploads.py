@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from api.limits.bulkheads import SINGLE_STATEMENTS, TRANSACTION_THREADS
@@ -138,15 +138,15 @@ def test_a_charge_is_made_while_each_statement_takes_long(
 
 
 @pytest.fixture
-def watched(bench: Bench) -> httpx.Client:
+def watched(bench: Bench) -> httpx2.Client:
     token = bench.stack.environment["PRESSROOM_METRICS_TOKEN"]
-    return httpx.Client(
+    return httpx2.Client(
         base_url=bench.stack.api_url, headers={"Authorization": f"Bearer {token}"}, timeout=20
     )
 
 
 def test_callers_who_leave_leave_nothing_behind(
-    bench: Bench, api: Running, media: Running, watched: httpx.Client
+    bench: Bench, api: Running, media: Running, watched: httpx2.Client
 ) -> None:
     stack = bench.stack
     pause(media)
@@ -171,15 +171,15 @@ def _leave(stack: Stack, owner: Owner, callers: int) -> None:
 
     def call() -> None:
         files = {"file": ("photo.jpg", photo(64, 48))}
-        with stack.client(owner.key) as client, contextlib.suppress(httpx.ReadTimeout):
-            client.post("/attachments", files=files, timeout=httpx.Timeout(20, read=0.5))
+        with stack.client(owner.key) as client, contextlib.suppress(httpx2.ReadTimeout):
+            client.post("/attachments", files=files, timeout=httpx2.Timeout(20, read=0.5))
 
     with ThreadPoolExecutor(callers) as threads:
         for call_ended in [threads.submit(call) for _ in range(callers)]:
             call_ended.result()
 
 
-def _waiting(watched: httpx.Client) -> float:
+def _waiting(watched: httpx2.Client) -> float:
     text = watched.get("/metrics").text
     line = next(line for line in text.splitlines() if line.startswith("pressroom_waiting_requests"))
     return float(line.split()[1])

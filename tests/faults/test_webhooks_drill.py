@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-import httpx
+import httpx2
 import pytest
 from standardwebhooks import WebhookVerificationError
 
@@ -143,7 +143,7 @@ def test_receiver_gets_each_event_and_no_other(drilled: Stack, fate: Fate) -> No
         verifiers.end()
 
 
-def _members(stack: Stack, client: httpx.Client) -> list[str]:
+def _members(stack: Stack, client: httpx2.Client) -> list[str]:
     """The paths of some members of a list."""
     list_id = new_list(client)["id"]
     worker = stack.start_worker("bulk", concurrency=1)
@@ -162,7 +162,7 @@ def _change(stack: Stack, owner: Owner, path: str, number: int, enough: threadin
     made = 0
     with stack.client(owner.key) as client:
         while made * WRITERS < CHANGES or not enough.is_set():
-            with suppress(httpx.HTTPError):
+            with suppress(httpx2.HTTPError):
                 reply = client.patch(path, json={"name": f"Name {number} {made}"})
                 made += reply.status_code == 200
             time.sleep(0.05)

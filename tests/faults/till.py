@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 from urllib.parse import parse_qs
 
-import httpx
+import httpx2
 
 from core import clock, ids
 from integrations.payments.port import PaymentChannel
@@ -215,14 +215,14 @@ class Poster:
     """Signs and posts webhooks."""
 
     stack: Stack
-    http: httpx.Client = field(init=False)
+    http: httpx2.Client = field(init=False)
 
     def __post_init__(self) -> None:
         self.http = self.stack.client()
 
     def post(
         self, sent: Json, *, secret: str | None = None, seconds_ago: float = 0
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         if sent["data"]["object"].get("object") == "dispute":
             note_dispute(sent["data"]["object"])
         body = json.dumps(sent).encode()
@@ -259,7 +259,7 @@ def die_while_settling(bank: Stack, poster: Poster, sent: Json, seconds: float) 
         posted = pool.submit(poster.post, sent)
         time.sleep(seconds)
         kill_and_restart(bank)
-        with suppress(httpx.TransportError):
+        with suppress(httpx2.TransportError):
             posted.result()
 
 

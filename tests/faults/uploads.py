@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
-import httpx
+import httpx2
 
 from tests.pictures import photo
 from tests.stack import Owner, Stack, eventually
@@ -19,7 +19,7 @@ def upload(
     key: str | None = None,
     picture: bytes | None = None,
     renditions: bool = False,
-) -> httpx.Response:
+) -> httpx2.Response:
     headers = {"Prefer": f"wait={wait}"} | ({"Idempotency-Key": key} if key else {})
     files = {"file": ("photo.jpg", picture or photo(320, 240))}
     with stack.client(owner.key) as client:
@@ -37,7 +37,7 @@ def uploading(
     *,
     picture: bytes | None = None,
     renditions: bool = False,
-) -> Iterator[list[Future[httpx.Response]]]:
+) -> Iterator[list[Future[httpx2.Response]]]:
     """So many uploads under way; their replies are awaited at the block's end."""
     with ThreadPoolExecutor(count) as threads:
         sent = partial(upload, stack, owner, picture=picture, renditions=renditions)

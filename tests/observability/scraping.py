@@ -5,7 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.prerequisites import pass_over
@@ -38,7 +38,7 @@ class Scrape:
 
 def scrape(url: str, token: str | None = None) -> Scrape:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return Scrape(httpx.get(url, headers=headers, timeout=10).raise_for_status().text)
+    return Scrape(httpx2.get(url, headers=headers, timeout=10).raise_for_status().text)
 
 
 def promtool(*words: str, given: str | None = None) -> None:

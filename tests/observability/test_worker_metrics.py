@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data, send
@@ -125,6 +125,6 @@ def test_the_apis_metrics_please_promtool(scraped: Stack) -> None:
 
 def test_refusals_are_counted_by_code(scraped: Stack) -> None:
     token = scraped.environment["PRESSROOM_METRICS_TOKEN"]
-    assert httpx.get(f"{scraped.api_url}/metrics").status_code == 401
+    assert httpx2.get(f"{scraped.api_url}/metrics").status_code == 401
     counted = scrape(f"{scraped.api_url}/metrics", token)
     assert counted.value("pressroom_refusals_total", code="auth.metrics_token") >= 1

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.pictures import encoded
 from tests.security.world import Values
@@ -32,8 +32,8 @@ class Call:
     files: dict[str, Any] | None = None
 
     def send(
-        self, client: httpx.Client, operation: str, values: Values, **headers: str
-    ) -> httpx.Response:
+        self, client: httpx2.Client, operation: str, values: Values, **headers: str
+    ) -> httpx2.Response:
         method, path = operation.split(" ")
         known = values | {name: values[other] for name, other in self.values.items()}
         # Takes the place of the credentials that the client has.
@@ -46,7 +46,7 @@ class Call:
             json=_filled(self.json, known),
             data=_filled(self.form, known),
             files=self.files,
-            auth=secret or httpx.USE_CLIENT_DEFAULT,
+            auth=secret or httpx2.USE_CLIENT_DEFAULT,
             headers=headers,
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -120,7 +120,7 @@ def test_nobody_else_is_told_a_members_address_or_name_by_any_route(
     assert {"GET /subscriptions/opponent", "GET /lists/{list_id}/subscriptions"} < asked
 
 
-def everything_of(reply: httpx.Response) -> str:
+def everything_of(reply: httpx2.Response) -> str:
     # As text, however it was escaped.
     try:
         body = json.dumps(reply.json(), ensure_ascii=False)
@@ -130,7 +130,7 @@ def everything_of(reply: httpx.Response) -> str:
 
 
 def test_the_owner_and_the_member_are_told(
-    stack: Stack, world: World, stranger: httpx.Client
+    stack: Stack, world: World, stranger: httpx2.Client
 ) -> None:
     list_id, user_id = world.list_id, world.member.user_id
     with stack.client(world.owner.key) as owner, stack.client(world.member.key) as member:

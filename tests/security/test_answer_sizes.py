@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from devstack.supervisor.programs import answers
@@ -64,8 +64,8 @@ def test_no_answer_of_an_account_at_its_bounds_is_large_and_the_memory_comes_bac
         cookie = sessions.begin(uow, stack.resources.keyring, world.owner.user_id)
     headers = {"Authorization": f"Bearer {world.owner.key}"}
     url = f"http://127.0.0.1:{port}"
-    program = httpx.Client(base_url=url, headers=headers, timeout=60)
-    browser = httpx.Client(base_url=url, cookies={SESSION: cookie}, timeout=60)
+    program = httpx2.Client(base_url=url, headers=headers, timeout=60)
+    browser = httpx2.Client(base_url=url, cookies={SESSION: cookie}, timeout=60)
     with program, browser:
         read_all(world, program, browser)
         before = settled_memory(api.pid)
@@ -85,12 +85,12 @@ def test_no_answer_of_an_account_at_its_bounds_is_large_and_the_memory_comes_bac
         )
 
 
-def read_all(world: World, program: httpx.Client, browser: httpx.Client) -> dict[str, int]:
+def read_all(world: World, program: httpx2.Client, browser: httpx2.Client) -> dict[str, int]:
     """The bytes of each answer that the owner can read, with the largest limit."""
     return {name: read(world, browser if " /console" in name else program, name) for name in READS}
 
 
-def read(world: World, client: httpx.Client, name: str) -> int:
+def read(world: World, client: httpx2.Client, name: str) -> int:
     reply = with_largest_limit(name, READS[name]).send(client, name, world.values)
     assert reply.status_code < 500, (name, reply.text)
     return len(reply.content)

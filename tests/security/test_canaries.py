@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from devstack import LOOPBACK
@@ -82,7 +82,7 @@ class Aviary:
 
     def told(self) -> dict[str, str]:
         """Everything that anybody but the sender can read."""
-        flower = httpx.Client(
+        flower = httpx2.Client(
             base_url=f"http://{LOOPBACK}:{self.flower_port}",
             auth=("operator", FLOWER_PASSWORD),
             timeout=30.0,
@@ -123,7 +123,7 @@ def test_no_secret_that_is_set_or_sent_is_told_to_anybody(aviary: Aviary) -> Non
     assert not [(word[:16], where) for word in secret for where in told if word in told[where]]
 
 
-def _ask(client: httpx.Client, stranger: httpx.Client, sent: dict[str, str]) -> list[str]:
+def _ask(client: httpx2.Client, stranger: httpx2.Client, sent: dict[str, str]) -> list[str]:
     """Calls that fail and calls that work, each with a secret somewhere."""
     made = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
     challenge = {

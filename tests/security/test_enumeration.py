@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx
+import httpx2
 import pytest
 
 from api.pages.sign_up.submission import STEP_SECONDS
@@ -43,7 +43,7 @@ def keeper(stack: Stack) -> Owner:
     return stack.new_owner()
 
 
-def told(reply: httpx.Response) -> tuple[int, dict[str, Any], dict[str, str]]:
+def told(reply: httpx2.Response) -> tuple[int, dict[str, Any], dict[str, str]]:
     """All that a reply tells, but for when it was made and which request it answers."""
     body = {name: value for name, value in reply.json().items() if name not in _OF_THE_MOMENT}
     headers = {name: value for name, value in reply.headers.items() if name not in _OF_THE_MOMENT}
@@ -58,7 +58,7 @@ _OF_THE_MOMENT = {"ts", "request_id", "x-request-id", "date"}
 
 @pytest.mark.parametrize("confirm_required", [False, True])
 def test_subscribing_answers_alike_whoever_the_address_is_of(
-    stack: Stack, keeper: Owner, stranger: httpx.Client, confirm_required: bool
+    stack: Stack, keeper: Owner, stranger: httpx2.Client, confirm_required: bool
 ) -> None:
     list_id = new_list(stack, keeper, confirm_required=confirm_required)
     expected = None
@@ -88,7 +88,7 @@ def test_subscribing_answers_alike_whoever_the_address_is_of(
 def test_refusing_to_subscribe_answers_alike_whoever_the_address_is_of(
     stack: Stack,
     keeper: Owner,
-    stranger: httpx.Client,
+    stranger: httpx2.Client,
     fields: dict[str, Any],
     status: int,
 ) -> None:
@@ -105,7 +105,7 @@ def test_refusing_to_subscribe_answers_alike_whoever_the_address_is_of(
 
 
 def test_forged_trace_ids_answer_alike_whoever_they_name(
-    stack: Stack, keeper: Owner, stranger: httpx.Client
+    stack: Stack, keeper: Owner, stranger: httpx2.Client
 ) -> None:
     list_id, other_id = new_list(stack, keeper), new_list(stack, keeper)
     people = user_ids(stack, list_id)

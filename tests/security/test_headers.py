@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from pydantic import AnyUrl
 from starlette.responses import PlainTextResponse
@@ -24,7 +24,7 @@ NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
 
 
 @pytest.fixture(scope="module")
-def behind_tls(stack: Stack, home: Path) -> Iterator[httpx.Client]:
+def behind_tls(stack: Stack, home: Path) -> Iterator[httpx2.Client]:
     port = free_port()
     running = stack.start_api(
         port,
@@ -33,7 +33,7 @@ def behind_tls(stack: Stack, home: Path) -> Iterator[httpx.Client]:
         PRESSROOM_HSTS_SUBDOMAINS="true",
         PRESSROOM_API_DOCS="false",
     )
-    with httpx.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
+    with httpx2.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
         yield client
     running.stop()
     stack.processes.remove(running)
@@ -53,7 +53,7 @@ def behind_tls(stack: Stack, home: Path) -> Iterator[httpx.Client]:
     ],
 )
 def test_answers_load_nothing_and_are_kept_by_nobody(
-    client: httpx.Client, method: str, path: str, status: int
+    client: httpx2.Client, method: str, path: str, status: int
 ) -> None:
     reply = client.request(method, path)
     assert reply.status_code == status
@@ -64,7 +64,7 @@ def test_answers_load_nothing_and_are_kept_by_nobody(
         assert len(reply.headers.get_list(name)) == 1
 
 
-def test_answers_before_any_route_say_so_too(stranger: httpx.Client) -> None:
+def test_answers_before_any_route_say_so_too(stranger: httpx2.Client) -> None:
     preflight = stranger.options(
         "/lists", headers={"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
     )
@@ -75,7 +75,7 @@ def test_answers_before_any_route_say_so_too(stranger: httpx.Client) -> None:
 
 
 def test_pages_and_media_keep_their_own_policies(
-    client: httpx.Client, stranger: httpx.Client
+    client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     page = stranger.get("/unsubscribe")
     assert page.headers["content-type"].startswith("text/html")
@@ -89,14 +89,14 @@ def test_pages_and_media_keep_their_own_policies(
 
 @pytest.mark.parametrize("path", ["/unsubscribe", "/login", "/docs"])
 def test_pages_use_no_device_and_are_cut_off_from_who_opened_them(
-    stranger: httpx.Client, path: str
+    stranger: httpx2.Client, path: str
 ) -> None:
     headers = stranger.get(path).headers
     assert headers["cross-origin-opener-policy"] == "same-origin"
     assert "camera=()" in headers["permissions-policy"]
 
 
-def test_documentation_runs_its_own_scripts_alone(stranger: httpx.Client) -> None:
+def test_documentation_runs_its_own_scripts_alone(stranger: httpx2.Client) -> None:
     page = stranger.get("/docs")
     rules = dict(
         rule.strip().split(" ", 1) for rule in page.headers["content-security-policy"].split(";")
@@ -112,7 +112,7 @@ def test_documentation_runs_its_own_scripts_alone(stranger: httpx.Client) -> Non
 
 
 def test_only_who_is_reached_by_https_asks_for_it(
-    stranger: httpx.Client, behind_tls: httpx.Client
+    stranger: httpx2.Client, behind_tls: httpx2.Client
 ) -> None:
     for path in ("/healthz", "/nowhere", "/unsubscribe"):
         asked = behind_tls.get(path).headers["strict-transport-security"]
@@ -123,9 +123,9 @@ def test_only_who_is_reached_by_https_asks_for_it(
 def test_other_hosts_below_ours_are_bound_to_https_only_by_a_setting(stack: Stack) -> None:
     public = stack.settings().model_copy(update={"public_url": AnyUrl("https://api.example.com")})
 
-    async def get() -> httpx.Response:
+    async def get() -> httpx2.Response:
         app = HeadersMiddleware(PlainTextResponse("x"), settings=public, drain=Drain(0))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as client:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as client:
             return await client.get("https://api.example.com/")
 
     assert asyncio.run(get()).headers["strict-transport-security"] == "max-age=31536000"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from api.app import create_app
@@ -130,10 +130,10 @@ class Side:
     """
 
     world: World
-    own: httpx.Client
-    rival: httpx.Client
+    own: httpx2.Client
+    rival: httpx2.Client
 
-    def send(self, client: httpx.Client, operation: str, as_whom: str, **headers: str) -> Any:
+    def send(self, client: httpx2.Client, operation: str, as_whom: str, **headers: str) -> Any:
         values = self.world.values | {"as_whom": as_whom}
         return EVERY_CALL[operation].send(client, operation, values, **headers)
 
@@ -154,7 +154,7 @@ def console(stack: Stack) -> Iterator[Side]:
         yield Side(world, own, rival)
 
 
-def browser_of(stack: Stack, owner: Owner) -> httpx.Client:
+def browser_of(stack: Stack, owner: Owner) -> httpx2.Client:
     """A browser in which the owner is logged in, and whose requests come from pages of ours."""
     browser = log_in(stack, owner).browser
     cookie = browser.cookies[SESSION]
@@ -203,7 +203,7 @@ def test_what_needs_no_credential_or_no_scope_is_known() -> None:
 
 @pytest.mark.parametrize("kind", STRANGERS)
 def test_who_has_no_good_credential_gets_and_changes_nothing(
-    api: Side, stranger: httpx.Client, headers: dict[str, dict[str, str]], kind: str
+    api: Side, stranger: httpx2.Client, headers: dict[str, dict[str, str]], kind: str
 ) -> None:
     before = belongings(api.world)
     for operation in CALLS:
@@ -223,7 +223,7 @@ def _takes_strangers(operation: str, kind: str) -> bool:
     return security == [] or ({} in security and kind == "nobody" and not traced)
 
 
-def _tells_nothing(world: World, operation: str, reply: httpx.Response) -> None:
+def _tells_nothing(world: World, operation: str, reply: httpx2.Response) -> None:
     assert reply.status_code < 500, reply.text
     if operation in SHOW_THE_LIST:
         assert "@" not in reply.text
@@ -234,7 +234,7 @@ def _tells_nothing(world: World, operation: str, reply: httpx.Response) -> None:
 
 @each(PAGES)
 def test_who_is_not_logged_in_is_led_to_the_login(
-    console: Side, stranger: httpx.Client, operation: str
+    console: Side, stranger: httpx2.Client, operation: str
 ) -> None:
     before = belongings(console.world)
     reply = console.send(stranger, operation, "nobody")
@@ -283,7 +283,7 @@ def is_of_operators(operation: str) -> bool:
 def test_a_list_holds_its_callers_own_alone(api: Side, operation: tuple[str, str]) -> None:
     path, named = operation
 
-    def shown(client: httpx.Client) -> set[Any]:
+    def shown(client: httpx2.Client) -> set[Any]:
         found = client.get(path).raise_for_status().json()["data"]
         items = found if isinstance(found, list) else found["items"]
         return {item[named if named in item else "id"] for item in items}
@@ -351,7 +351,7 @@ def key_of(api: Side) -> Callable[[tuple[Scope, ...]], str]:
 
 @each(name for name in CALLS if name not in WITHOUT_A_SCOPE)
 def test_the_owners_own_key_with_another_scope_is_refused(
-    api: Side, stranger: httpx.Client, key_of: Callable[[tuple[Scope, ...]], str], operation: str
+    api: Side, stranger: httpx2.Client, key_of: Callable[[tuple[Scope, ...]], str], operation: str
 ) -> None:
     world = api.world
     bearer = _bearer(key_of(tuple(_all_but_what_is_needed(operation) or ())))

@@ -3,7 +3,7 @@
 import re
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from api.auth.page_sessions import local_path
 from tests.stack import Stack
@@ -109,5 +109,5 @@ def test_the_form_keeps_no_hostile_address(stack: Stack) -> None:
         assert policies[0] == policies[1]
 
 
-def scripts(page: httpx.Response) -> list[str]:
+def scripts(page: httpx2.Response) -> list[str]:
     return re.findall(r"<script.*?</script>", page.text, re.DOTALL)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import psycopg2
 import pytest
 
@@ -73,8 +73,8 @@ def test_a_code_that_comes_twice_ends_what_it_gave(
     assert opens(stack, apart["access_token"])
 
 
-def at_once(count: int, call: Any) -> list[httpx.Response]:
-    replies: list[httpx.Response] = []
+def at_once(count: int, call: Any) -> list[httpx2.Response]:
+    replies: list[httpx2.Response] = []
     start = threading.Barrier(count)
 
     def run() -> None:
@@ -432,7 +432,7 @@ def test_delivery_is_given_by_nobody(stack: Stack, owner: Owner) -> None:
 
 
 def test_a_token_never_makes_or_ends_credentials(
-    stack: Stack, person: Person, client: httpx.Client
+    stack: Stack, person: Person, client: httpx2.Client
 ) -> None:
     scopes = sorted(GRANTABLE)
     everything = register(stack, scopes=tuple(scopes))
@@ -494,7 +494,7 @@ def test_opening_the_page_gives_nothing(stack: Stack, program: Program, person: 
 
 
 def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(
-    stack: Stack, person: Person, client: httpx.Client
+    stack: Stack, person: Person, client: httpx2.Client
 ) -> None:
     program = register(stack)
     given = program.tokens(person)

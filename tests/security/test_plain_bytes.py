@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
-import httpx
+import httpx2
 import pytest
 from PIL import Image
 
@@ -68,7 +68,7 @@ def test_no_object_or_temp_file_has_bytes_of_an_import_or_an_export(
         added = addresses(50)
         assert data(add(client, list_id, *added)) == len(added)
         sheets = [
-            httpx.get(data(export(asking, list_id, kind))["result"]["url"]).content
+            httpx2.get(data(export(asking, list_id, kind))["result"]["url"]).content
             for asking, kind in ((client, "members"), (sending, "delivery"))
         ]
         assert [each["Email"] for each in errors(result["errors_url"])] == [rejected]

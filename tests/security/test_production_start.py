@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 import pytest
 
 from api.limits.body_budgets import MAX_UNFINISHED_BODIES
@@ -35,19 +35,19 @@ _SETTINGS = {
 }
 
 
-class TlsProxy(httpx.BaseTransport):
+class TlsProxy(httpx2.BaseTransport):
     """Takes what browsers send by https, and passes it on with the address that it came from."""
 
     def __init__(self, port: int, address: str) -> None:
         self._port = port
         self._address = address
-        self._behind = httpx.HTTPTransport(verify=False)
+        self._behind = httpx2.HTTPTransport(verify=False)
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         assert (request.url.scheme, request.url.host) == ("https", HOST)
         # A request of its own: the browser's cookies belong to the URL that it asked for. The head
         # keeps the name by which the browser knows the host.
-        passed_on = httpx.Request(
+        passed_on = httpx2.Request(
             request.method,
             request.url.copy_with(scheme="http", host=LOOPBACK, port=self._port),
             headers=request.headers,
@@ -71,9 +71,9 @@ class Production:
     @contextlib.contextmanager
     def caller(
         self, key: str | None = None, *, address: str | None = None
-    ) -> Iterator[httpx.Client]:
+    ) -> Iterator[httpx2.Client]:
         """Calls with this key from this address, else from a network of their own."""
-        with httpx.Client(
+        with httpx2.Client(
             base_url=f"https://{HOST}",
             transport=TlsProxy(self.stack.api_port, address or new_ip()),
             headers={"Authorization": f"Bearer {key}"} if key else {},

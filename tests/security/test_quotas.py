@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Barrier
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,37 +33,37 @@ class Road:
 
     quota: str
     most: int
-    fill: Callable[[Stack, httpx.Client, Owner, int], None]
-    take: Callable[[httpx.Client], httpx.Response]
+    fill: Callable[[Stack, httpx2.Client, Owner, int], None]
+    take: Callable[[httpx2.Client], httpx2.Response]
 
 
-def _fill_lists(_: Stack, client: httpx.Client, __: Owner, used: int) -> None:
+def _fill_lists(_: Stack, client: httpx2.Client, __: Owner, used: int) -> None:
     for _number in range(used):
         new_list(client)
 
 
-def _fill_keys(stack: Stack, _: httpx.Client, owner: Owner, used: int) -> None:
+def _fill_keys(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> None:
     # One is there.
     for _number in range(used - 1):
         stack.new_key(owner.user_id)
 
 
-def _fill_storage(stack: Stack, _: httpx.Client, owner: Owner, used: int) -> None:
+def _fill_storage(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> None:
     room = (ROADS["uploads"].most - used) * len(PICTURE)
     store(stack, owner.user_id, 500 * MB - room)
 
 
-def _fill_rows(stack: Stack, client: httpx.Client, owner: Owner, used: int) -> None:
+def _fill_rows(stack: Stack, client: httpx2.Client, owner: Owner, used: int) -> None:
     new_list(client)
     store(stack, owner.user_id, 500 * MB - (ROADS["segments"].most - used) * row_bytes(VIP))
 
 
-def _fill_jobs(stack: Stack, client: httpx.Client, owner: Owner, used: int) -> None:
+def _fill_jobs(stack: Stack, client: httpx2.Client, owner: Owner, used: int) -> None:
     new_list(client)
     begin_jobs(stack, owner.user_id, used)
 
 
-def _fill_composer(stack: Stack, _: httpx.Client, owner: Owner, used: int) -> None:
+def _fill_composer(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> None:
     stack.query(
         "INSERT INTO composer_uses VALUES (%s, (now() AT TIME ZONE 'UTC')::date, %s)",
         owner.user_id,
@@ -71,7 +71,7 @@ def _fill_composer(stack: Stack, _: httpx.Client, owner: Owner, used: int) -> No
     )
 
 
-def _list_id(client: httpx.Client) -> int:
+def _list_id(client: httpx2.Client) -> int:
     return int(data(client.get("/lists"))["items"][0]["id"])
 
 
@@ -125,11 +125,11 @@ ROADS = {
 
 
 def _at_once(
-    client: httpx.Client, take: Callable[[httpx.Client], httpx.Response], count: int
-) -> list[httpx.Response]:
+    client: httpx2.Client, take: Callable[[httpx2.Client], httpx2.Response], count: int
+) -> list[httpx2.Response]:
     together = Barrier(count)
 
-    def call(_: int) -> httpx.Response:
+    def call(_: int) -> httpx2.Response:
         together.wait(30)
         return take(client)
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import limits
 import pytest
 
@@ -72,13 +72,13 @@ def redis(stack: Stack) -> Iterator[Proxy]:
 
 
 @pytest.fixture(scope="module")
-def limited(stack: Stack, home: Path, redis: Proxy) -> Iterator[Callable[..., httpx.Client]]:
+def limited(stack: Stack, home: Path, redis: Proxy) -> Iterator[Callable[..., httpx2.Client]]:
     """Makes clients of an API process with low limits, each from an address of its own."""
     port = free_port()
     running = stack.start_api(port, **_low(redis.url))
-    made: list[httpx.Client] = []
+    made: list[httpx2.Client] = []
 
-    def make(key: str | None = None, address: str | None = None) -> httpx.Client:
+    def make(key: str | None = None, address: str | None = None) -> httpx2.Client:
         headers = {"X-Forwarded-For": address or new_address()}
         if key:
             headers["Authorization"] = f"Bearer {key}"
@@ -106,7 +106,7 @@ def new_address() -> str:
     return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
 
 
-def statuses(call: Callable[[], httpx.Response], count: int) -> list[int]:
+def statuses(call: Callable[[], httpx2.Response], count: int) -> list[int]:
     return [call().status_code for _ in range(count)]
 
 
@@ -124,7 +124,7 @@ def test_every_route_counts_but_for_those_that_are_named_here() -> None:
     assert declared[RateLimitName.LOGIN] == LIKE_LOGIN
 
 
-def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx.Client) -> None:
+def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx2.Client) -> None:
     for path, methods in stranger.get("/openapi.json").json()["paths"].items():
         for method, operation in methods.items():
             refused = operation["responses"].get("429", {}).get("content", {})
@@ -137,7 +137,7 @@ def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx.Clien
 
 
 def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
-    stack: Stack, limited: Callable[..., httpx.Client]
+    stack: Stack, limited: Callable[..., httpx2.Client]
 ) -> None:
     client = limited(stack.new_owner().key)
     for number in range(1, MOST[RateLimitName.DEFAULT] + 1):
@@ -156,14 +156,14 @@ def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
     assert 0 < int(refused.headers["retry-after"]) == reset <= 86400
 
 
-def _standing(reply: httpx.Response) -> tuple[int, int]:
+def _standing(reply: httpx2.Response) -> tuple[int, int]:
     found = re.fullmatch(r'"(\w+)";r=(\d+);t=(\d+)', reply.headers["ratelimit"])
     assert found, reply.headers
     return int(found[2]), int(found[3])
 
 
 def test_all_credentials_of_a_user_count_together_and_those_of_another_apart(
-    stack: Stack, limited: Callable[..., httpx.Client]
+    stack: Stack, limited: Callable[..., httpx2.Client]
 ) -> None:
     owner, address = stack.new_owner(), new_address()
     keys = [owner.key, *(stack.new_key(owner.user_id) for _ in range(MOST[RateLimitName.DEFAULT]))]
@@ -175,7 +175,7 @@ def test_all_credentials_of_a_user_count_together_and_those_of_another_apart(
 
 
 def test_a_credential_counts_for_all_its_calls_wherever_it_is_checked(
-    stack: Stack, limited: Callable[..., httpx.Client]
+    stack: Stack, limited: Callable[..., httpx2.Client]
 ) -> None:
     # In a thread of its own, in the handler, and where a trace id would do.
     client = limited(stack.new_owner().key)
@@ -188,7 +188,7 @@ def test_a_credential_counts_for_all_its_calls_wherever_it_is_checked(
 
 
 def test_a_key_is_not_refused_for_what_its_address_did(
-    stack: Stack, limited: Callable[..., httpx.Client]
+    stack: Stack, limited: Callable[..., httpx2.Client]
 ) -> None:
     address = new_address()
     guessing = limited("prk_wrong", address)
@@ -198,14 +198,14 @@ def test_a_key_is_not_refused_for_what_its_address_did(
 
 
 def test_two_processes_count_together(
-    stack: Stack, home: Path, redis: Proxy, limited: Callable[..., httpx.Client]
+    stack: Stack, home: Path, redis: Proxy, limited: Callable[..., httpx2.Client]
 ) -> None:
     owner = stack.new_owner()
     port = free_port()
     second = stack.start_api(port, **_low(redis.url))
     try:
         with limited(owner.key) as one, stack.client(owner.key) as two:
-            two.base_url = httpx.URL(f"http://{LOOPBACK}:{port}")
+            two.base_url = httpx2.URL(f"http://{LOOPBACK}:{port}")
             taken = [each.get("/users/me").status_code for each in (one, two) * 4]
             assert taken == [200] * MOST[RateLimitName.DEFAULT]
             assert {each.get("/users/me").status_code for each in (one, two)} == {429}
@@ -218,7 +218,7 @@ def test_two_processes_count_together(
 
 
 def test_an_address_without_credentials_is_refused_beyond_its_limit(
-    limited: Callable[..., httpx.Client],
+    limited: Callable[..., httpx2.Client],
 ) -> None:
     client = limited()
     expected = [422] * MOST[RateLimitName.ANONYMOUS] + [429, 429]
@@ -231,7 +231,7 @@ def test_an_address_without_credentials_is_refused_beyond_its_limit(
     assert limited().post("/subscriptions/1", json={}).status_code == 422
 
 
-def test_a_network_of_ipv6_counts_as_one_address(limited: Callable[..., httpx.Client]) -> None:
+def test_a_network_of_ipv6_counts_as_one_address(limited: Callable[..., httpx2.Client]) -> None:
     clients = [
         limited(address=f"2001:db8:77:1::{n:x}") for n in range(MOST[RateLimitName.ANONYMOUS] + 1)
     ]
@@ -240,7 +240,7 @@ def test_a_network_of_ipv6_counts_as_one_address(limited: Callable[..., httpx.Cl
 
 
 def test_people_whose_mail_provider_has_one_address_are_counted_apart(
-    stack: Stack, limited: Callable[..., httpx.Client]
+    stack: Stack, limited: Callable[..., httpx2.Client]
 ) -> None:
     list_id = new_list(stack, stack.new_owner())
     provider = limited()
@@ -262,7 +262,7 @@ def test_people_whose_mail_provider_has_one_address_are_counted_apart(
     assert forged == [403] * MOST[RateLimitName.ANONYMOUS] + [429]
 
 
-def test_what_does_not_count_is_never_refused(limited: Callable[..., httpx.Client]) -> None:
+def test_what_does_not_count_is_never_refused(limited: Callable[..., httpx2.Client]) -> None:
     client = limited()
     many = MOST[RateLimitName.ANONYMOUS] + 2
     for path in ("/healthz", "/media/none.webp", "/exports/1/file.csv.gz", "/metrics"):
@@ -272,7 +272,7 @@ def test_what_does_not_count_is_never_refused(limited: Callable[..., httpx.Clien
 
 @pytest.mark.parametrize("route", ["POST /login", "POST /password/forgotten"])
 def test_forms_about_passwords_count_by_address_and_are_refused_as_pages(
-    limited: Callable[..., httpx.Client], route: str
+    limited: Callable[..., httpx2.Client], route: str
 ) -> None:
     client, path = limited(), route.removeprefix("POST ")
     assert 429 not in statuses(
@@ -292,7 +292,7 @@ def test_forms_about_passwords_count_by_address_and_are_refused_as_pages(
 
 @pytest.mark.parametrize("how", ["refuse", "hang"])
 def test_without_redis_only_what_must_be_bounded_is(
-    stack: Stack, redis: Proxy, limited: Callable[..., httpx.Client], how: str
+    stack: Stack, redis: Proxy, limited: Callable[..., httpx2.Client], how: str
 ) -> None:
     client, payer = limited(stack.new_owner().key), limited()
     assert client.get("/users/me").status_code == 200
@@ -381,7 +381,7 @@ def _accepts(read: Callable[[str], Any], written: str) -> bool:
 
 
 def test_an_empty_limit_is_off_and_one_that_is_not_set_is_on(
-    monkeypatch: pytest.MonkeyPatch, stack: Stack, stranger: httpx.Client
+    monkeypatch: pytest.MonkeyPatch, stack: Stack, stranger: httpx2.Client
 ) -> None:
     assert "ratelimit" not in stranger.post("/subscriptions/1", json={}).headers
     for name, value in stack.environment.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from services.access import sessions
@@ -86,7 +86,7 @@ def person(stack: Stack) -> Iterator[Visitor]:
         yield visitor
 
 
-def reset(person: Visitor, email: str, *unticked: str) -> httpx.Response:
+def reset(person: Visitor, email: str, *unticked: str) -> httpx2.Response:
     """Press the button, with these boxes unticked."""
     person.fill_in(FORGOTTEN, email=email)
     link = person.mailed_path(email, "Choose a new password")
@@ -94,7 +94,7 @@ def reset(person: Visitor, email: str, *unticked: str) -> httpx.Response:
     return person.fill_in(link, password=OTHER_PASSWORD, **ticked)
 
 
-def boxes(shown: httpx.Response, state: str = "") -> set[str]:
+def boxes(shown: httpx2.Response, state: str = "") -> set[str]:
     """The names of the boxes of a page that are ticked ("checked"), or are not."""
     return set(re.findall(f'type="checkbox" name="([^"]+)" ?{state}>', shown.text))
 

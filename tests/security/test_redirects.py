@@ -3,7 +3,7 @@
 
 import json
 
-import httpx
+import httpx2
 import pytest
 
 from services.credits import orders
@@ -243,12 +243,12 @@ def test_where_none_is_allowed_none_passes() -> None:
 )
 def test_the_result_goes_into_the_query(url: str, led_to: str) -> None:
     assert orders.add_result(url, 7, "paid") == led_to
-    assert httpx.URL(led_to).host == "shop.example"
-    assert dict(httpx.URL(led_to).params)["order_id"] == "7"
+    assert httpx2.URL(led_to).host == "shop.example"
+    assert dict(httpx2.URL(led_to).params)["order_id"] == "7"
 
 
 def test_the_route_refuses_every_hostile_form_with_a_field(
-    stack: Stack, stranger: httpx.Client
+    stack: Stack, stranger: httpx2.Client
 ) -> None:
     for url in [*HOSTILE[:60], *HOSTILE_LOOPBACK]:
         reply = stranger.post(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from api.app import create_app
@@ -105,7 +105,7 @@ def test_every_route_that_reads_is_called_here() -> None:
 
 
 @pytest.fixture(scope="module")
-def browser(stack: Stack, world: World) -> Iterator[httpx.Client]:
+def browser(stack: Stack, world: World) -> Iterator[httpx2.Client]:
     """One in which the owner is logged in."""
     with log_in(stack, world.owner).browser as client:
         yield client
@@ -113,7 +113,7 @@ def browser(stack: Stack, world: World) -> Iterator[httpx.Client]:
 
 @pytest.mark.parametrize("operation", READS)
 def test_reading_twice_is_answered_alike_and_leaves_the_database_as_it_was(
-    world: World, browser: httpx.Client, stranger: httpx.Client, operation: str
+    world: World, browser: httpx2.Client, stranger: httpx2.Client, operation: str
 ) -> None:
     call, before = READS[operation], everything(world)
     path = operation.removeprefix("GET ")

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,7 +107,7 @@ def test_of_two_requests_with_one_code_one_gets_in(
     assert sum(each.is_in() for each in racers) == 1
 
 
-def paused_by_guesses(stack: Stack, guess: Callable[[int], httpx.Response]) -> None:
+def paused_by_guesses(stack: Stack, guess: Callable[[int], httpx2.Response]) -> None:
     """Guess until there is a pause, which lasts from then on."""
     statuses: list[int] = []
     while 429 not in statuses:
@@ -129,7 +129,7 @@ def test_guessing_is_paused_for_all_browsers_but_those_of_the_person(
     app = add_app(member)
     let_half_a_minute_pass(member, email)
 
-    def guess(number: int) -> httpx.Response:
+    def guess(number: int) -> httpx2.Response:
         # A new browser each time, and the right password, which clears the counts of passwords.
         guesser = make_visitor()
         return send_code(guesser, begin(guesser, email), f"{number:06}")
@@ -283,7 +283,7 @@ def test_a_session_that_was_planted_before_the_login_is_not_the_one_after_it(
 # -- passkeys ------------------------------------------------------------------------------------
 
 
-def sends(visitor: Visitor, page: httpx.Response, answer: Any) -> bool:
+def sends(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
     """Whether this answer gets the visitor in."""
     reply = send_passkey(visitor, page, answer)
     assert reply.status_code in {303, 403}, reply.text

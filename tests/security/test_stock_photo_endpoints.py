@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
 
-import httpx
+import httpx2
 import pytest
 from pydantic import AnyHttpUrl, SecretStr
 
@@ -187,22 +187,22 @@ def hostile(base: str, port: int) -> list[str]:
 
 
 def test_no_hostile_endpoint_makes_anything_be_sent(
-    stack: Stack, client: httpx.Client, trap: Trap
+    stack: Stack, client: httpx2.Client, trap: Trap
 ) -> None:
     base = f"{stack.sandbox_url}{UNSPLASH_PREFIX}"
     forms = hostile(base, trap.port)
     assert len(forms) >= 200
-    httpx.delete(f"{base}/calls")
+    httpx2.delete(f"{base}/calls")
     passed = [form for form in forms if not _refused(client, form)]
     assert passed == []
-    assert httpx.get(f"{base}/calls").json() == []
+    assert httpx2.get(f"{base}/calls").json() == []
     assert trap.caught == 0
     # The same path with nothing wrong in it is the one that counts.
     assert client.get(DOWNLOAD, params={"endpoint": base + PHOTO}).status_code == 200
-    assert len(httpx.get(f"{base}/calls").json()) == 1
+    assert len(httpx2.get(f"{base}/calls").json()) == 1
 
 
-def _refused(client: httpx.Client, endpoint: str) -> bool:
+def _refused(client: httpx2.Client, endpoint: str) -> bool:
     reply = client.get(DOWNLOAD, params={"endpoint": endpoint})
     return (reply.status_code, reply.json()["code"]) == (400, "stockphoto.endpoint_not_allowed")
 

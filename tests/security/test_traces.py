@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from services.subscriptions.members import mails
@@ -17,7 +17,7 @@ OPPONENT = "/subscriptions/opponent"
 
 
 @pytest.fixture
-def list_id(client: httpx.Client) -> int:
+def list_id(client: httpx2.Client) -> int:
     found: int = new_list(client)["id"]
     return found
 
@@ -29,7 +29,7 @@ def reader(stack: Stack, list_id: int) -> Iterator[Reader]:
 
 
 def test_a_trace_id_shows_a_masked_address_and_no_name(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     gold = {"type": "gold", "paid_expiry": "2031-05-06T00:00:00Z"}
     data(client.patch(f"/lists/{list_id}/members/{reader.user_id}", json=gold))
@@ -44,7 +44,7 @@ def test_a_trace_id_shows_a_masked_address_and_no_name(
 
 
 def test_revoked_trace_ids_leave_and_do_nothing_else(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     old = {"trace_id": printed(stack, "trace", str(list_id), reader.email)["trace_id"]}
     page = f"/unsubscribe?trace_id={old['trace_id']}"
@@ -73,7 +73,7 @@ def test_revoked_trace_ids_leave_and_do_nothing_else(
 
 
 def test_trace_ids_of_later_deliveries_and_other_lists_hold(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
     reader.joins(other)

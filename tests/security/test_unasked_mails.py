@@ -9,7 +9,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.ids import random_hash_id
@@ -45,7 +45,7 @@ class Mailing:
     stack: Stack
     ports: Sequence[int]
 
-    def stranger(self, process: int, network: str | None = None) -> httpx.Client:
+    def stranger(self, process: int, network: str | None = None) -> httpx2.Client:
         headers = {"X-Forwarded-For": f"{network or new_network()}.{1 + secrets.randbelow(250)}"}
         url = f"http://{LOOPBACK}:{self.ports[process]}"
         return plain_client(base_url=url, headers=headers)
@@ -263,7 +263,7 @@ def test_a_reader_leaves_whatever_was_mailed(mailing: Mailing) -> None:
     [mail] = mailing.stack.mails(email)
     [link] = [word for word in mail["text"].split() if "/report?" in word]
     with mailing.stranger(1) as client:
-        assert client.post(httpx.URL(link).raw_path.decode()).status_code == 303
+        assert client.post(httpx2.URL(link).raw_path.decode()).status_code == 303
     assert mailing.statuses(email) == {"unsubscribed"}
 
 

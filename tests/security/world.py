@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 
 from api.console.assets import ASSETS_BY_SERVED_NAME
 from tests.contract.bulk import finished, imported, of_addresses
@@ -30,7 +30,7 @@ class World:
 
     stack: Stack
     owner: Owner
-    client: httpx.Client
+    client: httpx2.Client
     # A word that is a part of every name and address of theirs, and of nobody else's.
     # It has no digits, since a text with a number to call is refused.
     mark: str = field(

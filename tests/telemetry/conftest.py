@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from devstack.sandbox import sandbox_settings
@@ -37,6 +37,6 @@ def traced(make_lasting_stack: Callable[[str], Stack], collector: Collector) -> 
 
 
 @pytest.fixture
-def caller(traced: Stack) -> Iterator[httpx.Client]:
+def caller(traced: Stack) -> Iterator[httpx2.Client]:
     with traced.client(traced.new_owner().key) as client:
         yield client

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.bulk import addresses, imported, of_addresses
@@ -43,7 +43,7 @@ def is_connected(trace: list[Exported]) -> bool:
     return [each.parent_id in known for each in trace].count(False) == 1
 
 
-def upload(client: httpx.Client, name: str = "holiday.jpg", **options: Any) -> dict[str, Any]:
+def upload(client: httpx2.Client, name: str = "holiday.jpg", **options: Any) -> dict[str, Any]:
     reply = client.post("/attachments", files={"file": (name, photo())}, **options)
     assert reply.status_code == 200, reply.text
     found: dict[str, Any] = reply.json()["data"]
@@ -51,7 +51,7 @@ def upload(client: httpx.Client, name: str = "holiday.jpg", **options: Any) -> d
 
 
 def test_upload_is_one_trace_from_the_api_to_the_worker_that_converts(
-    collector: Collector, caller: httpx.Client
+    collector: Collector, caller: httpx2.Client
 ) -> None:
     upload(caller)
     whole = has("INSERT jobs", "job attachment.process", "convert image", "s3 put", "COMMIT")
@@ -73,7 +73,7 @@ def test_upload_is_one_trace_from_the_api_to_the_worker_that_converts(
 
 
 def test_import_is_one_trace_from_its_file_to_its_members(
-    collector: Collector, caller: httpx.Client
+    collector: Collector, caller: httpx2.Client
 ) -> None:
     list_id = new_list(caller)["id"]
     imported(caller, list_id, of_addresses(*addresses(3)))
@@ -86,7 +86,7 @@ def test_import_is_one_trace_from_its_file_to_its_members(
 
 
 def test_composer_call_is_one_trace_to_the_language_model(
-    collector: Collector, caller: httpx.Client
+    collector: Collector, caller: httpx2.Client
 ) -> None:
     assert caller.post("/composer/metadata", json=post()).headers["pressroom-source"] == SOURCE
     whole = has("send composer.write", "request composer.write", "POST 127.0.0.1")
@@ -98,14 +98,14 @@ def test_composer_call_is_one_trace_to_the_language_model(
 
 
 def test_failed_call_of_a_provider_is_marked_in_the_trace(
-    traced: Stack, collector: Collector, caller: httpx.Client
+    traced: Stack, collector: Collector, caller: httpx2.Client
 ) -> None:
     run = traced.environment["PRESSROOM_LLM_BASE_URL"].removesuffix("/v1")
-    httpx.put(run, json={"model": "sandbox-401"}).raise_for_status()
+    httpx2.put(run, json={"model": "sandbox-401"}).raise_for_status()
     try:
         reply = caller.post("/composer/metadata", json=post("failing"))
     finally:
-        httpx.put(run, json={"model": None}).raise_for_status()
+        httpx2.put(run, json={"model": None}).raise_for_status()
     assert reply.headers["pressroom-source"].startswith("offline")
     whole = has("request composer.write", "POST 127.0.0.1")
     trace = collector.trace(COMPOSE, lambda found: whole(found) and any(e.failed for e in found))
@@ -115,7 +115,7 @@ def test_failed_call_of_a_provider_is_marked_in_the_trace(
 
 
 def test_callers_trace_is_linked_and_not_gone_on_with(
-    collector: Collector, caller: httpx.Client
+    collector: Collector, caller: httpx2.Client
 ) -> None:
     reply = caller.get("/lists", headers={"traceparent": CALLERS})
     assert reply.status_code == 200
@@ -133,13 +133,13 @@ def test_callers_trace_is_linked_and_not_gone_on_with(
     assert not any(each.trace_id in CALLERS for each in collector.spans())
 
 
-def test_malformed_traceparent_is_passed_over(caller: httpx.Client) -> None:
+def test_malformed_traceparent_is_passed_over(caller: httpx2.Client) -> None:
     for sent in ("00-zz-1-01", "x" * 4000, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
         assert caller.get("/lists", headers={"traceparent": sent}).status_code == 200
 
 
 def test_checks_of_health_and_the_work_of_each_second_make_no_traces(
-    collector: Collector, caller: httpx.Client
+    collector: Collector, caller: httpx2.Client
 ) -> None:
     for path in ("/healthz", "/readyz"):
         assert caller.get(path).status_code == 200
@@ -178,7 +178,7 @@ def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(
 
 
 def test_log_records_have_the_ids_of_the_trace(
-    traced: Stack, collector: Collector, caller: httpx.Client
+    traced: Stack, collector: Collector, caller: httpx2.Client
 ) -> None:
     reply = caller.post("/attachments", files={"file": ("logged.jpg", photo())})
     request_id = reply.headers["x-request-id"]
@@ -213,7 +213,7 @@ def _records(log: Path) -> list[dict[str, Any]]:
 
 
 def test_figures_of_requests_name_a_trace_where_openmetrics_is_asked_for(
-    traced: Stack, collector: Collector, caller: httpx.Client
+    traced: Stack, collector: Collector, caller: httpx2.Client
 ) -> None:
     assert data(caller.get("/lists")) is not None
     token = traced.environment["PRESSROOM_METRICS_TOKEN"]

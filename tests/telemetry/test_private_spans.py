@@ -1,6 +1,6 @@
 """No span says who: no address, no name, no query string, no body, no key, no text of an error."""
 
-import httpx
+import httpx2
 
 from tests.contract.bulk import imported, sheet
 from tests.contract.subscribers import new_list
@@ -31,7 +31,7 @@ def test_nothing_that_a_person_sent_is_in_any_span(traced: Stack, collector: Col
     _assert_private(collector, owner)
 
 
-def _walk(client: httpx.Client) -> None:
+def _walk(client: httpx2.Client) -> None:
     """Take the address through an upload, an import and the composer, and through failures."""
     upload(client, f"{ADDRESS}.jpg", params={"note": QUERY})
     list_id = new_list(client, title=f"Letters of {NAME}")["id"]
@@ -55,7 +55,7 @@ def _assert_private(collector: Collector, owner: Owner) -> None:
         assert word.lower().encode() not in sent, word
 
 
-def test_no_span_has_an_event(collector: Collector, traced: Stack, caller: httpx.Client) -> None:
+def test_no_span_has_an_event(collector: Collector, traced: Stack, caller: httpx2.Client) -> None:
     # The library would note errors as events, with their texts.
     caller.get("/lists")
     collector.trace("GET /lists", has("GET /lists"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.subscribers import new_list
@@ -22,7 +22,7 @@ def idle(make_stack: Callable[[str], Stack]) -> Stack:
 
 
 @pytest.fixture
-def caller(idle: Stack) -> Iterator[httpx.Client]:
+def caller(idle: Stack) -> Iterator[httpx2.Client]:
     with idle.client(idle.new_owner().key) as client:
         yield client
     idle.resources.redis.delete(CANARIES)
@@ -35,13 +35,13 @@ def make_older(stack: Stack, lane: str, seconds: float) -> None:
     redis.hset(CANARIES, f"{lane}:waiting", str(now - seconds))
 
 
-def upload(caller: httpx.Client, prefer: str) -> httpx.Response:
+def upload(caller: httpx2.Client, prefer: str) -> httpx2.Response:
     return caller.post(
         "/attachments", files={"file": ("a.jpg", photo())}, headers={"Prefer": prefer}
     )
 
 
-def is_refused(send: Callable[[], httpx.Response]) -> bool:
+def is_refused(send: Callable[[], httpx2.Response]) -> bool:
     reply = send()
     if reply.status_code != 503:
         return False
@@ -51,7 +51,7 @@ def is_refused(send: Callable[[], httpx.Response]) -> bool:
 
 
 def test_upload_that_would_wait_too_long_is_refused_and_leaves_nothing(
-    idle: Stack, caller: httpx.Client
+    idle: Stack, caller: httpx2.Client
 ) -> None:
     make_older(idle, "media", 40)
     eventually(lambda: is_refused(lambda: upload(caller, "wait=1")), what="a refusal")
@@ -66,7 +66,7 @@ def test_upload_that_would_wait_too_long_is_refused_and_leaves_nothing(
     assert caller.post(path, json=[], headers={"Prefer": "wait=1"}).status_code != 503
 
 
-def test_lane_that_stands_still_takes_nothing(idle: Stack, caller: httpx.Client) -> None:
+def test_lane_that_stands_still_takes_nothing(idle: Stack, caller: httpx2.Client) -> None:
     make_older(idle, "media", 700)
     eventually(lambda: is_refused(lambda: upload(caller, "respond-async")), what="a refusal")
 
@@ -84,12 +84,12 @@ def test_lane_that_stands_still_takes_nothing(idle: Stack, caller: httpx.Client)
     ],
 )
 def test_every_call_that_waits_in_a_lane_asks_how_old_it_is(
-    idle: Stack, caller: httpx.Client, lane: str, path: str, body: object
+    idle: Stack, caller: httpx2.Client, lane: str, path: str, body: object
 ) -> None:
     path = path.format(list_id=new_list(caller)["id"])
     make_older(idle, lane, 40)
 
-    def send() -> httpx.Response:
+    def send() -> httpx2.Response:
         return caller.post(path, json=body, headers={"Prefer": "wait=1"})
 
     eventually(lambda: is_refused(send), what="a refusal")

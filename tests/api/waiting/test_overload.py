@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import pytest
 
 from devstack.supervisor.programs import answers
@@ -45,7 +45,7 @@ def test_accepted_calls_are_answered_and_the_rest_refused_with_when_to_come_back
 ) -> None:
     keys = [busy.new_owner().key for _ in range(3)]
 
-    def ask(number: int) -> httpx.Response:
+    def ask(number: int) -> httpx2.Response:
         time.sleep(number * SECONDS / (5 * CAPACITY))
         with busy.client(keys[number % len(keys)]) as client:
             return client.post("/ask", params={"sleep": WORK_SECONDS, "text": str(number)})

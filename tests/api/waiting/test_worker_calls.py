@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from urllib.parse import urlencode
 
-import httpx
+import httpx2
 import pytest
 
 from core.lanes import Lane
@@ -72,10 +72,10 @@ def worker(shift: Shift) -> Running:
 
 
 @pytest.fixture
-def caller(asking: Stack) -> Iterator[httpx.Client]:
+def caller(asking: Stack) -> Iterator[httpx2.Client]:
     asking.resources.redis.flushdb()
     with asking.client(asking.new_owner().key) as client:
-        client.timeout = httpx.Timeout(PATIENCE_SECONDS + 20)
+        client.timeout = httpx2.Timeout(PATIENCE_SECONDS + 20)
         yield client
 
 
@@ -89,7 +89,7 @@ def inputs(stack: Stack) -> list[bytes]:
 
 
 def test_many_ask_at_once_and_each_hears_its_own_answer(
-    worker: Running, caller: httpx.Client
+    worker: Running, caller: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(20) as pool:
         replies = pool.map(lambda n: caller.post("/ask", params={"text": str(n)}), range(60))
@@ -105,7 +105,7 @@ def test_many_ask_at_once_and_each_hears_its_own_answer(
     ],
 )
 def test_a_refusal_in_the_worker_is_the_callers(
-    worker: Running, caller: httpx.Client, end: str, refusal: tuple[int, str, str | None]
+    worker: Running, caller: httpx2.Client, end: str, refusal: tuple[int, str, str | None]
 ) -> None:
     reply = caller.post("/ask", params={"end": end})
     found = (reply.status_code, reply.json()["code"], reply.headers.get("retry-after"))
@@ -113,18 +113,18 @@ def test_a_refusal_in_the_worker_is_the_callers(
     assert "ZeroDivision" not in reply.text
 
 
-def test_an_answer_that_comes_too_late_is_504(worker: Running, caller: httpx.Client) -> None:
+def test_an_answer_that_comes_too_late_is_504(worker: Running, caller: httpx2.Client) -> None:
     reply = caller.post("/ask", params={"sleep": 3, "seconds": 0.5})
     assert (reply.status_code, reply.json()["code"]) == (504, "request.too_slow")
 
 
 def test_nobody_works_for_a_caller_who_has_left(
-    asking: Stack, shift: Shift, caller: httpx.Client
+    asking: Stack, shift: Shift, caller: httpx2.Client
 ) -> None:
     # Without a worker yet, so that the question waits while its caller hangs up.
     shift.end()
-    with pytest.raises(httpx.ReadTimeout):
-        caller.post("/ask", params={"seconds": 600}, timeout=httpx.Timeout(10, read=0.3))
+    with pytest.raises(httpx2.ReadTimeout):
+        caller.post("/ask", params={"seconds": 600}, timeout=httpx2.Timeout(10, read=0.3))
     # Much sooner than it would have expired.
     assert eventually(lambda: not inputs(asking), what="the end")
     assert caller.post("/ask", params={"seconds": 0.5}).status_code == 504
@@ -134,14 +134,14 @@ def test_nobody_works_for_a_caller_who_has_left(
 
 
 def test_a_caller_who_leaves_while_asking_is_not_waited_for(
-    asking: Stack, shift: Shift, caller: httpx.Client
+    asking: Stack, shift: Shift, caller: httpx2.Client
 ) -> None:
     shift.end()
 
     def ask(number: int) -> None:
-        with contextlib.suppress(httpx.ReadTimeout):
+        with contextlib.suppress(httpx2.ReadTimeout):
             read = 0.02 + 0.005 * (number % 30)
-            caller.post("/ask", params={"seconds": 600}, timeout=httpx.Timeout(10, read=read))
+            caller.post("/ask", params={"seconds": 600}, timeout=httpx2.Timeout(10, read=read))
 
     # More at once than the API has threads, so that some leave while they wait for one.
     with ThreadPoolExecutor(80) as pool:
@@ -164,8 +164,8 @@ WAITING, RUNNING = KEYS[0], KEYS[2]
 
 
 def asked_at_once(
-    caller: httpx.Client, callers: int, **params: str | float
-) -> list[httpx.Response]:
+    caller: httpx2.Client, callers: int, **params: str | float
+) -> list[httpx2.Response]:
     with ThreadPoolExecutor(callers) as pool:
         asked = [
             pool.submit(caller.post, "/ask", params={**SAME, **params}) for _ in range(callers)
@@ -174,7 +174,7 @@ def asked_at_once(
 
 
 @contextmanager
-def under_way(stack: Stack, caller: httpx.Client, **params: str | float) -> Iterator[None]:
+def under_way(stack: Stack, caller: httpx2.Client, **params: str | float) -> Iterator[None]:
     """Ask on a connection that is closed at the block's end; a worker has begun before the block.
 
     Without a timeout: the test says when the caller hangs up, however slow the machine is.
@@ -189,7 +189,7 @@ def under_way(stack: Stack, caller: httpx.Client, **params: str | float) -> Iter
 
 
 def test_equal_questions_at_once_are_answered_by_one_run(
-    asking: Stack, worker: Running, caller: httpx.Client
+    asking: Stack, worker: Running, caller: httpx2.Client
 ) -> None:
     replies = asked_at_once(caller, 12, sleep=1)
     assert [reply.json()["data"] for reply in replies] == [{"echo": "shared"}] * 12
@@ -198,7 +198,7 @@ def test_equal_questions_at_once_are_answered_by_one_run(
 
 
 def test_equal_questions_share_a_refusal_and_the_next_one_is_asked_anew(
-    asking: Stack, worker: Running, caller: httpx.Client
+    asking: Stack, worker: Running, caller: httpx2.Client
 ) -> None:
     replies = asked_at_once(caller, 5, sleep=1, end="refuse")
     assert {reply.status_code for reply in replies} == {503}
@@ -208,7 +208,7 @@ def test_equal_questions_share_a_refusal_and_the_next_one_is_asked_anew(
 
 
 def test_work_goes_on_for_the_second_when_the_first_has_left(
-    asking: Stack, worker: Running, caller: httpx.Client
+    asking: Stack, worker: Running, caller: httpx2.Client
 ) -> None:
     redis = asking.resources.redis
     with ThreadPoolExecutor(1) as pool:
@@ -220,7 +220,7 @@ def test_work_goes_on_for_the_second_when_the_first_has_left(
 
 
 def test_work_under_way_ends_at_its_next_step_when_the_last_one_has_left(
-    asking: Stack, worker: Running, caller: httpx.Client
+    asking: Stack, worker: Running, caller: httpx2.Client
 ) -> None:
     redis = asking.resources.redis
     # Far more steps, and far more patience, than this test waits for.
@@ -237,7 +237,7 @@ def test_work_under_way_ends_at_its_next_step_when_the_last_one_has_left(
 
 @pytest.mark.full("faults")
 def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
-    asking: Stack, shift: Shift, worker: Running, caller: httpx.Client
+    asking: Stack, shift: Shift, worker: Running, caller: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         # Another worker may do either of the two first, so neither takes long.
@@ -255,7 +255,7 @@ def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
 
 
 def test_what_a_stopping_worker_gives_back_another_does_at_once(
-    asking: Stack, shift: Shift, worker: Running, caller: httpx.Client
+    asking: Stack, shift: Shift, worker: Running, caller: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         # Too long for the grace of the first worker.
@@ -273,7 +273,7 @@ def test_what_a_stopping_worker_gives_back_another_does_at_once(
 
 
 def test_what_redis_loses_while_its_caller_waits_is_only_late(
-    asking: Stack, worker: Running, caller: httpx.Client
+    asking: Stack, worker: Running, caller: httpx2.Client
 ) -> None:
     os.kill(worker.pid, signal.SIGSTOP)
     try:
@@ -288,7 +288,7 @@ def test_what_redis_loses_while_its_caller_waits_is_only_late(
 
 
 def test_the_wait_of_one_says_nothing_about_the_wait_of_another(
-    asking: Stack, worker: Running, caller: httpx.Client
+    asking: Stack, worker: Running, caller: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(2) as pool:
         patient = pool.submit(caller.post, "/ask", params={**SAME, "sleep": 1.5})
@@ -298,6 +298,6 @@ def test_the_wait_of_one_says_nothing_about_the_wait_of_another(
         assert patient.result().status_code == 200
 
 
-def test_a_large_answer_reaches_its_caller(worker: Running, caller: httpx.Client) -> None:
+def test_a_large_answer_reaches_its_caller(worker: Running, caller: httpx2.Client) -> None:
     text = "long answer " * 2_000
     assert caller.post("/ask", params={"text": text}).json()["data"] == {"echo": text}

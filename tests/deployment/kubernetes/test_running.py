@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from devstack.supervisor.embedded.valkey import DATABASES
@@ -230,6 +230,6 @@ def test_the_pods_do_an_upload_and_a_composer_call(empty: Stack, start: Starts) 
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url).status_code == 200
-    except httpx.TransportError:
+        return httpx2.get(url).status_code == 200
+    except httpx2.TransportError:
         return False

@@ -1,7 +1,7 @@
 import asyncio
 from email.message import EmailMessage
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -22,13 +22,13 @@ def written(subject: str = "Hello", text: str = "Text", html: str | None = "<p>H
     return message.as_bytes()
 
 
-def call(mailbox: Mailbox, path: str = "", method: str = "GET", **query: str) -> httpx.Response:
+def call(mailbox: Mailbox, path: str = "", method: str = "GET", **query: str) -> httpx2.Response:
     app = FastAPI()
     app.include_router(router(mailbox), prefix="/mail")
 
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://sandbox") as client:
+    async def ask() -> httpx2.Response:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://sandbox") as client:
             return await client.request(method, f"/mail{path}", params=query)
 
     return asyncio.run(ask())
@@ -43,7 +43,7 @@ def mailbox() -> Mailbox:
     return box
 
 
-def subjects(listed: httpx.Response) -> list[str]:
+def subjects(listed: httpx2.Response) -> list[str]:
     return [each["subject"] for each in listed.json()]
 
 

@@ -2,7 +2,7 @@ import asyncio
 import json
 from datetime import UTC, datetime
 
-import httpx
+import httpx2
 import pytest
 from fastapi import APIRouter, FastAPI
 
@@ -21,16 +21,16 @@ def app() -> FastAPI:
     return create_app((SandboxProvider("Webhooks", "/hooks", "Receives.", router, "/hooks"),))
 
 
-def call(app: FastAPI, method: str, path: str, **content: object) -> httpx.Response:
-    async def send() -> httpx.Response:
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+def call(app: FastAPI, method: str, path: str, **content: object) -> httpx2.Response:
+    async def send() -> httpx2.Response:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.request(method, path, **content)  # type: ignore[arg-type]
 
     return asyncio.run(send())
 
 
-def post(app: FastAPI, path: str, message_id: str = "evt_1", key: bytes = KEY) -> httpx.Response:
+def post(app: FastAPI, path: str, message_id: str = "evt_1", key: bytes = KEY) -> httpx2.Response:
     body = json.dumps({"type": "subscription.created"}).encode()
     headers = signed_headers([key], message_id, datetime.now(UTC), body)
     return call(app, "POST", f"/hooks/to/{path}", content=body, headers=headers)
@@ -65,10 +65,10 @@ def test_it_fails_as_often_as_it_is_told_for_each_event(app: FastAPI) -> None:
     assert post(app, path, "evt_2").status_code == 503
 
 
-def fetch(path: str, *providers: SandboxProvider, host: str = "localhost") -> httpx.Response:
-    async def get() -> httpx.Response:
-        transport = httpx.ASGITransport(app=create_app(providers))
-        async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
+def fetch(path: str, *providers: SandboxProvider, host: str = "localhost") -> httpx2.Response:
+    async def get() -> httpx2.Response:
+        transport = httpx2.ASGITransport(app=create_app(providers))
+        async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
             return await client.get(path)
 
     return asyncio.run(get())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import psutil
 import psycopg2
 import pytest
@@ -122,13 +122,13 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
     assert set(run["pids"]) == PROCESSES
     assert all(map(runs, run["pids"].values()))
     assert stat.S_IMODE((stack.home / "run.json").stat().st_mode) == 0o600
-    assert httpx.get(run["api_url"] + "/readyz").status_code == 200
-    assert httpx.get(run["sandbox_url"] + "/healthz").status_code == 200
-    assert httpx.get(run["mailbox_url"]).status_code == 200
-    assert "database: up" in httpx.get(run["status_url"], timeout=30).text
-    assert httpx.get(run["flower_url"]).status_code == 401
+    assert httpx2.get(run["api_url"] + "/readyz").status_code == 200
+    assert httpx2.get(run["sandbox_url"] + "/healthz").status_code == 200
+    assert httpx2.get(run["mailbox_url"]).status_code == 200
+    assert "database: up" in httpx2.get(run["status_url"], timeout=30).text
+    assert httpx2.get(run["flower_url"]).status_code == 401
     login = (run["flower_user"], run["flower_password"])
-    assert httpx.get(run["flower_url"], auth=login, follow_redirects=True).status_code == 200
+    assert httpx2.get(run["flower_url"], auth=login, follow_redirects=True).status_code == 200
     assert set(run["s3"]) == {"endpoint", "access_key", "secret_key", "bucket"}
 
 
@@ -165,7 +165,7 @@ def test_what_decodes_files_holds_no_key_to_money_mail_or_figures(stack: Stack) 
 def test_every_lane_does_its_work_with_its_own_settings(stack: Stack) -> None:
     demo, url = stack.run["demo"], stack.run["api_url"]
     waits = {"X-API-Key": demo["api_key"], "Prefer": "wait=30"}
-    with httpx.Client(base_url=url, headers=waits, timeout=60.0) as client:
+    with httpx2.Client(base_url=url, headers=waits, timeout=60.0) as client:
         lists = f"/lists/{demo['list_id']}"
         photo = (stack.home / "sample.jpg").read_bytes()
         calls = {
@@ -198,7 +198,7 @@ def test_the_api_checks_challenges_in_the_sandbox(stack: Stack) -> None:
         url = given[f"PRESSROOM_{provider}_URL"]
         assert url.startswith(stack.run["sandbox_url"])
         form = {"secret": given[f"PRESSROOM_{provider}_SECRET"], "response": "pass-supervised"}
-        assert httpx.post(url, data=form).json()["success"] is True
+        assert httpx2.post(url, data=form).json()["success"] is True
 
 
 def test_the_api_is_told_of_payments_in_the_sandbox(stack: Stack) -> None:
@@ -207,7 +207,7 @@ def test_the_api_is_told_of_payments_in_the_sandbox(stack: Stack) -> None:
     assert url.startswith(stack.run["sandbox_url"])
     headers = {"Authorization": f"Bearer {given['PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY']}"}
     # With another key it is 401.
-    assert httpx.get(f"{url}/v1/payment_intents/pi_none", headers=headers).status_code == 404
+    assert httpx2.get(f"{url}/v1/payment_intents/pi_none", headers=headers).status_code == 404
     sandbox = psutil.Process(stack.run["pids"]["sandbox"])
     secret = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"
     assert sandbox.environ()[secret] == given[secret]
@@ -237,9 +237,9 @@ def test_the_first_charge_of_the_demo_owner_works(stack: Stack) -> None:
         assert reply.json()["data"]["balance_after"] == 99.75
 
 
-def demo_client(stack: Stack) -> httpx.Client:
+def demo_client(stack: Stack) -> httpx2.Client:
     key = {"X-API-Key": stack.run["demo"]["api_key"]}
-    return httpx.Client(base_url=stack.run["api_url"], headers=key, timeout=60.0)
+    return httpx2.Client(base_url=stack.run["api_url"], headers=key, timeout=60.0)
 
 
 @pytest.mark.full("processes")
@@ -249,7 +249,7 @@ def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Sta
     assert "demo@pressroom.example" in {user["email"] for user in json.loads(listed.stdout)}
     made = stack.command("keys", "create", "demo@pressroom.example", "--name", "cli", "--json")
     key = json.loads(made.stdout)["key"]
-    me = httpx.get(f"{stack.run['api_url']}/users/me", headers={"X-API-Key": key})
+    me = httpx2.get(f"{stack.run['api_url']}/users/me", headers={"X-API-Key": key})
     assert me.json()["data"]["email"] == "demo@pressroom.example"
     elsewhere = {**stack.variables, "PRESSROOM_DATABASE_URL": "postgresql://x@127.0.0.1:1/x"}
     refused = Stack(stack.home, elsewhere).command("users", "list")
@@ -320,8 +320,8 @@ def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
 
 def answers(url: str) -> bool:
     try:
-        return httpx.get(url).status_code == 200
-    except httpx.TransportError:
+        return httpx2.get(url).status_code == 200
+    except httpx2.TransportError:
         return False
 
 

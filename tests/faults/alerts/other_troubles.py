@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from tests.contract.composing import METADATA
 from tests.faults.alerts.trouble import Trouble, of_proxy
@@ -36,7 +36,7 @@ _FEW_LEFT = _reply(
 )
 
 
-def _write(_: Site, client: httpx.Client) -> None:
+def _write(_: Site, client: httpx2.Client) -> None:
     client.post(METADATA, json=post(), headers={"Prefer": "wait=30"})
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
-import httpx
+import httpx2
 import psycopg2
 
 from tests.faults.alerts.watched_site import Site
@@ -13,7 +13,7 @@ from tests.faults.proxy import Proxy
 
 _PAUSE_SECONDS = 0.3
 
-Call = Callable[[Site, httpx.Client], object]
+Call = Callable[[Site, httpx2.Client], object]
 Begin = Callable[[Site], AbstractContextManager[None]]
 
 
@@ -81,7 +81,7 @@ def called(site: Site, calls: Call | None, callers: int = 3) -> Iterator[None]:
     def call(make: Call) -> None:
         with site.client() as client:
             while not over.wait(_PAUSE_SECONDS):
-                with suppress(httpx.HTTPError):
+                with suppress(httpx2.HTTPError):
                     make(site, client)
 
     threads = [

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from tests.faults.alerts.watching import Watch
 from tests.faults.conftest import kill_all, pause, resume
@@ -73,12 +73,12 @@ class Site:
     list_id: int
     backups: Path
 
-    def client(self) -> httpx.Client:
+    def client(self) -> httpx2.Client:
         return self.stack.client(self.owner.key)
 
-    def join(self, client: httpx.Client) -> None:
+    def join(self, client: httpx2.Client) -> None:
         body = {"email": f"{secrets.token_hex(8)}@example.com"}
         client.post(f"/subscriptions/{self.list_id}", json=body)
 
-    def search(self, client: httpx.Client) -> None:
+    def search(self, client: httpx2.Client) -> None:
         client.get(SEARCH, params={"query": secrets.token_hex(8)}, headers={"Prefer": "wait=5"})

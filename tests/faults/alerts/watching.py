@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import yaml
 
 from tests.observability.alert_rules import RULE_FILES, alerts
@@ -42,7 +42,7 @@ class Watch:
     def firing(self, name: str, labels: Mapping[str, str]) -> bool:
         # An alert of another name would never fire.
         assert name in alerts()
-        reply = httpx.get(f"{self.url}/api/v1/alerts", timeout=10).raise_for_status().json()
+        reply = httpx2.get(f"{self.url}/api/v1/alerts", timeout=10).raise_for_status().json()
         return any(
             each["state"] == "firing"
             and each["labels"]["alertname"] == name
@@ -60,7 +60,7 @@ class Watch:
 
     def sees(self, targets: int) -> bool:
         """Whether so many targets have answered."""
-        asked = httpx.get(f"{self.url}/api/v1/query", params={"query": "sum(up)"}, timeout=10)
+        asked = httpx2.get(f"{self.url}/api/v1/query", params={"query": "sum(up)"}, timeout=10)
         found = asked.raise_for_status().json()["data"]["result"]
         return bool(found) and float(found[0]["value"][1]) >= targets
 
@@ -106,6 +106,6 @@ def start_watch(stack: Stack, folder: Path, workers: list[str]) -> tuple[Running
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/-/ready", timeout=5).status_code == httpx.codes.OK
-    except httpx.HTTPError:
+        return httpx2.get(f"{url}/-/ready", timeout=5).status_code == httpx2.codes.OK
+    except httpx2.HTTPError:
         return False

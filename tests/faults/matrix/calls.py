@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable
 from enum import StrEnum
 
-import httpx
+import httpx2
 
 from tests.contract.composing import METADATA
 from tests.contract.credits import BALANCE, CONSUME
@@ -17,7 +17,7 @@ from tests.pictures import photo
 WAIT_SECONDS = 5
 _PREFER = {"Prefer": f"wait={WAIT_SECONDS}"}
 
-Call = Callable[[Rig, httpx.Client], httpx.Response]
+Call = Callable[[Rig, httpx2.Client], httpx2.Response]
 
 
 class Outcome(StrEnum):
@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     BROKEN = "broken"
 
 
-def outcome_of(reply: httpx.Response) -> Outcome:
+def outcome_of(reply: httpx2.Response) -> Outcome:
     match reply.status_code:
         case 200:
             return Outcome.DONE
@@ -41,48 +41,48 @@ def outcome_of(reply: httpx.Response) -> Outcome:
             return Outcome.BROKEN
 
 
-def _upload(_: Rig, client: httpx.Client) -> httpx.Response:
+def _upload(_: Rig, client: httpx2.Client) -> httpx2.Response:
     files = {"file": ("photo.jpg", photo(320, 240))}
     return client.post("/attachments", files=files, headers=_PREFER)
 
 
-def _subscribe(list_id: int, client: httpx.Client) -> httpx.Response:
+def _subscribe(list_id: int, client: httpx2.Client) -> httpx2.Response:
     body = {"email": f"{secrets.token_hex(8)}@example.com"}
     return client.post(f"/subscriptions/{list_id}", json=body)
 
 
-def _unsubscribe(rig: Rig, client: httpx.Client) -> httpx.Response:
+def _unsubscribe(rig: Rig, client: httpx2.Client) -> httpx2.Response:
     subscriber = rig.leaving.pop()
     params = {"trace_id": subscriber.trace_id}
     return client.delete(f"/subscriptions/{rig.list_id}", params=params)
 
 
-def _consume(_: Rig, client: httpx.Client) -> httpx.Response:
+def _consume(_: Rig, client: httpx2.Client) -> httpx2.Response:
     return client.post(CONSUME, json={"amount_credit": 1, "source_id": "matrix"})
 
 
-def _topup(_: Rig, client: httpx.Client) -> httpx.Response:
+def _topup(_: Rig, client: httpx2.Client) -> httpx2.Response:
     body = {"amount": 5, "currency": "USD", "channel": "sandbox", "redirect_url": SHOP}
     return client.post(TOPUP, json=body, headers=_PREFER)
 
 
-def _import(rig: Rig, client: httpx.Client) -> httpx.Response:
+def _import(rig: Rig, client: httpx2.Client) -> httpx2.Response:
     file = f"email\n{secrets.token_hex(8)}@example.com\n".encode()
     url = f"/lists/{rig.list_id}/imports"
     return client.post(url, params={"filename": "members.csv"}, content=file, headers=_PREFER)
 
 
-def _export(rig: Rig, client: httpx.Client) -> httpx.Response:
+def _export(rig: Rig, client: httpx2.Client) -> httpx2.Response:
     url = f"/lists/{rig.list_id}/exports"
     return client.post(url, json={"kind": "members"}, headers=_PREFER)
 
 
-def _search_photos(_: Rig, client: httpx.Client) -> httpx.Response:
+def _search_photos(_: Rig, client: httpx2.Client) -> httpx2.Response:
     params = {"query": secrets.token_hex(4)}
     return client.get("/composer/unsplash/photos/search", params=params, headers=_PREFER)
 
 
-def _metrics(rig: Rig, client: httpx.Client) -> httpx.Response:
+def _metrics(rig: Rig, client: httpx2.Client) -> httpx2.Response:
     token = rig.stack.environment["PRESSROOM_METRICS_TOKEN"]
     return client.get("/metrics", headers={"Authorization": f"Bearer {token}"})
 

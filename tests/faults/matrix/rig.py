@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from devstack.sandbox import sandbox_settings
 from tests.contract import credits
@@ -39,7 +39,7 @@ class Rig:
     # People of the list, each to leave once.
     leaving: list[Subscriber] = field(default_factory=list)
 
-    def client(self) -> httpx.Client:
+    def client(self) -> httpx2.Client:
         return self.stack.client(self.owner.key)
 
     def refill(self, count: int) -> None:
@@ -48,7 +48,7 @@ class Rig:
             subscribe(self.stack, self.list_id) for _ in range(count - len(self.leaving))
         ]
 
-    def accept(self, client: httpx.Client) -> None:
+    def accept(self, client: httpx2.Client) -> None:
         """Have work accepted that the fault will find under way."""
         files = {"file": ("photo.jpg", photo(320, 240))}
         reply = client.post("/attachments", files=files, headers={"Prefer": "respond-async"})

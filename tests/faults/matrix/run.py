@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 
 from benchmarks.measure import percentile
 from tests.faults.matrix.calls import CALLS, PRESSING, Outcome, outcome_of
@@ -73,19 +73,19 @@ def sample(rig: Rig, names: Iterable[str], seconds: float) -> Samples:
 
 def _repeat(rig: Rig, name: str, until: float) -> Iterator[Sample]:
     with rig.client() as client:
-        client.timeout = httpx.Timeout(_HANGS_SECONDS)
+        client.timeout = httpx2.Timeout(_HANGS_SECONDS)
         yield _call(rig, client, name)
         while time.monotonic() < until:
             time.sleep(_PAUSE_SECONDS)
             yield _call(rig, client, name)
 
 
-def _call(rig: Rig, client: httpx.Client, name: str) -> Sample:
+def _call(rig: Rig, client: httpx2.Client, name: str) -> Sample:
     began = time.monotonic()
     try:
         reply = CALLS[name](rig, client)
         outcome, said = outcome_of(reply), f"{reply.status_code} {reply.text[:200]}"
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         outcome, said = Outcome.BROKEN, repr(error)
     return Sample(outcome, time.monotonic() - began, said)
 
@@ -99,7 +99,7 @@ def pressed(rig: Rig, fault: Fault) -> Iterator[None]:
         with rig.client() as client:
             while not over.is_set():
                 # What becomes of these calls is asserted where they are cells.
-                with suppress(httpx.HTTPError):
+                with suppress(httpx2.HTTPError):
                     PRESSING[name](rig, client)
                 over.wait(_PAUSE_SECONDS)
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import stripe
 
@@ -25,7 +25,7 @@ ORDER = {
 
 
 @pytest.fixture
-def http(sandbox_url: str, keys: StripeKeys) -> Iterator[httpx.Client]:
+def http(sandbox_url: str, keys: StripeKeys) -> Iterator[httpx2.Client]:
     headers = {"Authorization": f"Bearer {keys.secret_key}"}
     with plain_client(base_url=f"{sandbox_url}/stripe/v1", headers=headers) as client:
         yield client
@@ -44,7 +44,7 @@ def paid(account: StripeCheckout, sandbox: SandboxPayments) -> dict[str, Any]:
     return sandbox.session(opened.session_id)
 
 
-def refusal(reply: httpx.Response, status: int = 400) -> dict[str, Any]:
+def refusal(reply: httpx2.Response, status: int = 400) -> dict[str, Any]:
     assert reply.status_code == status, reply.text
     assert reply.headers["Request-Id"].startswith("req_")
     error: dict[str, Any] = reply.json()["error"]
@@ -70,7 +70,7 @@ def refusal(reply: httpx.Response, status: int = 400) -> dict[str, Any]:
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
 def test_a_checkout_that_stripe_would_refuse_is_refused(
-    http: httpx.Client, changed: dict[str, str], param: str
+    http: httpx2.Client, changed: dict[str, str], param: str
 ) -> None:
     form = {name: v for name, v in ORDER.items() if name.partition("[")[0] not in changed}
     error = refusal(http.post("/checkout/sessions", data=form | changed))
@@ -98,7 +98,7 @@ def test_the_librarys_objects_are_those_that_are_served(
 
 
 def test_every_field_that_is_served_is_one_that_stripe_has(
-    http: httpx.Client, paid: dict[str, Any], sandbox: SandboxPayments
+    http: httpx2.Client, paid: dict[str, Any], sandbox: SandboxPayments
 ) -> None:
     sandbox.dispute(paid["id"])
     shown: dict[Any, dict[str, Any]] = {

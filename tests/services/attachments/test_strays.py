@@ -1,7 +1,7 @@
 from datetime import timedelta
 from typing import Any
 
-import httpx
+import httpx2
 
 from core import clock
 from services import removals
@@ -18,13 +18,13 @@ def found(stack: Stack, *, hours: float = 2) -> set[Stray]:
     return set(strays.find(stack.resources, now=clock.now() + timedelta(hours=hours)))
 
 
-def upload(client: httpx.Client, **params: str) -> dict[str, Any]:
+def upload(client: httpx2.Client, **params: str) -> dict[str, Any]:
     reply = client.post("/attachments", files={"file": ("p.jpg", photo())}, params=params)
     data: dict[str, Any] = reply.json()["data"]
     return data
 
 
-def with_renditions(client: httpx.Client) -> tuple[dict[str, Any], list[str]]:
+def with_renditions(client: httpx2.Client) -> tuple[dict[str, Any], list[str]]:
     """An upload's record, and the keys of its renditions."""
     record = upload(client, renditions="1")
     folder = f"renditions/{record['hash_id']}"
@@ -32,7 +32,7 @@ def with_renditions(client: httpx.Client) -> tuple[dict[str, Any], list[str]]:
 
 
 def test_renditions_and_what_a_worker_may_be_writing_are_no_strays(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     record, keys = with_renditions(client)
     assert len(keys) == 2
@@ -43,7 +43,7 @@ def test_renditions_and_what_a_worker_may_be_writing_are_no_strays(
 
 
 def test_a_rendition_that_no_row_names_is_found_and_removed(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     """Of a deleted attachment, of one without renditions, and one that a row no longer names."""
     plain, (record, keys) = upload(client), with_renditions(client)
@@ -63,7 +63,7 @@ def test_a_rendition_that_no_row_names_is_found_and_removed(
 
 
 def test_a_rendition_whose_object_is_gone_is_forgotten_and_the_picture_stays(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     record, keys = with_renditions(client)
     stack.resources.objects.remove(keys[0])
@@ -76,7 +76,7 @@ def test_a_rendition_whose_object_is_gone_is_forgotten_and_the_picture_stays(
 
 
 def test_the_renditions_of_a_picture_that_is_gone_go_too(
-    stack: Stack, client: httpx.Client
+    stack: Stack, client: httpx2.Client
 ) -> None:
     record, keys = with_renditions(client)
     stack.resources.objects.remove(record["pathname"])
@@ -98,7 +98,9 @@ def test_an_object_without_a_row_is_found_and_removed(stack: Stack) -> None:
     assert not any(stack.resources.objects.exists(key) for key in keys)
 
 
-def test_a_row_whose_object_is_gone_is_found_and_failed(stack: Stack, client: httpx.Client) -> None:
+def test_a_row_whose_object_is_gone_is_found_and_failed(
+    stack: Stack, client: httpx2.Client
+) -> None:
     record = upload(client)
     key = f"media/{record['filename']}"
     stack.resources.objects.remove(key)

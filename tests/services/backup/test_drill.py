@@ -12,7 +12,7 @@ from decimal import Decimal
 from secrets import token_hex
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core import clock
@@ -73,8 +73,8 @@ class Load:
                 name = reply.json().get("data", {}).get("filename", "")
                 self._note(reply, self.images, name)
 
-    def _note(self, reply: httpx.Response, done: list[str], what: str) -> None:
-        if reply.status_code == httpx.codes.OK:
+    def _note(self, reply: httpx2.Response, done: list[str], what: str) -> None:
+        if reply.status_code == httpx2.codes.OK:
             done.append(what)
         else:
             self.failures.append(reply.text)

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from tests.contract.replies import data
@@ -51,7 +51,7 @@ def let_rest(stack: Stack, endpoint_id: int) -> None:
 
 @pytest.mark.full("faults")
 def test_receivers_that_say_nothing_take_no_threads_from_other_owners(
-    stack: Stack, owner: Owner, client: httpx.Client, silent: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, silent: HookReceiver
 ) -> None:
     crowd = [stack.new_owner() for _ in range(HANGING_OWNERS)]
     resting = []
@@ -72,7 +72,7 @@ def test_receivers_that_say_nothing_take_no_threads_from_other_owners(
 
 
 def test_an_answer_ends_the_silence_and_the_owner_ends_the_rest(
-    stack: Stack, owner: Owner, client: httpx.Client, silent: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, silent: HookReceiver
 ) -> None:
     with hooked() as receiver:
         endpoint_id = new_endpoint(client, silent.url)["id"]

@@ -5,7 +5,7 @@ import socket
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from pydantic import AnyHttpUrl
 
@@ -123,7 +123,7 @@ def start_api(stack: Stack, regional: RegionalServer, **more: str) -> tuple[Runn
     return stack.start_api(port, **environment, **more), f"http://{LOOPBACK}:{port}"
 
 
-def bucket_of(client: httpx.Client) -> tuple[int, str]:
+def bucket_of(client: httpx2.Client) -> tuple[int, str]:
     reply = client.get("/readyz")
     return reply.status_code, reply.json()["dependencies"]["objects"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote
 
-import httpx
+import httpx2
 from typing_extensions import Self
 
 from pressroom_client.errors import NotReached, refusal_of
@@ -27,7 +27,7 @@ _ACCEPTED = 202
 # Calls that have the same effect, however often they arrive.
 _REPEATABLE_METHODS = {"GET", "HEAD", "PUT", "DELETE"}
 # The API lets a call wait for up to 60 s.
-_TIMEOUT = httpx.Timeout(70.0, connect=10.0)
+_TIMEOUT = httpx2.Timeout(70.0, connect=10.0)
 
 # An API key or access token, or what gives the one to use now.
 Credentials = str | Callable[[], str] | None
@@ -51,7 +51,7 @@ class Accepted:
 class Download:
     """A file that the API sends. Save it, read it, or iterate over its chunks; once."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx2.Response) -> None:
         self._response = response
         self.headers: Mapping[str, str] = response.headers
 
@@ -65,7 +65,7 @@ class Download:
         with closing(self._response):
             try:
                 yield from self._response.iter_bytes()
-            except httpx.TransportError as error:
+            except httpx2.TransportError as error:
                 raise NotReached(f"The file ended too soon: {error}") from error
 
     def read(self) -> bytes:
@@ -91,16 +91,16 @@ class Calls:
         credentials: Credentials = None,
         *,
         retries: Retries | None = None,
-        timeout: httpx.Timeout | float | None = _TIMEOUT,
-        http: httpx.Client | None = None,
+        timeout: httpx2.Timeout | float | None = _TIMEOUT,
+        http: httpx2.Client | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._credentials = credentials
         self._retries = retries or Retries()
         self._timeout = timeout
         # The caller closes a client that it gave.
-        self._own_http = None if http else httpx.Client()
-        self._http: httpx.Client = http or self._own_http  # type: ignore[assignment]
+        self._own_http = None if http else httpx2.Client()
+        self._http: httpx2.Client = http or self._own_http  # type: ignore[assignment]
 
     def __enter__(self) -> Self:
         return self
@@ -151,7 +151,7 @@ class Calls:
         with closing(self._send(operation, **streamed)) as response:
             try:
                 yield from server_events(response.iter_lines())
-            except httpx.TransportError as error:
+            except httpx2.TransportError as error:
                 raise NotReached(f"The stream ended too soon: {error}") from error
 
     def _send(
@@ -165,7 +165,7 @@ class Calls:
         accept: str = _JSON,
         is_streamed: bool = False,
         timeout: float | None = None,
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         """An answer that is a success, read to its end unless it is streamed.
 
         Raises ``Refused`` and ``NotReached``.
@@ -195,7 +195,7 @@ class Calls:
                     response = self._http.send(request, stream=True)
                     if not (is_streamed and response.is_success):
                         response.read()
-                except httpx.TransportError as error:
+                except httpx2.TransportError as error:
                     attempts.after_lost_connection(error)
                     continue
             if response.is_success:
@@ -220,17 +220,17 @@ class _Attempts:
         self._can_be_sent_again = body.can_be_sent_again
         self._failed = 0
 
-    def after_lost_connection(self, error: httpx.TransportError) -> None:
+    def after_lost_connection(self, error: httpx2.TransportError) -> None:
         """Wait for the next try, or raise ``NotReached``."""
         # Where there was no connection, nothing was sent.
-        was_not_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        was_not_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         may_repeat = was_not_sent or (self._is_repeatable and self._can_be_sent_again)
         pause = self._retries.pause(self._failed) if may_repeat else None
         if pause is None:
             raise NotReached(f"No answer: {error or type(error).__name__}") from error
         self._wait(pause)
 
-    def after_refusal(self, response: httpx.Response) -> None:
+    def after_refusal(self, response: httpx2.Response) -> None:
         """Wait for the next try, or raise ``Refused``."""
         asked = retry_after(response)
         if not self._can_be_sent_again or not is_worth_another_try(
@@ -247,7 +247,7 @@ class _Attempts:
         time.sleep(seconds)
 
 
-def _refuse(response: httpx.Response, asked: float | None) -> NoReturn:
+def _refuse(response: httpx2.Response, asked: float | None) -> NoReturn:
     raise refusal_of(response, retry_after=asked)
 
 

@@ -10,7 +10,7 @@ PressroomError
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx2
 
 if TYPE_CHECKING:
     from pressroom_client.generated import types
@@ -63,7 +63,7 @@ class WebhookInvalid(PressroomError):
     """A webhook's signature is missing, wrong or too old: do nothing of what it says."""
 
 
-def refusal_of(response: httpx.Response, *, retry_after: float | None) -> Refused:
+def refusal_of(response: httpx2.Response, *, retry_after: float | None) -> Refused:
     """The error for an answer, whose body has been read."""
     try:
         problem = response.json()

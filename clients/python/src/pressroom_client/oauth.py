@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-import httpx
+import httpx2
 
 from pressroom_client.errors import Refused
 from pressroom_client.generated.operations import Operations
@@ -49,7 +49,7 @@ class OAuth:
         *,
         client_secret: str | None = None,
         issuer: str | None = None,
-        http: httpx.Client | None = None,
+        http: httpx2.Client | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._client_id = client_id

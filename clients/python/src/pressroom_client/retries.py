@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 
-import httpx
+import httpx2
 
 from pressroom_client.errors import refusal_of
 
@@ -38,7 +38,7 @@ class Retries:
         return min(random.uniform(longest / 2, longest), self.max_wait)  # noqa: S311
 
 
-def retry_after(response: httpx.Response) -> float | None:
+def retry_after(response: httpx2.Response) -> float | None:
     """The seconds that an answer asks to wait, which it may say as a time too."""
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
@@ -52,7 +52,7 @@ def retry_after(response: httpx.Response) -> float | None:
     return max(0.0, (at - datetime.now(timezone.utc)).total_seconds())
 
 
-def is_worth_another_try(response: httpx.Response, *, is_repeatable: bool, has_key: bool) -> bool:
+def is_worth_another_try(response: httpx2.Response, *, is_repeatable: bool, has_key: bool) -> bool:
     """Return whether the same call may succeed later.
 
     A refusal that says when to come back changed nothing, so that any call may be sent again.

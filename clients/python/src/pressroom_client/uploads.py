@@ -44,7 +44,7 @@ class Body:
         return not _is_stream(self._content) or self._start is not None
 
     def arguments(self, opened: ExitStack) -> dict[str, Any]:
-        """httpx' arguments for it. A file that is opened for it is closed with ``opened``."""
+        """httpx2's arguments for it. A file that is opened for it is closed with ``opened``."""
         if self._kind is None or self._content is None:
             return {}
         if self._kind == "json":
@@ -59,7 +59,7 @@ class Body:
         if self._kind == "multipart":
             return {"files": {"file": (self.filename or _UNNAMED, content)}}
         if hasattr(content, "read") and content is self._content:
-            # From where it stands, which httpx does not look at when it asks for the length.
+            # From where it stands, which httpx2 does not look at when it asks for the length.
             content = iter(partial(content.read, _CHUNK_BYTES), b"")
         return {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
 

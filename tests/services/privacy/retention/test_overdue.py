@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-import httpx
+import httpx2
 
 from services.privacy.kept import RULES
 from services.privacy.purging import OverdueRows, purge_outlived
@@ -45,7 +45,7 @@ def test_a_count_stops_at_a_thousand(bare: Stack) -> None:
     assert counted(bare)["mail_counts"] == 0
 
 
-def test_the_metrics_show_it_by_table(stack: Stack, stranger: httpx.Client) -> None:
+def test_the_metrics_show_it_by_table(stack: Stack, stranger: httpx2.Client) -> None:
     token = stack.environment["PRESSROOM_METRICS_TOKEN"]
 
     def shown() -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-import httpx
+import httpx2
 
 from core.errors import DomainError
 from core.ids import random_hash_id
@@ -30,7 +30,7 @@ class Person:
 @dataclass(frozen=True)
 class Acting:
     stack: Stack
-    client: httpx.Client
+    client: httpx2.Client
 
     @property
     def resources(self) -> Resources:
@@ -40,7 +40,7 @@ class Acting:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         answer = self.client.request(method, path, headers=headers, **request)  # type: ignore[arg-type]
         body = answer.json()
-        if answer.status_code != httpx.codes.OK:
+        if answer.status_code != httpx2.codes.OK:
             return answer.status_code, body["code"]
         data = body["data"]
         return answer.status_code, data["type"] if isinstance(data, dict) else data
@@ -147,7 +147,7 @@ class Acting:
             content="".join(["email,status\n", *lines]),
             headers={"Authorization": f"Bearer {key}", "Prefer": "wait=30"},
         )
-        assert reply.status_code == httpx.codes.OK, reply.text
+        assert reply.status_code == httpx2.codes.OK, reply.text
         result: dict[str, int] = reply.json()["data"]["result"]
         return result
 

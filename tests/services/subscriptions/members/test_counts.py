@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from core.ids import random_hash_id
@@ -131,19 +131,19 @@ def _kill_in_the_middle(acting: Acting, list_id: int, port: int) -> None:
     running = acting.stack.start_api(port)
     answered, enough = itertools.count(1), threading.Event()
 
-    def ask(client: httpx.Client) -> None:
+    def ask(client: httpx2.Client) -> None:
         while True:
             body = {"email": f"{random_hash_id()}@example.com"}
             try:
                 reply = client.post(f"/subscriptions/{list_id}", json=body)
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 return
             assert reply.status_code == 200, reply.text
             if next(answered) == 20:
                 enough.set()
 
     with (
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client,
+        httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client,
         ThreadPoolExecutor(AT_ONCE) as threads,
     ):
         asking = [threads.submit(ask, client) for _ in range(AT_ONCE)]
