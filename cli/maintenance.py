@@ -148,9 +148,16 @@ def _brief_upkeep(row: Upkeep, *, now: datetime) -> dict[str, Any]:
         "every": _duration(row.every_seconds),
         "last run": started and f"{_duration((now - started).total_seconds())} ago",
         "took": None if seconds is None else f"{seconds:.2f} s",
-        "result": row.last_error or (row.last_result or {}).get("done"),
+        "result": row.last_error or _outcome(row.last_result),
         "next": "runs" if is_running else f"in {_duration(due)}" if due > 0 else "due",
     }
+
+
+def _outcome(result: dict[str, Any] | None) -> object:
+    """Return how much was done; a backup without a place to go to does nothing."""
+    if result is None:
+        return None
+    return "not configured" if result["done"] is None else result["done"]
 
 
 def _duration(seconds: float) -> str:

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import version
 from itertools import count
 from typing import Any
 
@@ -98,7 +99,7 @@ CANARY = "lane.canary"
 
 def bind_canary(app: Celery, process: ProcessContext) -> None:
     def arrive(lane: str, sent: str) -> None:
-        Canaries(process.get().resources.redis).arrived(lane, sent)
+        Canaries(process.get().resources.redis).arrived(lane, sent, version("pressroom"))
 
     app.task(arrive, name=CANARY)
 

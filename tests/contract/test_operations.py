@@ -224,7 +224,7 @@ def test_a_canary_that_does_not_arrive_shows_that_the_lane_stands_still(stack: S
     assert canaries.due(lane) is None
     first = canaries.seconds()[lane]
     eventually(lambda: canaries.seconds()[lane] > first, what="a growing time")
-    canaries.arrived(lane, sent)
+    canaries.arrived(lane, sent, "1.0")
     took = canaries.seconds()[lane]
     assert took > first
     assert canaries.seconds()[lane] == took
@@ -239,7 +239,7 @@ def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: St
     redis.hset("pressroom:canaries", mapping={f"{lane}:sent": moment, f"{lane}:waiting": moment})
     sent = canaries.due(lane)
     assert sent is not None
-    canaries.arrived(lane, sent)
+    canaries.arrived(lane, sent, "1.0")
     assert canaries.seconds()[lane] < MAX_LANE_SECONDS_OF_WAITERS / 2
 
 
@@ -249,7 +249,7 @@ def test_a_lane_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack
     canaries = Canaries(redis)
     sent = canaries.due(lane)
     assert sent is not None
-    canaries.arrived(lane, sent)
+    canaries.arrived(lane, sent, "1.0")
     now, _ = redis.time()
     for silent, is_shown in ((20, False), (40, True), (100_000, False)):
         redis.hset("pressroom:canaries", f"{lane}:sent", str(now - silent))
