@@ -72,7 +72,7 @@ class QueueAge:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the queue's workers have gone."""
+        """Say whether the queue's workers have gone."""
         return self.silence > _SILENT_AFTER_SECONDS
 
 
