@@ -154,10 +154,10 @@ def _brief_upkeep(row: Upkeep, *, now: datetime) -> dict[str, Any]:
 
 
 def _outcome(result: dict[str, Any] | None) -> object:
-    """Return how much was done; a backup without a place to go to does nothing."""
+    """Return how much was done; a backup without a place is off."""
     if result is None:
         return None
-    return "not configured" if result["done"] is None else result["done"]
+    return "off" if result["done"] is None else result["done"]
 
 
 def _duration(seconds: float) -> str:
