@@ -20,7 +20,7 @@ from tests.stack import Owner, Stack
 from tests.visiting import SESSION, Visitor, a_visitor
 
 # What a page has that changes by itself, for who has no JavaScript.
-LOOK_AGAIN = "autofocus>Look again</a></p></noscript>"
+LOOK_AGAIN = "autofocus>Refresh</a></p></noscript>"
 _CALL = re.compile(r"<code>(curl .*?)</code>", re.DOTALL)
 _INLINE = re.compile(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=|(?:href|src)=.javascript:")
 _DATA = {"--data": "body", "--request": "method"}

@@ -12,8 +12,8 @@ from api.console import console_display
 from api.console.assets import asset_path
 from api.console.navigation import (
     NAVIGATION,
+    OF_DEVELOPERS,
     OF_OPERATORS,
-    OF_PROGRAMS,
     current_mark,
     of_list,
 )
@@ -54,7 +54,7 @@ _TEMPLATES.globals |= {
     "navigation": NAVIGATION,
     "current_mark": current_mark,
     "of_list": of_list,
-    "of_programs": OF_PROGRAMS,
+    "of_developers": OF_DEVELOPERS,
     "of_operators": OF_OPERATORS,
     "curl_call": console_display.curl_call,
     "counted": console_display.counted,

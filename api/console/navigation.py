@@ -19,16 +19,16 @@ NAVIGATION = (
     NavigationEntry("Images", f"{CONSOLE_PATH}/images"),
     NavigationEntry("Composer", f"{CONSOLE_PATH}/composer"),
     NavigationEntry("Credits", f"{CONSOLE_PATH}/credits"),
-    NavigationEntry("Programs", f"{CONSOLE_PATH}/programs"),
+    NavigationEntry("Developers", f"{CONSOLE_PATH}/developers"),
 )
 
 # The pages of whatever acts for an owner.
-OF_PROGRAMS = (
-    NavigationEntry("Overview", f"{CONSOLE_PATH}/programs"),
-    NavigationEntry("API keys", f"{CONSOLE_PATH}/programs/keys"),
-    NavigationEntry("Access", f"{CONSOLE_PATH}/programs/access"),
-    NavigationEntry("Webhooks", f"{CONSOLE_PATH}/programs/webhooks"),
-    NavigationEntry("Events", f"{CONSOLE_PATH}/programs/feed"),
+OF_DEVELOPERS = (
+    NavigationEntry("Overview", f"{CONSOLE_PATH}/developers"),
+    NavigationEntry("API keys", f"{CONSOLE_PATH}/developers/keys"),
+    NavigationEntry("Access", f"{CONSOLE_PATH}/developers/access"),
+    NavigationEntry("Webhooks", f"{CONSOLE_PATH}/developers/webhooks"),
+    NavigationEntry("Events", f"{CONSOLE_PATH}/developers/feed"),
 )
 
 OPERATORS = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
@@ -47,7 +47,7 @@ OF_A_LIST = (
     NavigationEntry("Members", "/members"),
     NavigationEntry("Segments", "/segments"),
     NavigationEntry("Tags", "/tags"),
-    NavigationEntry("Acts", "/acts"),
+    NavigationEntry("Bulk actions", "/bulk-actions"),
     NavigationEntry("Public page", "/public"),
     NavigationEntry("Export", "/export"),
     NavigationEntry("Settings", "/settings"),

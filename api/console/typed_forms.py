@@ -14,7 +14,7 @@ from core.refusals.requests import BODY_INVALID
 
 B = TypeVar("B", bound=Body)
 
-_SOMETHING_WRONG = "Something isn’t right yet: it is told beside its field."
+_SOMETHING_WRONG = "Please correct the fields below."
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 # A form can show errors of these kinds; the others have a page of their own.
 _SHOWN_IN_FORM = frozenset(

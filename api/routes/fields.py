@@ -39,7 +39,7 @@ _RULES = (
 @router.post("/fields", responses=refuses(refusals.FIELD_TOO_MANY, *_RULES))
 @RECORDS.threaded
 def create_field(state: StateOf, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
-    """Make a field that the members of all the caller's lists may have a value of.
+    """Create a field that the members of all the caller's lists may have a value of.
 
     An owner has at most 50 fields. The type stays: members have values of it.
     """

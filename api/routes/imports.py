@@ -55,7 +55,7 @@ OnExisting = Annotated[
 ]
 CreateFields = Annotated[
     bool,
-    Query(description="Make a field of each column that nothing else is known of; at most 50"),
+    Query(description="Create a field of each column that nothing else is known of; at most 50"),
 ]
 Mapping = Annotated[
     str | None,

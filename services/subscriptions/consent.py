@@ -43,7 +43,7 @@ BY_VIA: Mapping[str, ConsentHow] = {
     "import": ConsentHow.IMPORT,
     # The operator's, in the name of the owner.
     "command": ConsentHow.OWNER,
-    # The undo of an act on many members at once.
+    # The undo of a bulk action at once.
     "bulk": ConsentHow.OWNER,
 }
 # A person who comes and goes all day has more; the newest are carried to another list.

@@ -49,7 +49,7 @@ def create_own(
     fields: Mapping[str, Any],
     providers: Collection[str],
 ) -> MailingList:
-    """Make a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
+    """Create a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
     # A person who owns a list is not erased, and one who is erased gets none.
     sessions.lock_person(uow, caller.user_id)
     quotas.require(uow, uow.settings, caller.user_id, PlanQuota.LISTS)
@@ -67,7 +67,7 @@ def create(
     fields: Mapping[str, Any] | None = None,
     providers: Collection[str] = (),
 ) -> MailingList:
-    """Make a list; raises what ``change`` raises.
+    """Create a list; raises what ``change`` raises.
 
     Args:
         fields: other columns that an owner sets.

@@ -99,7 +99,7 @@ def _take_all(stack: Stack, browser: Browser) -> None:
         ledger.grant(stack.resources.database, owner.user_id, Decimal(250), source_id="welcome")
         page.goto(f"{stack.api_url}/console/credits")
         _take(page, "credits", whole=True)
-        page.goto(f"{stack.api_url}/console/programs/keys/new")
+        page.goto(f"{stack.api_url}/console/developers/keys/new")
         _take(page, "new-key")
 
 
@@ -126,15 +126,15 @@ def _take_import(page: Page, stack: Stack) -> None:
     page.locator("#file").set_input_files(
         {"name": "moved-in.csv", "mimeType": "text/csv", "buffer": file}
     )
-    page.get_by_role("button", name="Look at the file").click()
+    page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("heading", name="How the file is read")).to_be_visible()
     page.get_by_label("Who", exact=True).select_option(label="Name")
-    page.get_by_label("Home town").select_option(label="Make a field of it")
-    page.get_by_role("button", name="Look again with this choice").click()
+    page.get_by_label("Home town").select_option(label="Create a field")
+    page.get_by_role("button", name="Refresh preview").click()
     expect(page.get_by_text("A new field of type text")).to_be_visible()
     _take(page, "import-as-read", whole=True)
     page.get_by_role("button", name="Import it").click()
-    expect(page.get_by_role("heading", name="What became of its rows")).to_be_visible()
+    expect(page.get_by_role("heading", name="Results by row")).to_be_visible()
     _take(page, "import-done", whole=True)
 
 

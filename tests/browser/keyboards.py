@@ -223,7 +223,7 @@ class Keyboard:
     def watch_until(self, shown: Locator) -> None:
         """With scripts the page looks by itself; without them its link does, by Enter alone."""
         if not self._scripts:
-            again = self.page.get_by_role("link", name="Look again", exact=True)
+            again = self.page.get_by_role("link", name="Refresh", exact=True)
             for _ in range(MAX_LOOKS):
                 if again.count() == 0:
                     break

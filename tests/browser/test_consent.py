@@ -17,7 +17,7 @@ pytestmark = pytest.mark.both("browser")
 NAME = "Ledger reader"
 SIX = tuple(EXPLANATIONS)
 ASKS = f"{NAME} asks for access to your account"
-LISTED = "Programs with access to your account"
+LISTED = "Apps with access to your account"
 
 
 class _Callback(BaseHTTPRequestHandler):
@@ -93,10 +93,10 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
         [EXPLANATIONS[Scope.COMPOSER], EXPLANATIONS[Scope.CREDIT_READ]]
     )
     keep(page, "grants")
-    granted.get_by_role("link", name="Take back").click()
+    granted.get_by_role("link", name="Revoke access").click()
     page.get_by_role("button", name="Take it back").click()
     shows(page, LISTED)
-    expect(page.get_by_text("No other program may use your account")).to_be_visible()
+    expect(page.get_by_text("No other app may use your account")).to_be_visible()
     keep(page, "grants-none")
     with stack.client(given["access_token"]) as client:
         assert client.get("/users/me").status_code == 401

@@ -25,17 +25,17 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_an_act(
     with console_in(browser, stack, owner) as page, stack.client(owner.key) as api:
         page.goto(f"{stack.api_url}/account")
         page.get_by_role("link", name="Your console").click()
-        page.get_by_role("link", name="Make a list").click()
+        page.get_by_role("link", name="Create a list").click()
         page.get_by_role("textbox", name="Title").fill("The Daily Demo")
-        page.get_by_label("Name in URLs").fill("Not a slug")
-        page.get_by_role("button", name="Make the list").click()
-        expect(page.get_by_label("Name in URLs")).to_have_attribute("aria-invalid", "true")
+        page.get_by_label("URL").fill("Not a slug")
+        page.get_by_role("button", name="Create the list").click()
+        expect(page.get_by_label("URL")).to_have_attribute("aria-invalid", "true")
         expect(page.get_by_role("textbox", name="Title")).to_have_value("The Daily Demo")
         keep(page, "console-new-list-refused")
-        page.get_by_label("Name in URLs").fill(f"daily-{owner.user_id}")
-        page.get_by_role("button", name="Make the list").click()
+        page.get_by_label("URL").fill(f"daily-{owner.user_id}")
+        page.get_by_role("button", name="Create the list").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("The Daily Demo")
-        expect(page.get_by_role("status")).to_contain_text("is made.")
+        expect(page.get_by_role("status")).to_contain_text("is created.")
         [made] = data(api.get("/lists"))["items"]
         imported(api, made["id"], of_addresses("ada@example.com", "bob@example.com"))
 
@@ -56,7 +56,7 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_an_act(
         page.get_by_role("link", name="Members").first.click()
         page.get_by_role("link", name="Change all of them").click()
         page.get_by_label("Switch their mail off").check()
-        page.get_by_role("button", name="Do it to 2 members").click()
+        page.get_by_role("button", name="Apply to 2 members").click()
         state = page.locator("#state").get_by_role("status")
         expect(state.filter(has_text="Done: 2 of 2 changed")).to_be_visible()
         page.get_by_role("button", name="Undo it").click()
@@ -197,7 +197,7 @@ def test_credits_are_bought_paid_and_have_a_receipt_to_print(
         for shown_on_paper, part in (
             (False, page.get_by_role("navigation", name="Console", include_hidden=True)),
             (False, page.get_by_role("navigation", name="Where you are", include_hidden=True)),
-            (False, page.get_by_text("Do it by the API")),
+            (False, page.get_by_text("Show API call")),
             (True, page.get_by_role("article")),
         ):
             expect(part).to_be_visible(visible=shown_on_paper)

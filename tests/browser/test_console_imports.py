@@ -39,19 +39,19 @@ def test_members_are_mapped_imported_watched_and_undone(
         page.get_by_role("link", name="Imports").click()
         page.get_by_role("link", name="Import a file").click()
         page.locator("#file").set_input_files(sheet_of_members)
-        page.get_by_role("button", name="Look at the file").click()
+        page.get_by_role("button", name="Preview").click()
         expect(page.get_by_role("heading", name="How the file is read")).to_be_visible()
         keep(page, "console-import-looked-at")
         page.get_by_label("Who", exact=True).select_option(label="Name")
-        page.get_by_label("Home town").select_option(label="Make a field of it")
-        page.get_by_role("button", name="Look again with this choice").click()
+        page.get_by_label("Home town").select_option(label="Create a field")
+        page.get_by_role("button", name="Refresh preview").click()
         expect(page.get_by_text("A new field of type text")).to_be_visible()
         expect(page.get_by_text("R 0", exact=True)).to_be_visible()
 
         page.get_by_role("button", name=f"Import it: {ROWS} new members").click()
-        expect(page.get_by_role("status")).to_have_text("The import has begun.")
+        expect(page.get_by_role("status")).to_have_text("The import has started.")
         keep(page, "console-import-at-work")
-        expect(page.get_by_role("heading", name="What became of its rows")).to_be_visible()
+        expect(page.get_by_role("heading", name="Results by row")).to_be_visible()
         expect(page.get_by_role("link", name="errors.csv")).to_be_visible()
         expect(page.get_by_role("cell", name="not an address, Nobody, Oslo")).to_be_visible()
         keep(page, "console-import-done")
@@ -95,7 +95,7 @@ def test_an_import_is_watched_on_after_a_lost_connection(
         upload(api, list_id, addresses, prefer="respond-async")
         [task] = data(api.get("/imports"))["items"]
     page.goto(f"{stack.api_url}/console/imports/{task['id']}")
-    expect(page.get_by_role("heading", name="What became of its rows")).to_be_visible()
+    expect(page.get_by_role("heading", name="Results by row")).to_be_visible()
     assert page.locator("dd").all_inner_texts()[:2] == ["30,000", "30,000"]
     # If it was still at work when the page was opened, the connection was lost and made again.
     assert len(lost) in {0, 2}

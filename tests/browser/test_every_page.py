@@ -88,7 +88,7 @@ PAGES = {
     "preferences, erase": Visit("reader", "/preferences/erase"),
     # -- of a person's account
     "login": Visit("nobody", "/login"),
-    "login again": Visit("person", "/login?again=yes&next=/console/programs/keys/new"),
+    "login again": Visit("person", "/login?again=yes&next=/console/developers/keys/new"),
     "register": Visit("nobody", "/register"),
     "register, sent": Visit("nobody", "/register?sent=yes"),
     "forgotten password": Visit("nobody", "/password/forgotten"),
@@ -102,7 +102,7 @@ PAGES = {
     "account, passkey": Visit("person", "/account/factors/passkey"),
     "consent": Visit("person", "{consent}"),
     "consent, wrong": Visit("person", "{wrong_consent}", 400),
-    "access of a long name": Visit("person", "/console/programs/access"),
+    "access of a long name": Visit("person", "/console/developers/access"),
 }
 # One page of each kind.
 IN_BOTH_TIERS = {

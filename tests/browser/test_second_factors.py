@@ -144,7 +144,7 @@ def test_a_passkey_lets_a_person_choose_a_new_password(
     shows(page, "Your account")
     page.goto(f"{site}/account/factors/passkey")
     page.get_by_label("Name").fill("This laptop")
-    page.get_by_role("button", name="Make the passkey").click()
+    page.get_by_role("button", name="Create the passkey").click()
     shows(page, "Your recovery codes")
     mailbox.fill_in("/password/forgotten", email=email)
     page.goto(site + mailbox.mailed_path(email, "Choose a new password"))

@@ -30,7 +30,7 @@ def test_a_field_is_made_changed_and_retired(console: OwnerAtConsole) -> None:
     assert "You have no field yet" in console.see(FIELDS)
     typed = {"label": "Size", "key": "size", "type": "choice", "choices": "S\r\nM\r\n"}
     text = console.do(f"{FIELDS}/new", **typed, public="on")
-    assert "The field “Size” is made." in text
+    assert "The field “Size” is created." in text
     assert ["Size", "size", "One of some choices", "yes"] in rows_of(text)
     [made] = data(console.api.get("/fields"))
     assert made["choices"] == ["S", "M"]
@@ -128,7 +128,7 @@ def test_a_segment_whose_field_was_retired_says_so(console: OwnerAtConsole, list
 
 
 def acts_of(list_id: int, rest: str = "") -> str:
-    return f"/console/lists/{list_id}/acts{rest}"
+    return f"/console/lists/{list_id}/bulk-actions{rest}"
 
 
 def begun(console: OwnerAtConsole, path: str, **typed: str) -> str:
@@ -156,7 +156,7 @@ def test_members_who_were_chosen_are_tagged_and_it_is_undone(
     path = acts_of(list_id, "/new?tag=vip")
     text = console.see(path)
     assert "<b>2</b> members are chosen" in text
-    assert "Do it to 2 members" in text
+    assert "Apply to 2 members" in text
     watched = begun(console, path, action="tag", tag_name="Patron")
     # An act of one list is none of another.
     console.see(watched.replace(str(list_id), str(new_list(console.api)["id"])), 404)
@@ -164,7 +164,7 @@ def test_members_who_were_chosen_are_tagged_and_it_is_undone(
     assert "Give the tag “Patron”" in text
     tags = [each["tags"] for each in standing(console.api, list_id, emails)]
     assert tags == [["Patron", "vip"], ["Patron", "vip"], []]
-    assert "The undo has begun." in console.do(watched)
+    assert "The undo has started." in console.do(watched)
     assert "Undo it" not in until(console, watched, "2 are as before")
     after = standing(console.api, list_id, emails)
     assert [each["tags"] for each in after] == [each["tags"] for each in before]
@@ -192,7 +192,7 @@ def test_an_act_without_its_value_is_not_begun(console: OwnerAtConsole, list_id:
         text = shown(console.send(acts_of(list_id, "/new"), **typed), 422)
         assert wrong_beside(text, place)
         assert "body." not in text
-    assert "You have changed no members together yet" in console.see(acts_of(list_id))
+    assert "No bulk action yet" in console.see(acts_of(list_id))
 
 
 def test_an_act_that_waits_is_ended(quiet: Stack) -> None:
@@ -203,7 +203,7 @@ def test_an_act_that_waits_is_ended(quiet: Stack) -> None:
         text = console.see(watched)
         assert "Under way: 0 changed so far" in text
         assert "every 1s" in text
-        assert "The act ends." in console.do(watched)
+        assert "The bulk action is being cancelled." in console.do(watched)
         text = console.see(watched)
         assert "Ended early: 0 changed" in text
         assert "every 1s" not in text

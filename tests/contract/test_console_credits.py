@@ -111,7 +111,7 @@ def test_an_order_that_did_not_go_well_says_so(
     topups.await_status(stack, late, "expired")
     text = console.see(f"{ORDERS}/{late}")
     assert "<b>Expired.</b> Its hour passed without a payment." in text
-    assert "Make a new order" in text
+    assert "Create a new order" in text
 
     url = payment_url(console.do(BUY, credit_amount="500"))
     sandbox.alter(url, amount=1)

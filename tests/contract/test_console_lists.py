@@ -51,7 +51,7 @@ def test_a_person_makes_a_list(console: OwnerAtConsole) -> None:
     name = slug()
     text = console.do(NEW, title="The Daily Demo", slug=name, tagline="")
     assert heading(text) == "The Daily Demo"
-    assert "The list “The Daily Demo” is made." in text
+    assert "The list “The Daily Demo” is created." in text
     [made] = data(console.api.get("/lists"))["items"]
     assert (made["title"], made["slug"], made["tagline"]) == ("The Daily Demo", name, None)
     assert made["confirm_required"] is True

@@ -79,7 +79,7 @@ def test_members_of_a_segment_are_found_and_what_was_found_becomes_one(
     assert found(console, list_id, segment=str(segment["id"]), q="ada") == ["ada@example.com"]
     path = f"/console/lists/{list_id}/segments/new?tag=vip&type=gold"
     text = console.do(path, name="Gold VIPs")
-    assert "The segment “Gold VIPs” is made." in text
+    assert "The segment “Gold VIPs” is created." in text
     assert [row[0] for row in rows_of(text)[1:]] == ["ada@example.com"]
     console.see(path_of(list_id), 404, segment="999999999999")
     console.see(path_of(list_id), 404, segment="x")

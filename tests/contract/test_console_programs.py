@@ -22,7 +22,7 @@ from tests.hooks import CREATED, LEFT, OK, HookReceiver, event_ids, happen, new_
 from tests.oauth import log_in, register
 from tests.stack import Stack, eventually
 
-PROGRAMS = "/console/programs"
+PROGRAMS = "/console/developers"
 HOOKS, EVENTS = f"{PROGRAMS}/webhooks", f"{PROGRAMS}/feed"
 KEYS, NEW_KEY, ACCESS = f"{PROGRAMS}/keys", f"{PROGRAMS}/keys/new", f"{PROGRAMS}/access"
 
@@ -73,7 +73,7 @@ def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
         assert data(console.api.get(f"/webhook-endpoints/{made['id']}"))["state"] == state
 
     unrestricted = made_key(console, reach="all", lifetime="")
-    assert "It may do all that you may." in console.see(KEYS)
+    assert "Full access." in console.see(KEYS)
     [mine] = [
         each for each in data(console.api.get("/apikeys")) if each["last_four"] == unrestricted[-4:]
     ]
@@ -126,7 +126,7 @@ def test_the_pages_that_were_elsewhere_lead_here(console: OwnerAtConsole) -> Non
 def test_access_is_shown_and_taken_back_after_a_question(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
-    assert "No other program may use your account" in console.see(ACCESS)
+    assert "No other app may use your account" in console.see(ACCESS)
     program = register(stack, name="Ledger & <reader>")
     person = log_in(stack, console.owner)
     with person.browser:
@@ -134,7 +134,7 @@ def test_access_is_shown_and_taken_back_after_a_question(
     text = console.see(ACCESS)
     assert "Ledger &amp; &lt;reader&gt;" in text
     assert EXPLANATIONS[Scope.CREDIT_READ] in text
-    assert "You gave 1 program of others access" in console.see(PROGRAMS)
+    assert "You gave 1 app of others access" in console.see(PROGRAMS)
     [grant] = data(console.api.get("/grants"))
     end = f"{ACCESS}/{grant['id']}/end"
     [call] = calls_of(console.see(end))

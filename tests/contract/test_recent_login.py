@@ -100,11 +100,11 @@ def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack
     with at_console(stack) as owner:
         list_id = new_list(owner.api)["id"]
         age(stack, owner.owner.email, 15)
-        path = f"/console/lists/{list_id}/acts/new"
+        path = f"/console/lists/{list_id}/bulk-actions/new"
         refused = owner.send(path, action="remove")
         assert "This needs a login of the last 15 minutes" in shown(refused, 403)
         assert forms_of(refused)[0][1]["action"] == "remove"
-        assert "The act has begun." in owner.do(path, action="email_off")
+        assert "The bulk action has started." in owner.do(path, action="email_off")
 
 
 def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
@@ -168,7 +168,7 @@ def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
     [
         "/account/password",
         "/account/email",
-        "/console/programs/keys/new",
+        "/console/developers/keys/new",
         "/account/email/confirm?token=x",
     ],
 )

@@ -280,7 +280,7 @@ def test_an_operator_sets_a_factor_up_before_all_else(
 ) -> None:
     assert printed(stack, "users", "operator", email, "on")["is_operator"] is True
     visitor.log_in(email)
-    for path in ("/account", "/console/programs/keys", "/account/password"):
+    for path in ("/account", "/console/developers/keys", "/account/password"):
         assert location(visitor.get(path)) == stack.api_url + FACTORS
     problem(visitor.get("/users/me"), 403, "auth.second_factor")
     origin = {"Origin": stack.api_url}
@@ -288,7 +288,7 @@ def test_an_operator_sets_a_factor_up_before_all_else(
     problem(made, 403, "auth.second_factor")
     token = hidden(visitor.get(FACTORS))["csrf_token"]
     keys = visitor.client.post(
-        "/console/programs/keys/new", data={"csrf_token": token, "name": "k"}
+        "/console/developers/keys/new", data={"csrf_token": token, "name": "k"}
     )
     assert location(keys) == stack.api_url + FACTORS
     assert "Your account needs a second factor" in visitor.get(FACTORS).text

@@ -11,7 +11,7 @@ _LIST = "/console/lists/{list_id}"
 _IMPORT = "/console/imports/{import_id}"
 _EXPORT = "/console/exports/{export_id}"
 _IMAGE = "/console/images/{hash_id}"
-_HOOKS = "/console/programs/webhooks"
+_HOOKS = "/console/developers/webhooks"
 _HOOK = f"{_HOOKS}/{{endpoint_id}}"
 _FILE = {"file": ("members.csv", b"email\r\nada@example.com\r\n")}
 _MEMBER = f"{_LIST}/members/{{user_id}}"
@@ -83,13 +83,13 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_LIST}/tags": Call(404),
     f"GET {_LIST}/tags/{{tag_id}}": Call(404),
     f"POST {_LIST}/tags/{{tag_id}}": Call(404, own=303, form={"name": "{mark}"}),
-    f"GET {_LIST}/acts": Call(404),
-    f"GET {_LIST}/acts/new": Call(404),
-    f"POST {_LIST}/acts/new": Call(
+    f"GET {_LIST}/bulk-actions": Call(404),
+    f"GET {_LIST}/bulk-actions/new": Call(404),
+    f"POST {_LIST}/bulk-actions/new": Call(
         404, own=303, form={"action": "tag", "tag_name": "{mark}", "filter": _FILTER}
     ),
-    f"GET {_LIST}/acts/{{bulk_id}}": Call(404),
-    f"POST {_LIST}/acts/{{bulk_id}}/cancel": Call(404, own=303),
+    f"GET {_LIST}/bulk-actions/{{bulk_id}}": Call(404),
+    f"POST {_LIST}/bulk-actions/{{bulk_id}}/cancel": Call(404, own=303),
     "GET /console/fields": Call(200),
     "GET /console/fields/new": Call(200),
     "POST /console/fields/new": Call(
@@ -105,12 +105,12 @@ CONSOLE_CALLS: dict[str, Call] = {
     "GET /console/credits/orders/{order_id}": Call(404),
     "GET /console/credits/orders/{order_id}/receipt": Call(404, values=_PAID),
     "GET /console/credits/returned": Call(303, own=303, query={"order_id": "{order_id}"}),
-    "GET /console/programs": Call(200),
-    "GET /console/programs/keys": Call(200),
-    "GET /console/programs/keys/new": Call(200),
-    "POST /console/programs/keys/new": Call(422, own=422, form={"reach": "chosen"}),
-    "GET /console/programs/keys/{key_id}/end": Call(404),
-    "GET /console/programs/access": Call(200),
+    "GET /console/developers": Call(200),
+    "GET /console/developers/keys": Call(200),
+    "GET /console/developers/keys/new": Call(200),
+    "POST /console/developers/keys/new": Call(422, own=422, form={"reach": "chosen"}),
+    "GET /console/developers/keys/{key_id}/end": Call(404),
+    "GET /console/developers/access": Call(200),
     f"GET {_HOOKS}": Call(200),
     f"GET {_HOOKS}/new": Call(200),
     f"POST {_HOOKS}/new": Call(422, own=422, form={"url": "http://127.0.0.1:9/"}),
@@ -125,8 +125,8 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
     f"GET {_HOOK}/replay": Call(404, query={"day": "2026-11-20"}),
     f"POST {_HOOK}/replay": Call(404, own=409, form={"day": "2026-11-20"}),
-    "GET /console/programs/feed": Call(200),
-    "GET /console/programs/access/{grant_id}/end": Call(404),
+    "GET /console/developers/feed": Call(200),
+    "GET /console/developers/access/{grant_id}/end": Call(404),
     # For operators alone: to all other people these pages are none.
     f"GET {_OPERATORS}": _HIDDEN,
     f"POST {_OPERATORS}/texts": replace(_HIDDEN, form={"kind": "list", "id": "1"}),
@@ -144,12 +144,12 @@ CONSOLE_CALLS: dict[str, Call] = {
     # What ends things comes last.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
     f"POST {_IMAGE}/delete": Call(404, own=303, form={}),
-    f"POST {_LIST}/acts/{{bulk_id}}/undo": Call(404, own=303),
+    f"POST {_LIST}/bulk-actions/{{bulk_id}}/undo": Call(404, own=303),
     f"POST {_LIST}/tags/{{tag_id}}/delete": Call(404, own=303),
     f"POST {_LIST}/segments/{{segment_id}}/delete": Call(404, own=303),
     "POST /console/fields/{field_id}/retire": Call(404, own=303),
     f"POST {_LIST}/archive": Call(404, own=303, values=_CLOSING),
-    "POST /console/programs/keys/{key_id}/end": Call(404, own=303),
-    "POST /console/programs/access/{grant_id}/end": Call(404, own=303),
+    "POST /console/developers/keys/{key_id}/end": Call(404, own=303),
+    "POST /console/developers/access/{grant_id}/end": Call(404, own=303),
     f"POST {_HOOK}/end": Call(404, own=303),
 }

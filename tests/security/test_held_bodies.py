@@ -205,7 +205,7 @@ def test_forms_of_pages_are_read_from_people_who_are_logged_in_alone(attacker: A
         "/account/sessions",
         "/account/password",
         "/account/email",
-        "/console/programs/keys/new",
+        "/console/developers/keys/new",
     ):
         begun = attacker.begins(f"POST {path}", declares=1024)
         assert answer_of(begun)[0] == 303, path

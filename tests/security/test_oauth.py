@@ -450,7 +450,7 @@ def test_a_token_never_makes_or_ends_credentials(
             body = {"name": "stronger"} if method == "POST" else None
             problem(token.request(method, path, json=body), 403, "auth.restricted_credential")
         # Nor does it speak for the person on their pages.
-        assert token.get("/console/programs/access").status_code == 303
+        assert token.get("/console/developers/access").status_code == 303
         assert token.get(everything.request()).headers["location"].startswith(stack.api_url)
 
 

@@ -32,13 +32,13 @@ from services.oauth.grants import GrantSummary
 from services.webhooks import endpoints_of_keys, webhook_endpoints
 from services.webhooks.endpoints_of_keys import revoke_key
 
-PATH = f"{CONSOLE_PATH}/programs"
+PATH = f"{CONSOLE_PATH}/developers"
 router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
 
 
 @router.get("")
 @RECORDS.threaded
-def show_programs(visit: Visit) -> Response:
+def show_developers(visit: Visit) -> Response:
     with visit.unit_of_work() as uow:
         endpoints = webhook_endpoints.list_of(uow, visit.caller)
         troubled = sum(
@@ -46,7 +46,7 @@ def show_programs(visit: Visit) -> Response:
             for each in endpoints
         )
         return visit.page(
-            "programs.html",
+            "developers.html",
             keys=len(api_keys.live_of(uow, visit.user_id)),
             grants=len(grants.list_of(uow, visit.user_id).rows),
             endpoints=len(endpoints),

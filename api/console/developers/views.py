@@ -17,7 +17,7 @@ WORDS = {
     _TYPE.SUBSCRIPTION_CHANGED: "A member was changed",
     _TYPE.IMPORT_ENDED: "An import or a dry run ended",
     _TYPE.EXPORT_ENDED: "An export ended",
-    _TYPE.BULK_ENDED: "An act on many members, or an undo, ended",
+    _TYPE.BULK_ENDED: "A bulk action, or its undo, ended",
     _TYPE.ATTACHMENT_READY: "An image is ready",
     _TYPE.ATTACHMENT_FAILED: "An image could not be converted",
     _TYPE.ATTACHMENT_DELETED: "An image was deleted",
@@ -28,15 +28,15 @@ WORDS = {
     _TYPE.CREDITS_LOW: "Credits run low",
     _TYPE.KEY_CREATED: "An API key was made",
     _TYPE.KEY_ENDED: "An API key was ended",
-    _TYPE.GRANT_CREATED: "A program got access",
-    _TYPE.GRANT_ENDED: "A program lost its access",
+    _TYPE.GRANT_CREATED: "An app got access",
+    _TYPE.GRANT_ENDED: "An app lost its access",
 }
 _GROUPS = (
     ("Members", (SubjectKind.SUBSCRIPTION,)),
-    ("Imports, exports and acts", (SubjectKind.IMPORT, SubjectKind.EXPORT)),
+    ("Imports, exports and bulk actions", (SubjectKind.IMPORT, SubjectKind.EXPORT)),
     ("Images", (SubjectKind.ATTACHMENT,)),
     ("Credits", (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT)),
-    ("Keys and programs", (SubjectKind.KEY, SubjectKind.GRANT)),
+    ("Keys and apps", (SubjectKind.KEY, SubjectKind.GRANT)),
 )
 
 

@@ -27,7 +27,7 @@ from services.webhooks import deliveries, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
 from storage.unit_of_work import UnitOfWork
 
-PATH = f"{CONSOLE_PATH}/programs/webhooks"
+PATH = f"{CONSOLE_PATH}/developers/webhooks"
 router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
 
 DELIVERIES_ON_PAGE = 20

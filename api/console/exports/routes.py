@@ -49,7 +49,7 @@ PLACES = {
 }
 FORMATS = (
     (ExportFormat.CSV.value, "CSV", "For spreadsheets and other products."),
-    (ExportFormat.JSONL.value, "JSON Lines", "One object a line, for programs."),
+    (ExportFormat.JSONL.value, "JSON Lines", "One object a line, for apps."),
 )
 _BOX = "status_"
 STATUS_BOXES = (
@@ -135,7 +135,7 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
     statuses = [status.value for status in SubscriptionStatus if _BOX + status in form]
     segment = form.get("segment_id", "")
     values = {
-        # A roster is for the program that sends.
+        # A roster is for the app that sends.
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
@@ -152,7 +152,7 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
             job = exports.begin(uow, visit.caller, list_id, order, request_id=request_id)
     except DomainError as error:
         return _new_page(visit, list_id, visit.refused(error, PLACES))
-    return visit.done(f"{PATH}/{job.subject_id}", "The export has begun.")
+    return visit.done(f"{PATH}/{job.subject_id}", "The export has started.")
 
 
 def _new_page(visit: ConsoleVisit, list_id: int, form: TypedForm) -> Response:

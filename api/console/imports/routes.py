@@ -208,7 +208,7 @@ def read_import_again(visit: FormVisit, import_id: PathId, columns: FirstColumn 
     if starts and differs:
         return visit.done(path, "You chose something else: look at it once more, then import it.")
     if not dry_run:
-        return visit.done(path, "The import has begun.")
+        return visit.done(path, "The import has started.")
     return redirect_to_path(visit.state, path + (f"?columns={columns}" if columns else ""))
 
 

@@ -108,7 +108,7 @@ def column_choices(
 def roles_to_choose(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
     known = [(role, _words(role)) for role in columns.ROLES if role != IGNORE]
     own = [(FIELD_PREFIX + field.key, f"Field: {field.label}") for field in fields]
-    return [(IGNORE, "Nothing: leave it out"), *known, *own, (NEW_FIELD, "Make a field of it")]
+    return [(IGNORE, "Nothing: leave it out"), *known, *own, (NEW_FIELD, "Create a field")]
 
 
 def chosen_by(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:

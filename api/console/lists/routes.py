@@ -89,7 +89,7 @@ def make_list(visit: FormVisit) -> Response:
             list_id, title = made.id, made.title
     except DomainError as error:
         return visit.form_page("new_list.html", visit.refused(error, PLACES))
-    return visit.done(list_path(list_id), f"The list “{title}” is made.")
+    return visit.done(list_path(list_id), f"The list “{title}” is created.")
 
 
 @router.get("/{list_id}")

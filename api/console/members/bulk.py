@@ -43,7 +43,9 @@ from services.subscriptions.filters import member_filter
 from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(
-    prefix=f"{CONSOLE_PATH}/lists/{{list_id}}/acts", dependencies=[PUBLIC], include_in_schema=False
+    prefix=f"{CONSOLE_PATH}/lists/{{list_id}}/bulk-actions",
+    dependencies=[PUBLIC],
+    include_in_schema=False,
 )
 
 ACTS_ON_PAGE = 50
@@ -130,7 +132,9 @@ async def begin_act(visit: FormVisit, list_id: ListId) -> Response:
         selection = MemberSelection({"filter": visit.form.get("filter", "")})
         work = partial(_new_act_page, visit, list_id, selection, form)
         return await SEARCHES_BY_CALLER.run(visit.user_id, work)
-    return visit.done(f"{list_path(list_id)}/acts/{bulk_id}", "The act has begun.")
+    return visit.done(
+        f"{list_path(list_id)}/bulk-actions/{bulk_id}", "The bulk action has started."
+    )
 
 
 def _begin(visit: ConsoleVisit, list_id: int, order: BulkOrder) -> int | None:
@@ -202,8 +206,8 @@ def undo_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
         mailing_list = visit.own_list(uow, list_id)
         _act(uow, visit, mailing_list.id, bulk_id)
         job_id = actions.undo(uow, visit.caller, bulk_id, current_request_id())
-    notice = "It was undone before." if job_id is None else "The undo has begun."
-    return visit.done(f"{list_path(list_id)}/acts/{bulk_id}", notice)
+    notice = "It was undone before." if job_id is None else "The undo has started."
+    return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
 @router.post("/{bulk_id}/cancel")
@@ -214,8 +218,10 @@ def cancel_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
         mailing_list = visit.own_list(uow, list_id)
         job = actions.job_of(uow, _act(uow, visit, mailing_list.id, bulk_id))
         ended = 0 if job is None else records.cancel(uow, visit.caller, job.id)
-    notice = "The act ends." if ended else "The act had ended before."
-    return visit.done(f"{list_path(list_id)}/acts/{bulk_id}", notice)
+    notice = (
+        "The bulk action is being cancelled." if ended else "The bulk action had already ended."
+    )
+    return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
 def _act(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, bulk_id: int) -> BulkAct:

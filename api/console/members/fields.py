@@ -55,7 +55,7 @@ def make_field(visit: FormVisit) -> Response:
             fields.create(uow, visit.user_id, **_columns(body.sent()))
     except DomainError as error:
         return _form_page(visit, visit.refused(error, _PLACES))
-    return visit.done(FIELDS_PATH, f"The field “{body.label}” is made.")
+    return visit.done(FIELDS_PATH, f"The field “{body.label}” is created.")
 
 
 @router.get("/{field_id}")

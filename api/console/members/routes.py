@@ -416,7 +416,7 @@ _ACTIONS = {
     "transferred_away": "Moved to another list",
     "imported": "Imported",
     "import_undone": "An import was undone",
-    "bulk_undone": "An act on many members was undone",
+    "bulk_undone": "A bulk action was undone",
     "lapsed": "Never confirmed, and lapsed",
     "erased": "Erased",
 }
@@ -428,10 +428,10 @@ _ACTORS = {
     "stranger": "by a sign-up form",
 }
 _VIAS = {
-    "one-click": "with their mail program’s button",
+    "one-click": "with their mail app’s button",
     "page": "on the page that mails lead to",
-    "trace": "by a program, with the mail’s trace id",
-    "bulk": "in an act on many members",
+    "trace": "by an app, with the mail’s trace id",
+    "bulk": "by a bulk action",
 }
 _CHANGED = {
     "name": "name",
@@ -458,7 +458,7 @@ def _history_line(event: SubscriptionEvent) -> dict[str, Any]:
     text = _ACTIONS.get(event.action, event.action)
     if changed:
         text += f": {', '.join(changed)}"
-    # Such as "by you, in an act on many members".
+    # Such as "by you, by a bulk action".
     origin = (_ACTORS.get(event.actor, event.actor), _VIAS.get(event.via), event.ip)
     return {
         "text": text,

@@ -83,7 +83,7 @@ def make_segment(visit: FormVisit, list_id: ListId) -> Response:
     except DomainError as error:
         return _form_page(visit, list_id, visit.refused(error, _PLACES))
     path = f"{list_path(list_id)}/members?segment={segment_id}"
-    return visit.done(path, f"The segment “{name}” is made.")
+    return visit.done(path, f"The segment “{name}” is created.")
 
 
 @router.get("/segments/{segment_id}")

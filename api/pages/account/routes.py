@@ -76,8 +76,8 @@ _WORDS = {
     EventType.ADDRESS_UNDONE: "A change of the e-mail address was undone",
     EventType.KEY_CREATED: "An API key was made",
     EventType.KEY_ENDED: "An API key was ended",
-    EventType.GRANT_CREATED: "A program was given access",
-    EventType.GRANT_ENDED: "A program lost its access",
+    EventType.GRANT_CREATED: "An app was given access",
+    EventType.GRANT_ENDED: "An app lost its access",
     EventType.FACTOR_ADDED: "A second factor was added",
     EventType.FACTOR_REMOVED: "A second factor was removed",
     EventType.EXPORT_CREATED: "An export of a list was made",
@@ -96,11 +96,11 @@ _SEVERAL = {
     "sessions": "{} browsers were logged out",
     "keys": "{} API keys were ended",
     "endpoints": "{} webhook endpoints were ended",
-    "grants": "{} programs lost their access",
+    "grants": "{} apps lost their access",
 }
 _BY = {
     CredentialKind.KEY: "by an API key",
-    CredentialKind.GRANT: "by a program with access",
+    CredentialKind.GRANT: "by an app with access",
     CredentialKind.COMMAND: "by the operator",
 }
 

@@ -259,7 +259,7 @@ async def undo_bulk_act(
     bulk_id: PathId,
     preference: PreferenceOf,
 ) -> JSONResponse:
-    """Undo an act on many members; the answer is how many are as they were before it.
+    """Undo a bulk action; the answer is how many are as they were before it.
 
     What was changed since stays, and is counted as `kept` in the job's result; so does what people
     said themselves. 0: the act was undone before. It can be undone for 90 days. Waits 30 s unless
