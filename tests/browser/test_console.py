@@ -77,7 +77,7 @@ def test_the_finder_opens_by_its_keys_and_leads_on(
         page.goto(f"{stack.api_url}/console")
         for keys in ("Control+k", "Meta+k"):
             page.keyboard.press(keys)
-            dialog = page.get_by_role("dialog", name="Find a list or a member")
+            dialog = page.get_by_role("dialog", name="Search lists and members")
             expect(dialog).to_be_visible()
             expect(page.locator(":focus")).to_have_attribute("type", "search")
             page.keyboard.press("Escape")

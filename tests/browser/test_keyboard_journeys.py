@@ -121,7 +121,7 @@ def _look_at(keys: Keyboard, file: Path) -> None:
     _begins_at_what_is_wrong(keys, "The file")
     keys.choose_file("The file", file)
     keys.press("button", "Preview")
-    keys.watch_until(keys.page.get_by_role("heading", name="How the file is read"))
+    keys.watch_until(keys.page.get_by_role("heading", name="Columns"))
 
 
 def _map_its_columns(keys: Keyboard) -> None:
@@ -199,7 +199,7 @@ def test_an_owner_makes_a_key_and_copies_it(
         _open_console(keys, stack, owner)
         keys.press("link", "Programs")
         keys.press("link", "Create a key")
-        keys.shows("Make an API key")
+        keys.shows("Create an API key")
         keys.write("Name", "Upload script")
         keys.enter()
         expect(keys.page.get_by_text("Tick what the key may do.")).to_be_visible()

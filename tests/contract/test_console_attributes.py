@@ -201,9 +201,9 @@ def test_an_act_that_waits_is_ended(quiet: Stack) -> None:
         list_id = new_list(console.api)["id"]
         watched = begun(console, acts_of(list_id, "/new"), action="email_off")
         text = console.see(watched)
-        assert "Under way: 0 changed so far" in text
+        assert "Running: 0 changed so far" in text
         assert "every 1s" in text
-        assert "The bulk action is being cancelled." in console.do(watched)
+        assert "The bulk action is cancelled." in console.do(watched)
         text = console.see(watched)
         assert "Ended early: 0 changed" in text
         assert "every 1s" not in text

@@ -42,7 +42,7 @@ def downloaded(console: OwnerAtConsole, path: str) -> list[dict[str, str]]:
 
 
 def test_an_owner_of_nothing_is_told_what_an_export_is(console: OwnerAtConsole) -> None:
-    assert "Make your first list" in console.see("/console/exports")
+    assert "Create your first list" in console.see("/console/exports")
     list_id = new_list(console.api, title="The Daily Demo")["id"]
     text = console.see("/console/exports")
     assert "You have exported nothing yet" in text

@@ -92,7 +92,7 @@ def events(console: OwnerAtConsole, path: str) -> list[tuple[str, str]]:
 
 def test_an_owner_without_imports_is_led_to_the_first(console: OwnerAtConsole) -> None:
     assert "You have imported nothing yet" in console.see("/console/imports")
-    assert "Make your first list" in console.see(NEW)
+    assert "Create your first list" in console.see(NEW)
     title = new_list(console.api, title="The Daily Demo")["title"]
     assert title in console.see(NEW)
 
@@ -277,7 +277,7 @@ def test_an_import_at_work_is_cancelled(quiet: Stack) -> None:
         assert LOOK_AGAIN in text
         assert "It stops at its next step." in console.do(path)
         text = ended(console, path)
-        assert "It was cancelled" in text
+        assert "Cancelled" in text
         assert import_of(console, path)["status"] == "cancelled"
         assert LOOK_AGAIN not in text
 

@@ -34,7 +34,7 @@ def test_the_overview_leads_on_from_nothing_to_a_list_and_its_members(
     console: OwnerAtConsole,
 ) -> None:
     text = console.see("/console")
-    assert "Make your first list" in text
+    assert "Create your first list" in text
     assert f'href="{console.visitor.stack.api_url}{NEW}"' in text
     assert "You have no list yet" in console.see("/console/lists")
     list_id = new_list(console.api, title="The <i>Daily</i> Demo")["id"]

@@ -55,7 +55,7 @@ def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
     assert days == 89
 
     end = f"{KEYS}/{key_id}/end"
-    assert heading(console.see(end)) == f"End Upload <script> (…{key[-4:]})?"
+    assert heading(console.see(end)) == f"Revoke Upload <script> (…{key[-4:]})?"
     assert stack.opens(key)
     assert "is ended." in console.do(end)
     assert not stack.opens(key)

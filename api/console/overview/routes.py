@@ -52,7 +52,7 @@ def _next_steps(
     """Return the first steps of an owner that are not done yet."""
     steps = []
     if not newest:
-        text = "Make your first list. People subscribe to it, and you send to it."
+        text = "Create your first list. People subscribe to it, and you send to it."
         steps.append({"label": "Create a list", "path": f"{CONSOLE_PATH}/lists/new", "text": text})
     elif used[PlanQuota.MEMBERS].used == 0:
         text = f"“{newest[0].title}” has no members yet. See how people come onto it."
@@ -61,7 +61,7 @@ def _next_steps(
         steps.append({"label": "Bring members", "path": list_path(newest[0].id), "text": text})
     if used[PlanQuota.KEYS].used == 0:
         text = "Whatever you do here, an app can do with a key."
-        steps.append({"label": "Make an API key", "path": NEW_KEY_PATH, "text": text})
+        steps.append({"label": "Create an API key", "path": NEW_KEY_PATH, "text": text})
     return steps
 
 
