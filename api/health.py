@@ -174,7 +174,7 @@ class Readiness:
             return Condition.OK
 
         def broker() -> Condition:
-            is_there = resources.broker.waiting(Lane.UPKEEP) is not None
+            is_there = resources.broker.waiting(Lane.MAINTENANCE) is not None
             return Condition.OK if is_there else Condition.UNAVAILABLE
 
         asks: Mapping[str, Callable[[], Condition]] = {

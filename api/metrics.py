@@ -29,12 +29,16 @@ _WEBHOOK_LAG = Gauge(
 _WEBHOOK_FAILING = Gauge(
     "pressroom_webhook_failing_seconds", "Time that the endpoint fails that has failed longest"
 )
-_UPKEEP_LATE = Gauge("pressroom_upkeep_late_seconds", "Time that upkeep has been due", ["upkeep"])
-_UPKEEP_FAILED = Gauge(
-    "pressroom_upkeep_failed", "1 while the last run of a kind of upkeep failed", ["upkeep"]
+_MAINTENANCE_LATE = Gauge(
+    "pressroom_maintenance_late_seconds", "Time that maintenance has been due", ["maintenance"]
+)
+_MAINTENANCE_FAILED = Gauge(
+    "pressroom_maintenance_failed",
+    "1 while the last run of a kind of maintenance failed",
+    ["maintenance"],
 )
 _OVERDUE = Gauge(
-    "pressroom_overdue_rows", "Rows that upkeep should have deleted two rounds ago", ["table"]
+    "pressroom_overdue_rows", "Rows that maintenance should have deleted two rounds ago", ["table"]
 )
 _LEDGER_FAULTS = Gauge("pressroom_ledger_faults", "Faults that the last daily check found")
 _UP = {
@@ -43,7 +47,16 @@ _UP = {
     "broker": Gauge("pressroom_broker_up", "1 while the broker answers this process"),
     "objects": Gauge("pressroom_objects_up", "1 while object storage answers this process"),
 }
-_OF_DATABASE = (_JOBS, _DUE, _OLDEST, _ORDERS, _ENDPOINTS, _UPKEEP_LATE, _UPKEEP_FAILED, _OVERDUE)
+_OF_DATABASE = (
+    _JOBS,
+    _DUE,
+    _OLDEST,
+    _ORDERS,
+    _ENDPOINTS,
+    _MAINTENANCE_LATE,
+    _MAINTENANCE_FAILED,
+    _OVERDUE,
+)
 _NUMBERS_OF_DATABASE = (
     *(_CONNECTIONS, _CONNECTION_LIMIT),
     *(_WEBHOOK_LAG, _WEBHOOK_FAILING, _LEDGER_FAULTS),
@@ -74,13 +87,13 @@ def show(figures: DeploymentFigures, overdue: Mapping[str, int]) -> None:
     for gauge, found in (
         (_OLDEST, figures.jobs.oldest),
         (_ORDERS, figures.orders),
-        (_UPKEEP_LATE, figures.upkeep.late_seconds),
+        (_MAINTENANCE_LATE, figures.maintenance.late_seconds),
         (_OVERDUE, overdue),
     ):
         for label, number in found.items():
             gauge.labels(label).set(number)
-    for upkeep in figures.upkeep.late_seconds:
-        _UPKEEP_FAILED.labels(upkeep).set(upkeep in figures.upkeep.failed)
+    for maintenance in figures.maintenance.late_seconds:
+        _MAINTENANCE_FAILED.labels(maintenance).set(maintenance in figures.maintenance.failed)
     webhooks = figures.webhooks
     _ENDPOINTS.labels("failing").set(webhooks.failing)
     _ENDPOINTS.labels("working").set(webhooks.active - webhooks.failing)

@@ -146,7 +146,7 @@ def bulk_bench() -> Iterator[BulkBench]:
         stack.environment["PRESSROOM_QUOTA_PAID"] = "members=1000000000"
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
         worker = stack.start_worker("bulk", "export", concurrency=1)
-        stack.start_worker("mail", "upkeep", concurrency=2)
+        stack.start_worker("mail", "maintenance", concurrency=2)
         owner = stack.new_owner()
         url = stack.owner_url
         with closing(psycopg2.connect(url)) as plain, stack.client(owner.key) as client:

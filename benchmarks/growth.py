@@ -1,4 +1,4 @@
-"""Every route and every kind of upkeep on a small database and on larger ones.
+"""Every route and every kind of maintenance on a small database and on larger ones.
 
 A caller asks for no more on a larger database, so the call should take no longer; there is more of
 what ``EACH`` names.

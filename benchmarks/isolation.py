@@ -45,7 +45,7 @@ PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
 # The worker processes, and how much of each lane they do at once.
 WORKERS = {
-    ("request", "photos", "money", "mail", "webhooks", "upkeep"): 8,
+    ("request", "photos", "money", "mail", "webhooks", "maintenance"): 8,
     ("media",): 2,
     ("export", "bulk"): 1,
 }

@@ -10,7 +10,7 @@ from core import clock
 from services.backup import creating, manifests, restoring
 from services.backup.creating import Pruned
 from services.backup.manifests import Manifest
-from services.jobs import upkeep
+from services.jobs import maintenance
 from storage.backup_files.places import open_sealed_place
 
 FAULTY = 1
@@ -33,7 +33,7 @@ def create(as_json: Json = False) -> None:
             made.append(creating.create(resources, place, began_at))
             return len(made)
 
-        upkeep.run_now(resources, creating.MAKE_BACKUP, work)
+        maintenance.run_now(resources, creating.MAKE_BACKUP, work)
     show(_described(made[0]), as_json=as_json)
 
 
@@ -106,7 +106,7 @@ def prune(
             pruned.append(creating.prune(place, before))
             return pruned[0].backups
 
-        upkeep.run_now(resources, creating.MAKE_BACKUP, work)
+        maintenance.run_now(resources, creating.MAKE_BACKUP, work)
     show(asdict(pruned[0]), as_json=as_json)
 
 

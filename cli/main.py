@@ -44,8 +44,8 @@ GROUPS = {
     ),
     "credits": CommandGroup("cli.credits:app", "Credits and their ledger."),
     "jobs": CommandGroup("cli.maintenance:jobs", "Durable jobs, which the workers do."),
-    "upkeep": CommandGroup(
-        "cli.maintenance:upkeep_app",
+    "maintenance": CommandGroup(
+        "cli.maintenance:maintenance_app",
         "Show the periodic work of the deployment, or run one kind of it in this process.",
     ),
     "events": CommandGroup(

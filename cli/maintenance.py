@@ -8,10 +8,10 @@ from sqlalchemy import func, select
 from cli.connection import connected
 from cli.output import Json, Limit, fields, group, show, show_all
 from core import clock
-from models import Job, JobStatus, Upkeep
+from models import Job, JobStatus, Maintenance
 from services.accounts.factors import totp
 from services.attachments import files, strays
-from services.jobs import records, upkeep
+from services.jobs import maintenance, records
 from services.paging import PageRequest
 
 NOT_SUCCEEDED = 1
@@ -97,13 +97,13 @@ def _brief(job: Job) -> dict[str, Any]:
     }
 
 
-upkeep_app = typer.Typer(add_completion=False)
+maintenance_app = typer.Typer(add_completion=False)
 
 
-@upkeep_app.command("upkeep")
+@maintenance_app.command("maintenance")
 def run_or_list(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Run this upkeep now, due or not.")
+        str | None, typer.Argument(metavar="NAME", help="Run this maintenance now, due or not.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -111,19 +111,19 @@ def run_or_list(
     with connected() as resources:
         if name is not None:
             _know_kinds()
-            kind = upkeep.kind_named(name)
-            ran = upkeep.run_now(resources, kind, partial(kind.run, resources))
+            kind = maintenance.kind_named(name)
+            ran = maintenance.run_now(resources, kind, partial(kind.run, resources))
             show(_described(ran), as_json=as_json)
             return
         with resources.unit_of_work() as uow:
-            rows = upkeep.records(uow)
+            rows = maintenance.records(uow)
             now = uow.session.scalar(select(func.now()))
     assert now is not None
-    shown = _described if as_json else partial(_brief_upkeep, now=now)
+    shown = _described if as_json else partial(_brief_maintenance, now=now)
     show_all([shown(row) for row in rows], as_json=as_json)
 
 
-def _described(row: Upkeep) -> dict[str, Any]:
+def _described(row: Maintenance) -> dict[str, Any]:
     from services.operators import last_seconds
 
     return {
@@ -135,7 +135,7 @@ def _described(row: Upkeep) -> dict[str, Any]:
     }
 
 
-def _brief_upkeep(row: Upkeep, *, now: datetime) -> dict[str, Any]:
+def _brief_maintenance(row: Maintenance, *, now: datetime) -> dict[str, Any]:
     """Return what a table of 80 columns has room for: times from now, by the database's clock."""
     from services.operators import last_seconds
 

@@ -25,7 +25,7 @@ class Lane(StrEnum):
     # Bulk adds, imports and their undoing, in turns of a few seconds.
     BULK = "bulk"
     # Periodic work, removals and erasures, which no caller waits for.
-    UPKEEP = "upkeep"
+    MAINTENANCE = "maintenance"
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from models.mailing_list import (
     MemberTag,
     Segment,
 )
+from models.maintenance import Maintenance
 from models.member_transfer import (
     ImportChange,
     ImportChunk,
@@ -59,7 +60,6 @@ from models.subscription import (
     SubscriptionStatus,
     Tier,
 )
-from models.upkeep import Upkeep
 from models.user import (
     AccountMail,
     ApiKey,

@@ -55,8 +55,9 @@ class DeniedEntry(Model):
     entry: Mapped[str] = mapped_column(primary_key=True)
 
 
-# Triggers write them with each opt-out and each erasure, so no way to leave can forget it. Upkeep
-# moves them to the journal beside the backups within a minute. Without backups nothing reads them.
+# Triggers write them with each opt-out and each erasure, so no way to leave can forget it.
+# Maintenance moves them to the journal beside the backups within a minute. Without backups nothing
+# reads them.
 
 
 class DepartureKind(StrEnum):

@@ -1,7 +1,7 @@
 """How many active subscribers a list has, without a row that every subscriber must lock.
 
-A trigger on ``subscriptions`` writes one delta row for each statement, and upkeep folds the deltas
-into one row a list. The count is that row plus the deltas that are not folded yet.
+A trigger on ``subscriptions`` writes one delta row for each statement, and maintenance folds the
+deltas into one row a list. The count is that row plus the deltas that are not folded yet.
 """
 
 from datetime import date
@@ -45,9 +45,9 @@ def active_count(list_id: ColumnElement[int] | InstrumentedAttribute[int]) -> Co
     return select(total).where(both.list_id == list_id).scalar_subquery()
 
 
-# The trigger on ``subscriptions`` that counts subscribers writes these rows too, and upkeep adds
-# them to those of their day. A single statement reads the stored days and the rows that are not
-# added yet.
+# The trigger on ``subscriptions`` that counts subscribers writes these rows too, and maintenance
+# adds them to those of their day. A single statement reads the stored days and the rows that are
+# not added yet.
 
 
 class MemberDay(Model):

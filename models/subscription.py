@@ -126,7 +126,8 @@ class Subscription(Model):
     remind_at: Mapped[datetime | None]
     # The value of each field as its type stores it, by the field's id as text.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
-    # Sorted, each once. Upkeep takes off the id of a tag that was deleted; it stands for nothing.
+    # Sorted, each once. Maintenance takes off the id of a tag that was deleted; it stands for
+    # nothing.
     tag_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
     # When the person joined, as another product said that the list came from. NULL: `created_at`.
     joined_at: Mapped[datetime | None]

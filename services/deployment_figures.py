@@ -52,7 +52,7 @@ class WebhookFigures:
 
 
 @dataclass(frozen=True)
-class UpkeepFigures:
+class MaintenanceFigures:
     """Attributes:
     late_seconds: for how long the kind has been due.
     failed: the kinds whose last run failed.
@@ -80,15 +80,15 @@ class DeploymentFigures:
     jobs: JobFigures
     orders: Mapping[str, int]
     webhooks: WebhookFigures
-    upkeep: UpkeepFigures
+    maintenance: MaintenanceFigures
     # The faults of the last daily check; ``None`` before the first one.
     ledger_faults: int | None
 
 
 def read(database: Database) -> DeploymentFigures:
     """Raises ``psycopg2.Error``."""
-    rows = database.rows(_UPKEEP)
-    upkeep = UpkeepFigures(
+    rows = database.rows(_MAINTENANCE)
+    maintenance = MaintenanceFigures(
         {name: late for name, late, _, _ in rows},
         frozenset(name for name, _, has_failed, _ in rows if has_failed),
     )
@@ -111,7 +111,7 @@ def read(database: Database) -> DeploymentFigures:
         jobs=jobs,
         orders=dict(database.rows(_ORDERS, statuses=list(_OPEN_ORDERS), most=MAX_COUNTED)),
         webhooks=WebhookFigures(active, failing, late, failing_seconds),
-        upkeep=upkeep,
+        maintenance=maintenance,
         ledger_faults=done.get(VERIFY_LEDGER.name),
     )
 
@@ -177,8 +177,8 @@ _WEBHOOKS = Statement("""
     ) AS endpoints
     """)
 # All of them: this process does not know each kind. A release that drops a kind drops its row.
-_UPKEEP = Statement("""
+_MAINTENANCE = Statement("""
     SELECT name, CAST(greatest(extract(epoch FROM now() - due_at), 0) AS float),
         last_error IS NOT NULL, CAST(last_result->>'done' AS bigint)
-    FROM upkeep
+    FROM maintenance
     """)

@@ -12,15 +12,15 @@ from sqlalchemy import func, select
 
 from core import ids
 from core.logging import get_logger
-from models import PaymentOrder, Plan, Resolution, Upkeep, User
+from models import Maintenance, PaymentOrder, Plan, Resolution, User
 from services import deployment_figures
 from services.access import api_keys, sessions
 from services.access.caller import Caller
 from services.accounts import accounts
 from services.credits import settlement
 from services.deployment_figures import DeploymentFigures
+from services.jobs import maintenance
 from services.jobs import records as jobs
-from services.jobs import upkeep
 from services.privacy.purging import OverdueRows
 from services.security_events import EventType, record
 from services.subscriptions import branding, lists
@@ -38,7 +38,7 @@ class OperatorAct(StrEnum):
     ORDER_REFUNDED = "order.refunded"
     JOB_RETRIED = "job.retried"
     JOB_CANCELLED = "job.cancelled"
-    UPKEEP_BEGUN = "upkeep.begun"
+    MAINTENANCE_BEGUN = "maintenance.begun"
     TEXTS_REVIEWED = "texts.reviewed"
 
 
@@ -81,10 +81,10 @@ def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
     return cancelled
 
 
-def begin_upkeep(uow: UnitOfWork, operator: Caller, name: str) -> None:
-    """Raises ``upkeep.not_found`` and ``upkeep.running``."""
-    upkeep.make_due(uow, name)
-    _record(uow, operator, OperatorAct.UPKEEP_BEGUN, upkeep=name)
+def begin_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
+    """Raises ``maintenance.not_found`` and ``maintenance.running``."""
+    maintenance.make_due(uow, name)
+    _record(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
 
 
 def review_texts(
@@ -111,7 +111,7 @@ def _record(uow: UnitOfWork, operator: Caller, act: OperatorAct, /, **subject: i
     )
 
 
-# A job or upkeep that is due for less than that is no news: the workers are at it.
+# A job or maintenance that is due for less than that is no news: the workers are at it.
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
@@ -134,13 +134,13 @@ class LaneFigures:
 class OverdueWork:
     """Attributes:
     rows: overdue rows by the rule of retention, of rules that have any.
-    late_upkeep: for how many seconds each kind of upkeep that is late has been due.
+    late_maintenance: for how many seconds each kind of maintenance that is late has been due.
     """
 
     figures: DeploymentFigures
     lanes: list[LaneFigures]
     rows: Mapping[str, int]
-    late_upkeep: Mapping[str, float]
+    late_maintenance: Mapping[str, float]
     reported: list[ReportedList]
     suspicious: list[SuspiciousText]
 
@@ -152,12 +152,12 @@ def read(resources: Resources) -> OverdueWork:
     with resources.unit_of_work() as uow:
         reported = lists.reported_lists(uow, limit=_MAX_REPORTED_LISTS)
         suspicious = branding.found(uow, limit=_MAX_SUSPICIOUS_TEXTS)
-    late = figures.upkeep.late_seconds.items()
+    late = figures.maintenance.late_seconds.items()
     return OverdueWork(
         figures,
         lanes=lanes_of(figures),
         rows={name: count for name, count in sorted(counted.items()) if count},
-        late_upkeep={name: each for name, each in sorted(late) if each >= MIN_LATE_SECONDS},
+        late_maintenance={name: each for name, each in sorted(late) if each >= MIN_LATE_SECONDS},
         reported=reported,
         suspicious=suspicious,
     )
@@ -181,12 +181,12 @@ def lanes_of(figures: DeploymentFigures) -> list[LaneFigures]:
 
 
 @dataclass(frozen=True)
-class ShownUpkeep:
+class ShownMaintenance:
     """Attributes:
     took_seconds: of the last run that has ended.
     """
 
-    row: Upkeep
+    row: Maintenance
     took_seconds: float | None
     is_running: bool
     is_due: bool
@@ -197,22 +197,22 @@ class ShownUpkeep:
         return (self.row.last_result or {}).get("done")
 
 
-def all_of_them(uow: UnitOfWork) -> list[ShownUpkeep]:
+def all_of_them(uow: UnitOfWork) -> list[ShownMaintenance]:
     """By the database's clock, as the workers see it."""
     now = uow.session.scalar(select(func.now()))
     assert now is not None
     return [
-        ShownUpkeep(
+        ShownMaintenance(
             row,
             last_seconds(row),
             is_running=row.lease_expires_at is not None and row.lease_expires_at > now,
             is_due=row.due_at <= now,
         )
-        for row in upkeep.all_records(uow)
+        for row in maintenance.all_records(uow)
     ]
 
 
-def last_seconds(row: Upkeep) -> float | None:
+def last_seconds(row: Maintenance) -> float | None:
     """Return how long the last run took; ``None`` while one is under way."""
     started, finished = row.last_started_at, row.last_finished_at
     if started is None or finished is None or finished < started:

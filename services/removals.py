@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, select, update
 from core.errors import TransientError
 from core.logging import get_logger
 from models import ObjectRemoval
-from services.jobs import upkeep
+from services.jobs import maintenance
 from storage.objects import ObjectsKept
 from storage.parts import remove_all
 from storage.resources import Resources
@@ -20,11 +20,11 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-REMOVE_OBJECTS = upkeep.register(
+REMOVE_OBJECTS = maintenance.register(
     "objects.remove", every=timedelta(seconds=5), run=lambda resources, _: work_off(resources)
 )
-# The upkeep that makes a backup: until it has ended nothing is removed, so that the copy of the
-# bucket has every object that the dump before it names.
+# The maintenance that makes a backup: until it has ended nothing is removed, so that the copy of
+# the bucket has every object that the dump before it names.
 HELD_BACK_BY = "backup.create"
 # Also the pause before the next try, and before another worker takes over from one that died.
 _TAKEN_FOR = timedelta(seconds=30)
@@ -60,7 +60,7 @@ def work_off(resources: Resources) -> int:
     for _ in range(_MAX_ROUNDS):
         due = (
             select(ObjectRemoval.id)
-            .where(ObjectRemoval.try_at <= func.now(), ~upkeep.is_running(HELD_BACK_BY))
+            .where(ObjectRemoval.try_at <= func.now(), ~maintenance.is_running(HELD_BACK_BY))
             .order_by(ObjectRemoval.try_at)
             .limit(_MAX_BATCH_ROWS)
             .with_for_update(skip_locked=True)

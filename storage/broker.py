@@ -83,7 +83,7 @@ def _app(**reached: Any) -> Celery:
         result_serializer="json",
         task_ignore_result=True,
         task_queues=[Queue(queue_name(lane), routing_key=queue_name(lane)) for lane in Lane],
-        task_default_queue=queue_name(Lane.UPKEEP),
+        task_default_queue=queue_name(Lane.MAINTENANCE),
         # A mistyped queue name is an error, and makes no queue without workers.
         task_create_missing_queues=False,
         broker_connection_retry_on_startup=True,

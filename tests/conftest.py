@@ -127,7 +127,7 @@ def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
 def stack(make_lasting_stack: MakeStack) -> Stack:
     """The stack that tests of the public interface share: a sandbox, an API process, workers."""
     shared = make_lasting_stack("shared")
-    waiting = ("request", "photos", "money", "mail", "webhooks", "upkeep")
+    waiting = ("request", "photos", "money", "mail", "webhooks", "maintenance")
     with shared.starting_together():
         shared.start_sandbox()
         shared.start_api()

@@ -71,6 +71,6 @@ def _touch(settings: Settings) -> None:
     while True:
         # A worker that is told to end is alive until it has ended its jobs.
         turns = time.monotonic() - _last_turn[0] < MAX_SILENCE_SECONDS
-        if (_stopping.is_set() or turns) and broker.waiting(Lane.UPKEEP) is not None:
+        if (_stopping.is_set() or turns) and broker.waiting(Lane.MAINTENANCE) is not None:
             path.touch()
         time.sleep(TOUCH_EVERY_SECONDS)

@@ -57,7 +57,7 @@ def run(
 
     Args:
         host_names: the names that it answers to; without any, it answers to all.
-        shows_periodic: whether it shows upkeep too.
+        shows_periodic: whether it shows maintenance too.
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
@@ -87,8 +87,8 @@ def run(
 class ReadableEvents(EventsState):  # type: ignore[misc]
     """Flower's memory of tasks, by names such as ``media/attachment.process``.
 
-    Each kind of upkeep runs every few seconds or minutes, and would bury what people asked for;
-    ``pressroom upkeep`` shows it. With ``shows_periodic`` it is there too.
+    Each kind of maintenance runs every few seconds or minutes, and would bury what people asked
+    for; ``pressroom maintenance`` shows it. With ``shows_periodic`` it is there too.
     """
 
     shows_periodic = False

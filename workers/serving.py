@@ -24,7 +24,7 @@ _WAITING = {
     Lane.MONEY: 4,
     Lane.MAIL: 6,
     Lane.WEBHOOKS: 8,
-    Lane.UPKEEP: 2,
+    Lane.MAINTENANCE: 2,
 }
 _COMPUTING = {Lane.EXPORT: 1, Lane.MEDIA: os.cpu_count() or 1, Lane.BULK: 1}
 

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from core.lanes import Lane
 from core.logging import get_logger
 from core.settings.process_settings import load_worker_settings
-from services.jobs import sweep, upkeep
+from services.jobs import maintenance, sweep
 from services.jobs.sweep import Paces, Reach
 from services.webhooks.sending import EndpointWaker
 from storage.broker import queue_name
@@ -69,7 +69,10 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
 def _sweep_until_stopped(lanes: list[Lane]) -> None:
     resources = open_resources(load_worker_settings(lanes), concurrency=1, name="sweep")
     reach = Reach()
-    each_second: list[_Step] = [partial(sweep.sweep, reach=reach, paces=Paces()), upkeep.send_due]
+    each_second: list[_Step] = [
+        partial(sweep.sweep, reach=reach, paces=Paces()),
+        maintenance.send_due,
+    ]
     wake_due = EndpointWaker().wake_due
     if Lane.WEBHOOKS in lanes:
         each_second.append(wake_due)

@@ -24,13 +24,13 @@ def lanes_of_tasks() -> dict[str, TaskLane]:
 
 def main() -> None:
     import workers.task_table  # noqa: F401 - it registers all kinds
-    from services.jobs import kinds, upkeep
+    from services.jobs import kinds, maintenance
     from workers import sweeper
 
     found = {kind.name: TaskLane(kind.lane, is_periodic=False) for kind in kinds.registered()}
     asked = kinds.registered_requests()
     found |= {kind.task: TaskLane(kind.lane, is_periodic=False) for kind in asked}
-    found |= {kind.name: TaskLane(kind.lane, is_periodic=True) for kind in upkeep.registered()}
+    found |= {kind.name: TaskLane(kind.lane, is_periodic=True) for kind in maintenance.registered()}
     # Each lane has its own.
     found[sweeper.CANARY] = TaskLane("every", is_periodic=True)
     sys.stdout.write(json.dumps(found))

@@ -18,10 +18,10 @@ from core.lanes import RequestKind
 from core.logging import get_logger
 from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
 from core.telemetry import spans
-from services.jobs import kinds, upkeep
+from services.jobs import kinds, maintenance
 from services.jobs.kinds import RequestWork
 from services.jobs.lease import LeaseLost
-from services.jobs.upkeep import UpkeepKind
+from services.jobs.maintenance import MaintenanceKind
 from storage.redis.request_work import AllCallersLeft, RequestLease
 from workers.context import ProcessContext, WorkerContext
 from workers.held_work import Held
@@ -65,8 +65,8 @@ def bind(app: Celery, process: ProcessContext) -> None:
         task = _task(process, partial(answer_request, kind=asked, answer=answer))
         # Events double what a worker sends for so short a task, and name no job.
         app.task(task, name=asked.task, send_events=False)
-    for periodic in upkeep.registered():
-        run = partial(run_upkeep, kind=periodic)
+    for periodic in maintenance.registered():
+        run = partial(run_maintenance, kind=periodic)
         app.task(_task(process, run), name=periodic.name, throws=(TaskFailed,))
 
 
@@ -130,12 +130,12 @@ def _refusal(error: DomainError) -> dict[str, Any]:
     }
 
 
-def run_upkeep(context: WorkerContext, *, kind: UpkeepKind) -> None:
+def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
     """Do the work, if it is due. A message that comes too early, or twice, ends at the claim."""
     try:
-        upkeep.run_due(context.resources, kind, partial(kind.run, context.resources))
+        maintenance.run_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
-        log.warning("upkeep.lease_lost", upkeep=kind.name)
+        log.warning("maintenance.lease_lost", maintenance=kind.name)
     except Exception as error:  # it is due again soon, and its row has the error
-        log.exception("upkeep.failed", upkeep=kind.name)
+        log.exception("maintenance.failed", maintenance=kind.name)
         raise TaskFailed(type(error).__name__) from None

@@ -38,7 +38,7 @@ OF_OPERATORS = (
     NavigationEntry("Users", f"{OPERATORS.path}/users"),
     NavigationEntry("Orders", f"{OPERATORS.path}/orders"),
     NavigationEntry("Jobs", f"{OPERATORS.path}/jobs"),
-    NavigationEntry("Upkeep", f"{OPERATORS.path}/upkeep"),
+    NavigationEntry("Maintenance", f"{OPERATORS.path}/maintenance"),
 )
 
 # The pages of one list, below its own path.

@@ -1,4 +1,4 @@
-"""A call of each route and a run of each kind of upkeep, at each size in turn."""
+"""A call of each route and a run of each kind of maintenance, at each size in turn."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -9,12 +9,12 @@ from typing import Any
 import httpx2
 
 from benchmarks.measure import seconds_of
+from benchmarks.scale.maintenance_cases import DUE
 from benchmarks.scale.route_cases import ROUTES, Group, RouteCase, call_of
 from benchmarks.scale.sized_stack import SizedStack
-from benchmarks.scale.upkeep_cases import DUE
 from core import clock
-from services.jobs import sweep, upkeep
-from services.jobs.upkeep import UpkeepKind
+from services.jobs import maintenance, sweep
+from services.jobs.maintenance import MaintenanceKind
 from storage.resources import Resources
 from tests.contract.replies import data
 from tests.security import world as worlds
@@ -27,7 +27,7 @@ Turns = Sequence[int]
 
 def one_round(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
     yield from _routes(sized, turns)
-    yield from _upkeep(sized, turns)
+    yield from _maintenance(sized, turns)
 
 
 def _in_turns(turns: Turns, times: int, measure: Callable[[int], float]) -> list[float]:
@@ -115,22 +115,23 @@ def _more_values(sized: SizedStack, world: worlds.World) -> _Values:
     }
 
 
-# -- upkeep --------------------------------------------------------------------------------------
+# -- maintenance
+# --------------------------------------------------------------------------------------
 
 
-def _upkeep(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
-    for kind in sorted(upkeep.registered(), key=lambda kind: kind.name):
+def _maintenance(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
+    for kind in sorted(maintenance.registered(), key=lambda kind: kind.name):
         measure = partial(_run_due, kind, sized)
-        yield Group.UPKEEP, kind.name, _in_turns(turns, 2, measure)
+        yield Group.MAINTENANCE, kind.name, _in_turns(turns, 2, measure)
     looks: dict[str, Callable[[Resources], object]] = {
         "sweep of jobs": sweep.sweep,
-        "look for due upkeep": upkeep.send_due,
+        "look for due maintenance": maintenance.send_due,
     }
     for name, look in looks.items():
-        yield Group.UPKEEP, name, _in_turns(turns, 5, partial(_look, look, sized))
+        yield Group.MAINTENANCE, name, _in_turns(turns, 5, partial(_look, look, sized))
 
 
-def _run_due(kind: UpkeepKind, sized: Sequence[SizedStack], turn: int) -> float:
+def _run_due(kind: MaintenanceKind, sized: Sequence[SizedStack], turn: int) -> float:
     """Time a run, past the row that says when it is due."""
     due, stack, worker = DUE[kind.name], sized[turn].stack, sized[turn].worker
     if due is not None:

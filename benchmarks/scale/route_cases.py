@@ -17,7 +17,7 @@ class Group(StrEnum):
     WRITE = "keyed writes"
     PAGE = "pages"
     BATCH = "batches"
-    UPKEEP = "upkeep"
+    MAINTENANCE = "maintenance"
 
 
 @dataclass(frozen=True)

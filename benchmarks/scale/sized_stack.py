@@ -17,7 +17,7 @@ from core.lanes import Lane
 from core.settings import Settings
 from core.settings.notations import PlanQuota
 from devstack.supervisor.ports import PortPicker
-from services.jobs import upkeep
+from services.jobs import maintenance
 from tests.embedded import Services, embedded_services
 from tests.stack import Owner, Stack, open_stack
 from workers.context import WorkerContext
@@ -65,8 +65,8 @@ def sized_stack(
 
 @contextmanager
 def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
-    """All processes of a stack whose database is filled; their upkeep rests."""
-    _rest_upkeep(stack)
+    """All processes of a stack whose database is filled; their maintenance rests."""
+    _rest_maintenance(stack)
     # The rest of a run that was ended half way would go first.
     stack.query(
         "UPDATE jobs SET status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
@@ -76,7 +76,9 @@ def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     stack.start_sandbox()
     stack.start_api(PRESSROOM_LOG_LEVEL="warning")
     stack.start_worker("media")
-    stack.start_worker("request", "photos", "money", "mail", "webhooks", "upkeep", concurrency=4)
+    stack.start_worker(
+        "request", "photos", "money", "mail", "webhooks", "maintenance", concurrency=4
+    )
     stack.start_worker("bulk", "export", concurrency=1)
     [(user_id, email, list_id)] = stack.query(
         "SELECT user_id, users.email, lists.id FROM lists JOIN users ON users.id = user_id"
@@ -85,7 +87,7 @@ def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     assert isinstance(user_id, int)
     assert isinstance(list_id, int)
     owner = Owner(user_id, str(email), stack.new_key(user_id))
-    worker = WorkerContext(_settings(stack), serving([Lane.UPKEEP]))
+    worker = WorkerContext(_settings(stack), serving([Lane.MAINTENANCE]))
     try:
         yield SizedStack(stack, volume, owner, list_id, worker)
     finally:
@@ -128,10 +130,10 @@ def _larger_log(url: str) -> Iterator[None]:
         running.execute("CHECKPOINT")
 
 
-def _rest_upkeep(stack: Stack) -> None:
-    for kind in upkeep.registered():
+def _rest_maintenance(stack: Stack) -> None:
+    for kind in maintenance.registered():
         stack.query(
-            "INSERT INTO upkeep (name, every_seconds, due_at, send_after)"
+            "INSERT INTO maintenance (name, every_seconds, due_at, send_after)"
             " VALUES (%s, %s, now() + interval '7 days', now() + interval '7 days')"
             " ON CONFLICT (name) DO UPDATE SET every_seconds = excluded.every_seconds,"
             " due_at = excluded.due_at, send_after = excluded.send_after, lease_expires_at = NULL",

@@ -137,8 +137,8 @@ SELECT 'access', 1 + n % {grants}, n, sha256(('token' || n)::bytea), ARRAY['cred
 FROM generate_series(1, {tokens}) AS n
 """,
     # The shortening of addresses has been through all that is old enough.
-    "upkeep": """
-INSERT INTO upkeep (name, every_seconds, bookmark)
+    "maintenance": """
+INSERT INTO maintenance (name, every_seconds, bookmark)
 SELECT 'maintenance.shorten_ips', 3600, max(id) FROM subscription_events
 WHERE created_at < '{anchor}'::timestamptz - interval '80 days'
 """,

@@ -21,7 +21,7 @@ _MAX_LATE_SECONDS = 2 * 3600
 _MAX_BACKUP_LATE = timedelta(hours=6)
 
 _MAINTENANCE = text(
-    "SELECT name, extract(epoch FROM now() - due_at) AS late, last_error FROM upkeep"
+    "SELECT name, extract(epoch FROM now() - due_at) AS late, last_error FROM maintenance"
     " WHERE name NOT LIKE 'backup%' ORDER BY name"
 )
 
@@ -64,14 +64,14 @@ def ask_maintenance(connection: Connection) -> Iterator[Diagnosis]:
         "schedule",
         f"late: {', '.join(late)}" if late else "nothing is late",
         is_wrong=bool(late),
-        advice=f"Start a worker with --lane {Lane.UPKEEP}, or look at its log.",
+        advice=f"Start a worker with --lane {Lane.MAINTENANCE}, or look at its log.",
     )
     failing = [f"{row.name}: {row.last_error}" for row in rows if row.last_error is not None]
     yield judged(
         "last runs",
         "; ".join(failing) or "none failed",
         is_wrong=bool(failing),
-        advice="Run one by `pressroom upkeep NAME` to see what fails.",
+        advice="Run one by `pressroom maintenance NAME` to see what fails.",
     )
 
 

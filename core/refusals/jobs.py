@@ -1,4 +1,4 @@
-"""Jobs, the streams of their events, upkeep, and the backups that it makes."""
+"""Jobs, the streams of their events, maintenance, and the backups that it makes."""
 
 from core.refusals.refusal import conflict, damaged, not_found, rate_limited, unavailable
 
@@ -13,15 +13,15 @@ JOB_NOT_RETRYABLE = conflict(
 JOBS_TOO_MANY_STREAMS = rate_limited(
     "jobs.too_many_streams", "At most {most} event streams a user.", retry_after=5, most=10
 )
-UPKEEP_NOT_FOUND = not_found(
-    "upkeep.not_found",
-    "There is no upkeep {name}; there are: {names}.",
+MAINTENANCE_NOT_FOUND = not_found(
+    "maintenance.not_found",
+    "There is no maintenance {name}; there are: {names}.",
     name="maintenance.tidy",
     names="maintenance.purge, topups.poll",
 )
-UPKEEP_RUNNING = conflict(
-    "upkeep.running",
-    "The upkeep {name} runs already; try again when it has ended.",
+MAINTENANCE_RUNNING = conflict(
+    "maintenance.running",
+    "The maintenance {name} runs already; try again when it has ended.",
     name="maintenance.purge",
 )
 JOB_CANCELLED = conflict("job.cancelled", "The job was cancelled.")

@@ -43,7 +43,8 @@ _WORKER = _ALL | {"ready_file", "alive_file", "worker_metrics_address", "worker_
 _PAYMENTS = _beginning("stripe_", "payments_sandbox_")
 _PHOTOS = _beginning("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _beginning("llm_")
-# For exports, and for checks of the ledger: upkeep makes them, and operators do beside the API.
+# For exports, and for checks of the ledger: maintenance makes them, and operators do beside the
+# API.
 _READS = frozenset({"read_database_url"})
 # The API sends no mail and asks no language model. It knows the sender's name, which no list may
 # take.
@@ -91,7 +92,7 @@ _OF_LANES: dict[Lane, Names] = {
     Lane.MEDIA: frozenset(),
     Lane.BULK: _SIGNING | {"deny_list"},
     # Backups are read by the application's role, which may read every row.
-    Lane.UPKEEP: _SIGNING | _READS | {"retention"} | _beginning("backup_"),
+    Lane.MAINTENANCE: _SIGNING | _READS | {"retention"} | _beginning("backup_"),
 }
 
 _OF_COMMANDS = {

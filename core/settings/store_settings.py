@@ -217,7 +217,7 @@ class BackupSettings(DatabaseSettings):
     pool"""
 
     backup_hours: int = Field(default=24, ge=0)
-    """Hours from one backup to the next that upkeep makes; 0: it makes none"""
+    """Hours from one backup to the next that maintenance makes; 0: it makes none"""
 
     backup_days: int = Field(default=30, ge=1)
     """Days for which a backup is kept; the newest one stays for longer"""

@@ -23,7 +23,7 @@ WORKERS = {
         Lane.MONEY,
         Lane.MAIL,
         Lane.WEBHOOKS,
-        Lane.UPKEEP,
+        Lane.MAINTENANCE,
     ),
     "worker-computing": (Lane.MEDIA, Lane.EXPORT, Lane.BULK),
 }

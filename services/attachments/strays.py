@@ -26,10 +26,10 @@ from services.attachments.files import (
     media_key,
     rendition_files,
 )
-from services.jobs import upkeep
+from services.jobs import maintenance
 from storage.resources import Resources
 
-SWEEP_UPLOADS = upkeep.register(
+SWEEP_UPLOADS = maintenance.register(
     "maintenance.sweep_uploads",
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep_uploads(resources, now=began_at),

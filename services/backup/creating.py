@@ -1,4 +1,4 @@
-"""Making a backup: by upkeep, or by the operator's command. Only one is made at a time."""
+"""Making a backup: by maintenance, or by the operator's command. Only one is made at a time."""
 
 import heapq
 import itertools
@@ -14,7 +14,7 @@ from core.refusals.jobs import BACKUP_TOOL_FAILED
 from services import removals
 from services.backup import journal, manifests
 from services.backup.manifests import MANIFESTS, Manifest, folder, opened
-from services.jobs import upkeep
+from services.jobs import maintenance
 from storage.backup_files import postgres_tools
 from storage.backup_files.places import SealedPlace, open_sealed_place, patiently
 from storage.backup_files.postgres_tools import PostgresToolFailed
@@ -188,7 +188,7 @@ def _needless_copies(place: SealedPlace, kept: Iterable[Manifest]) -> Iterator[s
             yield each.key
 
 
-# The upkeep looks each hour whether it is time.
+# The maintenance looks each hour whether it is time.
 _LOOKS_EVERY = timedelta(hours=1)
 PIECE_BYTES = 4 * 1024 * 1024
 # Under which a backup is restored to be verified, in the bucket itself.
@@ -210,7 +210,7 @@ def make_if_due(resources: Resources, began_at: datetime) -> int | None:
     return 1
 
 
-MAKE_BACKUP = upkeep.register(
+MAKE_BACKUP = maintenance.register(
     removals.HELD_BACK_BY,
     every=_LOOKS_EVERY,
     max_run=timedelta(days=1),
@@ -254,7 +254,7 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
         encryption_keys=manifests.fingerprints(settings.encryption_keyring),
     )
     with resources.unit_of_work() as uow:
-        upkeep.require_hold(uow, MAKE_BACKUP, began_at)
+        maintenance.require_hold(uow, MAKE_BACKUP, began_at)
     manifests.write(place, manifest)
     return manifest
 

@@ -1,8 +1,8 @@
 """The journal: who left a list and who was erased since a backup, in small files beside it.
 
-Upkeep writes a file each minute in which there were departures. A file is written before its rows
-go, so that a kill tells some of them twice. A restore replays the files from before its backup on:
-so people who left later stay away. The journal does not have what they took back meanwhile.
+Maintenance writes a file each minute in which there were departures. A file is written before its
+rows go, so that a kill tells some of them twice. A restore replays the files from before its backup
+on: so people who left later stay away. The journal does not have what they took back meanwhile.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from sqlalchemy import delete, func, select
 from core.ids import random_hash_id
 from models import Departure, DepartureKind, MailingList, OptOutKind
 from services.backup.manifests import opened, stamp
-from services.jobs import upkeep
+from services.jobs import maintenance
 from services.privacy import erasure
 from services.subscriptions.members import opt_outs
 from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
 
-WRITE_JOURNAL = upkeep.register(
+WRITE_JOURNAL = maintenance.register(
     "backup.journal", every=timedelta(minutes=1), run=lambda resources, _: write(resources)
 )
 _FILES = "journal/"

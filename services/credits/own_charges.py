@@ -24,12 +24,12 @@ from core.lanes import Lane
 from core.refusals.money import CHARGE_IN_PROGRESS
 from models import CreditAction
 from services.credits import ledger
-from services.jobs import upkeep
+from services.jobs import maintenance
 from services.jobs.idempotency import LOCK_NOT_AVAILABLE, IdempotencyKey
 from storage.database import Database, Statement
 from storage.resources import Resources
 
-REVERSE_OPEN = upkeep.register(
+REVERSE_OPEN = maintenance.register(
     "credits.reverse",
     every=timedelta(seconds=30),
     lane=Lane.MONEY,

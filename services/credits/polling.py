@@ -19,7 +19,7 @@ from integrations.payments.registry import PaymentChannels
 from models import OrderStatus, OrderVia, PaymentOrder
 from services.credits.checkout import channels
 from services.credits.settlement import settle
-from services.jobs import kinds, upkeep
+from services.jobs import kinds, maintenance
 from storage.resources import Resources
 
 log = get_logger(__name__)
@@ -31,7 +31,7 @@ REFRESH_ORDER = kinds.register_request(
         "status": refresh(resources, resources.shared(channels), lease.payload["order_id"])
     },
 )
-POLL_ORDERS = upkeep.register(
+POLL_ORDERS = maintenance.register(
     "topups.poll",
     every=timedelta(seconds=30),
     lane=Lane.MONEY,

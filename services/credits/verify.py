@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from core.keyring import Keyring
 from core.logging import get_logger
 from models import CreditCheckpoint, PaymentOrderCheckpoint
-from services.jobs import upkeep
+from services.jobs import maintenance
 from storage.long_reads import ReplicaFailed, view_of
 from storage.resources import Resources
 
@@ -301,7 +301,7 @@ WHERE f.is_wrong
 log = get_logger(__name__)
 
 _MAX_TIME = timedelta(hours=6)
-VERIFY_LEDGER = upkeep.register(
+VERIFY_LEDGER = maintenance.register(
     "credits.verify",
     every=timedelta(days=1),
     max_run=_MAX_TIME,

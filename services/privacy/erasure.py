@@ -186,7 +186,7 @@ ERASE_PERSON = kinds.register(
     kinds.JobKind(
         name="person.erase",
         run=run,
-        lane=Lane.UPKEEP,
+        lane=Lane.MAINTENANCE,
         # No user sees such a job.
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,

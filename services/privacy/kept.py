@@ -41,7 +41,7 @@ class Rule:
     # the condition on.
     oldest_by: tuple[SQLColumnExpression[Any], ...] = ()
     oldest_from: tuple[ColumnElement[bool], ...] = ()
-    # The purge deletes such rows; other upkeep does the rest.
+    # The purge deletes such rows; other maintenance does the rest.
     is_purged: bool = True
     # How much longer the row is kept, for what may still need it when its time is over.
     longer: timedelta = timedelta(0)
@@ -76,10 +76,10 @@ def past(rule: Rule, age: timedelta, *, limit: int) -> PastRows:
     return PastRows(first(rule.model, *conditions, order=(rule.moment,), limit=limit), ())
 
 
-# The upkeep that shortens the addresses of events notes there how far it came.
+# The maintenance that shortens the addresses of events notes there how far it came.
 _SHORTENED_UP_TO = (
-    select(func.coalesce(models.Upkeep.bookmark, 0))
-    .where(models.Upkeep.name == "maintenance.shorten_ips")
+    select(func.coalesce(models.Maintenance.bookmark, 0))
+    .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
 
@@ -339,7 +339,7 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
     models.MemberTag: "until its owner deletes it or is erased",
     models.FormerAddress: "until its person is erased: lists may know them by it",
     models.ImportChunk: "as long as the files of its import",
-    models.DeletedTag: "until upkeep has taken it off all members, an hour after it was deleted",
+    models.DeletedTag: "until maintenance has taken it off all members, an hour after its deletion",
     models.MemberDayDelta: "until it is added to its day, after half a minute",
     models.NamedMember: "as long as the files of its import",
     models.OAuthGrant: "until its person is erased: events name it",
@@ -370,5 +370,5 @@ KEPT_FOR_GOOD: Mapping[type[Model], str] = {
     models.OAuthClient: "for good: the operator registers each by hand",
     models.PaymentOrderTransition: "for good: a fixed set",
     models.SubscriberCount: "for good: one row a list",
-    models.Upkeep: "for good: one row a kind",
+    models.Maintenance: "for good: one row a kind",
 }

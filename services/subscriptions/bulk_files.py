@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, select
 from core import ids
 from models import ImportChunk, MemberExport, MemberImport, NamedMember
 from services import removals
-from services.jobs import upkeep
+from services.jobs import maintenance
 from storage.encryption import WrappedKey
 from storage.objects import ObjectMissing
 from storage.parts import PartWriter, StoredFile, remove_all
@@ -62,7 +62,7 @@ def stored_file(resources: Resources, row: MemberImport | MemberExport) -> Store
     return StoredFile(resources.objects, row.object_prefix, row.size, data_key(resources, row))
 
 
-SWEEP_FILES = upkeep.register(
+SWEEP_FILES = maintenance.register(
     "maintenance.sweep_files",
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep(resources, now=began_at),

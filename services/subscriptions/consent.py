@@ -223,7 +223,7 @@ def take_back(uow: UnitOfWork, import_id: int, *, most: int) -> int:
 _TAKE_BACK = text("SELECT take_back_claims(:import_id, :most)")
 # As for the rows of a chunk, OFFSET 0 makes Postgres look up one member at a time, and by the pair:
 # asked for active members there, it read all those of the list for each one. An address that
-# is old already is not kept whole until the next upkeep: a file may have a million of them.
+# is old already is not kept whole until the next maintenance: a file may have a million of them.
 _CLAIM = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)

@@ -23,13 +23,13 @@ from models import (
 from services.access import quotas
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
-from services.jobs import upkeep
+from services.jobs import maintenance
 from storage.long_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A trigger on ``subscriptions`` notes what each statement did, and upkeep adds it to its day. The
-# figures are exact whatever changed the rows, and their cost grows with the days asked for.
+# A trigger on ``subscriptions`` notes what each statement did, and maintenance adds it to its day.
+# The figures are exact whatever changed the rows, and their cost grows with the days asked for.
 
 # Three years. A row for each day, and all are read at once.
 MAX_DAYS = 1_100
@@ -191,7 +191,7 @@ def verify(resources: Resources) -> list[FiguresFault]:
             failures += 1
 
 
-FOLD_COUNTS = upkeep.register(
+FOLD_COUNTS = maintenance.register(
     "maintenance.fold_counts",
     every=timedelta(seconds=30),
     run=lambda resources, _: fold_all(resources),

@@ -93,7 +93,7 @@ SHOW_ADDRESS = kinds.register(
     kinds.JobKind(
         name="account.show_address",
         run=run,
-        lane=Lane.UPKEEP,
+        lane=Lane.MAINTENANCE,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
     )

@@ -1,7 +1,7 @@
 """The tags of a list: words without regard to case, kept as they were first written.
 
-A member has the ids of tags. The id of a tag that was deleted stands for nothing, and upkeep takes
-it off (``deleted_tags``).
+A member has the ids of tags. The id of a tag that was deleted stands for nothing, and maintenance
+takes it off (``deleted_tags``).
 """
 
 import unicodedata
@@ -20,7 +20,7 @@ from core.logging import get_logger
 from core.refusals import mailing as refusals
 from models import DeletedTag, MemberTag
 from services import paging
-from services.jobs import upkeep
+from services.jobs import maintenance
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.fields import ValueRefused
 from services.subscriptions.members import locks
@@ -144,7 +144,7 @@ def _held(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
 
 log = get_logger(__name__)
 
-TAKE_OFF_TAGS = upkeep.register(
+TAKE_OFF_TAGS = maintenance.register(
     "maintenance.deleted_tags",
     every=timedelta(minutes=10),
     run=lambda resources, _: take_off(resources),

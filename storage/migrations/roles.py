@@ -30,7 +30,7 @@ _LESS = {
     "alembic_version": "SELECT",
     "payment_order_transitions": "SELECT",
     "credit_entries": "SELECT, INSERT",
-    # Upkeep deletes orders that were never paid or claimed, with what happened to them. Triggers refuse
+    # Maintenance deletes orders that were never paid or claimed, with what happened to them. Triggers refuse
     # to delete any other order, which has all four rights too.
     "payment_events": "SELECT, INSERT, DELETE",
     "payment_order_changes": "SELECT, INSERT, DELETE",

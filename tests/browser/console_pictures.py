@@ -78,7 +78,7 @@ def _stack() -> Iterator[Stack]:
             stack.start_sandbox()
             stack.start_api()
             stack.start_worker("media", "bulk", "export", concurrency=1)
-            stack.start_worker("request", "photos", "money", "mail", "webhooks", "upkeep")
+            stack.start_worker("request", "photos", "money", "mail", "webhooks", "maintenance")
             yield stack
 
 

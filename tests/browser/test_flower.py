@@ -15,10 +15,10 @@ from devstack.supervisor.programs import answers
 from tests.browser.looks import Keep, Open
 from tests.contract.replies import data, problem, send
 from tests.hooks import happen, hooked, new_endpoint
+from tests.maintenance import run_maintenance
 from tests.pictures import encoded, photo
 from tests.ports import free_port
 from tests.stack import Owner, Stack, eventually, plain_client
-from tests.upkeep import run_upkeep
 from workers.flower_server import script
 from workers.task_lanes import lanes_of_tasks
 
@@ -73,8 +73,10 @@ def test_a_task_is_named_by_its_lane_and_kind_and_periodic_work_is_left_out(
     stack: Stack, client: httpx2.Client, url: str
 ) -> None:
     with flower(stack, "--periodic") as all_url:
-        run_upkeep(stack, "objects.remove")
-        eventually(lambda: "upkeep/objects.remove" in names(stack, all_url), what="upkeep")
+        run_maintenance(stack, "objects.remove")
+        eventually(
+            lambda: "maintenance/objects.remove" in names(stack, all_url), what="maintenance"
+        )
         data(send(client))
         eventually(lambda: "media/attachment.process" in names(stack, url), what="the upload")
         shown = names(stack, url)

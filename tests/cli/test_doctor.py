@@ -188,7 +188,7 @@ def test_queues_without_workers_and_late_maintenance_are_found(
     changed: dict[Any, Any] = {f"{Lane.EXPORT}:sent": long_ago, f"{Lane.MEDIA}:waiting": long_ago}
     redis.hset("pressroom:canaries", mapping=changed)
     deserted.query(
-        "INSERT INTO upkeep (name, every_seconds, due_at, last_error) VALUES"
+        "INSERT INTO maintenance (name, every_seconds, due_at, last_error) VALUES"
         " ('late', 60, now() - interval '5 h', NULL), ('broken', 60, now(), 'OSError: full')"
     )
     code, found = doctor(stack, **elsewhere)

@@ -72,8 +72,10 @@ def test_commands_of_the_database_load_no_library_of_other_servers(stack: Stack)
     assert loaded & OF_OTHER_SERVERS == set()
 
 
-def test_a_process_of_its_own_knows_all_upkeep_that_it_is_told_to_run(stack: Stack) -> None:
-    assert "workers.task_table" in loaded_by(COMMANDS, "upkeep objects.remove", **stack.environment)
+def test_a_process_of_its_own_knows_all_maintenance_that_it_is_told_to_run(stack: Stack) -> None:
+    assert "workers.task_table" in loaded_by(
+        COMMANDS, "maintenance objects.remove", **stack.environment
+    )
 
 
 def test_the_list_of_users_loads_nothing_that_only_a_change_of_one_needs(stack: Stack) -> None:

@@ -1,4 +1,4 @@
-"""The console's pages for operators: what waits, users, orders, jobs and upkeep."""
+"""The console's pages for operators: what waits, users, orders, jobs and maintenance."""
 
 import html
 import re
@@ -30,9 +30,9 @@ from tests.contract.replies import data
 from tests.contract.subscribers import new_list
 from tests.contract.test_operator_commands import KINDS
 from tests.contract.test_orders_commands import order, payment, tell
+from tests.maintenance import resting_maintenance
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.stack import Owner, Stack, eventually
-from tests.upkeep import resting_upkeep
 from tests.visiting import SESSION, a_visitor
 
 HOME = "/console/operators"
@@ -227,10 +227,12 @@ def test_a_job_of_any_user_is_found_by_lane_and_status_cancelled_and_retried(
         operator.see(f"{HOME}/jobs/999999999", 404)
 
 
-def test_upkeep_is_shown_and_run_now(operator: OwnerAtConsole, stack: Stack) -> None:
-    path, name = f"{HOME}/upkeep", "maintenance.sweep_uploads"
-    with resting_upkeep(stack):
-        fault = "UPDATE upkeep SET last_error = 'OSError: no room' WHERE name = 'credits.verify'"
+def test_maintenance_is_shown_and_run_now(operator: OwnerAtConsole, stack: Stack) -> None:
+    path, name = f"{HOME}/maintenance", "maintenance.sweep_uploads"
+    with resting_maintenance(stack):
+        fault = (
+            "UPDATE maintenance SET last_error = 'OSError: no room' WHERE name = 'credits.verify'"
+        )
         stack.query(fault)
         text = operator.see(path)
         rows = {row[0]: row for row in rows_of(text)}
@@ -239,15 +241,15 @@ def test_upkeep_is_shown_and_run_now(operator: OwnerAtConsole, stack: Stack) -> 
         assert rows["maintenance.purge"][1] == "1 hour"
         assert rows["maintenance.purge"][6].startswith("in ")
         assert "<code>credits.verify</code> failed in its last run." in operator.see(HOME)
-        ran = "SELECT last_finished_at FROM upkeep WHERE name = %s"
+        ran = "SELECT last_finished_at FROM maintenance WHERE name = %s"
         before = stack.query(ran, name)
         number = sorted(KINDS).index(name)
         assert f"A worker runs {name} within seconds." in operator.do(path, number)
         eventually(lambda: stack.query(ran, name) != before, what=f"a run of {name}")
-        assert acts_of(operator)[0] == {"act": "upkeep.begun", "upkeep": name}
+        assert acts_of(operator)[0] == {"act": "maintenance.begun", "maintenance": name}
         operator_form = {"name": "maintenance.tidy"}
         assert operator.send(path, **operator_form).status_code == 404
-        lease = f"UPDATE upkeep SET lease_expires_at = {{}} WHERE name = '{name}'"
+        lease = f"UPDATE maintenance SET lease_expires_at = {{}} WHERE name = '{name}'"
         stack.query(lease.format("now() + interval '1 minute'"))
         text = shown(operator.send(path, number), 409)
         assert "runs" in {row[6] for row in rows_of(text) if row[0] == name}
@@ -261,7 +263,7 @@ def test_what_is_overdue_is_told_of(operator: OwnerAtConsole, stack: Stack) -> N
         rows = {row[0]: row[1] for row in rows_of(operator.see(HOME)) if len(row) > 1}
         return int(rows.get("user_sessions", 0))
 
-    with resting_upkeep(stack), at_console(stack) as other:
+    with resting_maintenance(stack), at_console(stack) as other:
         before = overdue_sessions()
         stack.query(lapse.format("- interval '1 day'"), other.owner.user_id)
         assert overdue_sessions() == before + 1

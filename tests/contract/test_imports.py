@@ -25,9 +25,9 @@ from tests.contract.subscribers import (
     new_address,
     new_list,
 )
+from tests.maintenance import resting_maintenance
 from tests.security.world import rows_about, settled
 from tests.stack import Owner, Stack
-from tests.upkeep import resting_upkeep
 
 # What an import writes of itself.
 BOOKKEEPING = {
@@ -91,7 +91,7 @@ def mixed(client: httpx2.Client, reader: Reader, list_id: int) -> bytes:
 def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
     stack: Stack, client: httpx2.Client, list_id: int, mixed: bytes
 ) -> None:
-    with resting_upkeep(stack):
+    with resting_maintenance(stack):
         # Workers note what they mailed to the people of the file, and of their events.
         settled(stack)
         before = contents(stack, client, list_id, mixed)

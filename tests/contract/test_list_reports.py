@@ -13,9 +13,9 @@ from tests.contract.replies import data
 from tests.contract.test_pages import TITLE, follow, heading, look
 from tests.contract.test_sign_up_forms import BROWSER
 from tests.erasing import erase
+from tests.maintenance import run_maintenance
 from tests.stack import Owner, Stack, eventually
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
-from tests.upkeep import run_upkeep
 
 ASKS, THANKS = "Report this list", "Thank you for your report"
 
@@ -188,5 +188,5 @@ def test_a_report_is_kept_for_a_year(
     age = "UPDATE list_reports SET created_at = now() - %s::interval WHERE list_id = %s"
     for days, left in (("364 days", 1), ("366 days", 0)):
         stack.query(age, days, reader.list_id)
-        run_upkeep(stack, "maintenance.purge")
+        run_maintenance(stack, "maintenance.purge")
         assert len(reports(stack, reader.list_id)) == left

@@ -12,8 +12,8 @@ from tests.commands import pressroom
 from tests.contract.bulk import add, addresses, imported, of_addresses
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, new_address, new_list
+from tests.maintenance import run_maintenance
 from tests.stack import Stack
-from tests.upkeep import run_upkeep
 
 
 def stats(client: httpx2.Client, list_id: int, **asked: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def test_each_act_is_counted_where_it_belongs(
         }
         assert rows(client, other, by="source") == {"transfer": (1, 0, 1)}
         assert list(rows(client, list_id).values()) == [(13, 9, 4)]
-        run_upkeep(stack, "maintenance.fold_counts")
+        run_maintenance(stack, "maintenance.fold_counts")
 
 
 def test_by_tier_a_member_moves_from_one_to_the_other(
@@ -100,7 +100,7 @@ def test_only_the_days_asked_for_count(
     stack: Stack, client: httpx2.Client, list_id: int, reader: Reader
 ) -> None:
     reader.joins(list_id)
-    run_upkeep(stack, "maintenance.fold_counts")
+    run_maintenance(stack, "maintenance.fold_counts")
     stack.query("UPDATE member_days SET day = '2026-02-28' WHERE list_id = %s", list_id)
     month = {"from": "2026-02-01", "to": "2026-02-28"}
     assert rows(client, list_id, **month) == {"2026-02-28": (1, 0, 1)}
@@ -134,7 +134,7 @@ def test_the_figures_come_to_the_members(stack: Stack, list_id: int, reader: Rea
         return [each for each in found if each["list_id"] == list_id]
 
     reader.joins(list_id)
-    run_upkeep(stack, "maintenance.fold_counts")
+    run_maintenance(stack, "maintenance.fold_counts")
     assert faults() == []
     stack.query("UPDATE member_days SET joined = joined + 1 WHERE list_id = %s", list_id)
     fault = {"list_id": list_id, "source": "login", "tier": "free", "active": 1, "counted": 2}

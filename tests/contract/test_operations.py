@@ -11,9 +11,9 @@ from services.composer import call_charges
 from storage.broker import queue_name
 from storage.redis.canaries import Canaries
 from tests.contract.replies import data, problem, send
+from tests.maintenance import run_maintenance
 from tests.stack import Stack, eventually
 from tests.subscribers import make_trace
-from tests.upkeep import run_upkeep
 
 DEPENDENCIES = {"database", "redis", "broker", "objects"}
 
@@ -114,7 +114,7 @@ def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx2.Client)
 def test_metrics_show_the_faults_of_the_ledgers_daily_check(
     stack: Stack, stranger: httpx2.Client, metrics_token: str
 ) -> None:
-    run_upkeep(stack, "credits.verify")
+    run_maintenance(stack, "credits.verify")
     stranger.headers["Authorization"] = f"Bearer {metrics_token}"
     eventually(
         lambda: shown(stranger, "pressroom_ledger_faults") == 0, what="the result of the check"
@@ -186,8 +186,8 @@ def test_two_collectors_cost_the_database_one_read(
     stack: Stack, stranger: httpx2.Client, metrics_token: str
 ) -> None:
     stranger.headers["Authorization"] = f"Bearer {metrics_token}"
-    change = "UPDATE upkeep SET last_error = %s WHERE name = 'backup.journal'"
-    label = 'pressroom_upkeep_failed{upkeep="backup.journal"}'
+    change = "UPDATE maintenance SET last_error = %s WHERE name = 'backup.journal'"
+    label = 'pressroom_maintenance_failed{maintenance="backup.journal"}'
 
     def shows_what_was() -> bool:
         """A change between two reads of which the second one is answered as the first."""

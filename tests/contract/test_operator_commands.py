@@ -6,13 +6,13 @@ from typing import Any
 import httpx2
 import pytest
 
-import workers.task_table  # noqa: F401 - registers all upkeep
-from services.jobs import upkeep
+import workers.task_table  # noqa: F401 - registers all maintenance
+from services.jobs import maintenance
 from tests.commands import pressroom, printed, refused
 from tests.contract.replies import data, send
 from tests.contract.test_replies import TIMESTAMP
+from tests.maintenance import run_maintenance
 from tests.stack import Owner, Stack
-from tests.upkeep import run_upkeep
 from tests.visiting import a_visitor
 
 PASSWORD, OTHER = "correct horse battery", "staple wagon lantern"
@@ -132,20 +132,21 @@ def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: http
     assert str(followed[0]["id"]) in table.stdout
 
 
-# -- upkeep ---------------------------------------------------------------------------------------
+# -- maintenance
+# ---------------------------------------------------------------------------------------
 
 
 KINDS = {
     kind.name: kind.every.total_seconds()
-    for kind in upkeep.registered()
+    for kind in maintenance.registered()
     # Other tests register kinds of their own.
     if not kind.name.startswith("probe.")
 }
 
 
-def test_upkeep_is_listed_with_its_last_run(stack: Stack) -> None:
-    run_upkeep(stack, "maintenance.purge")
-    listed = {each["name"]: each for each in printed(stack, "upkeep")}
+def test_maintenance_is_listed_with_its_last_run(stack: Stack) -> None:
+    run_maintenance(stack, "maintenance.purge")
+    listed = {each["name"]: each for each in printed(stack, "maintenance")}
     assert {name: each["every_seconds"] for name, each in listed.items()} == KINDS
     purge = listed["maintenance.purge"]
     assert set(purge) == {
@@ -168,16 +169,16 @@ def test_upkeep_is_listed_with_its_last_run(stack: Stack) -> None:
     )
 
 
-def test_upkeep_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
-    run_upkeep(stack, "maintenance.purge")
+def test_maintenance_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
+    run_maintenance(stack, "maintenance.purge")
     # Through a pipe, the table is as wide as the error of a run that failed. Times have three
     # digits at most.
     stack.query(
-        "UPDATE upkeep SET last_error = NULL, due_at = now() + interval '119 min 30 s',"
+        "UPDATE maintenance SET last_error = NULL, due_at = now() + interval '119 min 30 s',"
         " last_started_at = now() - interval '119 min',"
         " last_finished_at = now() - interval '118 min'"
     )
-    done = pressroom(stack, "upkeep", COLUMNS="80")
+    done = pressroom(stack, "maintenance", COLUMNS="80")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -186,21 +187,23 @@ def test_upkeep_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
         assert " ago " in line
 
 
-def test_upkeep_runs_now_although_it_is_not_due(stack: Stack) -> None:
-    run_upkeep(stack, "maintenance.sweep_uploads")
-    before = {each["name"]: each for each in printed(stack, "upkeep")}["maintenance.sweep_uploads"]
-    ran = printed(stack, "upkeep", "maintenance.sweep_uploads")
+def test_maintenance_runs_now_although_it_is_not_due(stack: Stack) -> None:
+    run_maintenance(stack, "maintenance.sweep_uploads")
+    before = {each["name"]: each for each in printed(stack, "maintenance")}[
+        "maintenance.sweep_uploads"
+    ]
+    ran = printed(stack, "maintenance", "maintenance.sweep_uploads")
     assert ran["last_started_at"] > before["last_finished_at"]
     assert ran["last_result"] == {"done": 0}
     assert ran["due_at"] > before["due_at"]
 
 
-def test_upkeep_that_runs_or_is_unknown_is_refused(stack: Stack) -> None:
-    refused(stack, "upkeep.not_found", "upkeep", "maintenance.tidy")
-    run_upkeep(stack, "maintenance.sweep_files")
-    lease = "UPDATE upkeep SET lease_expires_at = {} WHERE name = 'maintenance.sweep_files'"
+def test_maintenance_that_runs_or_is_unknown_is_refused(stack: Stack) -> None:
+    refused(stack, "maintenance.not_found", "maintenance", "maintenance.tidy")
+    run_maintenance(stack, "maintenance.sweep_files")
+    lease = "UPDATE maintenance SET lease_expires_at = {} WHERE name = 'maintenance.sweep_files'"
     stack.query(lease.format("now() + interval '1 minute'"))
     try:
-        refused(stack, "upkeep.running", "upkeep", "maintenance.sweep_files")
+        refused(stack, "maintenance.running", "maintenance", "maintenance.sweep_files")
     finally:
         stack.query(lease.format("NULL"))

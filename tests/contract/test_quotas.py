@@ -17,6 +17,7 @@ from tests.contract.replies import data, problem, send
 from tests.contract.segments import VIP, act, acted, filter_of_bytes, new_segment
 from tests.contract.subscribers import a_reader, known_member, new_address, new_list
 from tests.hooks import hooked, new_endpoint
+from tests.maintenance import run_maintenance
 from tests.pictures import noise, photo
 from tests.quotas import (
     MB,
@@ -28,7 +29,6 @@ from tests.quotas import (
     stored_bytes,
 )
 from tests.stack import Owner, Stack, eventually
-from tests.upkeep import run_upkeep
 
 # A stored filter with a tag has its id, of any length.
 GOLD = {"field": "type", "is": "gold"}
@@ -231,7 +231,7 @@ def test_rows_count_by_their_bytes_until_they_are_deleted(
         f"webhook_endpoints SET deleted_at = {long_ago}",
     ):
         stack.query(f"UPDATE {change} WHERE user_id = %s", owner.user_id)
-    run_upkeep(stack, "maintenance.purge")
+    run_maintenance(stack, "maintenance.purge")
     assert stored() == 0
 
 
@@ -437,7 +437,7 @@ def joins_and_folds(stack: Stack, list_id: int) -> None:
     with a_reader(stack) as reader:
         reader.joins(list_id)
         assert reader.stands(list_id) == ("active", True)
-    run_upkeep(stack, "maintenance.fold_counts")
+    run_maintenance(stack, "maintenance.fold_counts")
 
 
 def told(stack: Stack, owner: Owner) -> list[tuple[object, ...]]:

@@ -13,10 +13,10 @@ from services.subscriptions.members import mails
 from tests.contract.replies import data
 from tests.contract.subscribers import known_member, new_address, new_list, trace_for
 from tests.erasing import erase
+from tests.maintenance import run_maintenance
 from tests.services.jobs.conftest import claim
 from tests.services.privacy.test_erasing import NoMailer
 from tests.stack import Stack, eventually
-from tests.upkeep import run_upkeep
 
 _DUE = """
     UPDATE subscriptions SET remind_at = now(), updated_at = updated_at
@@ -55,7 +55,7 @@ def token_of(mail: dict[str, Any]) -> str:
 
 def remind(stack: Stack, *addresses: str) -> None:
     stack.query(_DUE, list(addresses))
-    run_upkeep(stack, "maintenance.remind")
+    run_maintenance(stack, "maintenance.remind")
 
 
 def test_a_person_is_reminded_once_in_their_language_by_a_link_of_its_own(
@@ -67,7 +67,7 @@ def test_a_person_is_reminded_once_in_their_language_by_a_link_of_its_own(
     [(_, after)] = stack.query(_TIMES, email)
     assert after == timedelta(hours=24)
     # Not before its time.
-    run_upkeep(stack, "maintenance.remind")
+    run_maintenance(stack, "maintenance.remind")
     assert stack.query(_ORDERED, [made["id"]]) == []
     before = known_member(client, made["id"], email)
     remind(stack, email)
@@ -179,7 +179,7 @@ def test_nobody_is_reminded_to_whom_a_no_was_said(
         "UPDATE subscriptions SET remind_at = now() WHERE list_id = ANY(%s)",
         [*made.values(), list_id],
     )
-    run_upkeep(stack, "maintenance.remind")
+    run_maintenance(stack, "maintenance.remind")
     reminded = {name for name, each in made.items() if stack.query(_ORDERED, [each])}
     assert reminded == set()
     assert len(stack.query(_ORDERED, [list_id])) == 1

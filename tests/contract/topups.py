@@ -8,8 +8,8 @@ import httpx2
 from core.settings import Settings
 from tests.contract import credits
 from tests.contract.replies import data
+from tests.maintenance import run_maintenance
 from tests.stack import Stack, eventually
-from tests.upkeep import run_upkeep
 
 TOPUP = "/auxilia/credits/topup"
 ORDERS = "/auxilia/credits/orders"
@@ -97,7 +97,7 @@ def settings_of(stack: Stack) -> Settings:
 def poll_now(stack: Stack, *order_ids: int) -> None:
     """Let a worker poll, these orders first, and wait until it has looked at them."""
     make_due(stack, *order_ids)
-    run_upkeep(stack, "topups.poll")
+    run_maintenance(stack, "topups.poll")
 
 
 def make_due(stack: Stack, *order_ids: int) -> None:

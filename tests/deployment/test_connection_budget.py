@@ -26,7 +26,7 @@ from tests.subscribers import new_list
 from workers.context import connections
 from workers.serving import Serving, serving
 
-WAITING = [Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.WEBHOOKS, Lane.UPKEEP]
+WAITING = [Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.WEBHOOKS, Lane.MAINTENANCE]
 COMPUTING = [Lane.MEDIA, Lane.EXPORT, Lane.BULK]
 # Less than what a statement waits for a lock.
 HELD_SECONDS = 2.0
@@ -42,7 +42,7 @@ def stated(process: str) -> list[int]:
 
 
 API = "an API process"
-WAITS = "a worker of `request`, `photos`, `money`, `mail`, `webhooks` and `upkeep`"
+WAITS = "a worker of `request`, `photos`, `money`, `mail`, `webhooks` and `maintenance`"
 ALONE = "a worker of `request` or `photos` alone"
 CONVERTS = "a worker of `media`"
 COMPUTES = "a worker of `export` and `bulk`"

@@ -143,7 +143,7 @@ def test_a_locked_list_holds_up_no_other_caller_and_none_who_leaves_it(
         assert {reply.json()["code"] for reply in refused} == {"list.busy"}
         assert all(reply.headers["retry-after"] == "1" for reply in refused)
         locker.close()
-        stack.start_worker("upkeep", concurrency=1)
+        stack.start_worker("maintenance", concurrency=1)
         eventually(lambda: leaver.stands() == ("unsubscribed", True), what="the record follows")
         eventually(lambda: silent.stands() == ("active", False), what="the mail's record follows")
 

@@ -14,7 +14,7 @@ from tests.sizes import sized
 from tests.stack import Stack, eventually
 
 MAILS = sized(300, 10_000)
-WAITING_LANES = ("request", "photos", "money", "mail", "upkeep")
+WAITING_LANES = ("request", "photos", "money", "mail", "maintenance")
 
 
 @pytest.fixture

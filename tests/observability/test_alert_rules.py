@@ -112,15 +112,24 @@ CASES = {
         {'pressroom_conversion_kills_total{cause="crashed"}': 1},
         {'pressroom_conversion_kills_total{cause="crashed"}': 0},
     ),
-    "PressroomUpkeepFails": gauge(
-        'pressroom_upkeep_failed{upkeep="maintenance.purge"}', 1, 0, upkeep="maintenance.purge"
+    "PressroomMaintenanceFails": gauge(
+        'pressroom_maintenance_failed{maintenance="maintenance.purge"}',
+        1,
+        0,
+        maintenance="maintenance.purge",
     ),
-    "PressroomUpkeepLate": gauge(
-        'pressroom_upkeep_late_seconds{upkeep="topups.poll"}', 7201, 0, upkeep="topups.poll"
+    "PressroomMaintenanceLate": gauge(
+        'pressroom_maintenance_late_seconds{maintenance="topups.poll"}',
+        7201,
+        0,
+        maintenance="topups.poll",
     ),
     "PressroomRowsOverdue": gauge('pressroom_overdue_rows{table="jobs"}', 1, 0, table="jobs"),
     "PressroomBackupOverdue": gauge(
-        'pressroom_upkeep_failed{upkeep="backup.create"}', 1, 0, upkeep="backup.create"
+        'pressroom_maintenance_failed{maintenance="backup.create"}',
+        1,
+        0,
+        maintenance="backup.create",
     ),
     "PressroomMailDeferred": counters({SENT: 1, DEFERRED: 5}, {SENT: 5, DEFERRED: 1}),
     "PressroomMailRefused": counters({SENT: 8, REFUSED: 2}, {SENT: 99, REFUSED: 1}),

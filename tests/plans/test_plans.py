@@ -1,7 +1,8 @@
 """No statement reads all of a large table, whatever a caller asks for and whatever is due.
 
-Each route is called once, and each kind of upkeep runs once, on a small database whose statistics
-say that it has ten times the rows of today's platform. Postgres logs each plan as it runs it.
+Each route is called once, and each kind of maintenance runs once, on a small database whose
+statistics say that it has ten times the rows of today's platform. Postgres logs each plan as it
+runs it.
 """
 
 import re
@@ -91,7 +92,7 @@ def sized(filled: Stack) -> Iterator[SizedStack]:
 
 
 def plans_of_all(sized: SizedStack, home: Path) -> list[Plan]:
-    """The plans of all that one call of each route runs, and one run of each kind of upkeep."""
+    """The plans of what one call of each route runs, and one run of each kind of maintenance."""
     with plans_meanwhile(home) as plans:
         calls = [name for _, name, _ in one_round([sized], [0])]
     assert len(plans) > len(calls) > 60

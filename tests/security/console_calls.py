@@ -139,8 +139,8 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_OPERATORS}/jobs": _HIDDEN,
     f"GET {_OPERATORS}/jobs/{{job_id}}": _HIDDEN,
     f"POST {_OPERATORS}/jobs/{{job_id}}": replace(_HIDDEN, form={"act": "cancel"}),
-    f"GET {_OPERATORS}/upkeep": _HIDDEN,
-    f"POST {_OPERATORS}/upkeep": replace(_HIDDEN, form={"name": "maintenance.purge"}),
+    f"GET {_OPERATORS}/maintenance": _HIDDEN,
+    f"POST {_OPERATORS}/maintenance": replace(_HIDDEN, form={"name": "maintenance.purge"}),
     # What ends things comes last.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
     f"POST {_IMAGE}/delete": Call(404, own=303, form={}),

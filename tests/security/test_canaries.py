@@ -68,7 +68,7 @@ class Aviary:
         stack, port = self.stack, self.flower_port
         return [
             stack.start_api(),
-            stack.start_worker("request", "photos", "money", "mail", "upkeep"),
+            stack.start_worker("request", "photos", "money", "mail", "maintenance"),
             stack.start_worker("media"),
             stack.start_worker("bulk", concurrency=1),
             stack.start(

@@ -6,8 +6,8 @@ import psycopg2
 import pytest
 
 from tests.erasing import erase
+from tests.maintenance import run_maintenance
 from tests.stack import Owner, Stack
-from tests.upkeep import run_upkeep
 from tests.visiting import a_visitor, new_account, new_address, user_id_of
 
 OLD = (
@@ -43,7 +43,7 @@ def test_the_purge_takes_what_is_older_than_a_year_alone(stack: Stack, owner: Ow
     for _ in range(3):
         stack.query(OLD, owner.user_id, "1 year 1 day")
     assert stack.query("SELECT purge_events(1, 0)") == [(1,)]
-    run_upkeep(stack, "maintenance.purge")
+    run_maintenance(stack, "maintenance.purge")
     assert stack.query(ROWS, owner.user_id) == kept
 
 

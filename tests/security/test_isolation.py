@@ -16,6 +16,7 @@ from api.openapi import api_routes
 from core.scopes import EVERYTHING_OF_A_USER, Scope
 from core.settings import Settings
 from services.access import sessions
+from tests.maintenance import resting_maintenance
 from tests.oauth import log_in, register
 from tests.openapi import openapi_document
 from tests.security import world as worlds
@@ -30,7 +31,6 @@ from tests.security.calls import (
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, belongings, settled, tokens_of
 from tests.stack import Owner, Stack
-from tests.upkeep import resting_upkeep
 from tests.visiting import SESSION
 
 # Everybody sees what pages are made of.
@@ -171,7 +171,7 @@ def headers(api: Side) -> dict[str, dict[str, str]]:
 def _at_rest(stack: Stack, api: Side, console: Side, headers: object) -> Iterator[None]:
     # Owners are mailed of what was made in their name.
     settled(stack)
-    with resting_upkeep(stack):
+    with resting_maintenance(stack):
         yield
 
 

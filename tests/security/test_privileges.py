@@ -26,7 +26,7 @@ from tests.stack import Stack
 Cursor = psycopg2.extensions.cursor
 
 GROWING = ("credit_entries", "payment_events", "payment_order_changes")
-# Upkeep deletes what belongs to orders that nobody paid or claimed; triggers refuse the rest.
+# Maintenance deletes what belongs to orders that nobody paid or claimed; triggers refuse the rest.
 OF_ORDERS = {
     "payment_events": "order_id",
     "payment_order_changes": "order_id",

@@ -8,13 +8,13 @@ import pytest
 from api.app import create_app
 from api.openapi import api_routes
 from core.settings import Settings
+from tests.maintenance import resting_maintenance
 from tests.oauth import REDIRECT, challenge_of, log_in
 from tests.security import world as worlds
 from tests.security.calls import CALLS, Call
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, everything, settled
 from tests.stack import Stack
-from tests.upkeep import resting_upkeep
 
 # Pages for people, which the document leaves out.
 PAGES = {
@@ -92,7 +92,7 @@ def world(stack: Stack) -> Iterator[World]:
     # What the tests before left is tried again and again.
     stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE state = 'active'")
     settled(stack)
-    with resting_upkeep(stack):
+    with resting_maintenance(stack):
         yield made
     made.client.close()
 

@@ -284,12 +284,12 @@ def test_reminders_count_as_the_mails_before_them(mailing: Mailing) -> None:
     due = "UPDATE subscriptions SET remind_at = now() WHERE list_id = %s"
     mailing.stack.query(due, list_id)
     # The list has had its mails of the day; then their network has but some.
-    assert pressroom(mailing.stack, "upkeep", "maintenance.remind").returncode == 0
+    assert pressroom(mailing.stack, "maintenance", "maintenance.remind").returncode == 0
     assert mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
     mailing.stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")
     others = [f"reader@{new_domain()}" for _ in range(MAX_OF_SOURCE - 2)]
     mailing.ask([(mailing.new_list(), each) for each in others], network)
     mailing.stack.query(due, list_id)
-    assert pressroom(mailing.stack, "upkeep", "maintenance.remind").returncode == 0
+    assert pressroom(mailing.stack, "maintenance", "maintenance.remind").returncode == 0
     found = mailing.subjects(*addresses)
     assert sorted(found) == [CONFIRM] * MAX_OF_LIST + [REMINDER] * 2

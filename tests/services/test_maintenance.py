@@ -1,4 +1,4 @@
-"""What upkeep does."""
+"""What maintenance does."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,9 @@ import pytest
 
 from core.ids import random_hash_id
 from services.privacy import purging
+from tests.maintenance import run_maintenance
 from tests.services.subscriptions.members.acting import Acting
 from tests.stack import Owner, Stack
-from tests.upkeep import run_upkeep
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_folding_leaves_the_count_as_it_is_and_no_differences(
         " SELECT %s, CASE WHEN n %% 2 = 0 THEN 1 ELSE -1 END FROM generate_series(1, 20001) AS n",
         list_id,
     )
-    run_upkeep(stack, "maintenance.fold_counts")
+    run_maintenance(stack, "maintenance.fold_counts")
     left = "SELECT 1 FROM subscriber_deltas WHERE list_id = %s LIMIT 1"
     assert not stack.query(left, list_id)
     stored = stack.query("SELECT active FROM subscriber_counts WHERE list_id = %s", list_id)
@@ -54,7 +54,7 @@ def test_ip_addresses_are_shortened_after_90_days(
     }
     # The events of other tests are young, and came before.
     stack.query(
-        "UPDATE upkeep SET bookmark = (SELECT max(id) FROM subscription_events)"
+        "UPDATE maintenance SET bookmark = (SELECT max(id) FROM subscription_events)"
         " WHERE name = 'maintenance.shorten_ips'"
     )
     # Oldest first, as they come to be.
@@ -74,7 +74,7 @@ def test_ip_addresses_are_shortened_after_90_days(
         " AND created_at < now() - make_interval(days => %s) ORDER BY id"
     )
     for _ in range(2):
-        run_upkeep(stack, "maintenance.shorten_ips")
+        run_maintenance(stack, "maintenance.shorten_ips")
         old = [ip for (ip,) in stack.query(shown, owner.user_id, 90)]
         every = [ip for (ip,) in stack.query(shown, owner.user_id, 0)]
         assert old == list(given.values())

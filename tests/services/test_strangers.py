@@ -10,8 +10,8 @@ import pytest
 
 from core.ids import random_id
 from tests.contract.subscribers import new_address, new_list, subscribe
+from tests.maintenance import run_maintenance
 from tests.stack import Owner, Stack, eventually
-from tests.upkeep import run_upkeep
 
 STATUSES = ("active", "pending", "unsubscribed", "removed")
 PURGE = "maintenance.strangers"
@@ -133,7 +133,7 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, owner: Owner) -> 
             status,
             new_address(),
         )
-    run_upkeep(stack, PURGE)
+    run_maintenance(stack, PURGE)
     assert there(stack, "users", gone) == set()
     assert there(stack, "users", kept) == set(kept)
 
@@ -157,7 +157,7 @@ def test_how_a_person_asked_goes_with_them_and_of_others_it_stays(
         member["member"],
         list_id,
     )
-    run_upkeep(stack, PURGE)
+    run_maintenance(stack, PURGE)
     assert there(stack, "users", asked | member) == set(member)
     left = "SELECT user_id, count(*) FROM consent_entries WHERE user_id = ANY(%s) GROUP BY user_id"
     everyone = [*asked.values(), *member.values()]
@@ -216,7 +216,7 @@ def test_people_who_never_confirmed_go_after_30_days_with_their_history(
         " WHERE user_id = %s",
         asked_again,
     )
-    run_upkeep(stack, PURGE)
+    run_maintenance(stack, PURGE)
     people = {"gone": gone, "twice": twice, "young": young, "asked again": asked_again}
     assert there(stack, "users", people) == {"young", "asked again"}
     for person in (gone, twice):
@@ -252,7 +252,7 @@ def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
         str(known["opted out"]).encode(),
     )
     note(stack, other_list_id, known["was a member"], "unsubscribed", "active", "unsubscribed")
-    run_upkeep(stack, PURGE)
+    run_maintenance(stack, PURGE)
     assert there(stack, "users", known) == set(known)
     assert {name: statuses(stack, each) for name, each in known.items()} == {
         **{name: [] for name in known},
@@ -271,10 +271,10 @@ def test_a_member_whom_the_list_had_before_is_again_what_they_were(
     note(stack, list_id, person, earlier, "active", earlier)
     note(stack, list_id, person, "requested", earlier, "pending")
     note(stack, list_id, person, "requested", "pending", "pending")
-    run_upkeep(stack, PURGE)
+    run_maintenance(stack, PURGE)
     assert statuses(stack, person) == [earlier]
     assert history(stack, person)[-1] == ("lapsed", "pending", earlier)
-    run_upkeep(stack, PURGE)
+    run_maintenance(stack, PURGE)
     assert len(history(stack, person)) == 6
     assert there(stack, "users", {"person": person}) == {"person"}
 
@@ -294,10 +294,10 @@ def test_a_request_that_is_confirmed_in_that_moment_is_passed_over(
         new_request(stack, list_id, each)
     with transaction(stack) as cursor:
         cursor.execute(held, (person,))
-        run_upkeep(stack, PURGE)
+        run_maintenance(stack, PURGE)
         assert statuses(stack, person) == ["pending"]
         assert statuses(stack, other) == []
-    run_upkeep(stack, PURGE)
+    run_maintenance(stack, PURGE)
     assert there(stack, "users", {"person": person}) == set()
 
 
@@ -311,7 +311,7 @@ def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, owner: Owner
             " VALUES (%s, %s, 'active', 'challenge')",
             (list_id, person),
         )
-        run_upkeep(stack, PURGE)
+        run_maintenance(stack, PURGE)
     assert there(stack, "users", {"person": person}) == {"person"}
 
 
@@ -360,7 +360,7 @@ def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner
         "refunded, before its payment is known": new_order(stack, "refunded_minor = 5"),
         "review": new_order(stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"),
     }
-    run_upkeep(stack, PURGE)
+    run_maintenance(stack, PURGE)
     assert there(stack, "payment_orders", gone) == set()
     assert there(stack, "payment_orders", kept) == set(kept)
     for table in ("payment_order_changes", "payment_events"):
@@ -376,5 +376,5 @@ def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owne
     with transaction(stack) as cursor:
         claim = "UPDATE payment_orders SET user_id = %s, claimed_at = now() WHERE id = %s"
         cursor.execute(claim, (owner.user_id, order_id))
-        run_upkeep(stack, PURGE)
+        run_maintenance(stack, PURGE)
     assert there(stack, "payment_orders", {"claimed": order_id}) == {"claimed"}

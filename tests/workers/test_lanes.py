@@ -9,7 +9,7 @@ from tests.probe.bench import Bench
 from tests.probe.kind import PROBES
 from workers.serving import LanesDontMix, serving
 
-WAITING = ("money", "mail", "upkeep")
+WAITING = ("money", "mail", "maintenance")
 COMPUTING = ("media", "export", "bulk")
 
 

@@ -10,7 +10,7 @@ from celery import Celery
 
 import services
 from core.lanes import Lane
-from services.jobs import kinds, upkeep
+from services.jobs import kinds, maintenance
 from tests.stack import Stack
 from workers import task_table
 from workers.context import ProcessContext
@@ -19,10 +19,10 @@ from workers.serving import serving
 # All names that modules register, and those of them that the task table's own modules register.
 PRINTED = """
 import importlib, json, sys
-from services.jobs import kinds, upkeep
+from services.jobs import kinds, maintenance
 for name in sys.argv[1:]:
     importlib.import_module(name)
-names = [kind.name for kind in kinds.registered()] + [kind.name for kind in upkeep.registered()]
+names = [kind.name for kind in (*kinds.registered(), *maintenance.registered())]
 print(json.dumps(sorted(names + [kind.task for kind in kinds.registered_requests()])))
 """
 
@@ -45,6 +45,6 @@ def test_each_registered_kind_has_a_task(stack: Stack) -> None:
     app = Celery()
     task_table.bind(app, ProcessContext(stack.resources.settings, serving([Lane.BULK])))
     names = {kind.name for kind in kinds.registered()}
-    names |= {kind.name for kind in upkeep.registered()}
+    names |= {kind.name for kind in maintenance.registered()}
     names |= {kind.task for kind in kinds.registered_requests()}
     assert names <= set(app.tasks)

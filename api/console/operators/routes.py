@@ -311,29 +311,29 @@ def _job_page(visit: ConsoleVisit, job_id: int, form: TypedForm) -> Response:
     )
 
 
-UPKEEP_PATH = f"{OPERATORS.path}/upkeep"
+MAINTENANCE_PATH = f"{OPERATORS.path}/maintenance"
 
 
-@router.get("/upkeep")
+@router.get("/maintenance")
 @RECORDS.threaded
-def show_upkeep(visit: OperatorVisit) -> Response:
-    return _upkeep_page(visit, TypedForm())
+def show_maintenance(visit: OperatorVisit) -> Response:
+    return _maintenance_page(visit, TypedForm())
 
 
-@router.post("/upkeep")
+@router.post("/maintenance")
 @RECORDS.threaded
-def begin_upkeep(visit: OperatorFormVisit) -> Response:
+def begin_maintenance(visit: OperatorFormVisit) -> Response:
     """Let a worker run one kind of maintenance now, though it is not due."""
     name = visit.form.get("name", "")
     try:
         with visit.unit_of_work() as uow:
-            operators.begin_upkeep(uow, visit.caller, name)
+            operators.begin_maintenance(uow, visit.caller, name)
     except DomainError as error:
-        return _upkeep_page(visit, visit.refused(error))
-    return visit.done(UPKEEP_PATH, f"A worker runs {name} within seconds.")
+        return _maintenance_page(visit, visit.refused(error))
+    return visit.done(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")
 
 
-def _upkeep_page(visit: ConsoleVisit, form: TypedForm) -> Response:
+def _maintenance_page(visit: ConsoleVisit, form: TypedForm) -> Response:
     with visit.unit_of_work() as uow:
         runs = operators.all_of_them(uow)
-    return visit.form_page("operator_upkeep.html", form, runs=runs)
+    return visit.form_page("operator_maintenance.html", form, runs=runs)

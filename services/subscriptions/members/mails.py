@@ -23,7 +23,7 @@ from services.accounts import mailed_tokens, unsolicited_mail
 from services.accounts.account_mails import mail_kind, render
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 from services.jobs import lease as leases
-from services.jobs import outbox, upkeep
+from services.jobs import maintenance, outbox
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
 from services.subscriptions import deny_lists, lists
@@ -35,13 +35,13 @@ from storage.unit_of_work import UnitOfWork
 # one a day over all lists. A limit puts a reminder off for a day, until the first mail's link
 # ends.
 #
-# Upkeep orders a reminder and forgets that it was due in one transaction, and a job mails it: a
-# mail server that hangs delays no other owner's mail, and a worker that dies sends none a second
+# Maintenance orders a reminder and forgets that it was due in one transaction, and a job mails it:
+# a mail server that hangs delays no other owner's mail, and a worker that dies sends none a second
 # time unless it dies between the mail and its record. The mail then comes twice rather than
 # never, as all mails do, under one ``Message-ID``.
 
 REMIND_AFTER = timedelta(hours=24)
-ORDER_REMINDERS = upkeep.register(
+ORDER_REMINDERS = maintenance.register(
     "maintenance.remind", every=timedelta(minutes=10), run=lambda resources, _: order_due(resources)
 )
 _MAX_AT_ONCE = 1_000

@@ -101,7 +101,7 @@ FOLLOW_OPT_OUT = kinds.register(
         name="opt_out.follow",
         run=follow,
         # Not behind the bulk work that holds the list.
-        lane=Lane.UPKEEP,
+        lane=Lane.MAINTENANCE,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
         # No outage is longer: a person's no is not given up.

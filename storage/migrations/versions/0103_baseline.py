@@ -51,7 +51,7 @@ STORAGE = {
     "oauth_tokens": BUSY,
     "login_attempts": f"{BUSY}, fillfactor = 80",
     "composer_uses": f"{BUSY}, fillfactor = 80",
-    "upkeep": f"{BUSY}, fillfactor = 50",
+    "maintenance": f"{BUSY}, fillfactor = 50",
     "subscriber_counts": HOT,
     "member_days": HOT,
     "storage_uses": HOT,

@@ -17,7 +17,7 @@ from tests.subscribers import new_list
 _WORKERS = {
     ("media",): 2,
     ("mail",): 2,
-    ("request", "photos", "money", "webhooks", "upkeep"): 6,
+    ("request", "photos", "money", "webhooks", "maintenance"): 6,
 }
 _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
 

@@ -1,4 +1,4 @@
-"""Jobs, the workers that do them, and upkeep."""
+"""Jobs, the workers that do them, and maintenance."""
 
 import os
 import secrets
@@ -10,10 +10,10 @@ from pathlib import Path
 from tests.contract.replies import data, send
 from tests.faults.alerts.trouble import Trouble, called, without_table
 from tests.faults.alerts.watched_site import Site
+from tests.maintenance import run_maintenance
 from tests.stack import eventually
-from tests.upkeep import run_upkeep
 
-# The one that does upkeep, too.
+# The one that does maintenance, too.
 _OTHERS = "request"
 _CONVERTER = "services.attachments.isolation.child"
 _MAX_CRASHES = 3
@@ -98,15 +98,15 @@ def _command(pid: int) -> str:
 
 
 @contextmanager
-def _upkeep_fails(site: Site) -> Iterator[None]:
+def _maintenance_fails(site: Site) -> Iterator[None]:
     with without_table("credit_checkpoints")(site):
         _make_due(site, "credits.verify")
         yield
-    run_upkeep(site.stack, "credits.verify")
+    run_maintenance(site.stack, "credits.verify")
 
 
 @contextmanager
-def _upkeep_without_worker(site: Site) -> Iterator[None]:
+def _maintenance_without_worker(site: Site) -> Iterator[None]:
     with site.workers[_OTHERS].away():
         _make_due(site, "credits.verify")
         yield
@@ -120,7 +120,7 @@ def _nothing_purged(site: Site) -> Iterator[None]:
             data(send(client, key=secrets.token_hex()))
         site.stack.query("UPDATE idempotency_records SET expires_at = now() - interval '2 days'")
         yield
-    run_upkeep(site.stack, "maintenance.purge")
+    run_maintenance(site.stack, "maintenance.purge")
 
 
 @contextmanager
@@ -138,8 +138,10 @@ def _backup_fails(site: Site) -> Iterator[None]:
         _make_due(site, "backup.journal")
 
 
-def _make_due(site: Site, upkeep: str) -> None:
-    site.stack.query("UPDATE upkeep SET due_at = now(), send_after = now() WHERE name = %s", upkeep)
+def _make_due(site: Site, maintenance: str) -> None:
+    site.stack.query(
+        "UPDATE maintenance SET due_at = now(), send_after = now() WHERE name = %s", maintenance
+    )
 
 
 JOB_TROUBLES = (
@@ -172,12 +174,17 @@ JOB_TROUBLES = (
         "PressroomConvertersKilled",
         calls=lambda _, client: send(client, prefer="wait=5"),
     ),
-    Trouble("upkeep fails", _upkeep_fails, "PressroomUpkeepFails", {"upkeep": "credits.verify"}),
     Trouble(
-        "no worker of upkeep",
-        _upkeep_without_worker,
-        "PressroomUpkeepLate",
-        {"upkeep": "credits.verify"},
+        "maintenance fails",
+        _maintenance_fails,
+        "PressroomMaintenanceFails",
+        {"maintenance": "credits.verify"},
+    ),
+    Trouble(
+        "no worker of maintenance",
+        _maintenance_without_worker,
+        "PressroomMaintenanceLate",
+        {"maintenance": "credits.verify"},
     ),
     Trouble(
         "nothing purged", _nothing_purged, "PressroomRowsOverdue", {"table": "idempotency_records"}

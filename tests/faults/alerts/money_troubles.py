@@ -8,8 +8,8 @@ from tests.contract import topups
 from tests.contract.credits import grant
 from tests.faults.alerts.trouble import Trouble
 from tests.faults.alerts.watched_site import Site
+from tests.maintenance import run_maintenance
 from tests.payments import SandboxPayments
-from tests.upkeep import run_upkeep
 
 # Past every trigger, as only somebody with the database's own rights can do it.
 _FALSIFIED = (
@@ -23,11 +23,11 @@ def _balance_falsified(site: Site) -> Iterator[None]:
     grant(site.stack, site.owner.user_id, "10")
     site.stack.query(_FALSIFIED, 1, site.owner.user_id)
     try:
-        run_upkeep(site.stack, "credits.verify")
+        run_maintenance(site.stack, "credits.verify")
         yield
     finally:
         site.stack.query(_FALSIFIED, -1, site.owner.user_id)
-        run_upkeep(site.stack, "credits.verify")
+        run_maintenance(site.stack, "credits.verify")
 
 
 @contextmanager

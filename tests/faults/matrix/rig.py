@@ -21,7 +21,7 @@ from tests.subscribers import Subscriber, new_list, subscribe
 
 _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
 # As in the development stack, with fewer of each.
-WORKERS = {("request", "photos", "money", "mail", "upkeep"): 6, ("media", "export", "bulk"): 1}
+WORKERS = {("request", "photos", "money", "mail", "maintenance"): 6, ("media", "export", "bulk"): 1}
 # Callers who leave, enough for the calls of one fault in the full form.
 LEAVING = sized(24, 240)
 SETTLED_WITHIN_SECONDS = 90.0

@@ -13,12 +13,12 @@ import pytest
 from pydantic import SecretStr
 
 from core.errors import DomainError
-from core.refusals.jobs import UPKEEP_RUNNING
+from core.refusals.jobs import MAINTENANCE_RUNNING
 from devstack.supervisor.environment import path_of_programs
 from services.backup import creating
 from services.backup.manifests import Manifest
-from services.jobs import upkeep
-from services.jobs.upkeep import UpkeepWork
+from services.jobs import maintenance
+from services.jobs.maintenance import MaintenanceWork
 from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
 from tests.embedded import Services, embedded_services
@@ -55,14 +55,14 @@ class Saved:
         self.run(work)
         return made[0]
 
-    def run(self, work: UpkeepWork) -> None:
-        """As the upkeep that makes backups, once a worker's own look has ended."""
+    def run(self, work: MaintenanceWork) -> None:
+        """As the maintenance that makes backups, once a worker's own look has ended."""
 
         def has_run() -> bool:
             try:
-                upkeep.run_now(self.resources, creating.MAKE_BACKUP, work)
+                maintenance.run_now(self.resources, creating.MAKE_BACKUP, work)
             except DomainError as error:
-                if error.code != UPKEEP_RUNNING.code:
+                if error.code != MAINTENANCE_RUNNING.code:
                     raise
                 return False
             return True

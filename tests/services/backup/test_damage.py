@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from core.errors import DomainError
 from services.backup import creating, manifests, restoring
-from services.jobs import upkeep
+from services.jobs import maintenance
 from services.jobs.lease import LeaseLost
 from storage.backup_files.places import FolderPlace
 from tests.embedded import Services
@@ -216,8 +216,8 @@ def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Saved) -> N
 
 def test_two_at_once_are_one(backups: Saved) -> None:
     def in_between(_: datetime) -> None:
-        another = partial(upkeep.run_now, backups.resources, creating.MAKE_BACKUP, print)
-        refused("upkeep.running", another)
+        another = partial(maintenance.run_now, backups.resources, creating.MAKE_BACKUP, print)
+        refused("maintenance.running", another)
 
     backups.run(in_between)
 
@@ -227,7 +227,7 @@ def test_a_backup_that_lost_its_hold_is_none(backups: Saved) -> None:
 
     def work(began_at: datetime) -> None:
         backups.stack.query(
-            "UPDATE upkeep SET last_started_at = now(), attempt = attempt + 1 WHERE name = %s",
+            "UPDATE maintenance SET last_started_at = now(), attempt = attempt + 1 WHERE name = %s",
             creating.MAKE_BACKUP.name,
         )
         creating.create(backups.resources, backups.place, began_at)

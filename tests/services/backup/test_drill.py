@@ -85,7 +85,7 @@ def command(target: Saved, *words: str) -> Any:
         environment = {**target.stack.environment, **target.environment}
         ended = ended_process(environment, *words, "--json")
         # The worker's own look whether it is time takes a moment.
-        return None if "(upkeep.running)" in ended.stderr else ended
+        return None if "(maintenance.running)" in ended.stderr else ended
 
     ended = eventually(done, what="the end of another run")
     assert isinstance(ended, subprocess.CompletedProcess)
@@ -108,7 +108,7 @@ def _opened(shop: Stack) -> None:
     with shop.starting_together():
         shop.start_api()
         shop.start_worker("media")
-        shop.start_worker("upkeep")
+        shop.start_worker("maintenance")
 
 
 def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
@@ -133,7 +133,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
         reply = client.put(f"/subscriptions/{list_id}/email", json={"enabled": False})
         assert reply.json()["data"] == 1
     erase(shop.resources, erased[1])
-    command(backups, "upkeep", "backup.journal")
+    command(backups, "maintenance", "backup.journal")
 
     target = saved(open_own("restored", migrated=False), backups.folder)
     done = command(target, "backup", "restore", made["id"])

@@ -95,7 +95,7 @@ def test_nothing_goes_while_a_backup_that_is_kept_can_not_be_read(backups: Saved
     assert backups.files("objects") == copies
 
 
-def test_upkeep_makes_a_backup_when_the_newest_is_old(backups: Saved) -> None:
+def test_maintenance_makes_a_backup_when_the_newest_is_old(backups: Saved) -> None:
     done: list[int | None] = []
 
     def look(began_at: datetime) -> None:

@@ -117,7 +117,8 @@ class AgedRows:
             "list": "lists (id, user_id, title, slug) VALUES ({user}, {user}, 'x', 's{user}')",
             "import": "imports (list_id, user_id, source, object_prefix, size)"
             " VALUES ({list}, {user}, 'file', 'parent', 1)",
-            "upkeep": "upkeep (name, every_seconds) VALUES ('maintenance.shorten_ips', 3600)",
+            "maintenance": "maintenance (name, every_seconds)"
+            " VALUES ('maintenance.shorten_ips', 3600)",
             "endpoint": "webhook_endpoints (user_id, url, types, place, event_id)"
             " VALUES ({user}, 'https://example.com/', '{{key.created}}', 1, 1)",
             "client": "oauth_clients (client_id, name, redirect_uris, scopes)"
@@ -125,7 +126,7 @@ class AgedRows:
             "grant": "oauth_grants (user_id, client_id, scopes)"
             " VALUES ({user}, '{client}', '{{}}')",
         }.items():
-            key = {"client": "client_id", "upkeep": "name"}.get(name, "id")
+            key = {"client": "client_id", "maintenance": "name"}.get(name, "id")
             [(made[name],)] = self.stack.query(f"INSERT INTO {row.format(**made)} RETURNING {key}")
         return made
 

@@ -6,9 +6,9 @@ import httpx2
 
 from services.privacy.kept import RULES
 from services.privacy.purging import OverdueRows, purge_outlived
+from tests.maintenance import resting_maintenance
 from tests.services.privacy.retention.aged_rows import SPANS, AgedRows
 from tests.stack import Stack, eventually
-from tests.upkeep import resting_upkeep
 
 COUNTED = [rule.name for rule in RULES if rule.moment is not None]
 TWO_ROUNDS = timedelta(hours=2)
@@ -52,7 +52,7 @@ def test_the_metrics_show_it_by_table(stack: Stack, stranger: httpx2.Client) -> 
         reply = stranger.get("/metrics", headers={"Authorization": f"Bearer {token}"})
         return reply.raise_for_status().text
 
-    with resting_upkeep(stack):
+    with resting_maintenance(stack):
         stack.query(
             "INSERT INTO mail_counts (digest, mails, ends_at)"
             " VALUES (sha256('overdue'), 1, now() - interval '3 hours')"

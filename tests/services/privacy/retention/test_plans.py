@@ -1,4 +1,4 @@
-"""What upkeep deletes is found by indexes: by its time, and by what refers to it."""
+"""What maintenance deletes is found by indexes: by its time, and by what refers to it."""
 
 import pytest
 from sqlalchemy import text

@@ -202,7 +202,7 @@ def test_long_texts_and_odd_times_of_a_file_do_no_harm(
         assert abs(each.occurred_at - clock.now()) < timedelta(minutes=5)
     assert told[3].occurred_at == THEN
     assert [each.url for each in told] == [None] * 4
-    # Old when it came: no address is kept whole that would be shortened at the next upkeep.
+    # Old when it came: no address is kept whole that would be shortened at the next maintenance.
     assert told[3].ip == "192.0.2.0/24"
 
 

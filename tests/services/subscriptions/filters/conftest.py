@@ -9,10 +9,10 @@ from core.ids import random_hash_id
 from models import MailingList, Subscription, User
 from services.subscriptions import fields, lists, tags
 from storage.unit_of_work import UnitOfWork
+from tests.maintenance import resting_maintenance
 from tests.services.subscriptions.filters import written
 from tests.services.subscriptions.filters.plain_reading import PlainMember
 from tests.stack import Owner, Stack
-from tests.upkeep import resting_upkeep
 
 MEMBERS = 300
 _IMPORT = """
@@ -38,8 +38,8 @@ class Filled:
 
 @pytest.fixture(scope="module")
 def filled(stack: Stack) -> Iterator[Filled]:
-    """A list whose pending members are months old: upkeep would end their requests."""
-    with resting_upkeep(stack):
+    """A list whose pending members are months old: maintenance would end their requests."""
+    with resting_maintenance(stack):
         yield _fill(stack)
 
 

@@ -1,4 +1,4 @@
-"""Upkeep: one process at a time does what is due, whatever becomes of messages and processes."""
+"""Maintenance: one process does what is due, whatever becomes of messages and processes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,8 +9,8 @@ import pytest
 
 from core.errors import DomainError
 from core.lanes import Lane
-from models import Upkeep
-from services.jobs import upkeep
+from models import Maintenance
+from services.jobs import maintenance
 from services.jobs.lease import LeaseLost
 from storage.broker import queue_name
 from storage.resources import Resources
@@ -21,17 +21,17 @@ from tests.stack import Stack
 @pytest.fixture(scope="module")
 def quiet(make_stack: Callable[[str], Stack]) -> Stack:
     """A stack without workers: the tests themselves send and run."""
-    return make_stack("upkeep")
+    return make_stack("maintenance")
 
 
 @pytest.fixture
 def resources(quiet: Stack) -> Iterator[Resources]:
     """Every kind has its row, due at once and not sent."""
-    upkeep.send_due(quiet.resources)
-    quiet.query("UPDATE upkeep SET send_after = now()")
+    maintenance.send_due(quiet.resources)
+    quiet.query("UPDATE maintenance SET send_after = now()")
     forget_messages(quiet.resources)
     yield quiet.resources
-    quiet.query("TRUNCATE upkeep")
+    quiet.query("TRUNCATE maintenance")
     quiet.resources.redis.flushdb()
 
 
@@ -42,29 +42,29 @@ def forget_messages(resources: Resources) -> int:
     return waiting
 
 
-def row(resources: Resources) -> Upkeep:
+def row(resources: Resources) -> Maintenance:
     with resources.unit_of_work() as uow:
-        return uow.session.get_one(Upkeep, TEND.name)
+        return uow.session.get_one(Maintenance, TEND.name)
 
 
 def change(quiet: Stack, assignments: str) -> None:
-    quiet.query(f"UPDATE upkeep SET {assignments} WHERE name = %s", TEND.name)
+    quiet.query(f"UPDATE maintenance SET {assignments} WHERE name = %s", TEND.name)
 
 
 def count_runs(resources: Resources) -> list[datetime]:
     runs: list[datetime] = []
-    upkeep.run_due(resources, TEND, runs.append)
+    maintenance.run_due(resources, TEND, runs.append)
     return runs
 
 
 def test_what_is_due_is_sent_once_and_again_when_no_worker_takes_it(
     quiet: Stack, resources: Resources
 ) -> None:
-    upkeep.send_due(resources)
-    upkeep.send_due(resources)
+    maintenance.send_due(resources)
+    maintenance.send_due(resources)
     assert forget_messages(resources) == 1
     change(quiet, "send_after = now()")
-    upkeep.send_due(resources)
+    maintenance.send_due(resources)
     assert forget_messages(resources) == 1
 
 
@@ -72,8 +72,10 @@ def test_a_lane_without_workers_gets_fewer_and_fewer_messages(
     quiet: Stack, resources: Resources
 ) -> None:
     change(quiet, "due_at = now() - interval '1 day'")
-    upkeep.send_due(resources)
-    pause = quiet.query("SELECT send_after - now() > '50 s' FROM upkeep WHERE name = %s", TEND.name)
+    maintenance.send_due(resources)
+    pause = quiet.query(
+        "SELECT send_after - now() > '50 s' FROM maintenance WHERE name = %s", TEND.name
+    )
     assert pause == [(True,)]
 
 
@@ -86,7 +88,7 @@ def test_a_run_is_due_again_after_the_interval_and_a_second_message_does_nothing
     assert ended.last_finished_at is not None
     assert ended.due_at - ended.last_finished_at == TEND.every
     assert (ended.lease_expires_at, ended.last_error) == (None, None)
-    upkeep.send_due(resources)
+    maintenance.send_due(resources)
     assert forget_messages(resources) == 0
     change(quiet, "due_at = now()")
     assert len(count_runs(resources)) == 1
@@ -106,16 +108,16 @@ def test_what_runs_is_neither_sent_nor_run_a_second_time(resources: Resources) -
         assert go_on.wait(30)
         return 7
 
-    thread = Thread(target=upkeep.run_due, args=(resources, TEND, work))
+    thread = Thread(target=maintenance.run_due, args=(resources, TEND, work))
     thread.start()
     try:
         assert begun.wait(30)
-        assert upkeep.send_due(resources) == len(upkeep.registered()) - 1
+        assert maintenance.send_due(resources) == len(maintenance.registered()) - 1
         assert forget_messages(resources) == 0
         assert count_runs(resources) == []
         with pytest.raises(DomainError) as refused:
-            upkeep.run_now(resources, TEND, lambda _: 0)
-        assert refused.value.code == "upkeep.running"
+            maintenance.run_now(resources, TEND, lambda _: 0)
+        assert refused.value.code == "maintenance.running"
     finally:
         go_on.set()
         thread.join()
@@ -127,11 +129,11 @@ def test_a_run_whose_lease_is_over_is_done_again_and_changes_nothing_itself(
 ) -> None:
     def lose(_: datetime) -> int:
         change(quiet, "lease_expires_at = now() - interval '1 second'")
-        upkeep.run_due(resources, TEND, lambda _: 2)
+        maintenance.run_due(resources, TEND, lambda _: 2)
         return 1
 
     with pytest.raises(LeaseLost):
-        upkeep.run_due(resources, TEND, lose)
+        maintenance.run_due(resources, TEND, lose)
     after = row(resources)
     assert (after.attempt, after.last_result) == (2, {"done": 2})
 
@@ -140,10 +142,10 @@ def test_a_lost_run_is_sent_again_as_soon_as_its_lease_is_over(
     quiet: Stack, resources: Resources
 ) -> None:
     change(quiet, "lease_expires_at = now() + interval '5 seconds', send_after = now()")
-    upkeep.send_due(resources)
+    maintenance.send_due(resources)
     assert forget_messages(resources) == 0
     change(quiet, "lease_expires_at = now() - interval '1 second'")
-    upkeep.send_due(resources)
+    maintenance.send_due(resources)
     assert forget_messages(resources) == 1
 
 
@@ -156,7 +158,7 @@ def test_a_run_that_takes_too_long_loses_its_lease(resources: Resources) -> None
         Event().wait(2.5)
         assert row(resources).lease_expires_at == begun
 
-    upkeep.run_due(resources, hasty, hang)
+    maintenance.run_due(resources, hasty, hang)
 
 
 def test_a_failure_stands_in_the_row_and_is_tried_again_soon(
@@ -170,7 +172,7 @@ def test_a_failure_stands_in_the_row_and_is_tried_again_soon(
         change(quiet, "due_at = now()")
         kind = replace(TEND, every=timedelta(hours=1) if "h" in every else TEND.every)
         with pytest.raises(ValueError, match="no such thing"):
-            upkeep.run_due(resources, kind, fail)
+            maintenance.run_due(resources, kind, fail)
         failed = row(resources)
         assert failed.last_finished_at is not None
         assert failed.due_at - failed.last_finished_at == pause
@@ -186,17 +188,17 @@ def test_a_shorter_interval_of_a_new_release_holds_at_once(
     quiet: Stack, resources: Resources
 ) -> None:
     change(quiet, "every_seconds = 86400, due_at = now() + interval '1 day'")
-    upkeep.send_due(resources)
+    maintenance.send_due(resources)
     after = quiet.query(
-        "SELECT every_seconds, due_at < now() + interval '3 s' FROM upkeep WHERE name = %s",
+        "SELECT every_seconds, due_at < now() + interval '3 s' FROM maintenance WHERE name = %s",
         TEND.name,
     )
     assert after == [(2, True)]
 
 
 def test_what_another_release_does_is_left_to_it(quiet: Stack, resources: Resources) -> None:
-    quiet.query("INSERT INTO upkeep (name, every_seconds) VALUES ('later.tend', 1)")
-    assert upkeep.send_due(resources) == len(upkeep.registered())
-    assert quiet.query("SELECT send_after <= now() FROM upkeep WHERE name = 'later.tend'") == [
+    quiet.query("INSERT INTO maintenance (name, every_seconds) VALUES ('later.tend', 1)")
+    assert maintenance.send_due(resources) == len(maintenance.registered())
+    assert quiet.query("SELECT send_after <= now() FROM maintenance WHERE name = 'later.tend'") == [
         (True,)
     ]

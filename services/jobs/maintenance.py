@@ -1,4 +1,4 @@
-"""Upkeep: the periodic work of the whole deployment. Its rows say what is due.
+"""Maintenance: the periodic work of the whole deployment. Its rows say what is due.
 
 Each second the sweep of every worker looks for due rows and sends their tasks. The worker that gets
 a task claims the row, as one claims a job: by compare-and-set, with a lease that is renewed while
@@ -20,8 +20,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from core.lanes import Lane
 from core.logging import get_logger
-from core.refusals.jobs import UPKEEP_NOT_FOUND, UPKEEP_RUNNING
-from models import Upkeep
+from core.refusals.jobs import MAINTENANCE_NOT_FOUND, MAINTENANCE_RUNNING
+from models import Maintenance
 from services.jobs.lease import LeaseLost, heartbeat, lease_end
 from storage.database import Statement
 from storage.resources import Resources
@@ -30,7 +30,7 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 # Work with the time at which it began, by the database's clock; it returns how much it did.
-UpkeepWork = Callable[[datetime], int | None]
+MaintenanceWork = Callable[[datetime], int | None]
 
 # A message that no worker takes is sent again: after ten seconds at first, then as long again as
 # the work is overdue by then, so that a lane without workers does not fill up.
@@ -39,7 +39,7 @@ _MAX_RESEND = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
-class UpkeepKind:
+class MaintenanceKind:
     """A kind of periodic work, declared once by the module that does it."""
 
     name: str  # the task's name too
@@ -53,15 +53,15 @@ class UpkeepKind:
 
 
 @dataclass(frozen=True)
-class UpkeepRun:
-    """A worker's hold on one kind of upkeep."""
+class MaintenanceRun:
+    """A worker's hold on one kind of maintenance."""
 
-    kind: UpkeepKind
+    kind: MaintenanceKind
     attempt: int
     began_at: datetime
 
 
-_kinds: dict[str, UpkeepKind] = {}
+_kinds: dict[str, MaintenanceKind] = {}
 
 
 def register(
@@ -69,32 +69,32 @@ def register(
     *,
     every: timedelta,
     run: Callable[[Resources, datetime], int | None],
-    lane: Lane = Lane.UPKEEP,
+    lane: Lane = Lane.MAINTENANCE,
     max_run: timedelta = timedelta(hours=1),
     max_failure_pause: timedelta = timedelta(minutes=1),
-) -> UpkeepKind:
+) -> MaintenanceKind:
     if name in _kinds:
-        raise ValueError(f"upkeep {name} is registered twice")
-    _kinds[name] = UpkeepKind(name, every, run, lane, max_run, max_failure_pause)
+        raise ValueError(f"maintenance {name} is registered twice")
+    _kinds[name] = MaintenanceKind(name, every, run, lane, max_run, max_failure_pause)
     return _kinds[name]
 
 
-def registered() -> frozenset[UpkeepKind]:
+def registered() -> frozenset[MaintenanceKind]:
     """The kinds that the modules of this process have registered."""
     return frozenset(_kinds.values())
 
 
-def kind_named(name: str) -> UpkeepKind:
-    """Raises ``upkeep.not_found``."""
+def kind_named(name: str) -> MaintenanceKind:
+    """Raises ``maintenance.not_found``."""
     if name not in _kinds:
-        raise UPKEEP_NOT_FOUND(name=name, names=", ".join(sorted(_kinds)))
+        raise MAINTENANCE_NOT_FOUND(name=name, names=", ".join(sorted(_kinds)))
     return _kinds[name]
 
 
 # Each second in each worker, and mostly nothing is due.
 _LOOK = Statement(
     "SELECT name, every_seconds, greatest(due_at, send_after, lease_expires_at) <= now()"
-    " FROM upkeep"
+    " FROM maintenance"
 )
 
 
@@ -109,65 +109,75 @@ def send_due(resources: Resources) -> int:
         if changed:
             _write(uow, changed)
         due = (
-            select(Upkeep.name)
-            .where(Upkeep.name.in_(_kinds), Upkeep.send_after <= func.now(), *_free(), _due())
+            select(Maintenance.name)
+            .where(
+                Maintenance.name.in_(_kinds), Maintenance.send_after <= func.now(), *_free(), _due()
+            )
             .with_for_update(skip_locked=True)
         )
-        pause = func.least(func.greatest(_MIN_RESEND, func.now() - Upkeep.due_at), _MAX_RESEND)
+        pause = func.least(func.greatest(_MIN_RESEND, func.now() - Maintenance.due_at), _MAX_RESEND)
         statement = (
-            update(Upkeep)
-            .where(Upkeep.name.in_(due.scalar_subquery()))
+            update(Maintenance)
+            .where(Maintenance.name.in_(due.scalar_subquery()))
             .values(send_after=func.now() + pause)
-            .returning(Upkeep.name)
+            .returning(Maintenance.name)
         )
         sent = list(uow.session.scalars(statement))
     return sum(resources.broker.send(name, _kinds[name].lane, {}) for name in sent)
 
 
-def records(uow: UnitOfWork) -> list[Upkeep]:
+def records(uow: UnitOfWork) -> list[Maintenance]:
     """The rows of the kinds that this release knows."""
-    query = select(Upkeep).where(Upkeep.name.in_(_kinds)).order_by(Upkeep.name)
+    query = select(Maintenance).where(Maintenance.name.in_(_kinds)).order_by(Maintenance.name)
     return list(uow.session.scalars(query))
 
 
-def all_records(uow: UnitOfWork) -> list[Upkeep]:
+def all_records(uow: UnitOfWork) -> list[Maintenance]:
     """The rows of all kinds, those too that the modules of this process don't register."""
-    return list(uow.session.scalars(select(Upkeep).order_by(Upkeep.name)))
+    return list(uow.session.scalars(select(Maintenance).order_by(Maintenance.name)))
 
 
 def make_due(uow: UnitOfWork, name: str) -> None:
-    """Have a worker run it within seconds; raises ``upkeep.not_found`` and ``upkeep.running``."""
-    row = uow.session.get(Upkeep, name, with_for_update=True)
+    """Have a worker run it within seconds.
+
+    Raises ``maintenance.not_found`` and ``maintenance.running``.
+    """
+    row = uow.session.get(Maintenance, name, with_for_update=True)
     if row is None:
         names = ", ".join(each.name for each in all_records(uow))
-        raise UPKEEP_NOT_FOUND(name=name, names=names)
+        raise MAINTENANCE_NOT_FOUND(name=name, names=names)
     if uow.session.scalar(select(is_running(name))):
-        raise UPKEEP_RUNNING(name=name)
+        raise MAINTENANCE_RUNNING(name=name)
     row.due_at = row.send_after = func.now()
 
 
-def bookmark(uow: UnitOfWork, kind: UpkeepKind) -> int | None:
+def bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
     """Where the work goes on, which goes through a large table in several runs."""
-    return uow.session.scalar(select(Upkeep.bookmark).where(Upkeep.name == kind.name))
+    return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 
-def set_bookmark(uow: UnitOfWork, kind: UpkeepKind, place: int | None) -> None:
-    uow.session.execute(update(Upkeep).where(Upkeep.name == kind.name).values(bookmark=place))
+def set_bookmark(uow: UnitOfWork, kind: MaintenanceKind, place: int | None) -> None:
+    uow.session.execute(
+        update(Maintenance).where(Maintenance.name == kind.name).values(bookmark=place)
+    )
 
 
 def is_running(name: str) -> ColumnElement[bool]:
     """A condition: some process does this kind."""
-    return exists().where(Upkeep.name == name, Upkeep.lease_expires_at > func.now())
+    return exists().where(Maintenance.name == name, Maintenance.lease_expires_at > func.now())
 
 
-def require_hold(uow: UnitOfWork, kind: UpkeepKind, began_at: datetime) -> None:
+def require_hold(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> None:
     """Raises ``LeaseLost`` once another run than the one that began then has the kind."""
-    held = Upkeep.last_started_at == began_at, Upkeep.lease_expires_at.is_not(None)
-    if uow.session.scalar(select(Upkeep.name).where(Upkeep.name == kind.name, *held)) is None:
+    held = Maintenance.last_started_at == began_at, Maintenance.lease_expires_at.is_not(None)
+    if (
+        uow.session.scalar(select(Maintenance.name).where(Maintenance.name == kind.name, *held))
+        is None
+    ):
         raise LeaseLost(kind.name)
 
 
-def run_due(resources: Resources, kind: UpkeepKind, work: UpkeepWork) -> None:
+def run_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
     """Do the work, if it is due and no process does it; raises what the work raises."""
     with resources.unit_of_work() as uow:
         run = _claim(uow, kind, _due())
@@ -175,21 +185,21 @@ def run_due(resources: Resources, kind: UpkeepKind, work: UpkeepWork) -> None:
         _do(resources, run, work)
 
 
-def run_now(resources: Resources, kind: UpkeepKind, work: UpkeepWork) -> Upkeep:
-    """Do the work, due or not; raises ``upkeep.running``, and what the work raises."""
+def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
+    """Do the work, due or not; raises ``maintenance.running``, and what the work raises."""
     with resources.unit_of_work() as uow:
         _write(uow, [kind])
         run = _claim(uow, kind)
     if run is None:
-        raise UPKEEP_RUNNING(name=kind.name)
+        raise MAINTENANCE_RUNNING(name=kind.name)
     _do(resources, run, work)
     with resources.unit_of_work() as uow:
-        return uow.session.get_one(Upkeep, kind.name)
+        return uow.session.get_one(Maintenance, kind.name)
 
 
-def _write(uow: UnitOfWork, kinds: Iterable[UpkeepKind]) -> None:
+def _write(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
     """Write the kinds' rows, and the intervals that a release has changed."""
-    statement = insert(Upkeep).values(
+    statement = insert(Maintenance).values(
         # In one order, so that two processes that write at once don't lock each other out.
         [
             {"name": kind.name, "every_seconds": _seconds(kind)}
@@ -202,45 +212,47 @@ def _write(uow: UnitOfWork, kinds: Iterable[UpkeepKind]) -> None:
             index_elements=["name"],
             set_={
                 "every_seconds": new,
-                "due_at": func.least(Upkeep.due_at, func.now() + new * timedelta(seconds=1)),
+                "due_at": func.least(Maintenance.due_at, func.now() + new * timedelta(seconds=1)),
             },
-            where=Upkeep.every_seconds != new,
+            where=Maintenance.every_seconds != new,
         )
     )
 
 
-def _seconds(kind: UpkeepKind) -> int:
+def _seconds(kind: MaintenanceKind) -> int:
     return int(kind.every.total_seconds())
 
 
 def _due() -> ColumnElement[bool]:
-    return Upkeep.due_at <= func.now()
+    return Maintenance.due_at <= func.now()
 
 
 def _free() -> tuple[ColumnElement[bool], ...]:
-    return (or_(Upkeep.lease_expires_at.is_(None), Upkeep.lease_expires_at < func.now()),)
+    return (or_(Maintenance.lease_expires_at.is_(None), Maintenance.lease_expires_at < func.now()),)
 
 
-def _claim(uow: UnitOfWork, kind: UpkeepKind, *when: ColumnElement[bool]) -> UpkeepRun | None:
+def _claim(
+    uow: UnitOfWork, kind: MaintenanceKind, *when: ColumnElement[bool]
+) -> MaintenanceRun | None:
     statement = (
-        update(Upkeep)
-        .where(Upkeep.name == kind.name, *_free(), *when)
+        update(Maintenance)
+        .where(Maintenance.name == kind.name, *_free(), *when)
         .values(
-            attempt=Upkeep.attempt + 1,
+            attempt=Maintenance.attempt + 1,
             last_started_at=func.now(),
             lease_expires_at=lease_end(),
             # When this process is lost, the work is sent again as soon as its lease is over.
             send_after=func.now(),
         )
-        .returning(Upkeep.attempt, func.now().label("now"))
+        .returning(Maintenance.attempt, func.now().label("now"))
     )
     claimed = uow.session.execute(statement).one_or_none()
-    return None if claimed is None else UpkeepRun(kind, claimed.attempt, claimed.now)
+    return None if claimed is None else MaintenanceRun(kind, claimed.attempt, claimed.now)
 
 
-def _do(resources: Resources, run: UpkeepRun, work: UpkeepWork) -> None:
+def _do(resources: Resources, run: MaintenanceRun, work: MaintenanceWork) -> None:
     try:
-        in_time = Upkeep.last_started_at > func.now() - run.kind.max_run
+        in_time = Maintenance.last_started_at > func.now() - run.kind.max_run
         renew = partial(_change, resources, run, in_time, lease_expires_at=lease_end())
         with heartbeat(renew):
             done = work(run.began_at)
@@ -249,22 +261,26 @@ def _do(resources: Resources, run: UpkeepRun, work: UpkeepWork) -> None:
         try:
             _end(resources, run, pause, last_error=f"{type(error).__name__}: {error}")
         except (LeaseLost, SQLAlchemyError) as unwritten:
-            log.warning("upkeep.error_not_written", reason=type(unwritten).__name__)
+            log.warning("maintenance.error_not_written", reason=type(unwritten).__name__)
         raise
     _end(resources, run, run.kind.every, last_error=None, last_result={"done": done})
 
 
-def _end(resources: Resources, run: UpkeepRun, pause: timedelta, **outcome: Any) -> None:
+def _end(resources: Resources, run: MaintenanceRun, pause: timedelta, **outcome: Any) -> None:
     now = func.statement_timestamp()
     again = {"due_at": now + pause, "send_after": now + pause}
     _change(resources, run, lease_expires_at=None, last_finished_at=now, **again, **outcome)
 
 
 def _change(
-    resources: Resources, run: UpkeepRun, *fence: ColumnElement[bool], **changes: Any
+    resources: Resources, run: MaintenanceRun, *fence: ColumnElement[bool], **changes: Any
 ) -> None:
-    held = Upkeep.attempt == run.attempt, Upkeep.lease_expires_at.is_not(None)
-    statement = update(Upkeep).where(Upkeep.name == run.kind.name, *held, *fence).values(**changes)
+    held = Maintenance.attempt == run.attempt, Maintenance.lease_expires_at.is_not(None)
+    statement = (
+        update(Maintenance)
+        .where(Maintenance.name == run.kind.name, *held, *fence)
+        .values(**changes)
+    )
     with resources.unit_of_work() as uow:
-        if uow.session.execute(statement.returning(Upkeep.name)).one_or_none() is None:
+        if uow.session.execute(statement.returning(Maintenance.name)).one_or_none() is None:
             raise LeaseLost(run.kind.name)

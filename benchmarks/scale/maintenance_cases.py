@@ -1,4 +1,4 @@
-"""The work that each kind of upkeep finds due, the same at every size."""
+"""The work that each kind of maintenance finds due, the same at every size."""
 
 # Statements that make work due, run before each round; None where a run finds nothing to do.
 _DUE_ROWS = 200
@@ -54,7 +54,7 @@ FROM n, (SELECT min(id) AS id FROM lists) AS list
 """,
     # A run goes on through all people where the last one ended, and takes half a million of them.
     "maintenance.strangers": """
-UPDATE upkeep SET bookmark = (SELECT id FROM users ORDER BY id DESC OFFSET 50000 LIMIT 1)
+UPDATE maintenance SET bookmark = (SELECT id FROM users ORDER BY id DESC OFFSET 50000 LIMIT 1)
 WHERE name = 'maintenance.strangers'
 """,
     "maintenance.sweep_files": """

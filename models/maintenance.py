@@ -11,8 +11,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from models.declarative import CreatedAt, Model
 
 
-class Upkeep(Model):
-    __tablename__ = "upkeep"
+class Maintenance(Model):
+    __tablename__ = "maintenance"
 
     name: Mapped[str] = mapped_column(primary_key=True)
     every_seconds: Mapped[int]

@@ -1,4 +1,4 @@
-"""Upkeep happens while there is any worker at all, however short each one lives."""
+"""Maintenance happens while there is any worker at all, however short each one lives."""
 
 import os
 import signal
@@ -67,14 +67,18 @@ def test_killed_worker_leaves_its_run_to_another(tended: Stack) -> None:
     assert tended.query("SELECT 1 FROM tended WHERE ended_at IS NOT NULL AND pid = %s", pid) == []
 
 
-def test_failing_upkeep_stops_no_other(tended: Stack) -> None:
+def test_failing_maintenance_stops_no_other(tended: Stack) -> None:
     tended.query("UPDATE tending SET fails = true")
     start_worker(tended)
-    tended.start_worker("upkeep")
-    error = "SELECT last_error FROM upkeep WHERE name = %s AND last_error IS NOT NULL"
+    tended.start_worker("maintenance")
+    error = "SELECT last_error FROM maintenance WHERE name = %s AND last_error IS NOT NULL"
     found = eventually(lambda: tended.query(error, TEND.name), what="the error in the row")
     assert found == [("ValueError: told to fail",)]
-    ended = "SELECT count(*) FROM upkeep WHERE last_error IS NULL AND last_finished_at IS NOT NULL"
-    eventually(lambda: int(str(tended.query(ended)[0][0])) >= 6, within=60, what="all other upkeep")
+    ended = (
+        "SELECT count(*) FROM maintenance WHERE last_error IS NULL AND last_finished_at IS NOT NULL"
+    )
+    eventually(
+        lambda: int(str(tended.query(ended)[0][0])) >= 6, within=60, what="all other maintenance"
+    )
     tended.query("UPDATE tending SET fails = false")
     eventually(lambda: runs(tended) > 0, what="a run that ends well")
