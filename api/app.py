@@ -28,13 +28,13 @@ from api.routes import ROUTERS
 from api.state import State, state_of
 from api.waiting import waiters
 from api.waiting.streams import StreamCounter
-from api.waiting.waiters import LaneAges, Subscriber, Waiters, background_loops
+from api.waiting.waiters import QueueAges, Subscriber, Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
-from core.lanes import RequestKind
 from core.logging import get_logger
 from core.process.garbage_collection import end_start
 from core.process.linux import give_memory_back
+from core.queues import RequestKind
 from core.settings import Settings
 from core.telemetry import spans
 from integrations.challenges.registry import Challenges
@@ -130,7 +130,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         state.jobs.run(),
         calls.results.run(),
         state.request_calls.run(),
-        state.lane_ages.run(),
+        state.queue_ages.run(),
         _write_last_uses(state),
         _give_memory_back(),
     )
@@ -190,7 +190,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         jobs=Waiters(waiters.lookup(resources.database)),
         request_calls=calls,
         worker_calls=WorkerCalls(calls),
-        lane_ages=LaneAges(resources.redis),
+        queue_ages=QueueAges(resources.redis),
         metadata_cache=MetadataCache(settings, resources.keyring, resources.cache),
         photos=CachedStockPhotos(stock_photos, resources.keyring, resources.cache),
         receivers=ReceiverClient(settings.webhook_networks),
@@ -206,7 +206,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
 def _sender(resources: Resources) -> Send:
     async def send(kind: RequestKind, request_id: str) -> bool:
         message = {"request_id": request_id}
-        return await REQUESTS.run(resources.broker.send, kind.task, kind.lane, message)
+        return await REQUESTS.run(resources.broker.send, kind.task, kind.queue, message)
 
     return send
 

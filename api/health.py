@@ -19,8 +19,8 @@ from api.limits.bulkheads import METRICS, READINESS, Question
 from api.metrics import CANARY, PHOTO_LIMIT, PHOTO_REMAINING
 from core import clock
 from core.errors import TransientError
-from core.lanes import Lane
 from core.logging import get_logger
+from core.queues import Queue
 from core.settings import Settings
 from core.signed_urls import SEEN_CALLERS
 from integrations.stock_photos.port import PhotoProviderName, Quota
@@ -174,7 +174,7 @@ class Readiness:
             return Condition.OK
 
         def broker() -> Condition:
-            is_there = resources.broker.waiting(Lane.MAINTENANCE) is not None
+            is_there = resources.broker.waiting(Queue.MAINTENANCE) is not None
             return Condition.OK if is_there else Condition.UNAVAILABLE
 
         asks: Mapping[str, Callable[[], Condition]] = {
@@ -287,8 +287,8 @@ class Figures:
                 PHOTO_REMAINING.labels(provider, quota.window).set(quota.remaining)
         metrics.show_usage(usage)
         CANARY.clear()
-        for lane, seconds in canaries.items():
-            CANARY.labels(lane).set(seconds)
+        for queue, seconds in canaries.items():
+            CANARY.labels(queue).set(seconds)
 
     async def _refresh_rows(self) -> None:
         if time.monotonic() < self._kept_until:

@@ -18,9 +18,9 @@ _CONNECTIONS = Gauge("pressroom_database_server_connections", "Open connections 
 _CONNECTION_LIMIT = Gauge(
     "pressroom_database_server_connections_limit", "Connections that the server allows"
 )
-_JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["lane", "status"])
-_DUE = Gauge("pressroom_due_jobs", "Jobs that wait for a worker", ["lane", "kind"])
-_OLDEST = Gauge("pressroom_job_oldest_seconds", "Age of the oldest job that waits", ["lane"])
+_JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["queue", "status"])
+_DUE = Gauge("pressroom_due_jobs", "Jobs that wait for a worker", ["queue", "kind"])
+_OLDEST = Gauge("pressroom_job_oldest_seconds", "Age of the oldest job that waits", ["queue"])
 _ORDERS = Gauge("pressroom_open_orders", "Orders that wait for somebody", ["status"])
 _ENDPOINTS = Gauge("pressroom_webhook_endpoints", "Endpoints that get events", ["state"])
 _WEBHOOK_LAG = Gauge(
@@ -80,10 +80,10 @@ def show(figures: DeploymentFigures, overdue: Mapping[str, int]) -> None:
     show_nothing()
     _CONNECTIONS.set(figures.connections.open)
     _CONNECTION_LIMIT.set(figures.connections.limit)
-    for (lane, status), count in figures.jobs.unfinished.items():
-        _JOBS.labels(lane, status).set(count)
-    for (lane, kind), count in figures.jobs.due.items():
-        _DUE.labels(lane, kind).set(count)
+    for (queue, status), count in figures.jobs.unfinished.items():
+        _JOBS.labels(queue, status).set(count)
+    for (queue, kind), count in figures.jobs.due.items():
+        _DUE.labels(queue, kind).set(count)
     for gauge, found in (
         (_OLDEST, figures.jobs.oldest),
         (_ORDERS, figures.orders),
@@ -149,7 +149,7 @@ LOGINS = Counter("pressroom_logins", "Attempts to log in, by how they ended", ["
 WAITING = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
 REFUSED = Counter("pressroom_bulkhead_refusals", "Callers who got no thread", ["bulkhead"])
 CANARY = Gauge(
-    "pressroom_canary_seconds", "Time from sending a message to doing its task", ["lane"]
+    "pressroom_canary_seconds", "Time from sending a message to doing its task", ["queue"]
 )
 REFUSALS = Counter("pressroom_refusals", "Requests that were refused, by the code", ["code"])
 BODY_BYTES = Gauge(

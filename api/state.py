@@ -10,9 +10,9 @@ from api.health import Drain, Figures, Readiness
 from api.limits.bulkheads import NAMES_BY_CALLER, RECORDS
 from api.limits.rate_limits import RateLimiter
 from api.waiting.streams import StreamCounter
-from api.waiting.waiters import LaneAges, Subscriber, Waiters
+from api.waiting.waiters import QueueAges, Subscriber, Waiters
 from api.waiting.worker_calls import WorkerCalls
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.webhooks import WEBHOOK_URL_NOT_ALLOWED
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
@@ -41,7 +41,7 @@ class State:
     jobs: Waiters[bool]
     request_calls: RequestCalls
     worker_calls: WorkerCalls
-    lane_ages: LaneAges
+    queue_ages: QueueAges
     metadata_cache: MetadataCache
     photos: CachedStockPhotos
     receivers: ReceiverClient
@@ -76,13 +76,13 @@ class State:
         except DestinationRefused as refused:
             raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None
 
-    def admit(self, lane: Lane, owner_id: int, seconds: float) -> None:
+    def admit(self, queue: Queue, owner_id: int, seconds: float) -> None:
         """Refuse work that would wait too long, before anything of it is stored.
 
         ``seconds``: how long its caller waits for it. Raises ``queue.overloaded``,
         ``queue.too_many_waiters``, ``queue.too_many_of_yours``.
         """
-        self.lane_ages.check(lane, waits=seconds > 0)
+        self.queue_ages.check(queue, waits=seconds > 0)
         if seconds > 0:
             self.jobs.check_room(owner_id)
 

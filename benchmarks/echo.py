@@ -1,4 +1,4 @@
-"""An API process and a worker with one route more: a request-lane task that returns at once.
+"""An API process and a worker with one route more: a request-queue task that returns at once.
 
 ``python -m benchmarks.echo api PORT``, ``worker`` (ours) and ``bare`` (plain Celery, the baseline).
 """
@@ -17,8 +17,8 @@ from api.auth.requirements import requires_scope
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.waiting.waiters import while_connected
-from core.lanes import Lane, RequestKind
 from core.logging import configure_logging
+from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import Settings, load_settings
 from services.access.caller import Caller
@@ -38,7 +38,7 @@ def echo(_: Resources, asked: RequestLease) -> dict[str, Any]:
     return asked.payload
 
 
-ECHO = kinds.register_request(RequestKind("benchmark.echo", Lane.REQUEST), echo)
+ECHO = kinds.register_request(RequestKind("benchmark.echo", Queue.REQUEST), echo)
 
 
 @router.post("/echo")
@@ -48,7 +48,7 @@ async def echo_route(
     _: Annotated[Caller, requires_scope(Scope.COMPOSER)],
     seconds: float = 0.0,
 ) -> Envelope[dict[str, Any]]:
-    """Do what every route of the request lane does, with no work in between."""
+    """Do what every route of the request queue does, with no work in between."""
     call = state.worker_calls.call(ECHO, {"seconds": seconds}, seconds=30)
     return envelope(await while_connected(request.receive, call))
 
@@ -76,7 +76,7 @@ def main(role: str, *words: str) -> None:
         app.router.routes.insert(0, app.router.routes.pop())
         uvicorn.run(app, host="127.0.0.1", port=int(words[0]), log_config=None)
     elif role == "worker":
-        run(serving([Lane.REQUEST], THREADS))
+        run(serving([Queue.REQUEST], THREADS))
     else:
         options = ["--pool=threads", f"--concurrency={THREADS}", "--loglevel=WARNING"]
         app = bare_app(settings)

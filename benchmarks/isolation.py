@@ -43,7 +43,7 @@ MAX_TIMES = 3.0
 # By then the callers who press wait for what hangs.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
-# The worker processes, and how much of each lane they do at once.
+# The worker processes, and how much of each queue they do at once.
 WORKERS = {
     ("request", "photos", "money", "mail", "webhooks", "maintenance"): 8,
     ("media",): 2,
@@ -59,7 +59,7 @@ _HUNG = (
     FAULTS["S3 hung"],
     FAULTS["model hung"],
     FAULTS["photo provider hung"],
-    # All threads of the lane hang by so few; more would show what a crowd costs.
+    # All threads of the queue hang by so few; more would show what a crowd costs.
     replace(FAULTS["mail server hung"], pressure={"confirmed subscribe": 2}),
 )
 
@@ -281,6 +281,6 @@ def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
     }
     with stack.starting_together():
         stack.start_api(None, **through)
-        for lanes, limit in WORKERS.items():
-            stack.start_worker(*lanes, concurrency=limit, **through)
+        for queues, limit in WORKERS.items():
+            stack.start_worker(*queues, concurrency=limit, **through)
     return proxies

@@ -3,7 +3,7 @@
 There are eight endpoints, each of an owner of its own: of one owner, two are called at a time. They
 are paused while their owners' members change, and then all go on at once, as after an outage of
 their receiver. The time is that from the first post to the last one, by the receiver's own
-clock, of one worker process with the lane's own limit.
+clock, of one worker process with the queue's own limit.
 
 The baseline makes the same posts, signed by the same function as they go out, with the same HTTP
 library in one process: a connection for each endpoint, which stays open. It reads and writes no
@@ -21,7 +21,7 @@ from benchmarks.hook_receiver import Taken, checksum_of
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread
 from benchmarks.own_stack import own_stack
 from core import clock
-from core.lanes import Lane
+from core.queues import Queue
 from core.scopes import Scope
 from devstack import LOOPBACK
 from devstack.supervisor.programs import answers
@@ -44,11 +44,11 @@ EVENTS_EACH = 300 if full_size() else 100
 MEMBERS = 20
 MIN_TIMES = 0.5
 CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
-LANE_LIMIT = serving([Lane.WEBHOOKS]).limits[Lane.WEBHOOKS]
+QUEUE_LIMIT = serving([Queue.WEBHOOKS]).limits[Queue.WEBHOOKS]
 _OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 _UNFINISHED = """
     SELECT FROM webhook_deliveries WHERE status = 'pending'
-    UNION ALL SELECT FROM jobs WHERE lane = 'webhooks' AND status IN ('queued', 'running')
+    UNION ALL SELECT FROM jobs WHERE queue = 'webhooks' AND status IN ('queued', 'running')
 """
 
 # An id, and a body.
@@ -116,7 +116,7 @@ class WebhookBench:
             ]
 
     async def _post_all(self) -> None:
-        limits = httpx2.Limits(max_connections=LANE_LIMIT)
+        limits = httpx2.Limits(max_connections=QUEUE_LIMIT)
         async with httpx2.AsyncClient(limits=limits, trust_env=False) as client:
             shares = zip(self.hooked, self.posts, strict=True)
             await asyncio.gather(*(_post_each(client, each, posts) for each, posts in shares))
@@ -186,7 +186,7 @@ def _webhook_bench() -> Iterator[WebhookBench]:
             module="benchmarks.hook_receiver",
             ready=lambda: answers(port, "/taken"),
         )
-        stack.start_worker("webhooks", concurrency=LANE_LIMIT, PRESSROOM_LOG_LEVEL="warning")
+        stack.start_worker("webhooks", concurrency=QUEUE_LIMIT, PRESSROOM_LOG_LEVEL="warning")
         hooked = [
             _new_hooked(stack, f"http://{LOOPBACK}:{port}/hooks/{number}")
             for number in range(ENDPOINTS)

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from cli.output import Json, show
-from core.lanes import Lane
+from core.queues import Queue
 
 # Every `pressroom` command imports this module, so it imports the stack's code only when a command
 # of the stack runs.
@@ -110,14 +110,16 @@ def serve(
 
 
 def worker(
-    lane: Annotated[list[Lane], typer.Option(help="A lane to work on. Give it for each lane.")],
+    queue: Annotated[list[Queue], typer.Option(help="A queue to work on. Give it for each queue.")],
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, help="Jobs at a time in each lane; by default, the lane's own number."),
+        typer.Option(
+            min=1, help="Jobs at a time in each queue; by default, the queue's own number."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a worker for one lane or several."""
+    """Run a worker for one queue or several."""
     # SIGTERM begins a soft shutdown. Celery reads this variable when it is imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
     from core.counters.shared_counts import share_counts
@@ -127,15 +129,15 @@ def worker(
     from core.settings.process_settings import load_worker_settings
     from storage.database import require_time_limits
     from workers.main import run
-    from workers.serving import LanesDontMix, serving
+    from workers.serving import QueuesDontMix, serving
 
     try:
-        serves = serving(lane, concurrency)
-    except LanesDontMix as error:
-        raise typer.BadParameter(str(error), param_hint="--lane") from None
+        serves = serving(queue, concurrency)
+    except QueuesDontMix as error:
+        raise typer.BadParameter(str(error), param_hint="--queue") from None
     use_running_stack()
     with database_errors():
-        require_time_limits(load_worker_settings(lane))
+        require_time_limits(load_worker_settings(queue))
     run(serves)
 
 

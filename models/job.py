@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.lanes import Lane
+from core.queues import Queue
 from models.declarative import CreatedAt, Model, SerialId, known
 
 
@@ -30,7 +30,7 @@ class Job(Model):
     __tablename__ = "jobs"
     __table_args__ = (
         known("status", JobStatus),
-        known("lane", Lane),
+        known("queue", Queue),
         CheckConstraint(
             "(status = 'running') = (lease_expires_at IS NOT NULL)", name="lease_while_running"
         ),
@@ -39,20 +39,20 @@ class Job(Model):
             name="finished_at_when_finished",
         ),
         Index(
-            "ix_jobs_lane_send_after",
-            "lane",
+            "ix_jobs_queue_send_after",
+            "queue",
             "send_after",
             postgresql_where="status = 'queued' AND sends > 0",
         ),
         Index(
-            "ix_jobs_lane_send_after_unsent",
-            "lane",
+            "ix_jobs_queue_send_after_unsent",
+            "queue",
             "send_after",
             postgresql_where="status = 'queued' AND sends = 0",
         ),
         Index(
-            "ix_jobs_lane_on_behalf_of_sends_send_after",
-            "lane",
+            "ix_jobs_queue_on_behalf_of_sends_send_after",
+            "queue",
             "on_behalf_of",
             "sends",
             "send_after",
@@ -67,10 +67,10 @@ class Job(Model):
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    lane: Mapped[str]
+    queue: Mapped[str]
     # The user who sees the job.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The user for whom it is done: in a lane, the jobs of one take turns with those of another. 0
+    # The user for whom it is done: in a queue, the jobs of one take turns with those of another. 0
     # stands for Pressroom itself.
     on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
     subject_id: Mapped[int | None]

@@ -1,6 +1,6 @@
 """Periodic work is rows: what is due, and what came of it, is the same for every process.
 
-Any worker of its lane runs what is due, one worker at a time in the whole deployment.
+Any worker of its queue runs what is due, one worker at a time in the whole deployment.
 """
 
 from datetime import datetime

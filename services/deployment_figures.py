@@ -7,12 +7,12 @@ that have not ended, of all else a bounded number of rows.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from core.lanes import Lane
+from core.queues import Queue
 from models import OrderStatus
 from services.credits.verify import VERIFY_LEDGER
 from storage.database import Database, Statement
 
-# For each lane, and for each status of orders.
+# For each queue, and for each status of orders.
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
 # Orders that wait for somebody: the others only get more.
@@ -28,9 +28,9 @@ _OPEN_ORDERS = (
 @dataclass(frozen=True)
 class JobFigures:
     """Attributes:
-    unfinished: jobs by lane and status.
-    due: queued jobs that are due by lane and kind, up to ``MAX_COUNTED`` sent and unsent ones.
-    oldest: for how many seconds the lane's oldest job has been due.
+    unfinished: jobs by queue and status.
+    due: queued jobs that are due by queue and kind, up to ``MAX_COUNTED`` sent and unsent ones.
+    oldest: for how many seconds the queue's oldest job has been due.
     """
 
     unfinished: Mapping[tuple[str, str], int]
@@ -93,19 +93,19 @@ def read(database: Database) -> DeploymentFigures:
         frozenset(name for name, _, has_failed, _ in rows if has_failed),
     )
     done = {name: done for name, _, _, done in rows}
-    lanes = list(Lane)
+    queues = list(Queue)
     unfinished: dict[tuple[str, str], int] = {
-        (lane, status): 0 for lane in lanes for status in ("queued", "running")
+        (queue, status): 0 for queue in queues for status in ("queued", "running")
     }
-    unfinished |= {(lane, status): count for lane, status, count in database.rows(_UNFINISHED)}
-    due, oldest = {}, dict.fromkeys(map(str, lanes), 0.0)
-    for lane, kind, count, seconds in database.rows(_DUE, lanes=lanes, most=MAX_COUNTED):
-        due[lane, kind] = count
-        oldest[lane] = max(oldest[lane], seconds)
+    unfinished |= {(queue, status): count for queue, status, count in database.rows(_UNFINISHED)}
+    due, oldest = {}, dict.fromkeys(map(str, queues), 0.0)
+    for queue, kind, count, seconds in database.rows(_DUE, queues=queues, most=MAX_COUNTED):
+        due[queue, kind] = count
+        oldest[queue] = max(oldest[queue], seconds)
     jobs = JobFigures(unfinished, due, oldest)
     [(active, failing, late, failing_seconds)] = database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)
     # New events make no endpoint due: its job is queued, which some worker should take.
-    late = max(late, jobs.oldest[Lane.WEBHOOKS])
+    late = max(late, jobs.oldest[Queue.WEBHOOKS])
     return DeploymentFigures(
         connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
         jobs=jobs,
@@ -138,25 +138,25 @@ _CONNECTIONS = Statement("""
     """)
 # Apart, since queued jobs and running ones have indexes of their own.
 _UNFINISHED = Statement(
-    "SELECT lane, 'queued', count(*) FROM jobs WHERE status = 'queued' GROUP BY lane"
+    "SELECT queue, 'queued', count(*) FROM jobs WHERE status = 'queued' GROUP BY queue"
     " UNION ALL"
-    " SELECT lane, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY lane"
+    " SELECT queue, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY queue"
 )
-# A lane's oldest job is among those that were sent first, or is the next one to be sent. A job that
-# waits for its next turn does not count as old, though it was due when its first one came.
+# A queue's oldest job is among those that were sent first, or is the next one to be sent. A job
+# that waits for its next turn does not count as old, though it was due when its first one came.
 _DUE = Statement("""
-    SELECT looked.lane, kind, count(*), CAST(coalesce(extract(epoch FROM now()
+    SELECT looked.queue, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)
-    FROM unnest(CAST(:lanes AS text[])) AS looked(lane) CROSS JOIN LATERAL (
+    FROM unnest(CAST(:queues AS text[])) AS looked(queue) CROSS JOIN LATERAL (
         (SELECT kind, run_at, attempt, retries FROM jobs
-         WHERE status = 'queued' AND jobs.lane = looked.lane AND sends > 0
+         WHERE status = 'queued' AND jobs.queue = looked.queue AND sends > 0
          ORDER BY send_after LIMIT :most)
         UNION ALL
         (SELECT kind, run_at, attempt, retries FROM jobs
-         WHERE status = 'queued' AND jobs.lane = looked.lane AND sends = 0
+         WHERE status = 'queued' AND jobs.queue = looked.queue AND sends = 0
          ORDER BY send_after LIMIT :most)
     ) AS waiting
-    WHERE run_at <= now() GROUP BY looked.lane, kind
+    WHERE run_at <= now() GROUP BY looked.queue, kind
     """)
 _ORDERS = Statement("""
     SELECT looked.status, count(found.id)

@@ -118,12 +118,12 @@ _MAX_SUSPICIOUS_TEXTS = 20
 
 
 @dataclass(frozen=True)
-class LaneFigures:
+class QueueFigures:
     """Attributes:
     oldest_seconds: for how long the oldest of its jobs has been due; 0 where none is.
     """
 
-    lane: str
+    queue: str
     queued: int
     running: int
     due: int
@@ -138,7 +138,7 @@ class OverdueWork:
     """
 
     figures: DeploymentFigures
-    lanes: list[LaneFigures]
+    queues: list[QueueFigures]
     rows: Mapping[str, int]
     late_maintenance: Mapping[str, float]
     reported: list[ReportedList]
@@ -155,7 +155,7 @@ def read(resources: Resources) -> OverdueWork:
     late = figures.maintenance.late_seconds.items()
     return OverdueWork(
         figures,
-        lanes=lanes_of(figures),
+        queues=queues_of(figures),
         rows={name: count for name, count in sorted(counted.items()) if count},
         late_maintenance={name: each for name, each in sorted(late) if each >= MIN_LATE_SECONDS},
         reported=reported,
@@ -163,20 +163,20 @@ def read(resources: Resources) -> OverdueWork:
     )
 
 
-def lanes_of(figures: DeploymentFigures) -> list[LaneFigures]:
+def queues_of(figures: DeploymentFigures) -> list[QueueFigures]:
     jobs = figures.jobs
     due: dict[str, int] = {}
-    for (lane, _), count in jobs.due.items():
-        due[lane] = due.get(lane, 0) + count
+    for (queue, _), count in jobs.due.items():
+        due[queue] = due.get(queue, 0) + count
     return [
-        LaneFigures(
-            lane,
-            jobs.unfinished.get((lane, "queued"), 0),
-            jobs.unfinished.get((lane, "running"), 0),
-            due.get(lane, 0),
+        QueueFigures(
+            queue,
+            jobs.unfinished.get((queue, "queued"), 0),
+            jobs.unfinished.get((queue, "running"), 0),
+            due.get(queue, 0),
             oldest,
         )
-        for lane, oldest in jobs.oldest.items()
+        for queue, oldest in jobs.oldest.items()
     ]
 
 

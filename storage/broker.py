@@ -1,7 +1,7 @@
 """The one sender of tasks: a bare Celery producer, which knows queues but no task's code.
 
 Messages are ids, sent again by whoever misses what they cause. A broker only has to deliver most of
-them soon, and to say how many of a lane wait.
+them soon, and to say how many of a queue wait.
 """
 
 import base64
@@ -15,13 +15,13 @@ from typing import Any
 import orjson
 from celery import Celery
 from kombu.connection import Connection
-from kombu.entity import Queue
+from kombu.entity import Queue as BrokerQueue
 from kombu.exceptions import OperationalError
 from kombu.transport import TRANSPORT_ALIASES, memory, redis
 from kombu.utils.url import as_url, parse_url
 
 from core.calls.breaker import Breaker
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings.store_settings import BrokerSettings
 from core.telemetry import spans
 from storage.redis.client import (
@@ -66,8 +66,8 @@ class MasterTransport(redis.SentinelTransport):
 TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{MasterTransport.__name__}"
 
 
-def queue_name(lane: Lane) -> str:
-    return f"pressroom.{lane}"
+def queue_name(queue: Queue) -> str:
+    return f"pressroom.{queue}"
 
 
 def celery_app(settings: BrokerSettings) -> Celery:
@@ -82,8 +82,8 @@ def _app(**reached: Any) -> Celery:
         accept_content=["json"],
         result_serializer="json",
         task_ignore_result=True,
-        task_queues=[Queue(queue_name(lane), routing_key=queue_name(lane)) for lane in Lane],
-        task_default_queue=queue_name(Lane.MAINTENANCE),
+        task_queues=[BrokerQueue(name, routing_key=name) for name in map(queue_name, Queue)],
+        task_default_queue=queue_name(Queue.MAINTENANCE),
         # A mistyped queue name is an error, and makes no queue without workers.
         task_create_missing_queues=False,
         broker_connection_retry_on_startup=True,
@@ -115,12 +115,12 @@ def _reached_at(url: str) -> dict[str, Any]:
     }
 
 
-def message(task: str, lane: Lane, kwargs: dict[str, Any], *, task_id: str) -> bytes:
+def message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
     """Return the message that ``Broker.send`` would send, for a script that puts it on the queue.
 
     The producer takes a tenth of a millisecond and a connection to do the same.
     """
-    form = _form(task, lane)
+    form = _form(task, queue)
     ids = {"id": task_id, "root_id": task_id, "kwargsrepr": repr(kwargs)}
     tags = {"correlation_id": task_id, "delivery_tag": str(uuid.uuid4())}
     return orjson.dumps(
@@ -134,12 +134,12 @@ def message(task: str, lane: Lane, kwargs: dict[str, Any], *, task_id: str) -> b
 
 
 @cache
-def _form(task: str, lane: Lane) -> dict[str, Any]:
+def _form(task: str, queue: Queue) -> dict[str, Any]:
     """A message of this task as Celery's producer makes it, taken from a broker in memory."""
-    queue = queue_name(lane)
+    name = queue_name(queue)
     with _app(broker_url="memory://") as app:
-        app.send_task(task, kwargs={}, queue=queue)
-    form: dict[str, Any] = memory.Channel.queues.pop(queue).get_nowait()
+        app.send_task(task, kwargs={}, queue=name)
+    form: dict[str, Any] = memory.Channel.queues.pop(name).get_nowait()
     return {**form, "body": orjson.loads(base64.b64decode(form["body"]))}
 
 
@@ -154,12 +154,12 @@ class Broker:
     def send(
         self,
         task: str,
-        lane: Lane,
+        queue: Queue,
         kwargs: dict[str, Any],
         *,
         task_id: str | None = None,
     ) -> bool:
-        """Put one message on the lane's queue; ``False`` when the broker can't take it now.
+        """Put one message on the queue; ``False`` when the broker can't take it now.
 
         No work is lost by a ``False``: the sweep sends it again.
         """
@@ -172,27 +172,27 @@ class Broker:
                 return self._app.send_task(
                     task,
                     kwargs=kwargs,
-                    queue=queue_name(lane),
+                    queue=queue_name(queue),
                     task_id=task_id,
                     producer=producer,
                     retry=False,
                 )
 
-        about: spans.Attributes = {"messaging.destination.name": queue_name(lane)}
+        about: spans.Attributes = {"messaging.destination.name": queue_name(queue)}
         with spans.span(f"send {task}", "producer", about):
             return self._breaker.attempt("broker.send_failed", put, task=task) is not None
 
-    def waiting(self, lane: Lane) -> int | None:
-        """How many messages of the lane no worker has taken; ``None`` while the broker is away."""
-        return self._breaker.attempt("broker.not_asked", partial(self._count, lane), lane=lane)
+    def waiting(self, queue: Queue) -> int | None:
+        """How many messages of the queue no worker has taken; ``None`` while the broker is away."""
+        return self._breaker.attempt("broker.not_asked", partial(self._count, queue), queue=queue)
 
-    def _count(self, lane: Lane) -> int:
-        queue: Queue = self._app.amqp.queues[queue_name(lane)]
+    def _count(self, queue: Queue) -> int:
+        asked: BrokerQueue = self._app.amqp.queues[queue_name(queue)]
         with self._app.pool.acquire(block=True) as connection, _closed_by_failure(connection):
 
             def ask() -> int:
                 # It makes the queue unless it is there.
-                declared = queue(connection.default_channel).queue_declare()
+                declared = asked(connection.default_channel).queue_declare()
                 return int(declared.message_count)
 
             count: int = connection.ensure(connection, ask, max_retries=0)()

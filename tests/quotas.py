@@ -39,7 +39,7 @@ def begin_jobs(stack: Stack, user_id: int, count: int, kind: str = "export.membe
     """Jobs of the user that no worker does."""
     for _ in range(count):
         stack.query(
-            "INSERT INTO jobs (kind, lane, user_id, on_behalf_of, status, run_at, send_after)"
+            "INSERT INTO jobs (kind, queue, user_id, on_behalf_of, status, run_at, send_after)"
             " VALUES (%s, 'export', %s, %s, 'queued', 'infinity', 'infinity')",
             kind,
             user_id,

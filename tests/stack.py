@@ -270,15 +270,15 @@ class Stack:
         )
 
     def start_worker(
-        self, *lanes: str, concurrency: int = 2, module: str = "cli.main", **environment: str
+        self, *queues: str, concurrency: int = 2, module: str = "cli.main", **environment: str
     ) -> Running:
-        """A worker for these lanes, that does `concurrency` jobs of each at a time."""
-        name = f"worker-{'-'.join(lanes)}"
+        """A worker for these queues, that does `concurrency` jobs of each at a time."""
+        name = f"worker-{'-'.join(queues)}"
         mark = self.home / f"{self.name}-{name}-{time.monotonic_ns()}.ready"
         return self.start(
             name,
             "worker",
-            *(word for lane in lanes for word in ("--lane", lane)),
+            *(word for queue in queues for word in ("--queue", queue)),
             "--concurrency",
             str(concurrency),
             module=module,

@@ -1,6 +1,6 @@
 """The alive file: a worker touches it while its event loop turns and its broker answers.
 
-It says nothing of other servers, nor of how busy the lane is: a worker whose threads are all in
+It says nothing of other servers, nor of how busy the queue is: a worker whose threads are all in
 long work is alive. A worker that is stopped, whose loop hangs, or that has lost its broker lets the
 file get old, and whoever supervises it starts another one.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from celery import Celery, bootsteps, signals
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings import Settings
 from storage.broker import Broker
 
@@ -57,7 +57,7 @@ def _note_turn(consumer: Any) -> None:
 
 
 def _is_overdue(channel: Any, now: float) -> bool:
-    """Return whether the broker owes an answer. A lane without room reads none, and is owed
+    """Return whether the broker owes an answer. A queue without room reads none, and is owed
     none.
     """
     is_fetching = channel._in_poll and channel.qos.can_consume()
@@ -71,6 +71,6 @@ def _touch(settings: Settings) -> None:
     while True:
         # A worker that is told to end is alive until it has ended its jobs.
         turns = time.monotonic() - _last_turn[0] < MAX_SILENCE_SECONDS
-        if (_stopping.is_set() or turns) and broker.waiting(Lane.MAINTENANCE) is not None:
+        if (_stopping.is_set() or turns) and broker.waiting(Queue.MAINTENANCE) is not None:
             path.touch()
         time.sleep(TOUCH_EVERY_SECONDS)

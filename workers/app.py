@@ -13,11 +13,11 @@ from storage.broker import celery_app
 from workers import alive, signals, stopping, sweeper, task_table
 from workers.context import ProcessContext
 from workers.serving import Serving
-from workers.transport import LaneQueues
+from workers.transport import QueueQueues
 
 _CONFIGURATION = {
     # A message is acknowledged when its task has ended, so the broker delivers the message of a
-    # lost worker again. A worker takes no more messages than it works on, in each of its lanes.
+    # lost worker again. A worker takes no more messages than it works on, in each of its queues.
     "task_acks_late": True,
     "task_reject_on_worker_lost": True,
     "worker_enable_prefetch_count_reduction": False,
@@ -40,7 +40,7 @@ _CONFIGURATION = {
 def build_app(settings: Settings, *, serves: Serving) -> Celery:
     app = celery_app(settings)
     app.conf.update(_CONFIGURATION)
-    app.amqp_cls = partial(LaneQueues, limits=serves.limits)
+    app.amqp_cls = partial(QueueQueues, limits=serves.limits)
     process = ProcessContext(settings, serves)
     task_table.bind(app, process)
     signals.connect(process)

@@ -3,7 +3,7 @@
 import os
 from threading import Lock
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings import Settings
 from core.telemetry import spans
 from storage.redis.request_work import RequestLeases, RequestWork
@@ -11,8 +11,8 @@ from storage.resources import open_resources
 from workers.held_work import HeldWork
 from workers.serving import Pool, Serving
 
-# Lanes of request-only work alone, none of which asks the database.
-_WITHOUT_JOBS = {Lane.REQUEST, Lane.PHOTOS}
+# Queues of request-only work alone, none of which asks the database.
+_WITHOUT_JOBS = {Queue.REQUEST, Queue.PHOTOS}
 
 
 class WorkerContext:
@@ -39,7 +39,7 @@ def connections(serves: Serving) -> int:
     """
     if serves.pool is Pool.PREFORK:
         return 3
-    jobs = sum(limit for lane, limit in serves.limits.items() if lane not in _WITHOUT_JOBS)
+    jobs = sum(limit for queue, limit in serves.limits.items() if queue not in _WITHOUT_JOBS)
     return max(2 * jobs, 1)
 
 

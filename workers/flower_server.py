@@ -18,7 +18,7 @@ from core.process.garbage_collection import end_start
 from core.settings import SettingsError
 from core.settings.store_settings import FlowerSettings
 from storage.broker import celery_app
-from workers.task_lanes import lanes_of_tasks
+from workers.task_queues import queues_of_tasks
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
@@ -105,10 +105,10 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
             # Later events of a task name only its id. For a task that is left out, or that a worker
             # got before Flower listened, they would make a row without a name.
             return event["uuid"] in self.tasks
-        known = lanes_of_tasks().get(name)
+        known = queues_of_tasks().get(name)
         if known is None:
             return True
-        event["name"] = f"{known.lane}/{name}"
+        event["name"] = f"{known.queue}/{name}"
         return self.shows_periodic or not known.is_periodic
 
 

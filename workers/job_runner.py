@@ -1,7 +1,7 @@
 """Jobs in a worker: the one that a message names, and with it those that take turns in the process.
 
 The turns of some jobs must be in one process, such as those that read one file. Such a job stays:
-between its turns, the process takes one of another job that waits in the lane. Other owners wait
+between its turns, the process takes one of another job that waits in the queue. Other owners wait
 for one turn, and the job keeps what it has open.
 """
 
@@ -98,7 +98,7 @@ class JobAttempt:
                 return self._do()
         finally:
             self._held = None
-            work_metrics.observe_turn(kind.lane, kind.name, time.monotonic() - began)
+            work_metrics.observe_turn(kind.queue, kind.name, time.monotonic() - began)
 
     def _do(self) -> bool:
         try:
@@ -293,7 +293,7 @@ class _Rotation:
             select(Job.id)
             .where(
                 Job.status == JobStatus.QUEUED,
-                Job.lane == self._first.lane,
+                Job.queue == self._first.queue,
                 Job.sends > 0,
                 # The sweep keeps all that were sent among these.
                 Job.send_after > func.now() - RECENT,

@@ -1,8 +1,8 @@
 import sys
 
-from core.lanes import Lane
 from core.process.garbage_collection import end_start
 from core.process.linux import hide_memory
+from core.queues import Queue
 from core.settings.process_settings import load_worker_settings
 from storage.broker import queue_name
 from workers import transport
@@ -11,7 +11,7 @@ from workers.serving import Serving
 
 
 def run(serves: Serving) -> None:
-    """Work on these lanes until told to stop; ends the process."""
+    """Work on these queues until told to stop; ends the process."""
     # Before a converter starts: it runs as the same user, and decodes what strangers send.
     hide_memory()
     options = ["--pool", serves.pool.value, "--concurrency", str(serves.jobs_at_once)]
@@ -20,7 +20,7 @@ def run(serves: Serving) -> None:
     # Gossip and mingle are messages between workers, and no worker here uses them.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
     settings = load_worker_settings(serves.limits)
-    if Lane.REQUEST in serves.limits:
+    if Queue.REQUEST in serves.limits:
         settings.require_model_key()
     transport.install()
     app = build_app(settings, serves=serves)

@@ -9,9 +9,9 @@ from prometheus_client import start_http_server
 
 from core.counters.pool_counts import pool_registry
 from core.counters.shared_counts import shared_folder
-from core.lanes import Lane
 from core.logging import configure_logging, get_logger
 from core.process.garbage_collection import end_start, share
+from core.queues import Queue
 from core.settings import Settings
 from core.telemetry import spans
 from workers.context import ProcessContext
@@ -32,12 +32,12 @@ def connect(process: ProcessContext) -> None:
 def _warm_up(process: ProcessContext, **_: Any) -> None:
     """In a new pool process: start the converter that the first job would wait for.
 
-    Where processes serve other lanes too, there are more of them than conversions at a time. There
+    Where processes serve other queues too, there are more of them than conversions at a time. There
     the first conversion starts a converter, so that none takes memory before it is used.
     """
     context = process.get()
-    if context.serves.limits.keys() == {Lane.MEDIA}:
-        # Imported here, since workers of other lanes don't need the library behind it.
+    if context.serves.limits.keys() == {Queue.MEDIA}:
+        # Imported here, since workers of other queues don't need the library behind it.
         from services.attachments import processing
 
         context.resources.shared(processing.converter).start()
@@ -46,13 +46,13 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
 def _say_ready(process: ProcessContext, **_: Any) -> None:
     end_start()
     served = process.serves.limits
-    if Lane.MEDIA in served:
-        # Imported here, since workers of other lanes don't need the library behind it.
+    if Queue.MEDIA in served:
+        # Imported here, since workers of other queues don't need the library behind it.
         from services.attachments.isolation.confinement import filter_refusal
 
         if refusal := filter_refusal():
             _log.warning("converter.unfiltered", reason=str(refusal))
-    if Lane.REQUEST in served:
+    if Queue.REQUEST in served:
         # Not at the first request, which would wait for the writers' libraries.
         from services.composer.writers import MetadataWriter
 

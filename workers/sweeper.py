@@ -11,8 +11,8 @@ from typing import Any
 from celery import Celery, bootsteps, signals
 from redis.exceptions import RedisError
 
-from core.lanes import Lane
 from core.logging import get_logger
+from core.queues import Queue
 from core.settings.process_settings import load_worker_settings
 from services.jobs import maintenance, sweep
 from services.jobs.sweep import Paces, Reach
@@ -60,25 +60,25 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def start(self, worker: Any) -> None:
         served = worker.app.amqp.queues.consume_from
-        lanes = [lane for lane in Lane if queue_name(lane) in served]
+        queues = [queue for queue in Queue if queue_name(queue) in served]
         threading.Thread(
-            target=_sweep_until_stopped, args=(lanes,), name="sweep", daemon=True
+            target=_sweep_until_stopped, args=(queues,), name="sweep", daemon=True
         ).start()
 
 
-def _sweep_until_stopped(lanes: list[Lane]) -> None:
-    resources = open_resources(load_worker_settings(lanes), concurrency=1, name="sweep")
+def _sweep_until_stopped(queues: list[Queue]) -> None:
+    resources = open_resources(load_worker_settings(queues), concurrency=1, name="sweep")
     reach = Reach()
     each_second: list[_Step] = [
         partial(sweep.sweep, reach=reach, paces=Paces()),
         maintenance.send_due,
     ]
     wake_due = EndpointWaker().wake_due
-    if Lane.WEBHOOKS in lanes:
+    if Queue.WEBHOOKS in queues:
         each_second.append(wake_due)
-    now_and_then: list[_Step] = [*each_second, partial(send_canaries, lanes=lanes)]
-    if Lane.WEBHOOKS not in lanes:
-        # Where no worker of that lane is left, the figures show the jobs that wait for one.
+    now_and_then: list[_Step] = [*each_second, partial(send_canaries, queues=queues)]
+    if Queue.WEBHOOKS not in queues:
+        # Where no worker of that queue is left, the figures show the jobs that wait for one.
         now_and_then.append(wake_due)
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):
@@ -97,22 +97,22 @@ def _go_on() -> None:
         _round.release()
 
 
-CANARY = "lane.canary"
+CANARY = "queue.canary"
 
 
 def bind_canary(app: Celery, process: ProcessContext) -> None:
-    def arrive(lane: str, sent: str) -> None:
-        Canaries(process.get().resources.redis).arrived(lane, sent, version("pressroom"))
+    def arrive(queue: str, sent: str) -> None:
+        Canaries(process.get().resources.redis).arrived(queue, sent, version("pressroom"))
 
     app.task(arrive, name=CANARY)
 
 
-def send_canaries(resources: Resources, lanes: list[Lane]) -> None:
+def send_canaries(resources: Resources, queues: list[Queue]) -> None:
     canaries = Canaries(resources.redis)
-    for lane in lanes:
+    for queue in queues:
         try:
-            sent = canaries.due(lane)
+            sent = canaries.due(queue)
         except RedisError:  # the next round asks again
             return
         if sent is not None:
-            resources.broker.send(CANARY, lane, {"lane": lane, "sent": sent})
+            resources.broker.send(CANARY, queue, {"queue": queue, "sent": sent})

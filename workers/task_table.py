@@ -14,8 +14,8 @@ from celery import Celery
 from redis.exceptions import RedisError
 
 from core.errors import DomainError, TransientError
-from core.lanes import RequestKind
 from core.logging import get_logger
+from core.queues import RequestKind
 from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
 from core.telemetry import spans
 from services.jobs import kinds, maintenance
@@ -113,7 +113,7 @@ def _give_back(context: WorkerContext, kind: RequestKind, lease: RequestLease) -
     """Without this a caller would wait for a worker that has stopped until its time is over."""
     try:
         if lease.give_back():
-            context.resources.broker.send(kind.task, kind.lane, {"request_id": lease.request_id})
+            context.resources.broker.send(kind.task, kind.queue, {"request_id": lease.request_id})
             log.info("request.handed_back", work=lease.request_id)
     except RedisError as error:
         log.warning("request.not_handed_back", reason=type(error).__name__)

@@ -16,16 +16,16 @@ from kombu.connection import Connection
 from kombu.messaging import Consumer
 from kombu.transport import TRANSPORT_ALIASES, redis
 
-from core.lanes import Lane
+from core.queues import Queue
 from storage.broker import MasterChannel, MasterTransport, queue_name
 
 
 class LimitedQoS(redis.QoS):
     """Counts what the pool works at, whatever became of its messages.
 
-    kombu counts messages by channel. After each reconnect a lane could fill its limit once more,
-    while the pool still works at what the lane took before; and a message whose acknowledgement
-    failed would count for ever, so that a hanging broker could leave a lane without room.
+    kombu counts messages by channel. After each reconnect a queue could fill its limit once more,
+    while the pool still works at what the queue took before; and a message whose acknowledgement
+    failed would count for ever, so that a hanging broker could leave a queue without room.
     """
 
     def can_consume(self) -> bool:
@@ -75,17 +75,17 @@ def install() -> None:
 
 
 # Celery takes messages of all queues by one consumer and one limit. When such a limit is used up
-# by work that is stuck, the messages of every queue wait. Here each lane has a channel of its own,
-# with the lane's limit.
+# by work that is stuck, the messages of every queue wait. Here each queue has a channel of its own,
+# with the queue's limit.
 
 
-class LaneConsumers:
+class QueueConsumers:
     """Stands where Celery has its one consumer of tasks, and does what Celery asks of that one."""
 
     def __init__(
-        self, amqp: AMQP, connection: Connection, limits: Mapping[Lane, int], **options: Any
+        self, amqp: AMQP, connection: Connection, limits: Mapping[Queue, int], **options: Any
     ) -> None:
-        self.queues = [amqp.queues[queue_name(lane)] for lane in limits]
+        self.queues = [amqp.queues[queue_name(queue)] for queue in limits]
         self._consumers: list[Consumer] = []
         for queue, limit in zip(self.queues, limits.values(), strict=True):
             channel = connection.channel()
@@ -115,16 +115,16 @@ class LaneConsumers:
         self.cancel()
 
     def qos(self, **_: Any) -> None:
-        """Celery sets the limit of its one consumer. A lane's own limit stays."""
+        """Celery sets the limit of its one consumer. A queue's own limit stays."""
 
 
-class LaneQueues(AMQP):  # type: ignore[misc]
-    """Makes the consumers of the lanes that the process serves."""
+class QueueQueues(AMQP):  # type: ignore[misc]
+    """Makes the consumers of the queues that the process serves."""
 
-    def __init__(self, app: Any, limits: Mapping[Lane, int]) -> None:
+    def __init__(self, app: Any, limits: Mapping[Queue, int]) -> None:
         super().__init__(app)
         self._limits = limits
 
-    def TaskConsumer(self, channel: Connection, **options: Any) -> LaneConsumers:  # noqa: N802 - Celery's name
+    def TaskConsumer(self, channel: Connection, **options: Any) -> QueueConsumers:  # noqa: N802 - Celery's name
         accept = self.app.conf.accept_content
-        return LaneConsumers(self, channel, self._limits, accept=accept, **options)
+        return QueueConsumers(self, channel, self._limits, accept=accept, **options)

@@ -19,7 +19,7 @@ from api.state import State
 from api.waiting.waiters import while_connected
 from core import clock
 from core.errors import DomainError
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals import media, requests
 from core.refusals.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
 from core.scopes import Scope
@@ -122,7 +122,7 @@ async def upload_attachment(
     `Prefer: wait=N` says otherwise.
     """
     seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
-    state.admit(Lane.MEDIA, owner_id, seconds)
+    state.admit(Queue.MEDIA, owner_id, seconds)
     accepted = await _accept(
         request, state, caller, encrypted=encrypted, with_renditions=renditions
     )

@@ -41,7 +41,7 @@ from api.schemas.credits import (
 )
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
 from api.state import State, state_of
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals import money, requests
 from core.refusals.money import CREDITS_BELOW
 from core.refusals.requests import BODY_INVALID, BODY_NO_JSON_TYPE, BODY_NOT_JSON, CURSOR_INVALID
@@ -291,7 +291,7 @@ async def topup_credits(
         channel=optional(string, fields, "channel"),
         redirect_url=string(fields, "redirect_url"),
     )
-    state.lane_ages.check(Lane.MONEY, waits=True)
+    state.queue_ages.check(Queue.MONEY, waits=True)
     accepted = await MONEY.run(
         checkout.accept,
         state.resources,

@@ -18,7 +18,7 @@ from api.schemas.jobs import JobRecord
 from api.schemas.segments import NewExport
 from api.state import State
 from api.waiting.streams import SLOW_DOWNLOADS
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals import access, mailing, media, requests
 from core.scopes import Scope
 from services.access.caller import Caller
@@ -72,7 +72,7 @@ async def export_list(
     or a filter means, each with a trace id and headers.
     """
     seconds, request_id = preference.seconds(WAIT_SECONDS), current_request_id()
-    state.lane_ages.check(Lane.EXPORT, waits=seconds > 0)
+    state.queue_ages.check(Queue.EXPORT, waits=seconds > 0)
     statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
     order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format)
     job_id = await state.in_unit_of_work(

@@ -28,7 +28,7 @@ from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobId, JobRecord
 from api.state import State
 from api.waiting.streams import SLOW_DOWNLOADS
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals import access, imports, mailing, media, requests
 from models import ImportKind, MemberImport
 from services.subscriptions.imports import endings, records, staging
@@ -142,7 +142,7 @@ async def import_members(
     """
     columns = records.read_mapping(mapping, imports.IMPORT_MAPPING)
     options = ImportOptions(dry_run, on_existing, columns, kind, create_fields)
-    state.lane_ages.check(Lane.BULK, waits=False)
+    state.queue_ages.check(Queue.BULK, waits=False)
     check = partial(records.check_upload, caller=caller, list_id=list_id, dry_run=dry_run)
     await state.in_unit_of_work(check)
     file = records.new_file(state.resources)

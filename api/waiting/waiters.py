@@ -30,8 +30,8 @@ from starlette.types import Receive
 from api.limits.bulkheads import BACKGROUND
 from api.metrics import WAITING
 from core.errors import DomainError
-from core.lanes import Lane
 from core.logging import get_logger
+from core.queues import Queue
 from core.refusals.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITERS
 from models import FINISHED
 from services.jobs import records
@@ -303,25 +303,25 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(working, leaving, return_exceptions=True)
 
 
-LOOK_AT_LANES_EVERY_SECONDS = 1.0
+LOOK_AT_QUEUES_EVERY_SECONDS = 1.0
 # A caller who waits has little of the wait left by then. Work that no caller waits for may be late,
 # but not so late that what is accepted can never be done.
-MAX_LANE_SECONDS_OF_WAITERS = 30.0
-MAX_LANE_SECONDS = 600.0
+MAX_QUEUE_SECONDS_OF_WAITERS = 30.0
+MAX_QUEUE_SECONDS = 600.0
 _MAX_RETRY_AFTER_SECONDS = 60
 
 
-class LaneAges:
+class QueueAges:
     """The ages of the queues, read once a second for the whole process."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._canaries = Canaries(client)
         self._seconds: dict[str, float] = {}
 
-    def check(self, lane: Lane, *, waits: bool) -> None:
-        """Refuse what would stand too long in the lane: raises ``queue.overloaded``."""
-        age = self._seconds.get(lane, 0.0)
-        if age > (MAX_LANE_SECONDS_OF_WAITERS if waits else MAX_LANE_SECONDS):
+    def check(self, queue: Queue, *, waits: bool) -> None:
+        """Refuse what would stand too long in the queue: raises ``queue.overloaded``."""
+        age = self._seconds.get(queue, 0.0)
+        if age > (MAX_QUEUE_SECONDS_OF_WAITERS if waits else MAX_QUEUE_SECONDS):
             raise QUEUE_OVERLOADED(retry_after=min(math.ceil(age), _MAX_RETRY_AFTER_SECONDS))
 
     async def run(self) -> None:
@@ -331,4 +331,4 @@ class LaneAges:
             except (RedisError, DomainError):
                 # A queue whose age is not known refuses no caller.
                 self._seconds = {}
-            await asyncio.sleep(LOOK_AT_LANES_EVERY_SECONDS)
+            await asyncio.sleep(LOOK_AT_QUEUES_EVERY_SECONDS)

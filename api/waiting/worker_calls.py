@@ -14,8 +14,8 @@ from redis.exceptions import RedisError
 
 from api.waiting.waiters import Waiters
 from core.errors import DomainError, Kind
-from core.lanes import RequestKind
 from core.logging import get_logger
+from core.queues import RequestKind
 from core.refusals.requests import QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
 from storage.redis import request_scripts
 from storage.redis.notifications import result_topic
@@ -50,7 +50,7 @@ class WorkerCalls:
         ``queue.too_many_of_yours`` when it would have to wait too long, and what the work raised.
         """
         caller = self._calls.new_caller()
-        request_id = request_scripts.request_id(kind.lane, same or caller)
+        request_id = request_scripts.request_id(kind.queue, same or caller)
         join = partial(self._calls.join, request_id, caller, payload, kind=kind, owner_id=owner_id)
         result = None
         if seconds > 0:

@@ -36,7 +36,7 @@ records AS (
     INSERT INTO idempotency_records (caller_id, route, key, fingerprint, answer, expires_at)
     SELECT id, 'route', gen_random_uuid(), sha256(''), '{{}}', now() - interval '1 hour'
     FROM person, n)
-INSERT INTO jobs (kind, lane, status, created_at, finished_at)
+INSERT INTO jobs (kind, queue, status, created_at, finished_at)
 SELECT 'members.add', 'bulk', 'succeeded', now() - interval '40 days', now() - interval '40 days'
 FROM n
 """,

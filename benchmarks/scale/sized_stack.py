@@ -13,7 +13,7 @@ import psycopg2
 from benchmarks.measure import seconds_of
 from benchmarks.scale.filling import fill
 from benchmarks.scale.volume import Volume
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings import Settings
 from core.settings.notations import PlanQuota
 from devstack.supervisor.ports import PortPicker
@@ -87,7 +87,7 @@ def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     assert isinstance(user_id, int)
     assert isinstance(list_id, int)
     owner = Owner(user_id, str(email), stack.new_key(user_id))
-    worker = WorkerContext(_settings(stack), serving([Lane.MAINTENANCE]))
+    worker = WorkerContext(_settings(stack), serving([Queue.MAINTENANCE]))
     try:
         yield SizedStack(stack, volume, owner, list_id, worker)
     finally:

@@ -6,7 +6,7 @@ Nothing falls due in the weeks after the `anchor`: a database that is kept stays
 STATEMENTS = {
     # A job in a thousand waits for a mail server that is away.
     "jobs": """
-INSERT INTO jobs (kind, lane, user_id, on_behalf_of, subject_id, status, attempt, run_at,
+INSERT INTO jobs (kind, queue, user_id, on_behalf_of, subject_id, status, attempt, run_at,
     send_after, sends, request_id, created_at, started_at, finished_at)
 SELECT CASE WHEN n % 1000 = 0 OR own > 1 THEN 'subscription.mail_confirmation'
         WHEN own = 0 THEN 'members.add' ELSE 'attachment.process' END,

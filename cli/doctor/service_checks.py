@@ -185,7 +185,7 @@ _TEXT = "This mail was sent by pressroom doctor. Mail works."
 def ask_mail(send_to: str | None, settings: Settings) -> Iterator[Diagnosis]:
     """``send_to``: the address that gets a mail; without it the server is only logged in to."""
     if settings.mail_url is None:
-        advice = "Ask where mail is sent from: a worker of the lane mail."
+        advice = "Ask where mail is sent from: a worker of the queue mail."
         yield skipped("login", "PRESSROOM_MAIL_URL is not set for this process", advice)
         return
     server = MailServer.parse(settings.mail_url.get_secret_value())

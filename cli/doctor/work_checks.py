@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from cli.doctor.examination import Diagnosis, fine, judged, skipped, wrong
 from core import clock
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings import Settings
 from services.backup import manifests
 from storage.backup_files.places import open_sealed_place
@@ -29,8 +29,8 @@ _MAINTENANCE = text(
 def ask_workers(client: redis.Redis) -> Iterator[Diagnosis]:
     """Tell of each queue how long a message takes, by the canaries that its workers send."""
     ages = Canaries(client).ages()
-    for lane in Lane:
-        yield _queue(lane, ages.get(lane))
+    for queue in Queue:
+        yield _queue(queue, ages.get(queue))
     own = version("pressroom")
     others = sorted({age.version for age in ages.values()} - {own, ""})
     if others:
@@ -40,14 +40,14 @@ def ask_workers(client: redis.Redis) -> Iterator[Diagnosis]:
         yield fine("version", own)
 
 
-def _queue(lane: Lane, age: QueueAge | None) -> Diagnosis:
-    advice = f"Start a worker with --lane {lane}, or look at the log of the one that runs."
+def _queue(queue: Queue, age: QueueAge | None) -> Diagnosis:
+    advice = f"Start a worker with --queue {queue}, or look at the log of the one that runs."
     if age is None:
-        return wrong(lane, "no worker serves this queue", advice)
+        return wrong(queue, "no worker serves this queue", advice)
     if age.is_silent:
-        return wrong(lane, f"no worker has served this queue for {age.silence:.0f} s", advice)
+        return wrong(queue, f"no worker has served this queue for {age.silence:.0f} s", advice)
     return judged(
-        lane,
+        queue,
         f"a message takes {age.seconds:.2f} s",
         is_wrong=age.seconds > _MAX_QUEUE_SECONDS,
         advice="Start more workers of this queue.",
@@ -64,7 +64,7 @@ def ask_maintenance(connection: Connection) -> Iterator[Diagnosis]:
         "schedule",
         f"late: {', '.join(late)}" if late else "nothing is late",
         is_wrong=bool(late),
-        advice=f"Start a worker with --lane {Lane.MAINTENANCE}, or look at its log.",
+        advice=f"Start a worker with --queue {Queue.MAINTENANCE}, or look at its log.",
     )
     failing = [f"{row.name}: {row.last_error}" for row in rows if row.last_error is not None]
     yield judged(

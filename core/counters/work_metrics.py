@@ -109,7 +109,7 @@ def count_order(status: str) -> None:
     _ORDERS.labels(status).inc()
 
 
-_KIND = ["lane", "kind"]
+_KIND = ["queue", "kind"]
 # From the milliseconds of a small job to the patience of a large one.
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
@@ -142,38 +142,38 @@ _ended_of = cache(_ENDED.labels)
 _OF_OURS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
 
 
-def begin(lane: str, kind: str) -> None:
+def begin(queue: str, kind: str) -> None:
     """Begin the counts of a kind at 0.
 
     A series that begins with its first event at 1 has not risen, and so no rate shows that event.
     """
     for counter in (_ATTEMPTS, _RETRIES, _LEASES_LOST):
-        counter.labels(lane, kind)
+        counter.labels(queue, kind)
     for refusal in _OF_OURS:
-        _FAILURES.labels(lane, kind, refusal.code)
+        _FAILURES.labels(queue, kind, refusal.code)
 
 
-def count_claim(lane: str, kind: str, *, waited: float | None) -> None:
+def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
     """``waited``: the seconds since the job was due, at its first claim."""
-    _attempts_of(lane, kind).inc()
+    _attempts_of(queue, kind).inc()
     if waited is not None:
-        _waiting_of(lane, kind).observe(max(waited, 0.0))
+        _waiting_of(queue, kind).observe(max(waited, 0.0))
 
 
-def observe_turn(lane: str, kind: str, seconds: float) -> None:
-    _running_of(lane, kind).observe(seconds)
+def observe_turn(queue: str, kind: str, seconds: float) -> None:
+    _running_of(queue, kind).observe(seconds)
 
 
-def count_retry(lane: str, kind: str) -> None:
-    _RETRIES.labels(lane, kind).inc()
+def count_retry(queue: str, kind: str) -> None:
+    _RETRIES.labels(queue, kind).inc()
 
 
-def count_lost_lease(lane: str, kind: str) -> None:
-    _LEASES_LOST.labels(lane, kind).inc()
+def count_lost_lease(queue: str, kind: str) -> None:
+    _LEASES_LOST.labels(queue, kind).inc()
 
 
-def count_end(lane: str, kind: str, status: str, code: str | None) -> None:
+def count_end(queue: str, kind: str, status: str, code: str | None) -> None:
     """``code``: that of the error of a job that failed."""
-    _ended_of(lane, kind, status).inc()
+    _ended_of(queue, kind, status).inc()
     if code is not None:
-        _FAILURES.labels(lane, kind, code).inc()
+        _FAILURES.labels(queue, kind, code).inc()

@@ -6,7 +6,7 @@ upload smuggles into it finds in its environment what it was handed.
 
 from collections.abc import Collection
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings.given_settings import read_settings
 from core.settings.product_settings import MediaSettings, Settings, load_settings
 from core.settings.store_settings import (
@@ -81,18 +81,18 @@ _API = (
         "webhook_allowed_networks",
     }
 )
-_OF_LANES: dict[Lane, Names] = {
-    Lane.REQUEST: _SIGNING | _MODEL,
-    Lane.PHOTOS: _SIGNING | _PHOTOS,
-    Lane.MONEY: _SIGNING | _PAYMENTS,
-    Lane.MAIL: _SIGNING | _beginning("mail_"),
-    Lane.WEBHOOKS: _SIGNING | _beginning("webhook_"),
-    Lane.EXPORT: _SIGNING | _READS,
+_OF_QUEUES: dict[Queue, Names] = {
+    Queue.REQUEST: _SIGNING | _MODEL,
+    Queue.PHOTOS: _SIGNING | _PHOTOS,
+    Queue.MONEY: _SIGNING | _PAYMENTS,
+    Queue.MAIL: _SIGNING | _beginning("mail_"),
+    Queue.WEBHOOKS: _SIGNING | _beginning("webhook_"),
+    Queue.EXPORT: _SIGNING | _READS,
     # It decodes what strangers send.
-    Lane.MEDIA: frozenset(),
-    Lane.BULK: _SIGNING | {"deny_list"},
+    Queue.MEDIA: frozenset(),
+    Queue.BULK: _SIGNING | {"deny_list"},
     # Backups are read by the application's role, which may read every row.
-    Lane.MAINTENANCE: _SIGNING | _READS | {"retention"} | _beginning("backup_"),
+    Queue.MAINTENANCE: _SIGNING | _READS | {"retention"} | _beginning("backup_"),
 }
 
 _OF_COMMANDS = {
@@ -103,13 +103,13 @@ _OF_COMMANDS = {
 }
 
 
-def settings_of(command: str, lanes: Collection[Lane] = ()) -> Names:
-    """The names of the settings that `pressroom <command>` needs, a worker for these lanes."""
+def settings_of(command: str, queues: Collection[Queue] = ()) -> Names:
+    """The names of the settings that `pressroom <command>` needs, a worker for these queues."""
     if command == "worker":
-        return _WORKER.union(*(_OF_LANES[lane] for lane in lanes))
+        return _WORKER.union(*(_OF_QUEUES[queue] for queue in queues))
     return _OF_COMMANDS[command]
 
 
-def load_worker_settings(lanes: Collection[Lane]) -> Settings:
-    """Read the settings of a worker for these lanes; raises ``SettingsError``."""
-    return read_settings(MediaSettings) if set(lanes) == {Lane.MEDIA} else load_settings()
+def load_worker_settings(queues: Collection[Queue]) -> Settings:
+    """Read the settings of a worker for these queues; raises ``SettingsError``."""
+    return read_settings(MediaSettings) if set(queues) == {Queue.MEDIA} else load_settings()

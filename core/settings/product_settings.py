@@ -302,7 +302,7 @@ class Settings(
 
 
 class MediaSettings(Settings):
-    """The settings of a worker of the lane media alone, which signs nothing.
+    """The settings of a worker of the queue media alone, which signs nothing.
 
     No key that signs is where strangers' files are decoded.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings.process_settings import settings_of
 from devstack import LOOPBACK, LOOPBACK_HOSTS
 from devstack.sandbox.sandbox_settings import STRIPE_KEYS, WEBHOOK_PATH
@@ -15,17 +15,17 @@ from devstack.supervisor.child import Program
 from devstack.supervisor.environment import restricted
 from devstack.supervisor.home_folder import Home
 
-# A process for the lanes that wait for other servers, and another for those that compute.
+# A process for the queues that wait for other servers, and another for those that compute.
 WORKERS = {
     "worker-waiting": (
-        Lane.REQUEST,
-        Lane.PHOTOS,
-        Lane.MONEY,
-        Lane.MAIL,
-        Lane.WEBHOOKS,
-        Lane.MAINTENANCE,
+        Queue.REQUEST,
+        Queue.PHOTOS,
+        Queue.MONEY,
+        Queue.MAIL,
+        Queue.WEBHOOKS,
+        Queue.MAINTENANCE,
     ),
-    "worker-computing": (Lane.MEDIA, Lane.EXPORT, Lane.BULK),
+    "worker-computing": (Queue.MEDIA, Queue.EXPORT, Queue.BULK),
 }
 
 # The order of a stop: first the programs that take requests, last those that keep data.
@@ -60,10 +60,10 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     program = partial(_program, home, environment)
 
     def worker(name: str) -> Program:
-        lanes = [word for lane in WORKERS[name] for word in ("--lane", lane)]
+        queues = [word for queue in WORKERS[name] for word in ("--queue", queue)]
         settings = settings_of("worker", WORKERS[name])
         address = f"{LOOPBACK}:{ports.workers[name]}"
-        plain = program(name, settings, "worker", *lanes, PRESSROOM_WORKER_METRICS_ADDRESS=address)
+        plain = program(name, settings, "worker", *queues, PRESSROOM_WORKER_METRICS_ADDRESS=address)
         return _worker(plain, home.work)
 
     prepare = program(

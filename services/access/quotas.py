@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Date, Select, cast, func, literal, select,
 
 from core import clock
 from core.errors import DomainError, TransientError
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.access import QUOTA_EXCEEDED
 from core.settings import Settings
 from core.settings.notations import PlanQuota
@@ -40,7 +40,7 @@ from storage.unit_of_work import UnitOfWork
 BYTES_A_MB = 2**20
 _ROW_BYTES = 500
 # The kinds of jobs that are an owner's imports, exports and bulk acts. A roster is an act of its
-# sender; to add the members of one request is a call that its caller waits for: the lane bounds
+# sender; to add the members of one request is a call that its caller waits for: the queue bounds
 # these.
 BOUNDED_KINDS = (
     "members.import",
@@ -49,7 +49,7 @@ BOUNDED_KINDS = (
     "export.members",
 )
 _LOST_AFTER = timedelta(seconds=30)
-_THEIR_LANES = (Lane.BULK, Lane.EXPORT)
+_THEIR_QUEUES = (Queue.BULK, Queue.EXPORT)
 _HOLD = text("SELECT pg_advisory_xact_lock(hashtext('quota.' || :quota), hashint8(:user_id))")
 _HOLD_SHARED = text(
     "SELECT pg_advisory_xact_lock_shared(hashtext('quota.' || :quota), hashint8(:user_id))"
@@ -194,7 +194,7 @@ def _jobs(user_id: int) -> AnyCount:
     is_running = Job.status == JobStatus.RUNNING, Job.lease_expires_at > func.now() - _LOST_AFTER
     unfinished = (
         select(func.count(Job.id))
-        .where(*is_unfinished, Job.lane.in_(_THEIR_LANES), Job.on_behalf_of == user_id)
+        .where(*is_unfinished, Job.queue.in_(_THEIR_QUEUES), Job.on_behalf_of == user_id)
         .where(Job.kind.in_(BOUNDED_KINDS))
         .scalar_subquery()
         for is_unfinished in ((Job.status == JobStatus.QUEUED,), is_running)

@@ -12,9 +12,9 @@ from functools import cache, partial
 from jinja2 import Environment, PackageLoader
 from sqlalchemy import func, select
 
-from core.lanes import Lane
 from core.languages import reader_languages
 from core.languages.reader_languages import templates_in
+from core.queues import Queue
 from core.scopes import Scope
 from integrations.mail.port import Mail, Mailer
 from models import AccountMail, User
@@ -76,7 +76,7 @@ def mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], None]) -> Jo
         JobKind(
             name=name,
             run=lambda resources, lease: send(resources, lease, resources.shared(_mailer)),
-            lane=Lane.MAIL,
+            queue=Queue.MAIL,
             scope=Scope.SUBSCRIPTION_FULL,
             retryable=True,
         )

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from core import ids
 from core.errors import DomainError
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals import media as refusals
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
@@ -73,7 +73,7 @@ PROCESS_ATTACHMENT = kinds.register(
     kinds.JobKind(
         name="attachment.process",
         run=_process,
-        lane=Lane.MEDIA,
+        queue=Queue.MEDIA,
         scope=Scope.ATTACHMENT,
         retryable=True,
         on_abandoned=_fail_with_job,

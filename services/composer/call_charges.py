@@ -71,7 +71,7 @@ def charge_call(
         resources,
         OwnCharge(price, SOURCE_TYPE, call.key, key),
         meta,
-        work=request_scripts.request_id(asked.kind.lane, same),
+        work=request_scripts.request_id(asked.kind.queue, same),
         seconds=seconds,
     )
 

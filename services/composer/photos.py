@@ -8,8 +8,8 @@ import redis
 from redis.exceptions import RedisError
 
 from core.keyring import Keyring
-from core.lanes import Lane, RequestKind
 from core.logging import get_logger
+from core.queues import Queue, RequestKind
 from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import requests
@@ -29,7 +29,7 @@ _QUOTA_SECONDS = 3600
 
 @dataclass(frozen=True)
 class PhotoSearch:
-    kind: ClassVar[RequestKind] = RequestKind("photos.search", Lane.PHOTOS)
+    kind: ClassVar[RequestKind] = RequestKind("photos.search", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
 
     provider: PhotoProviderName
@@ -65,7 +65,7 @@ class PhotoSearchResult:
 class PhotoUse:
     """Tells the provider that a photo is used, and asks for the URL of its file."""
 
-    kind: ClassVar[RequestKind] = RequestKind("photos.download_url", Lane.PHOTOS)
+    kind: ClassVar[RequestKind] = RequestKind("photos.download_url", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
 
     provider: PhotoProviderName

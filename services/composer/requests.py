@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import orjson
 
 from core.keyring import Keyring
-from core.lanes import Lane, RequestKind
+from core.queues import Queue, RequestKind
 from core.settings import Settings
 from services.composer.post import MetadataField, Post
 from services.jobs import kinds
@@ -59,7 +59,7 @@ _CACHED = "; cached"
 class MetadataRequest:
     """Asks for the wanted fields of a post's metadata; without any, for tweets."""
 
-    kind: ClassVar[RequestKind] = RequestKind("composer.write", Lane.REQUEST)
+    kind: ClassVar[RequestKind] = RequestKind("composer.write", Queue.REQUEST)
     max_seconds: ClassVar[float] = 45.0
 
     post: Post

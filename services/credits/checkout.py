@@ -13,8 +13,8 @@ from sqlalchemy import select
 from core import clock, ids
 from core.errors import DomainError, Kind
 from core.keyring import Keyring
-from core.lanes import Lane
 from core.money import MAX_AMOUNT, PLACES, is_storable
+from core.queues import Queue
 from core.refusals import money as refusals
 from core.refusals.money import (
     ORDER_CLAIMED,
@@ -347,7 +347,7 @@ OPEN_CHECKOUT = kinds.register(
     kinds.JobKind(
         name="topup.open",
         run=lambda resources, lease: open_checkout(resources, resources.shared(channels), lease),
-        lane=Lane.MONEY,
+        queue=Queue.MONEY,
         scope=Scope.CREDIT_READ,
         retryable=False,  # its order has failed with it
         on_abandoned=_fail_with_job,

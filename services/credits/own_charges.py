@@ -20,7 +20,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from core.counters.work_metrics import count_credits
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.money import CHARGE_IN_PROGRESS
 from models import CreditAction
 from services.credits import ledger
@@ -32,7 +32,7 @@ from storage.resources import Resources
 REVERSE_OPEN = maintenance.register(
     "credits.reverse",
     every=timedelta(seconds=30),
-    lane=Lane.MONEY,
+    queue=Queue.MONEY,
     run=lambda resources, _: reverse_overdue(resources),
 )
 # After the end of the caller's wait, for a reversal by the caller's own process.

@@ -12,8 +12,8 @@ from sqlalchemy import func, select, update
 
 from core import clock
 from core.errors import DomainError, TransientError
-from core.lanes import Lane, RequestKind
 from core.logging import get_logger
+from core.queues import Queue, RequestKind
 from integrations.payments.port import Evidence, PaymentChannel
 from integrations.payments.registry import PaymentChannels
 from models import OrderStatus, OrderVia, PaymentOrder
@@ -26,7 +26,7 @@ log = get_logger(__name__)
 
 # Asks for the state of one order whose payer has come back.
 REFRESH_ORDER = kinds.register_request(
-    RequestKind("topup.refresh", Lane.MONEY),
+    RequestKind("topup.refresh", Queue.MONEY),
     lambda resources, lease: {
         "status": refresh(resources, resources.shared(channels), lease.payload["order_id"])
     },
@@ -34,7 +34,7 @@ REFRESH_ORDER = kinds.register_request(
 POLL_ORDERS = maintenance.register(
     "topups.poll",
     every=timedelta(seconds=30),
-    lane=Lane.MONEY,
+    queue=Queue.MONEY,
     run=lambda resources, _: poll(resources, resources.shared(channels)),
 )
 _OPEN = (OrderStatus.PENDING, OrderStatus.EXPIRED)

@@ -14,7 +14,7 @@ TURN_SECONDS = 4.0
 
 
 class Turn:
-    """A few seconds of work, after which a job goes to the end of the bulk lane."""
+    """A few seconds of work, after which a job goes to the end of the bulk queue."""
 
     def __init__(self) -> None:
         self._ends = time.monotonic() + TURN_SECONDS

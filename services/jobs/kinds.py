@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.counters import work_metrics
-from core.lanes import Lane, RequestKind
+from core.queues import Queue, RequestKind
 from core.refusals.refusal import Refusal
 from core.scopes import Scope
 from models import Job
@@ -33,7 +33,7 @@ class JobKind:
     """
 
     name: str  # `resource.verb`, the task's name too
-    lane: Lane
+    queue: Queue
     scope: Scope  # what a credential needs to see or cancel such a job
     retryable: bool  # whether a failed one may be started again by its owner
     run: JobWork
@@ -64,7 +64,7 @@ def register(kind: JobKind) -> JobKind:
     if kind.name in _kinds:
         raise ValueError(f"job kind {kind.name} is registered twice")
     _kinds[kind.name] = kind
-    work_metrics.begin(kind.lane, kind.name)
+    work_metrics.begin(kind.queue, kind.name)
     return kind
 
 

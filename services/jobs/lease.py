@@ -74,7 +74,7 @@ def transition(
     uow.after_commit(lambda: uow.notifier.tell(job.waiter, job_topic(job.id), job.status))
     if to in FINISHED:
         code = error.code if to == JobStatus.FAILED and error else None
-        uow.after_commit(partial(work_metrics.count_end, job.lane, job.kind, to, code))
+        uow.after_commit(partial(work_metrics.count_end, job.queue, job.kind, to, code))
     if to in (JobStatus.FAILED, JobStatus.CANCELLED):
         on_abandoned = kind_named(job.kind).on_abandoned
         if on_abandoned is not None and ends_subject:
@@ -89,8 +89,8 @@ def _stored(error: DomainError) -> dict[str, Any]:
 
 
 def requeue(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job | None:
-    """Queue the job again, after what its owner has in the lane; it is sent after the commit."""
-    turn = in_turn(Job.lane, Job.on_behalf_of)
+    """Queue the job again, after what its owner has in the queue; it is sent after the commit."""
+    turn = in_turn(Job.queue, Job.on_behalf_of)
     job = transition(uow, *fence, to=JobStatus.QUEUED, **turn, **changes)
     if job is not None:
         send_in_turn(uow, job)
@@ -168,7 +168,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     waited = None
     if job.attempt <= 1 and job.started_at is not None:
         waited = (job.started_at - job.run_at).total_seconds()
-    uow.after_commit(partial(work_metrics.count_claim, job.lane, job.kind, waited=waited))
+    uow.after_commit(partial(work_metrics.count_claim, job.queue, job.kind, waited=waited))
     return _lease_of(job)
 
 
@@ -284,8 +284,8 @@ def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta, reason: str) ->
     }
     _change(uow, lease, JobStatus.QUEUED, **again)
     lease.is_retried = True
-    lane = kind_named(lease.kind).lane
-    uow.after_commit(partial(work_metrics.count_retry, lane, lease.kind))
+    queue = kind_named(lease.kind).queue
+    uow.after_commit(partial(work_metrics.count_retry, queue, lease.kind))
 
 
 def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
@@ -310,7 +310,7 @@ def hand_back(uow: UnitOfWork, lease: Lease) -> None:
 
 
 def yield_turn(uow: UnitOfWork, lease: Lease) -> None:
-    """Queue the job at the end of its lane and behind its owner's others: long jobs take turns."""
+    """Queue the job at the end of its queue and behind its owner's others: long jobs take turns."""
     hand_back(uow, lease)
 
 

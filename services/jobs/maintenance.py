@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import SQLAlchemyError
 
-from core.lanes import Lane
 from core.logging import get_logger
+from core.queues import Queue
 from core.refusals.jobs import MAINTENANCE_NOT_FOUND, MAINTENANCE_RUNNING
 from models import Maintenance
 from services.jobs.lease import LeaseLost, heartbeat, lease_end
@@ -33,7 +33,7 @@ log = get_logger(__name__)
 MaintenanceWork = Callable[[datetime], int | None]
 
 # A message that no worker takes is sent again: after ten seconds at first, then as long again as
-# the work is overdue by then, so that a lane without workers does not fill up.
+# the work is overdue by then, so that a queue without workers does not fill up.
 _MIN_RESEND = timedelta(seconds=10)
 _MAX_RESEND = timedelta(minutes=1)
 
@@ -45,7 +45,7 @@ class MaintenanceKind:
     name: str  # the task's name too
     every: timedelta
     run: Callable[[Resources, datetime], int | None]
-    lane: Lane
+    queue: Queue
     # A run that takes longer loses its lease, so that a run that hangs is not the last one.
     max_run: timedelta
     # After a run that failed the next one comes as soon as that, or after its interval.
@@ -69,13 +69,13 @@ def register(
     *,
     every: timedelta,
     run: Callable[[Resources, datetime], int | None],
-    lane: Lane = Lane.MAINTENANCE,
+    queue: Queue = Queue.MAINTENANCE,
     max_run: timedelta = timedelta(hours=1),
     max_failure_pause: timedelta = timedelta(minutes=1),
 ) -> MaintenanceKind:
     if name in _kinds:
         raise ValueError(f"maintenance {name} is registered twice")
-    _kinds[name] = MaintenanceKind(name, every, run, lane, max_run, max_failure_pause)
+    _kinds[name] = MaintenanceKind(name, every, run, queue, max_run, max_failure_pause)
     return _kinds[name]
 
 
@@ -123,7 +123,7 @@ def send_due(resources: Resources) -> int:
             .returning(Maintenance.name)
         )
         sent = list(uow.session.scalars(statement))
-    return sum(resources.broker.send(name, _kinds[name].lane, {}) for name in sent)
+    return sum(resources.broker.send(name, _kinds[name].queue, {}) for name in sent)
 
 
 def records(uow: UnitOfWork) -> list[Maintenance]:

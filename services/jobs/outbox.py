@@ -1,8 +1,8 @@
-"""Sends jobs to their lanes: after the commit that queues them, and in turns between owners.
+"""Sends jobs to their queues: after the commit that queues them, and in turns between owners.
 
-Workers take a lane's messages in order, so what an owner has there is what other owners wait for. A
-lane holds few messages of one owner. The owner's other jobs stay rows with ``sends`` 0, of which a
-claim sends the next one: a thousand jobs of one owner and the single job of another alternate.
+Workers take a queue's messages in order, so what an owner has there is what other owners wait for.
+A queue holds few messages of one owner. The owner's other jobs stay rows with ``sends`` 0, of which
+a claim sends the next one: a thousand jobs of one owner and the single job of another alternate.
 """
 
 from datetime import timedelta
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import case, exists, func, select, update
 from sqlalchemy.orm import aliased
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.telemetry import spans
 from models import Job, JobStatus
 from services.jobs.kinds import JobKind
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # The sweep sends a job again that no worker has claimed by then.
 FIRST_RESEND = timedelta(seconds=2)
 # Another owner's job waits for each of them. The next one is sent as soon as one is claimed, so two
-# keep all workers of a lane busy: one is claimed while the other is on its way.
+# keep all workers of a queue busy: one is claimed while the other is on its way.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
 # No worker has claimed the job in half a minute, perhaps since none knows its kind: the owner's
 # other jobs don't wait for it any longer.
@@ -51,7 +51,7 @@ def enqueue(
     owner_id = on_behalf_of or user_id or 0
     job = Job(
         kind=kind.name,
-        lane=kind.lane,
+        queue=kind.queue,
         user_id=user_id,
         on_behalf_of=owner_id,
         subject_id=subject_id,
@@ -59,7 +59,7 @@ def enqueue(
         traceparent=spans.traceparent(),
         waiter=uow.waiter,
         progress_total=total,
-        **in_turn(kind.lane, owner_id),
+        **in_turn(kind.queue, owner_id),
     )
     uow.session.add(job)
     uow.session.flush()
@@ -67,12 +67,12 @@ def enqueue(
     return job
 
 
-def in_turn(lane: Any, owner_id: Any) -> dict[str, Any]:
-    """Return what a job of this lane and owner is queued with: it is sent now, or has to wait."""
+def in_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
+    """Return what a job of this queue and owner is queued with: it is sent now, or has to wait."""
     other = aliased(Job)
     sent = select(other.id).where(
         other.status == JobStatus.QUEUED,
-        other.lane == lane,
+        other.queue == queue,
         other.on_behalf_of == owner_id,
         other.sends.in_(range(1, MAX_SENDS_IN_TURN + 1)),
         # The sweep keeps all of them among these.
@@ -101,7 +101,7 @@ def send_next(uow: UnitOfWork, claimed: Job) -> None:
         select(Job.id)
         .where(
             Job.status == JobStatus.QUEUED,
-            Job.lane == claimed.lane,
+            Job.queue == claimed.queue,
             Job.on_behalf_of == claimed.on_behalf_of,
             Job.sends == 0,
             Job.send_after.between(claimed.created_at, func.now()),
@@ -122,7 +122,7 @@ def send_next(uow: UnitOfWork, claimed: Job) -> None:
 
 
 def send(broker: "Broker", job: Job) -> bool:
-    """Send the job's id to its lane. An extra message is harmless: only one claim succeeds."""
+    """Send the job's id to its queue. An extra message is harmless: only one claim succeeds."""
     # Flower and the worker's log show this name.
     task_id = f"job-{job.id}-{job.attempt}-{job.sends}"
-    return broker.send(job.kind, Lane(job.lane), {"job_id": job.id}, task_id=task_id)
+    return broker.send(job.kind, Queue(job.queue), {"job_id": job.id}, task_id=task_id)

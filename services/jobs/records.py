@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, and_, any_, bindparam, func, or_, select
 
 from core import clock, ids
 from core.errors import DomainError, Kind
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
 from core.settings import Settings
 from core.settings.notations import PlanQuota
@@ -82,8 +82,8 @@ def working_on(
 
     They are found by the indexes of queued and of running jobs, and not among all that there were.
     """
-    lanes = {kind.lane for kind in of_kinds}
-    is_theirs = Job.lane.in_(lanes), Job.on_behalf_of == user_id
+    queues = {kind.queue for kind in of_kinds}
+    is_theirs = Job.queue.in_(queues), Job.on_behalf_of == user_id
     return and_(
         or_(and_(Job.status == JobStatus.QUEUED, *is_theirs), Job.status == JobStatus.RUNNING),
         Job.kind.in_([kind.name for kind in of_kinds]),
@@ -109,7 +109,7 @@ def list_all(
     wanted: PageRequest,
     *,
     status: JobStatus | None,
-    lane: Lane | None = None,
+    queue: Queue | None = None,
     look_at: int = _MAX_LOOKED_AT,
 ) -> PageOfRows[Job]:
     """The jobs of all users, newest first, for the operator. Raises ``cursor.invalid``.
@@ -128,8 +128,8 @@ def list_all(
             begin = ids.of_cursor(wanted.cursor)
         end = begin - look_at
         query = query.where(Job.id >= end)
-    if lane is not None:
-        query = query.where(Job.lane == lane)
+    if queue is not None:
+        query = query.where(Job.queue == queue)
     found = uow.session.scalars(paging.by_id(query, Job.id, wanted)).all()
     page = paging.cut(found, wanted.limit, lambda job: str(job.id))
     if page.next_cursor is None and uow.session.scalar(select(Job.id).where(Job.id < end).limit(1)):

@@ -20,8 +20,8 @@ from sqlalchemy import TextClause, and_, func, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from core.counters import work_metrics
-from core.lanes import Lane
 from core.logging import get_logger
+from core.queues import Queue
 from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from models import Job, JobStatus
 from services.jobs.lease import LEASE, MAX_CRASHES, has_status, requeue, transition
@@ -68,11 +68,11 @@ class Paces:
     """The paces of one sweeper."""
 
     lost: Pace = field(default_factory=Pace)
-    # Each lane has its own, so that a lane with many ended jobs slows down no other.
-    lanes: dict[Lane, Pace] = field(default_factory=lambda: {lane: Pace() for lane in Lane})
+    # Each queue has its own, so that a queue with many ended jobs slows down no other.
+    queues: dict[Queue, Pace] = field(default_factory=lambda: {queue: Pace() for queue in Queue})
 
-    def due_lanes(self) -> list[Lane]:
-        return [lane for lane, pace in self.lanes.items() if pace.is_due]
+    def due_queues(self) -> list[Queue]:
+        return [queue for queue, pace in self.queues.items() if pace.is_due]
 
 
 class Reach:
@@ -104,7 +104,7 @@ class Reach:
 
 log = get_logger(__name__)
 
-# A lane with this many messages has enough work; lost messages are sent again as it drains.
+# A queue with this many messages has enough work; lost messages are sent again as it drains.
 RESEND_BELOW_MESSAGES = 100
 _MAX_BACKOFF_SENDS = 3  # 16 seconds
 _BATCH = 200
@@ -114,45 +114,45 @@ def sweep(resources: Resources, reach: Reach | None = None, paces: Paces | None 
     """Sweep once; returns the number of jobs that were queued or sent again."""
     paces = paces or Paces()
     swept = requeue_lost(resources, reach or Reach(), paces.lost)
-    due_lanes = paces.due_lanes()
+    due_queues = paces.due_queues()
     # Each second in each worker: where nothing waits, one small statement is enough.
     looked = resources.database.rows(
-        _LANES, lanes=list(Lane), whole=[lane in due_lanes for lane in Lane], recent=RECENT
+        _QUEUES, queues=list(Queue), whole=[queue in due_queues for queue in Queue], recent=RECENT
     )
     before = 0.0
     for name, is_whole, has_recent, has_any, after in looked:
         began, sent = time.monotonic(), 0
         if has_recent or has_any:
-            sent = resend_unclaimed(resources, Lane(name), whole=has_any)
+            sent = resend_unclaimed(resources, Queue(name), whole=has_any)
             swept += sent
         if is_whole:
             seconds = after - before + time.monotonic() - began
-            paces.lanes[Lane(name)].looked(seconds, found=sent > 0)
+            paces.queues[Queue(name)].looked(seconds, found=sent > 0)
         before = after
     return swept
 
 
-# For each lane: whether a job was due lately, whether any is queued (where that is asked), and the
-# seconds since the statement began. The joins keep the order in which the lanes are looked at.
-_LANES = Statement("""
-    SELECT lane, whole, coalesce(sent.found, unsent.found) IS NOT NULL, queued.found IS NOT NULL,
+# For each queue: whether a job was due lately, whether any is queued (where that is asked), and the
+# seconds since the statement began. The joins keep the order in which the queues are looked at.
+_QUEUES = Statement("""
+    SELECT queue, whole, coalesce(sent.found, unsent.found) IS NOT NULL, queued.found IS NOT NULL,
         CAST(extract(epoch FROM clock_timestamp() - statement_timestamp()) AS float)
-    FROM unnest(CAST(:lanes AS text[]), CAST(:whole AS boolean[])) AS looked(lane, whole)
+    FROM unnest(CAST(:queues AS text[]), CAST(:whole AS boolean[])) AS looked(queue, whole)
     LEFT JOIN LATERAL (
         SELECT 1 AS found FROM jobs
-        WHERE status = 'queued' AND jobs.lane = looked.lane AND sends > 0
+        WHERE status = 'queued' AND jobs.queue = looked.queue AND sends > 0
             AND send_after > now() - CAST(:recent AS interval) AND send_after < now()
         LIMIT 1
     ) AS sent ON true
     LEFT JOIN LATERAL (
         SELECT 1 AS found FROM jobs
-        WHERE status = 'queued' AND jobs.lane = looked.lane AND sends = 0
+        WHERE status = 'queued' AND jobs.queue = looked.queue AND sends = 0
             AND send_after > now() - CAST(:recent AS interval) AND send_after < now()
         LIMIT 1
     ) AS unsent ON true
     LEFT JOIN LATERAL (
         SELECT 1 AS found FROM jobs
-        WHERE status = 'queued' AND jobs.lane = looked.lane AND looked.whole
+        WHERE status = 'queued' AND jobs.queue = looked.queue AND looked.whole
         LIMIT 1
     ) AS queued ON true
     """)
@@ -196,7 +196,7 @@ def _requeue(resources: Resources, job_id: int) -> bool:
                 return False
             crashes = job.crashes + 1
             log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
-            uow.after_commit(partial(work_metrics.count_lost_lease, job.lane, job.kind))
+            uow.after_commit(partial(work_metrics.count_lost_lease, job.queue, job.kind))
             if job.cancel_requested:
                 to, error = JobStatus.CANCELLED, JOB_CANCELLED()
             elif crashes >= MAX_CRASHES:
@@ -214,19 +214,19 @@ def _requeue(resources: Resources, job_id: int) -> bool:
         return False
 
 
-def resend_unclaimed(resources: Resources, lane: Lane, *, whole: bool = True) -> int:
+def resend_unclaimed(resources: Resources, queue: Queue, *, whole: bool = True) -> int:
     """Send what no worker has claimed in time, and what waits though its owner has nothing sent.
 
     Without ``whole``, only what was due lately.
     """
-    waiting = resources.broker.waiting(lane)
+    waiting = resources.broker.waiting(queue)
     if waiting is None:
         return 0
     room = RESEND_BELOW_MESSAGES - waiting
     with resources.unit_of_work() as uow:
-        if not uow.session.scalar(_ALONE, {"lane": lane}):
+        if not uow.session.scalar(_ALONE, {"queue": queue}):
             return 0
-        values = {"lane": lane, "room": room, "recent": RECENT}
+        values = {"queue": queue, "room": room, "recent": RECENT}
         if room <= 0:
             uow.session.execute(_KEEP_RECENT, values | {"room": RESEND_BELOW_MESSAGES})
             return 0
@@ -253,8 +253,8 @@ def _marked(uow: UnitOfWork, found: TextClause, values: dict[str, Any]) -> list[
     return list(uow.session.scalars(statement))
 
 
-# Only one sweep of a lane at a time: a second one would find the same jobs.
-_ALONE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:lane))")
+# Only one sweep of a queue at a time: a second one would find the same jobs.
+_ALONE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:queue))")
 
 # Jobs whose message may be lost; then, of each owner that has nothing sent though a job waits, the
 # one that waits longest. An owner's many jobs must not hide those of others from the first part
@@ -262,27 +262,27 @@ _ALONE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtex
 _DUE_LATELY = text("""
     WITH unclaimed AS (
         SELECT id FROM jobs
-        WHERE status = 'queued' AND lane = :lane AND sends > 0
+        WHERE status = 'queued' AND queue = :queue AND sends > 0
             AND send_after > now() - CAST(:recent AS interval) AND send_after < now()
         ORDER BY send_after LIMIT :room FOR UPDATE SKIP LOCKED
     ), owners AS (
         SELECT DISTINCT on_behalf_of FROM (
             SELECT on_behalf_of FROM jobs
-            WHERE status = 'queued' AND lane = :lane AND sends = 0
+            WHERE status = 'queued' AND queue = :queue AND sends = 0
                 AND send_after > now() - CAST(:recent AS interval) AND send_after <= now()
             ORDER BY send_after LIMIT 1000
         ) AS waiting
     ), passed_over AS (
         SELECT first.id FROM owners CROSS JOIN LATERAL (
             SELECT id FROM jobs
-            WHERE status = 'queued' AND lane = :lane AND on_behalf_of = owners.on_behalf_of
+            WHERE status = 'queued' AND queue = :queue AND on_behalf_of = owners.on_behalf_of
                 AND sends = 0
                 AND send_after > now() - CAST(:recent AS interval) AND send_after <= now()
             ORDER BY send_after LIMIT 1 FOR UPDATE SKIP LOCKED
         ) AS first
         WHERE NOT EXISTS (
             SELECT 1 FROM jobs
-            WHERE status = 'queued' AND lane = :lane AND on_behalf_of = owners.on_behalf_of
+            WHERE status = 'queued' AND queue = :queue AND on_behalf_of = owners.on_behalf_of
                 AND sends = ANY(ARRAY(SELECT generate_series(1, :in_turn)))
                 AND send_after > now() - CAST(:recent AS interval)
             OFFSET :most - 1
@@ -291,12 +291,12 @@ _DUE_LATELY = text("""
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
     """)
 
-# The lane is full, so its jobs are not sent again. They stay due, and among those that were due
+# The queue is full, so its jobs are not sent again. They stay due, and among those that were due
 # lately: there their owners' next jobs look for them (``outbox.in_turn``).
 _KEEP_RECENT = text("""
     UPDATE jobs SET send_after = now() WHERE id IN (
         SELECT id FROM jobs
-        WHERE status = 'queued' AND lane = :lane AND sends > 0
+        WHERE status = 'queued' AND queue = :queue AND sends > 0
             AND send_after > now() - CAST(:recent AS interval)
             AND send_after < now() - CAST(:recent AS interval) / 2
         ORDER BY send_after LIMIT :room FOR UPDATE SKIP LOCKED
@@ -308,27 +308,27 @@ _KEEP_RECENT = text("""
 # the index, so an owner's million jobs cost no more than one.
 _OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
-        (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND lane = :lane
+        (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
          ORDER BY on_behalf_of LIMIT 1)
         UNION ALL
-        SELECT (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND lane = :lane
+        SELECT (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
                 AND on_behalf_of > owners.on_behalf_of ORDER BY on_behalf_of LIMIT 1)
         FROM owners WHERE on_behalf_of IS NOT NULL
     ), unclaimed AS (
         SELECT id FROM jobs
-        WHERE status = 'queued' AND lane = :lane AND sends > 0
+        WHERE status = 'queued' AND queue = :queue AND sends > 0
             AND send_after <= now() - CAST(:recent AS interval)
         ORDER BY send_after LIMIT :room FOR UPDATE SKIP LOCKED
     ), passed_over AS (
         SELECT first.id FROM owners CROSS JOIN LATERAL (
             SELECT id FROM jobs
-            WHERE status = 'queued' AND lane = :lane AND on_behalf_of = owners.on_behalf_of
+            WHERE status = 'queued' AND queue = :queue AND on_behalf_of = owners.on_behalf_of
                 AND sends = 0 AND send_after <= now()
             ORDER BY send_after LIMIT 1 FOR UPDATE SKIP LOCKED
         ) AS first
         WHERE NOT EXISTS (
             SELECT 1 FROM jobs
-            WHERE status = 'queued' AND lane = :lane AND on_behalf_of = owners.on_behalf_of
+            WHERE status = 'queued' AND queue = :queue AND on_behalf_of = owners.on_behalf_of
                 AND sends BETWEEN 1 AND :in_turn
             OFFSET :most - 1
         )

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 import models
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.people import USER_HAS_ACCOUNT, USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
 from core.scopes import Scope
 from models import Erasure, Job, JobStatus, MailingList, Subscription, User
@@ -186,7 +186,7 @@ ERASE_PERSON = kinds.register(
     kinds.JobKind(
         name="person.erase",
         run=run,
-        lane=Lane.MAINTENANCE,
+        queue=Queue.MAINTENANCE,
         # No user sees such a job.
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,

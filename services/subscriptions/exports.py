@@ -16,7 +16,7 @@ from sqlalchemy.orm import undefer
 
 from core import ids
 from core.errors import TransientError
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.mailing import (
     EXPORT_NOT_FOUND,
     EXPORT_STATUS_OF_ROSTER,
@@ -263,7 +263,7 @@ EXPORT_JOBS = {
             name=f"export.{kind}",
             run=run,
             # An export holds one view of the database from first to last, so it can't take turns.
-            lane=Lane.EXPORT,
+            queue=Queue.EXPORT,
             deadline_seconds=3600.0,
             scope=scope,
             retryable=True,

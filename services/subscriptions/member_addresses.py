@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Interval, Row, case, func, select, text, type
 
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
-from core.lanes import Lane
+from core.queues import Queue
 from core.scopes import Scope
 from models import AccountMail, FormerAddress, MailedLink, Subscription, User
 from services.accounts.account_mails import MailKind
@@ -93,7 +93,7 @@ SHOW_ADDRESS = kinds.register(
     kinds.JobKind(
         name="account.show_address",
         run=run,
-        lane=Lane.MAINTENANCE,
+        queue=Queue.MAINTENANCE,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
     )

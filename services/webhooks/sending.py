@@ -17,7 +17,7 @@ from datetime import timedelta
 from sqlalchemy import func, select
 
 from core import clock
-from core.lanes import Lane
+from core.queues import Queue
 from core.scopes import Scope
 from integrations.receivers import Outcome, ReceiverClient, SignedPost
 from models import FINISHED, EndpointState, Job, JobStatus, WebhookEndpoint
@@ -35,7 +35,7 @@ from storage.unit_of_work import UnitOfWork
 SEND_EVENTS = kinds.register(
     JobKind(
         "webhook.send",
-        lane=Lane.WEBHOOKS,
+        queue=Queue.WEBHOOKS,
         scope=Scope.WEBHOOK,
         retryable=False,
         run=lambda resources, lease: run(resources, lease, resources.shared(_receivers)),
@@ -113,7 +113,7 @@ def _next_messages(
         return []
     before = select(func.count()).where(
         Job.status == JobStatus.RUNNING,
-        Job.lane == Lane.WEBHOOKS,
+        Job.queue == Queue.WEBHOOKS,
         Job.on_behalf_of == endpoint.user_id,
         Job.id < lease.job_id,
     )
@@ -123,7 +123,7 @@ def _next_messages(
     return claiming.claim(uow, resources.key_wrapper, endpoint, most=most)
 
 
-# The workers of the lane look each second, the others now and then. An endpoint has one job, which
+# The workers of the queue look each second, the others now and then. An endpoint has one job, which
 # ends when nothing is left to send and is started again when there is. A million events are
 # therefore one row in ``jobs``, and no announcement of an event waits for an endpoint.
 

@@ -17,8 +17,8 @@ import redis.asyncio
 
 from core.counters.store_metrics import observed_redis
 from core.errors import DomainError
-from core.lanes import RequestKind
 from core.logging import get_logger
+from core.queues import RequestKind
 from core.refusals.requests import (
     QUEUE_OVERLOADED,
     QUEUE_TOO_MANY_OF_YOURS,
@@ -64,7 +64,7 @@ class _Step:
 
 class RequestCalls:
     """``send`` is for a broker that is elsewhere than the client's Redis. Without it the step that
-    adds a caller puts the message on the lane's queue, and no other comes between."""
+    adds a caller puts the message on the queue, and no other comes between."""
 
     def __init__(
         self, client: redis.asyncio.Redis, waiter: str | None, send: Send | None = None
@@ -108,14 +108,14 @@ class RequestCalls:
         text = orjson.dumps(told)
         word = b""
         if self._send is None:
-            word = message(kind.task, kind.lane, {"request_id": request_id}, task_id=caller)
+            word = message(kind.task, kind.queue, {"request_id": request_id}, task_id=caller)
         owner = "" if owner_id is None else str(owner_id)
         works = (MIN_WORKS_IN_LINE, MAX_WORKS_IN_LINE, MAX_WORKS_IN_LINE_OF_AN_OWNER)
-        keys = [*request_scripts.keys(request_id), queue_name(kind.lane)]
+        keys = [*request_scripts.keys(request_id), queue_name(kind.queue)]
         arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
         arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS), int(again)]
         arguments += [MAX_SMALL_INPUT_BYTES, MAX_BYTES_IN_LINE_OF_AN_OWNER]
-        about: spans.Attributes = {"messaging.destination.name": queue_name(kind.lane)}
+        about: spans.Attributes = {"messaging.destination.name": queue_name(kind.queue)}
         with spans.span(f"send {kind.task}", "producer", about):
             found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
         if isinstance(found, list):

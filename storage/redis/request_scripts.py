@@ -12,14 +12,14 @@ requests have one id, so they share one run:
   starts a new run;
 - ``result``: for callers that missed the notification, until the last of them has left.
 
-The works of a lane that no worker has taken yet stand in one ``line``, and ``owners`` says who
+The works of a queue that no worker has taken yet stand in one ``line``, and ``owners`` says who
 asked first for each. A call that would wait too long there is refused at once. A work leaves the
 line with its input, and when a worker takes one that came a second later: its message was lost.
 
 Every step is one script, so that no other step comes between its commands.
 """
 
-from core.lanes import Lane
+from core.queues import Queue
 
 _PREAMBLE = """
 local waiting, input, running, result, told = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -196,15 +196,15 @@ TRACEPARENT = "traceparent"
 _PARTS = ("waiting", "input", "running", "result", "told")
 
 
-def request_id(lane: Lane, name: str) -> str:
-    """Tells the lane, so that every script finds its line."""
-    return f"{lane}:{name}"
+def request_id(queue: Queue, name: str) -> str:
+    """Tells the queue, so that every script finds its line."""
+    return f"{queue}:{name}"
 
 
 def keys(request_id: str) -> list[str]:
-    lane = request_id.partition(":")[0]
+    queue = request_id.partition(":")[0]
     work = (f"pressroom:{part}:{request_id}" for part in _PARTS)
-    return [*work, f"pressroom:line:{lane}", f"pressroom:line_owners:{lane}"]
+    return [*work, f"pressroom:line:{queue}", f"pressroom:line_owners:{queue}"]
 
 
 def result_key(request_id: str) -> str:

@@ -15,7 +15,7 @@ ASKING = "tests.probe.asking"
 
 @dataclass(frozen=True)
 class Apart:
-    """An API and a worker of the lanes ``request`` and ``bulk`` each, and what is between."""
+    """An API and a worker of the queues ``request`` and ``bulk`` each, and what is between."""
 
     bench: Bench
     # With the settings of the processes, so that what is enqueued goes through the same broker.
@@ -40,7 +40,7 @@ class Apart:
 
 
 def start_processes(stack: Stack) -> Bench:
-    """An API and a worker of the lanes ``request`` and ``bulk`` each, by the stack's settings."""
+    """An API and a worker of the queues ``request`` and ``bulk`` each, by the stack's settings."""
     bench = make_bench(stack)
     port, mark = stack.api_port, stack.home / f"{stack.name}-asked.ready"
     stack.start("api", "api", str(port), module=ASKING, ready=lambda: answers(port, "/healthz"))

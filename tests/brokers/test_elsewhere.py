@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from pydantic import SecretStr
 
-from core.lanes import Lane
+from core.queues import Queue
 from devstack.supervisor.embedded.valkey import DATABASES
 from models import JobStatus
 from storage.broker import queue_name
@@ -62,16 +62,16 @@ def test_job_whose_message_was_lost_is_sent_again(apart: Between) -> None:
     # This one is sent to another broker, where no worker listens.
     lost = apart.bench.enqueue()
     assert apart.bench.finished(lost).status == JobStatus.SUCCEEDED
-    apart.bench.stack.resources.redis.delete(queue_name(Lane.BULK))
+    apart.bench.stack.resources.redis.delete(queue_name(Queue.BULK))
 
 
-def test_the_broker_says_how_much_waits_for_a_lane(apart: Between) -> None:
-    broker, lane = apart.resources.broker, Lane.MEDIA
-    before = broker.waiting(lane)
+def test_the_broker_says_how_much_waits_for_a_queue(apart: Between) -> None:
+    broker, queue = apart.resources.broker, Queue.MEDIA
+    before = broker.waiting(queue)
     assert before is not None
     for _ in range(3):
-        assert broker.send("probe.none", lane, {})
-    eventually(lambda: broker.waiting(lane) == before + 3, what="three more")
+        assert broker.send("probe.none", queue, {})
+    eventually(lambda: broker.waiting(queue) == before + 3, what="three more")
 
 
 def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(apart: Between) -> None:
@@ -102,8 +102,8 @@ def test_broker_that_hangs_holds_up_no_sender_for_long(apart: Between) -> None:
     apart.proxy.hang()
     began = time.monotonic()
     for _ in range(50):
-        assert not apart.resources.broker.send("probe.none", Lane.MEDIA, {})
-        assert apart.resources.broker.waiting(Lane.MEDIA) is None
+        assert not apart.resources.broker.send("probe.none", Queue.MEDIA, {})
+        assert apart.resources.broker.waiting(Queue.MEDIA) is None
     # A hundred timeouts after one another would take minutes.
     assert time.monotonic() - began < 30
     apart.proxy.resume()

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from core.lanes import Lane
+from core.queues import Queue
 from devstack.supervisor.programs import answers
 from storage.broker import Broker, queue_name
 from tests.contract import composing
@@ -164,7 +164,7 @@ def test_flower_shows_the_queues_of_a_redis_behind_sentinels(
         url = watched.url.replace("/3?", "/0?")
         broker = Broker(stack.settings().model_copy(update={"redis_url": SecretStr(url)}))
         for _ in range(7):
-            assert broker.send("probe.none", Lane.MEDIA, {})
+            assert broker.send("probe.none", Queue.MEDIA, {})
         broker.close()
         stack.environment["PRESSROOM_REDIS_URL"] = url
         is_up = partial(answers, port, "/healthcheck")
@@ -174,5 +174,5 @@ def test_flower_shows_the_queues_of_a_redis_behind_sentinels(
         login = stack.settings().flower_user, password.get_secret_value()
         page = httpx2.get(f"http://127.0.0.1:{port}/broker", auth=login).raise_for_status().text
         words = re.sub(r"<[^>]*>", " ", page).split()
-        assert words[words.index(queue_name(Lane.MEDIA)) + 1] == "7"
+        assert words[words.index(queue_name(Queue.MEDIA)) + 1] == "7"
         stack.stop()

@@ -11,7 +11,7 @@ import redis
 from kombu import pools
 from pydantic import SecretStr
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings import Settings
 from models import JobStatus
 from storage.broker import Broker
@@ -83,8 +83,8 @@ def _reached(settings: Settings) -> dict[str, bool]:
         found = {
             "cache": answers(lambda: client.set("probe", 1)),
             "asynchronous": answers(lambda: asyncio.run(ask_async())),
-            "sender": broker.send("probe.none", Lane.MEDIA, {}),
-            "count": broker.waiting(Lane.MEDIA) is not None,
+            "sender": broker.send("probe.none", Queue.MEDIA, {}),
+            "count": broker.waiting(Queue.MEDIA) is not None,
         }
     broker.close()
     return found

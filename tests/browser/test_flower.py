@@ -1,4 +1,4 @@
-"""Flower as operators read it: what work is, in which lane, in columns that stand in line."""
+"""Flower as operators read it: what work is, in which queue, in columns that stand in line."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.pictures import encoded, photo
 from tests.ports import free_port
 from tests.stack import Owner, Stack, eventually, plain_client
 from workers.flower_server import script
-from workers.task_lanes import lanes_of_tasks
+from workers.task_queues import queues_of_tasks
 
 MAX_PIXELS_APART = 1.0
 # Flower is not ours: a release of it, or of the script that straightens its tables, changes these.
@@ -69,7 +69,7 @@ def url(stack: Stack) -> Iterator[str]:
 
 
 @full
-def test_a_task_is_named_by_its_lane_and_kind_and_periodic_work_is_left_out(
+def test_a_task_is_named_by_its_queue_and_kind_and_periodic_work_is_left_out(
     stack: Stack, client: httpx2.Client, url: str
 ) -> None:
     with flower(stack, "--periodic") as all_url:
@@ -80,7 +80,7 @@ def test_a_task_is_named_by_its_lane_and_kind_and_periodic_work_is_left_out(
         data(send(client))
         eventually(lambda: "media/attachment.process" in names(stack, url), what="the upload")
         shown = names(stack, url)
-    periodic = {name for name, found in lanes_of_tasks().items() if found.is_periodic}
+    periodic = {name for name, found in queues_of_tasks().items() if found.is_periodic}
     assert not {each.rpartition("/")[2] for each in shown} & periodic
     # Without a name there would be a row for each event of theirs.
     assert not {"", "None"} & shown

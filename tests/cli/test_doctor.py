@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 from core import clock
-from core.lanes import Lane
+from core.queues import Queue
 from devstack import LOOPBACK
 from services.backup import manifests
 from services.backup.manifests import Manifest
@@ -40,7 +40,7 @@ ALL_FINE = {
     ("redis", "policy"),
     ("redis", "memory"),
     ("redis", "persistence"),
-    *(("workers", str(lane)) for lane in Lane),
+    *(("workers", str(queue)) for queue in Queue),
     ("workers", "version"),
     ("maintenance", "schedule"),
     ("maintenance", "last runs"),
@@ -69,7 +69,7 @@ NOBODY = f"{LOOPBACK}:9"
 @pytest.fixture(autouse=True, scope="module")
 def _workers_that_have_begun(stack: Stack) -> None:
     ages = Canaries(stack.resources.redis).ages
-    eventually(lambda: set(Lane) <= set(ages()), what="the first canaries of all queues")
+    eventually(lambda: set(Queue) <= set(ages()), what="the first canaries of all queues")
 
 
 def doctor(
@@ -175,17 +175,17 @@ def test_queues_without_workers_and_late_maintenance_are_found(
     elsewhere = {name: deserted.environment[name] for name in names}
     code, found = doctor(stack, **elsewhere)
     assert code == 1
-    assert set(faults(found)) == {("workers", str(lane)) for lane in Lane}
+    assert set(faults(found)) == {("workers", str(queue)) for queue in Queue}
     assert found["maintenance", "schedule"]["state"] == "skipped"
 
     redis = deserted.resources.redis
     canaries = Canaries(redis)
-    for lane in Lane:
-        sent = canaries.due(lane)
+    for queue in Queue:
+        sent = canaries.due(queue)
         assert sent is not None
-        canaries.arrived(lane, sent, "0.0.1")
+        canaries.arrived(queue, sent, "0.0.1")
     long_ago = str(redis.time()[0] - 100)
-    changed: dict[Any, Any] = {f"{Lane.EXPORT}:sent": long_ago, f"{Lane.MEDIA}:waiting": long_ago}
+    changed: dict[Any, Any] = {f"{Queue.EXPORT}:sent": long_ago, f"{Queue.MEDIA}:waiting": long_ago}
     redis.hset("pressroom:canaries", mapping=changed)
     deserted.query(
         "INSERT INTO maintenance (name, every_seconds, due_at, last_error) VALUES"
@@ -194,8 +194,8 @@ def test_queues_without_workers_and_late_maintenance_are_found(
     code, found = doctor(stack, **elsewhere)
     assert code == 1
     shown = {name: each["found"] for name, each in faults(found).items()}
-    assert re.fullmatch(r"no worker has .* for 10\d s", shown.pop(("workers", Lane.EXPORT)))
-    assert re.fullmatch(r"a message takes 10\d\.\d\d s", shown.pop(("workers", Lane.MEDIA)))
+    assert re.fullmatch(r"no worker has .* for 10\d s", shown.pop(("workers", Queue.EXPORT)))
+    assert re.fullmatch(r"a message takes 10\d\.\d\d s", shown.pop(("workers", Queue.MEDIA)))
     assert shown == {
         ("maintenance", "schedule"): "late: late (5 h)",
         ("maintenance", "last runs"): "broken: OSError: full",

@@ -100,9 +100,9 @@ class Cluster:
                 environment=host.environment,
             )
         else:
-            lanes = [word for lane in ("bulk", "media", "export") for word in ("--lane", lane)]
+            queues = [word for queue in ("bulk", "media", "export") for word in ("--queue", queue)]
             self.running[name] = start(
-                *("worker", *lanes, "--concurrency", "1"),
+                *("worker", *queues, "--concurrency", "1"),
                 module=PROBE_WORKER,
                 environment=host.environment,
             )

@@ -169,7 +169,7 @@ def test_no_secret_is_in_the_environment_of_a_process(project: Project) -> None:
 
 
 @WANTED_IN_FULL
-def test_a_lane_is_scaled(project: Project, caller: httpx2.Client) -> None:
+def test_a_queue_is_scaled(project: Project, caller: httpx2.Client) -> None:
     [first] = project.containers("worker-media")
     project.up("--scale", "worker-media=2", services=("worker-media",))
     project.await_ready("worker-media")

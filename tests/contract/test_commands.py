@@ -150,7 +150,7 @@ def test_wrong_settings_are_all_named_and_end_with_2(stack: Stack) -> None:
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [["serve"], ["worker", "--lane", "media"], ["users", "list"]])
+@pytest.mark.parametrize("words", [["serve"], ["worker", "--queue", "media"], ["users", "list"]])
 def test_missing_setting_is_named_by_every_process(stack: Stack, words: list[str]) -> None:
     given = stack.environment.items()
     done = ended({name: value for name, value in given if name != "PRESSROOM_REDIS_URL"}, *words)

@@ -100,7 +100,7 @@ def test_a_worker_that_may_stand_in_has_loaded_all_before_its_first_post(
 ) -> None:
     """Loading would take longer than a slow model leaves of a short wait on a busy machine."""
     modelled.rest()
-    # What tells languages is the only part of a worker of this lane that computes with numpy.
+    # What tells languages is the only part of a worker of this queue that computes with numpy.
     loaded = {
         fallback: "/numpy/" in Path(f"/proc/{modelled.work(fallback).pid}/maps").read_text()
         for fallback in ("error", "offline")

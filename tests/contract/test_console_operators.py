@@ -190,7 +190,7 @@ def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
     operator.see(f"{HOME}/orders/12345", 404)
 
 
-def test_a_job_of_any_user_is_found_by_lane_and_status_cancelled_and_retried(
+def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(
     quiet: Stack,
 ) -> None:
     with at_operators_console(quiet) as operator, at_console(quiet) as owner:
@@ -200,11 +200,11 @@ def test_a_job_of_any_user_is_found_by_lane_and_status_cancelled_and_retried(
         broken, waiting = [
             each["id"] for each in data(owner.api.get("/jobs", params={"limit": 2}))["items"]
         ]
-        text = operator.see(f"{HOME}/jobs", status="queued", lane="export")
+        text = operator.see(f"{HOME}/jobs", status="queued", queue="export")
         assert {str(broken), str(waiting)} <= {row[0] for row in rows_of(text)}
-        [lane] = [row for row in rows_of(text) if row[0] == "export"]
-        assert int(lane[1]) >= 2
-        text = operator.see(f"{HOME}/jobs", status="queued", lane="media")
+        [queue] = [row for row in rows_of(text) if row[0] == "export"]
+        assert int(queue[1]) >= 2
+        text = operator.see(f"{HOME}/jobs", status="queued", queue="media")
         assert str(broken) not in {row[0] for row in rows_of(text)}
         assert "It stops at its next step." in operator.do(f"{HOME}/jobs/{waiting}", act="cancel")
         assert data(owner.api.get(f"/jobs/{waiting}"))["status"] == "cancelled"

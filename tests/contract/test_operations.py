@@ -4,8 +4,8 @@ import httpx2
 import pytest
 from sqlalchemy import make_url
 
-from api.waiting.waiters import MAX_LANE_SECONDS_OF_WAITERS
-from core.lanes import Lane
+from api.waiting.waiters import MAX_QUEUE_SECONDS_OF_WAITERS
+from core.queues import Queue
 from integrations.llm.port import Usage
 from services.composer import call_charges
 from storage.broker import queue_name
@@ -97,8 +97,8 @@ def test_metrics_count_requests_by_route_and_never_by_address(
 def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx2.Client) -> None:
     data(send(quiet_client, prefer="respond-async"), 202)
     token = quiet.environment["PRESSROOM_METRICS_TOKEN"]
-    labels = ['pressroom_jobs{lane="media",status="queued"}']
-    labels += ['pressroom_due_jobs{kind="attachment.process",lane="media"}']
+    labels = ['pressroom_jobs{queue="media",status="queued"}']
+    labels += ['pressroom_due_jobs{kind="attachment.process",queue="media"}']
     with quiet.client(token) as operator:
         for each in labels:
 
@@ -106,9 +106,9 @@ def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx2.Client)
                 return shown(operator, line) >= 1
 
             eventually(waits, what=each)
-        assert shown(operator, 'pressroom_job_oldest_seconds{lane="media"}') > 0
-        # A lane without jobs has a number too.
-        assert shown(operator, 'pressroom_jobs{lane="money",status="running"}') == 0
+        assert shown(operator, 'pressroom_job_oldest_seconds{queue="media"}') > 0
+        # A queue without jobs has a number too.
+        assert shown(operator, 'pressroom_jobs{queue="money",status="running"}') == 0
 
 
 def test_metrics_show_the_faults_of_the_ledgers_daily_check(
@@ -179,7 +179,7 @@ def test_without_its_dependencies_a_process_tells_its_own_figures(
         assert shown(operator, counted) >= 1
         # Nothing is said of what only the database knows.
         assert math.isnan(shown(operator, "pressroom_webhook_lag_seconds"))
-        assert math.isnan(shown(operator, 'pressroom_jobs{lane="media",status="queued"}'))
+        assert math.isnan(shown(operator, 'pressroom_jobs{queue="media",status="queued"}'))
 
 
 def test_two_collectors_cost_the_database_one_read(
@@ -203,57 +203,57 @@ def test_two_collectors_cost_the_database_one_read(
 # -- canaries -------------------------------------------------------------------------------------
 
 
-def test_metrics_say_how_long_each_lane_takes(stack: Stack) -> None:
+def test_metrics_say_how_long_each_queue_takes(stack: Stack) -> None:
     token = stack.settings().metrics_token
     assert token is not None
 
     def is_shown() -> bool:
         with stack.client(token.get_secret_value()) as client:
             shown = client.get("/metrics").raise_for_status().text
-        return 'pressroom_canary_seconds{lane="media"}' in shown
+        return 'pressroom_canary_seconds{queue="media"}' in shown
 
-    eventually(is_shown, what="the canary of a lane")
-    assert stack.resources.redis.llen(queue_name(Lane.MEDIA)) <= 1
+    eventually(is_shown, what="the canary of a queue")
+    assert stack.resources.redis.llen(queue_name(Queue.MEDIA)) <= 1
 
 
-def test_a_canary_that_does_not_arrive_shows_that_the_lane_stands_still(stack: Stack) -> None:
-    canaries, lane = Canaries(stack.resources.redis), "still"
-    sent = canaries.due(lane)
+def test_a_canary_that_does_not_arrive_shows_that_the_queue_stands_still(stack: Stack) -> None:
+    canaries, queue = Canaries(stack.resources.redis), "still"
+    sent = canaries.due(queue)
     assert sent is not None
     # At most one is under way.
-    assert canaries.due(lane) is None
-    first = canaries.seconds()[lane]
-    eventually(lambda: canaries.seconds()[lane] > first, what="a growing time")
-    canaries.arrived(lane, sent, "1.0")
-    took = canaries.seconds()[lane]
+    assert canaries.due(queue) is None
+    first = canaries.seconds()[queue]
+    eventually(lambda: canaries.seconds()[queue] > first, what="a growing time")
+    canaries.arrived(queue, sent, "1.0")
+    took = canaries.seconds()[queue]
     assert took > first
-    assert canaries.seconds()[lane] == took
+    assert canaries.seconds()[queue] == took
 
 
 def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: Stack) -> None:
-    redis, lane = stack.resources.redis, "lost"
+    redis, queue = stack.resources.redis, "lost"
     canaries = Canaries(redis)
-    assert canaries.due(lane) is not None
+    assert canaries.due(queue) is not None
     now, _ = redis.time()
-    moment = str(now - MAX_LANE_SECONDS_OF_WAITERS / 2 - 1)
-    redis.hset("pressroom:canaries", mapping={f"{lane}:sent": moment, f"{lane}:waiting": moment})
-    sent = canaries.due(lane)
+    moment = str(now - MAX_QUEUE_SECONDS_OF_WAITERS / 2 - 1)
+    redis.hset("pressroom:canaries", mapping={f"{queue}:sent": moment, f"{queue}:waiting": moment})
+    sent = canaries.due(queue)
     assert sent is not None
-    canaries.arrived(lane, sent, "1.0")
-    assert canaries.seconds()[lane] < MAX_LANE_SECONDS_OF_WAITERS / 2
+    canaries.arrived(queue, sent, "1.0")
+    assert canaries.seconds()[queue] < MAX_QUEUE_SECONDS_OF_WAITERS / 2
 
 
-def test_a_lane_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack: Stack) -> None:
+def test_a_queue_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack: Stack) -> None:
     """Its only worker hangs, and sends none that could be late."""
-    redis, lane = stack.resources.redis, "silent"
+    redis, queue = stack.resources.redis, "silent"
     canaries = Canaries(redis)
-    sent = canaries.due(lane)
+    sent = canaries.due(queue)
     assert sent is not None
-    canaries.arrived(lane, sent, "1.0")
+    canaries.arrived(queue, sent, "1.0")
     now, _ = redis.time()
     for silent, is_shown in ((20, False), (40, True), (100_000, False)):
-        redis.hset("pressroom:canaries", f"{lane}:sent", str(now - silent))
-        assert (canaries.seconds_or_silence()[lane] >= silent) == is_shown
+        redis.hset("pressroom:canaries", f"{queue}:sent", str(now - silent))
+        assert (canaries.seconds_or_silence()[queue] >= silent) == is_shown
         # Callers are refused for what canaries found alone.
-        assert canaries.seconds()[lane] < silent
-    redis.hdel("pressroom:canaries", f"{lane}:sent", f"{lane}:took")
+        assert canaries.seconds()[queue] < silent
+    redis.hdel("pressroom:canaries", f"{queue}:sent", f"{queue}:took")

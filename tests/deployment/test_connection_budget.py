@@ -16,7 +16,7 @@ import psycopg2
 import pytest
 
 from api.limits.bulkheads import SINGLE_STATEMENTS, TRANSACTION_THREADS
-from core.lanes import Lane
+from core.queues import Queue
 from storage.database import Database, Statement, open_database
 from tests.contract.bulk import addresses, of_addresses
 from tests.docs.markdown import ROOT
@@ -26,8 +26,8 @@ from tests.subscribers import new_list
 from workers.context import connections
 from workers.serving import Serving, serving
 
-WAITING = [Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.WEBHOOKS, Lane.MAINTENANCE]
-COMPUTING = [Lane.MEDIA, Lane.EXPORT, Lane.BULK]
+WAITING = [Queue.REQUEST, Queue.PHOTOS, Queue.MONEY, Queue.MAIL, Queue.WEBHOOKS, Queue.MAINTENANCE]
+COMPUTING = [Queue.MEDIA, Queue.EXPORT, Queue.BULK]
 # Less than what a statement waits for a lock.
 HELD_SECONDS = 2.0
 AT_ONCE = 60
@@ -56,11 +56,11 @@ def most_of_computing(serves: Serving) -> int:
 def test_what_is_stated_is_what_processes_are_given() -> None:
     assert stated(API) == [TRANSACTION_THREADS + SINGLE_STATEMENTS]
     assert stated(WAITS) == [connections(serving(WAITING)) + 1]
-    for lane in (Lane.REQUEST, Lane.PHOTOS):
-        assert stated(ALONE) == [connections(serving([lane])) + 1]
-    two_cores = Serving(serving(COMPUTING).pool, {Lane.MEDIA: 2})
+    for queue in (Queue.REQUEST, Queue.PHOTOS):
+        assert stated(ALONE) == [connections(serving([queue])) + 1]
+    two_cores = Serving(serving(COMPUTING).pool, {Queue.MEDIA: 2})
     assert stated(CONVERTS) == [1, connections(two_cores), most_of_computing(two_cores)]
-    assert stated(COMPUTES) == [most_of_computing(serving([Lane.EXPORT, Lane.BULK]))]
+    assert stated(COMPUTES) == [most_of_computing(serving([Queue.EXPORT, Queue.BULK]))]
 
 
 @dataclass
@@ -167,16 +167,16 @@ def test_an_api_process_under_load_has_no_more(counted: Stack, caller: httpx2.Cl
 
 
 @pytest.fixture
-def start_lanes(counted: Stack, tmp_path: Path) -> Iterator[Callable[[list[Lane]], Running]]:
-    """Starts a worker as a deployment does, with each lane's own limit."""
+def start_queues(counted: Stack, tmp_path: Path) -> Iterator[Callable[[list[Queue]], Running]]:
+    """Starts a worker as a deployment does, with each queue's own limit."""
     started = []
 
-    def start(lanes: list[Lane]) -> Running:
-        mark = tmp_path / f"{lanes[0]}.ready"
+    def start(queues: list[Queue]) -> Running:
+        mark = tmp_path / f"{queues[0]}.ready"
         running = counted.start(
-            f"counted-{lanes[0]}",
+            f"counted-{queues[0]}",
             "worker",
-            *(word for lane in lanes for word in ("--lane", lane)),
+            *(word for queue in queues for word in ("--queue", queue)),
             ready=mark.exists,
             environment={"PRESSROOM_READY_FILE": str(mark)},
         )
@@ -189,24 +189,26 @@ def start_lanes(counted: Stack, tmp_path: Path) -> Iterator[Callable[[list[Lane]
         counted.processes.remove(running)
 
 
-def most_at(count: Count, lane: Lane) -> int:
-    """Of the workers whose first lane, in the order of all lanes, is this one."""
+def most_at(count: Count, queue: Queue) -> int:
+    """Of the workers whose first queue, in the order of all queues, is this one."""
     return sum(
-        number for name, number in count.most.items() if name.startswith(f"pressroom-worker-{lane}")
+        number
+        for name, number in count.most.items()
+        if name.startswith(f"pressroom-worker-{queue}")
     )
 
 
-def ended(stack: Stack, lanes: list[Lane]) -> bool:
-    unfinished = "SELECT 1 FROM jobs WHERE finished_at IS NULL AND lane = ANY(%s) LIMIT 1"
-    return not stack.query(unfinished, [lane.value for lane in lanes])
+def ended(stack: Stack, queues: list[Queue]) -> bool:
+    unfinished = "SELECT 1 FROM jobs WHERE finished_at IS NULL AND queue = ANY(%s) LIMIT 1"
+    return not stack.query(unfinished, [queue.value for queue in queues])
 
 
 @pytest.mark.full("processes")
 def test_a_waiting_worker_under_load_has_no_more(
-    counted: Stack, caller: httpx2.Client, start_lanes: Callable[[list[Lane]], Running]
+    counted: Stack, caller: httpx2.Client, start_queues: Callable[[list[Queue]], Running]
 ) -> None:
     list_id = new_list(caller, confirm_required=True)
-    start_lanes(WAITING)
+    start_queues(WAITING)
     count = Count(counted)
     with count.going_on():
         for number in range(12):
@@ -216,16 +218,16 @@ def test_a_waiting_worker_under_load_has_no_more(
             pass
         eventually(lambda: ended(counted, WAITING), within=60, what="the mails")
     [most] = stated(WAITS)
-    assert 1 < most_at(count, Lane.REQUEST) + count.most["pressroom-sweep"] <= most
+    assert 1 < most_at(count, Queue.REQUEST) + count.most["pressroom-sweep"] <= most
 
 
 @pytest.mark.full("processes")
 def test_a_computing_worker_under_load_has_no_more(
-    counted: Stack, caller: httpx2.Client, start_lanes: Callable[[list[Lane]], Running]
+    counted: Stack, caller: httpx2.Client, start_queues: Callable[[list[Queue]], Running]
 ) -> None:
     list_id = new_list(caller)
     picture = {"file": ("photo.jpg", photo(640, 480))}
-    start_lanes(COMPUTING)
+    start_queues(COMPUTING)
     count = Count(counted)
     with count.going_on():
         calls = [partial(caller.post, "/attachments", files=picture) for _ in range(8)]
@@ -238,7 +240,7 @@ def test_a_computing_worker_under_load_has_no_more(
         at_once(calls).shutdown()
         eventually(lambda: ended(counted, COMPUTING), within=60, what="the jobs")
     most = most_of_computing(serving(COMPUTING))
-    assert 1 < most_at(count, Lane.EXPORT) + count.most["pressroom-sweep"] <= most
+    assert 1 < most_at(count, Queue.EXPORT) + count.most["pressroom-sweep"] <= most
 
 
 # -- how they are shared -------------------------------------------------------------------------

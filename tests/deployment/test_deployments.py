@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings import Settings
 from core.settings.given_settings import PREFIX, is_secret, variable_of
 from core.settings.process_settings import settings_of
@@ -78,19 +78,19 @@ Deployed = Callable[[], list[Process]]
 
 
 @each_deployment
-def test_every_command_is_one_that_pressroom_takes_and_each_lane_has_a_worker(
+def test_every_command_is_one_that_pressroom_takes_and_each_queue_has_a_worker(
     processes_of: Deployed,
 ) -> None:
     for process in processes_of():
         require_accepted(process.words)
     assert {process.words[1] for process in processes_of()} >= {"serve", "migrate", "bucket"}
     served = [
-        lane
+        queue
         for process in processes_of()
         if process.words[1] == "worker"
-        for lane in serving([Lane(name) for name in options(process.words, "--lane")]).limits
+        for queue in serving([Queue(name) for name in options(process.words, "--queue")]).limits
     ]
-    assert sorted(served) == sorted(Lane)
+    assert sorted(served) == sorted(Queue)
 
 
 @each_deployment
@@ -114,6 +114,6 @@ def test_no_process_starts_without_a_setting_that_it_requires(processes_of: Depl
 def test_a_process_that_decodes_files_holds_no_key_to_money_mail_or_figures() -> None:
     secrets = {name for name, field in Settings.model_fields.items() if is_secret(field)}
     stores = {"database_url", "s3_secret_key", "redis_url", "broker_url", "cache_url"}
-    assert secrets & settings_of("worker", [Lane.MEDIA]) == stores | {"encryption_keys"}
+    assert secrets & settings_of("worker", [Queue.MEDIA]) == stores | {"encryption_keys"}
     more = {"read_database_url", "secret_keys", "encryption_keys"}
-    assert secrets & settings_of("worker", [Lane.EXPORT, Lane.BULK]) == stores | more
+    assert secrets & settings_of("worker", [Queue.EXPORT, Queue.BULK]) == stores | more

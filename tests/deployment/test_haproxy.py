@@ -81,7 +81,7 @@ def test_events_of_a_job_pass_while_the_stream_goes_on(
 ) -> None:
     # No process works on a job of a kind that none knows: it waits.
     waiting = """
-        INSERT INTO jobs (kind, lane, user_id, run_at, send_after)
+        INSERT INTO jobs (kind, queue, user_id, run_at, send_after)
         VALUES ('unknown.kind', 'maintenance', %s, now() + interval '1 h', now() + interval '1 h')
         RETURNING id
     """

@@ -119,7 +119,7 @@ def test_uploads_are_converted_by_a_worker_without_a_key_that_signs(
             query = {"encrypted": encrypted}
             reply = client.post("/attachments", params=query, files=file, headers=waits)
             assert data(reply)["mime_type"] == "image/webp"
-    words = ("worker", "--lane", "media", "--lane", "bulk")
+    words = ("worker", "--queue", "media", "--queue", "bulk")
     refused = stack.start("signing", *words, environment={"PRESSROOM_SECRET_KEYS": ""})
     assert refused.process.wait(60) == 2
     assert "PRESSROOM_SECRET_KEYS" in refused.log.read_text()
@@ -162,7 +162,7 @@ def test_a_process_that_waits_for_a_database_that_is_away_ends_when_asked(
     "words",
     [
         ("serve",),
-        ("worker", "--lane", "bulk"),
+        ("worker", "--queue", "bulk"),
         pytest.param(("users", "list"), marks=pytest.mark.fast),
     ],
 )

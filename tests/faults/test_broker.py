@@ -94,7 +94,7 @@ def test_work_accepted_while_the_broker_is_full_is_done_once_it_has_room(
 ) -> None:
     stack = bench.stack
     # It can't take its place at the queue yet, but must not give up.
-    words = ("worker", "--lane", "bulk", "--concurrency", "1")
+    words = ("worker", "--queue", "bulk", "--concurrency", "1")
     newcomer = stack.start("worker-bulk", *words, module=PROBE_WORKER)
     reply = upload(stack, stack.new_owner(), wait=3)
     assert reply.status_code in {202, 503}
@@ -136,15 +136,15 @@ def test_sender_hears_no_instead_of_waiting_for_a_silent_broker(
 ) -> None:
     broker = Broker(bench.stack.settings())
     resources = open_resources(bench.stack.settings(), concurrency=1, name="silent")
-    assert broker.send(PROBE.name, PROBE.lane, {"job_id": 0})
+    assert broker.send(PROBE.name, PROBE.queue, {"job_id": 0})
     with frozen(services.pids["valkey"]):
         began = time.monotonic()
-        assert not any(broker.send(PROBE.name, PROBE.lane, {"job_id": 0}) for _ in range(100))
+        assert not any(broker.send(PROBE.name, PROBE.queue, {"job_id": 0}) for _ in range(100))
         for _ in range(100):
             resources.notifier.tell(None, "job:0")
         # A hundred timeouts after one another would take minutes.
         assert time.monotonic() - began < 30
-    eventually(lambda: broker.send(PROBE.name, PROBE.lane, {"job_id": 0}), within=20)
+    eventually(lambda: broker.send(PROBE.name, PROBE.queue, {"job_id": 0}), within=20)
     broker.close()
     resources.close()
 

@@ -48,7 +48,7 @@ class Chaos:
     paused: list[tuple[float, Running]] = field(default_factory=list)
 
     def start(self) -> None:
-        self.workers = [(lane, self._worker(lane)) for lane in ("bulk", "bulk", "media")]
+        self.workers = [(queue, self._worker(queue)) for queue in ("bulk", "bulk", "media")]
         self._start_api()
 
     def hurt(self) -> None:
@@ -71,17 +71,17 @@ class Chaos:
         self.redis.resume()
         self._wake(at=float("inf"))
 
-    def _worker(self, lane: str) -> Running:
-        words = ("worker", "--lane", lane, "--concurrency", "2" if lane == "bulk" else "1")
+    def _worker(self, queue: str) -> Running:
+        words = ("worker", "--queue", queue, "--concurrency", "2" if queue == "bulk" else "1")
         return self.bench.stack.start(
-            f"worker-{lane}", *words, module=PROBE_WORKER, environment=self.environment
+            f"worker-{queue}", *words, module=PROBE_WORKER, environment=self.environment
         )
 
     def _supervise(self) -> None:
         """A worker whose pool is killed as it starts gives up, for its supervisor to start anew."""
-        for place, (lane, worker) in enumerate(self.workers):
+        for place, (queue, worker) in enumerate(self.workers):
             if worker.process.poll() is not None:
-                self.workers[place] = lane, self._worker(lane)
+                self.workers[place] = queue, self._worker(queue)
 
     def _start_api(self) -> None:
         port = str(self.bench.stack.api_port)
@@ -91,9 +91,9 @@ class Chaos:
 
     def _kill_worker(self) -> None:
         place = self.dice.randrange(len(self.workers))
-        lane, worker = self.workers[place]
+        queue, worker = self.workers[place]
         worker.kill()
-        self.workers[place] = lane, self._worker(lane)
+        self.workers[place] = queue, self._worker(queue)
 
     def _kill_pool_process(self) -> None:
         _, worker = self.dice.choice(self.workers)

@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from core.ids import random_hash_id
-from core.lanes import Lane
+from core.queues import Queue
 from devstack.supervisor.programs import answers
 from models import BulkAction, Job
 from services.accounts import accounts
@@ -69,7 +69,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         bench = make_bench(stack)
         with stack.starting_together():
             stack.start_api()
-            bench.start_worker(Lane.MEDIA, Lane.EXPORT, concurrency=1)
+            bench.start_worker(Queue.MEDIA, Queue.EXPORT, concurrency=1)
         yield Site(bench, services)
 
 
@@ -86,7 +86,7 @@ def test_killed_services_are_found_again_by_every_process(site: Site) -> None:
 
 
 def _restart_under_load(site: Site, owner: Owner, name: str) -> None:
-    bench, stack, probe = site.bench, site.stack, PROBES[Lane.EXPORT]
+    bench, stack, probe = site.bench, site.stack, PROBES[Queue.EXPORT]
     with _load(stack, owner):
         jobs = [bench.enqueue(kind=probe, sleep=0.5) for _ in range(3)]
         # The worker holds a message that it can't acknowledge then.
@@ -190,7 +190,7 @@ class Work:
     """
 
     job_id: int
-    lane: Lane
+    queue: Queue
     stops: list[tuple[str, tuple[Any, ...], str]]
     check: Callable[[Job], None]
 
@@ -210,7 +210,7 @@ def an_import(importing: Importing) -> Work:
     def check(_: Job) -> None:
         require_exact(importing, list_id, importing.of_job(job_id), sent)
 
-    return Work(job_id, Lane.BULK, [person, counts], check)
+    return Work(job_id, Queue.BULK, [person, counts], check)
 
 
 def an_act_on_many(importing: Importing) -> Work:
@@ -226,7 +226,7 @@ def an_act_on_many(importing: Importing) -> Work:
         assert told == [(ROWS, ROWS)]
 
     row = _in_the_middle(importing.stack, "subscriptions", "list_id", acts.list_id)
-    return Work(acts.begin(BulkAction.REMOVE), Lane.BULK, [row], check)
+    return Work(acts.begin(BulkAction.REMOVE), Queue.BULK, [row], check)
 
 
 def an_undo(importing: Importing) -> Work:
@@ -240,7 +240,7 @@ def an_undo(importing: Importing) -> Work:
         assert acts.records() == before
 
     row = _in_the_middle(importing.stack, "subscriptions", "list_id", acts.list_id)
-    return Work(acts.begin_undo(bulk_id), Lane.BULK, [row], check)
+    return Work(acts.begin_undo(bulk_id), Queue.BULK, [row], check)
 
 
 def an_erasure(importing: Importing) -> Work:
@@ -263,7 +263,7 @@ def an_erasure(importing: Importing) -> Work:
         _in_the_middle(stack, "attachments", "user_id", user_id),
         _in_the_middle(stack, "subscription_events", "actor_id", user_id),
     ]
-    return Work(erasure.begin(importing.resources, address), Lane.MAINTENANCE, rows, check)
+    return Work(erasure.begin(importing.resources, address), Queue.MAINTENANCE, rows, check)
 
 
 def _in_the_middle(
@@ -284,12 +284,12 @@ def test_work_whose_worker_is_killed_goes_on_in_the_next_and_ends(
     stack, importing = site.stack, Importing(site.stack)
     work = begin(importing)
     for statement, values, words in work.stops:
-        worker = stack.start_worker(work.lane, concurrency=1)
+        worker = stack.start_worker(work.queue, concurrency=1)
         with uncommitted(stack, statement, *values):
             await_waiter(stack, words)
             kill_all(worker)
         stack.processes.remove(worker)
-    worker = stack.start_worker(work.lane, concurrency=1)
+    worker = stack.start_worker(work.queue, concurrency=1)
     job = importing.ended(work.job_id, within=sized(90, 3_000))
     kill_all(worker)
     stack.processes.remove(worker)

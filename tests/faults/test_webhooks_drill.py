@@ -85,7 +85,7 @@ class Fate:
             running.kill()
 
     def _worker(self) -> Running:
-        words = ("worker", "--lane", "webhooks", "--concurrency", "2")
+        words = ("worker", "--queue", "webhooks", "--concurrency", "2")
         return self._stack.start("worker-webhooks", *words)
 
 

@@ -66,7 +66,7 @@ ANSWERED, LIMITED = (
     f'pressroom_provider_calls_total{{provider="photo provider",outcome="{each}"}}'
     for each in ("answered", "limited")
 )
-KIND = 'lane="media",kind="attachment.process"'
+KIND = 'queue="media",kind="attachment.process"'
 LOST = f"pressroom_job_leases_lost_total{{{KIND}}}"
 BROKE = f'pressroom_job_failures_total{{{KIND},code="job.internal_error"}}'
 OPEN, LIMIT = "pressroom_database_server_connections", "pressroom_database_server_connections_limit"
@@ -100,13 +100,13 @@ CASES = {
         {'pressroom_logins_total{outcome="failed"}': 90},
         {'pressroom_logins_total{outcome="failed"}': 30},
     ),
-    "PressroomLaneBehind": gauge(
-        'pressroom_job_oldest_seconds{lane="mail"}', 301, 200, lane="mail"
+    "PressroomQueueBehind": gauge(
+        'pressroom_job_oldest_seconds{queue="mail"}', 301, 200, queue="mail"
     ),
-    "PressroomLaneStalled": gauge('pressroom_canary_seconds{lane="mail"}', 31, 1, lane="mail"),
-    "PressroomLeasesLost": counters({LOST: 1}, {LOST: 0}, lane="media"),
+    "PressroomQueueStalled": gauge('pressroom_canary_seconds{queue="mail"}', 31, 1, queue="mail"),
+    "PressroomLeasesLost": counters({LOST: 1}, {LOST: 0}, queue="media"),
     "PressroomJobsFail": counters(
-        {BROKE: 1}, {BROKE: 0}, lane="media", kind="attachment.process", code="job.internal_error"
+        {BROKE: 1}, {BROKE: 0}, queue="media", kind="attachment.process", code="job.internal_error"
     ),
     "PressroomConvertersKilled": counters(
         {'pressroom_conversion_kills_total{cause="crashed"}': 1},

@@ -31,7 +31,7 @@ def test_no_label_names_a_person_a_list_or_an_address() -> None:
     # Labels with few values, each known to be so.
     bounded = {
         *("method", "route", "status", "code", "bulkhead", "reserve", "outcome", "type"),
-        *("lane", "kind", "cause", "provider", "server", "window", "model", "direction"),
+        *("queue", "kind", "cause", "provider", "server", "window", "model", "direction"),
         *("state", "currency", "action", "maintenance", "table"),
     }
     assert {label for each in registered() for label in each.labels} <= bounded

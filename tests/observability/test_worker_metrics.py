@@ -13,7 +13,7 @@ from tests.observability.scraping import Scrape, promtool, scrape
 from tests.ports import free_port
 from tests.stack import Running, Stack, eventually
 
-CONVERSIONS = {"lane": "media", "kind": "attachment.process"}
+CONVERSIONS = {"queue": "media", "kind": "attachment.process"}
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,10 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def start(stack: Stack, folder: Path, *lanes: str) -> tuple[Running, Callable[[], Scrape]]:
+def start(stack: Stack, folder: Path, *queues: str) -> tuple[Running, Callable[[], Scrape]]:
     address = f"127.0.0.1:{free_port()}"
     more = {"PRESSROOM_WORKER_METRICS_ADDRESS": address, "TMPDIR": str(folder)}
-    worker = stack.start_worker(*lanes, concurrency=2, **more)
+    worker = stack.start_worker(*queues, concurrency=2, **more)
     return worker, lambda: scrape(f"http://{address}/metrics")
 
 

@@ -1,4 +1,4 @@
-"""An API and a worker with a route of the request lane.
+"""An API and a worker with a route of the request queue.
 
 `python -m tests.probe.asking api PORT`, or `worker`. What the worker does is seen in Redis: it
 counts the questions that it takes up.
@@ -19,8 +19,8 @@ from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.waiting.waiters import while_connected
 from core.errors import DomainError, Kind, TransientError
-from core.lanes import Lane, RequestKind
 from core.logging import configure_logging
+from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import load_settings
 from services.access.caller import Caller
@@ -55,7 +55,7 @@ def answer(resources: Resources, asked: RequestLease) -> dict[str, Any]:
     return {"echo": question["text"]}
 
 
-ASKING = kinds.register_request(RequestKind("probe.answer", Lane.REQUEST), answer)
+ASKING = kinds.register_request(RequestKind("probe.answer", Queue.REQUEST), answer)
 
 
 @router.post("/ask")
@@ -83,7 +83,7 @@ request_calls.MAX_LINE_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", 
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
-        run(serving([Lane.REQUEST], 2))
+        run(serving([Queue.REQUEST], 2))
     configure_logging(load_settings())
     app = create_app(load_settings())
     app.include_router(router)

@@ -14,9 +14,9 @@ PROBE_WORKER = "tests.probe.worker"
 class Bench:
     stack: Stack
 
-    def start_worker(self, *lanes: str, concurrency: int = 2, **environment: str) -> Running:
+    def start_worker(self, *queues: str, concurrency: int = 2, **environment: str) -> Running:
         return self.stack.start_worker(
-            *(lanes or ("bulk",)), concurrency=concurrency, module=PROBE_WORKER, **environment
+            *(queues or ("bulk",)), concurrency=concurrency, module=PROBE_WORKER, **environment
         )
 
     def enqueue(self, on_behalf_of: int | None = None, /, **plan: Any) -> int:

@@ -21,7 +21,7 @@ def end_rush(stack: Stack, owner_id: int, jobs: int) -> None:
     """As if the owner's jobs had been queued, sent, claimed, renewed and ended, one by one."""
     for statement in (
         f"""
-        INSERT INTO jobs (kind, lane, on_behalf_of, sends, send_after, created_at)
+        INSERT INTO jobs (kind, queue, on_behalf_of, sends, send_after, created_at)
         SELECT 'probe.run', 'bulk', {owner_id}, 0, at, at
         FROM (
             SELECT now() - interval '1 hour' + i * interval '1 ms' AS at

@@ -1,6 +1,6 @@
 """A worker that waits for receivers of webhooks for less time, and lets them rest for longest.
 
-`python -m tests.probe.impatient_sender worker --lane webhooks`
+`python -m tests.probe.impatient_sender worker --queue webhooks`
 """
 
 from datetime import timedelta

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg2.extras
 from sqlalchemy import text
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.scopes import Scope
 from models import Job
 from services.jobs import kinds, outbox
@@ -53,12 +53,12 @@ def _run(resources: Resources, lease: Lease) -> None:
     tasks.run(resources, lease)
 
 
-def _probe(name: str, lane: Lane, deadline_seconds: float = 60.0) -> kinds.JobKind:
+def _probe(name: str, queue: Queue, deadline_seconds: float = 60.0) -> kinds.JobKind:
     return kinds.register(
         kinds.JobKind(
             name=name,
             run=_run,
-            lane=lane,
+            queue=queue,
             scope=Scope.ATTACHMENT,
             retryable=True,
             on_abandoned=_note_abandoned,
@@ -67,13 +67,14 @@ def _probe(name: str, lane: Lane, deadline_seconds: float = 60.0) -> kinds.JobKi
     )
 
 
-PROBE = _probe("probe.run", Lane.BULK)
+PROBE = _probe("probe.run", Queue.BULK)
 PROBES = {
-    lane: PROBE if lane is PROBE.lane else _probe(f"probe.{lane}", lane) for lane in tuple(Lane)
+    queue: PROBE if queue is PROBE.queue else _probe(f"probe.{queue}", queue)
+    for queue in tuple(Queue)
 }
 
 # Of which each attempt may take one second.
-BRIEF = _probe("probe.brief", Lane.MAIL, deadline_seconds=1.0)
+BRIEF = _probe("probe.brief", Queue.MAIL, deadline_seconds=1.0)
 
 
 def plan(

@@ -1,4 +1,4 @@
-"""`python -m tests.probe.tending worker --lane bulk …`: our worker; it tends every two seconds.
+"""`python -m tests.probe.tending worker --queue bulk …`: our worker; it tends every two seconds.
 
 A run notes in `tended` when it began and ended, and does what the row of `tending` says.
 """
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
-from core.lanes import Lane
+from core.queues import Queue
 from services.jobs import maintenance
 from storage.resources import Resources
 from tests.probe import worker
@@ -41,7 +41,7 @@ def tend(resources: Resources, _began_at: datetime) -> int:
     return 1
 
 
-TEND = maintenance.register("probe.tend", every=timedelta(seconds=2), lane=Lane.BULK, run=tend)
+TEND = maintenance.register("probe.tend", every=timedelta(seconds=2), queue=Queue.BULK, run=tend)
 
 
 if __name__ == "__main__":

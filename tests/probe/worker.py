@@ -1,9 +1,9 @@
-"""`python -m tests.probe.worker worker --lane bulk …`: our worker, with the probe's tasks too."""
+"""`python -m tests.probe.worker worker --queue bulk …`: our worker, with the probe's tasks too."""
 
 import argparse
 import os
 
-from core.lanes import Lane
+from core.queues import Queue
 from tests.probe import kind  # noqa: F401 - its kinds
 from workers import held_work
 from workers.main import run
@@ -16,12 +16,12 @@ os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 def main() -> None:
     words = argparse.ArgumentParser()
     words.add_argument("command", choices=["worker"])
-    words.add_argument("--lane", type=Lane, action="append", required=True)
+    words.add_argument("--queue", type=Queue, action="append", required=True)
     words.add_argument("--concurrency", type=int)
     wanted = words.parse_args()
     # A test waits for a stuck thread no longer than it must.
     held_work.MAX_STUCK_SECONDS = 2.0
-    run(serving(wanted.lane, wanted.concurrency))
+    run(serving(wanted.queue, wanted.concurrency))
 
 
 if __name__ == "__main__":

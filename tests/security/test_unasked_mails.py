@@ -73,7 +73,7 @@ class Mailing:
 
     def settle(self) -> None:
         """Wait until all mails that were ordered have been sent."""
-        waiting = "SELECT 1 FROM jobs WHERE lane = 'mail' AND finished_at IS NULL"
+        waiting = "SELECT 1 FROM jobs WHERE queue = 'mail' AND finished_at IS NULL"
         eventually(lambda: not self.stack.query(waiting), within=60, what="the last mail")
 
     def subjects(self, *addresses: str) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.lanes import Lane
+from core.queues import Queue
 from storage.broker import message, queue_name
 from tests.stack import Stack
 
@@ -28,16 +28,16 @@ def _read(text: bytes) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("lane", [Lane.REQUEST, Lane.MONEY])
-def test_message_for_a_script_is_what_the_producer_sends(stack: Stack, lane: Lane) -> None:
+@pytest.mark.parametrize("queue", [Queue.REQUEST, Queue.MONEY])
+def test_message_for_a_script_is_what_the_producer_sends(stack: Stack, queue: Queue) -> None:
     broker, redis = stack.resources.broker, stack.resources.redis
-    assert broker.send("probe.none", lane, KWARGS, task_id="one")
-    sent = redis.rpop(queue_name(lane))
+    assert broker.send("probe.none", queue, KWARGS, task_id="one")
+    sent = redis.rpop(queue_name(queue))
     assert isinstance(sent, bytes)
-    assert _read(message("probe.none", lane, KWARGS, task_id="one")) == _read(sent)
+    assert _read(message("probe.none", queue, KWARGS, task_id="one")) == _read(sent)
 
 
 def test_each_message_has_a_tag_of_its_own() -> None:
-    made = [message("probe.none", Lane.REQUEST, {}, task_id="one") for _ in range(2)]
+    made = [message("probe.none", Queue.REQUEST, {}, task_id="one") for _ in range(2)]
     tags = {json.loads(each)["properties"]["delivery_tag"] for each in made}
     assert len(tags) == 2

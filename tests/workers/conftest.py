@@ -8,7 +8,7 @@ from tests.stack import Stack
 
 @pytest.fixture(scope="session")
 def working(make_lasting_stack: Callable[[str], Stack]) -> Bench:
-    return make_bench(make_lasting_stack("lanes"))
+    return make_bench(make_lasting_stack("queues"))
 
 
 @pytest.fixture

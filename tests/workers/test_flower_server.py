@@ -16,7 +16,7 @@ def shown(state: ReadableEvents) -> list[tuple[str, str]]:
     return [(task.name, task.state) for task in state.tasks.values()]
 
 
-def test_a_task_has_its_lane_and_kind_for_a_name_and_keeps_it() -> None:
+def test_a_task_has_its_queue_and_kind_for_a_name_and_keeps_it() -> None:
     state = ReadableEvents()
     send(state, "received", "a", name="attachment.process", kwargs="{}")
     send(state, "succeeded", "a", result="", runtime=0.1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.lanes import Lane
+from core.queues import Queue
 from models import JobStatus
 from services.jobs.kinds import JobKind
 from tests.probe.bench import Bench
@@ -10,19 +10,19 @@ from tests.probe.kind import BRIEF, PROBES
 from tests.stack import eventually
 from workers.stopping import STUCK_EXIT_CODE
 
-MAIL = PROBES[Lane.MAIL]
+MAIL = PROBES[Queue.MAIL]
 
 
 @pytest.mark.full("processes")
-@pytest.mark.parametrize("kind", [MAIL, PROBES[Lane.EXPORT]], ids=["thread", "process"])
+@pytest.mark.parametrize("kind", [MAIL, PROBES[Queue.EXPORT]], ids=["thread", "process"])
 def test_job_that_three_restarts_interrupt_has_no_crash(bench: Bench, kind: JobKind) -> None:
     job_id = bench.enqueue(kind=kind, hang=3)
     for attempt in (1, 2, 3):
-        worker = bench.start_worker(kind.lane, concurrency=1, PRESSROOM_WORKER_GRACE="0.2")
+        worker = bench.start_worker(kind.queue, concurrency=1, PRESSROOM_WORKER_GRACE="0.2")
         bench.started(job_id, attempt)
         assert worker.stop() == 0
         assert bench.job(job_id).crashes == 0
-    bench.start_worker(kind.lane, concurrency=1)
+    bench.start_worker(kind.queue, concurrency=1)
     job = bench.finished(job_id)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 4, 0)
     assert bench.effects(job_id) == 1
@@ -49,7 +49,7 @@ def test_job_past_its_deadline_runs_again_and_its_stuck_process_ends_to_be_resta
     bench: Bench,
 ) -> None:
     worker = bench.start_worker("mail", "money", concurrency=2, PRESSROOM_WORKER_GRACE="0.2")
-    neighbour = bench.enqueue(kind=PROBES[Lane.MONEY], hang=1)
+    neighbour = bench.enqueue(kind=PROBES[Queue.MONEY], hang=1)
     bench.started(neighbour)
     overdue = bench.enqueue(kind=BRIEF, hang=1)
     bench.started(overdue)

@@ -9,7 +9,7 @@ import pytest
 from celery import Celery
 
 import services
-from core.lanes import Lane
+from core.queues import Queue
 from services.jobs import kinds, maintenance
 from tests.stack import Stack
 from workers import task_table
@@ -43,7 +43,7 @@ def test_the_table_loads_every_module_that_registers_a_kind_and_no_name_is_of_tw
 
 def test_each_registered_kind_has_a_task(stack: Stack) -> None:
     app = Celery()
-    task_table.bind(app, ProcessContext(stack.resources.settings, serving([Lane.BULK])))
+    task_table.bind(app, ProcessContext(stack.resources.settings, serving([Queue.BULK])))
     names = {kind.name for kind in kinds.registered()}
     names |= {kind.name for kind in maintenance.registered()}
     names |= {kind.task for kind in kinds.registered_requests()}

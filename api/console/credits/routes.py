@@ -23,8 +23,8 @@ from api.parameters import Cursor, PathId
 from api.request_ids import current_request_id
 from api.schemas.credits import prices_of
 from core.errors import DomainError
-from core.lanes import Lane
 from core.money import minor_digits
+from core.queues import Queue
 from core.refusals.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
 from integrations.payments.port import PaymentChannel
 from models import CreditAction, OrderStatus, PaymentOrder
@@ -211,7 +211,7 @@ async def buy_credits(request: Request, visit: FormVisit) -> Response:
     state = visit.state
     try:
         wanted = _order_request(visit)
-        state.lane_ages.check(Lane.MONEY, waits=True)
+        state.queue_ages.check(Queue.MONEY, waits=True)
         accepted = await MONEY.run(
             checkout.accept,
             state.resources,

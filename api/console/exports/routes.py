@@ -20,7 +20,7 @@ from api.request_ids import current_request_id
 from api.schemas.segments import NewExport
 from core import clock
 from core.errors import DomainError
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.mailing import (
     EXPORT_NOT_FOUND,
     SEGMENT_FIELD_RETIRED,
@@ -145,7 +145,7 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         body = body_of_form(NewExport, values)
         chosen = None if body.status is None else tuple(body.status)
         order = ExportOrder(body.kind, body.segment_id, None, chosen, body.format)
-        visit.state.lane_ages.check(Lane.EXPORT, waits=False)
+        visit.state.queue_ages.check(Queue.EXPORT, waits=False)
         request_id = current_request_id()
         with visit.unit_of_work() as uow:
             visit.own_list(uow, list_id)

@@ -21,7 +21,7 @@ from api.schemas.attachments import AttachmentChanges, AttachmentRecord
 from api.waiting.waiters import while_connected
 from core import clock
 from core.errors import DomainError
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.media import SIGNED_LINK_EXPIRES_IN
 from models import Attachment, AttachmentStatus
 from services.attachments import records, upload
@@ -116,7 +116,7 @@ async def upload_image(request: Request, visit: Visit) -> Response:
     state = visit.state
     typed: dict[str, str] = {}
     try:
-        state.admit(Lane.MEDIA, visit.user_id, WAIT_SECONDS)
+        state.admit(Queue.MEDIA, visit.user_id, WAIT_SECONDS)
         accepted = await _accept(request, visit, typed)
         ended = state.jobs.wait(job_topic(accepted.job_id), WAIT_SECONDS, owner_id=visit.user_id)
         await while_connected(request.receive, ended)

@@ -32,7 +32,7 @@ from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId
 from api.request_ids import current_request_id
 from core.errors import DomainError
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals import imports as refusals
 from core.refusals.requests import BODY_NOT_MULTIPART
 from models import ImportKind, Plan
@@ -108,7 +108,7 @@ async def upload_import(request: Request, visit: Visit) -> Response:
         typed.update(fields)
         require_csrf(request, state, visit.member.cookie, fields.get(CSRF_FIELD))
         chosen.append(_upload_choice(fields))
-        state.lane_ages.check(Lane.BULK, waits=False)
+        state.queue_ages.check(Queue.BULK, waits=False)
 
         def check_list(uow: UnitOfWork) -> None:
             list_id, _ = chosen[0]
@@ -190,7 +190,7 @@ def read_import_again(visit: FormVisit, import_id: PathId, columns: FirstColumn 
     try:
         options, differs = _reading_choice(shown, visit.form)
         dry_run = differs or not starts
-        visit.state.lane_ages.check(Lane.BULK, waits=False)
+        visit.state.queue_ages.check(Queue.BULK, waits=False)
         with visit.unit_of_work() as uow:
             records.read_again(
                 uow,

@@ -30,7 +30,7 @@ from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId
 from api.request_ids import current_request_id
 from core.errors import DomainError
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.mailing import BULK_NOT_FOUND, BULK_VALUE
 from core.refusals.requests import invalid_field
 from models import BulkAct, BulkAction, Job, JobStatus
@@ -124,7 +124,7 @@ async def begin_act(visit: FormVisit, list_id: ListId) -> Response:
         value = visit.form.get(_VALUES[typed], "") if typed in _VALUES else None
         order = actions.check(BulkOrder(BulkAction(typed), value))
         # Work that would wait too long is refused before anything of it is stored.
-        visit.state.lane_ages.check(Lane.BULK, waits=False)
+        visit.state.queue_ages.check(Queue.BULK, waits=False)
         bulk_id = await RECORDS.run(_begin, visit, list_id, order)
     except DomainError as error:
         places = {BULK_VALUE.code: _VALUES.get(typed, "action")}

@@ -24,7 +24,7 @@ from api.errors import STATUS_OF
 from api.limits.bulkheads import AUTHENTICATION, MONEY, RECORDS
 from api.parameters import Cursor, PathId, StateOf
 from core.errors import DomainError, Kind
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.people import EMAIL_INVALID
 from core.refusals.requests import ROUTE_NOT_FOUND
 from models import FINISHED, JobStatus, OrderStatus, Plan, Resolution
@@ -82,8 +82,8 @@ def show_overdue_work(visit: OperatorVisit) -> Response:
     return visit.page(
         "operator_overview.html",
         work=work,
-        late_lanes=[
-            each for each in work.lanes if each.oldest_seconds >= operators.MIN_LATE_SECONDS
+        late_queues=[
+            each for each in work.queues if each.oldest_seconds >= operators.MIN_LATE_SECONDS
         ],
         orders=[(status.value, work.figures.orders.get(status, 0)) for status in _ORDERS],
         most=MAX_COUNTED,
@@ -239,7 +239,7 @@ JOBS_ON_PAGE = 40
 # The next page looks at as many more.
 JOBS_LOOKED_AT = 100_000
 _STATUSES = [*((each.value, each.value) for each in JobStatus), (_ANY, "any")]
-_LANES = [(_ANY, "any"), *((each.value, each.value) for each in Lane)]
+_QUEUES = [(_ANY, "any"), *((each.value, each.value) for each in Queue)]
 
 
 @router.get("/jobs")
@@ -247,27 +247,27 @@ _LANES = [(_ANY, "any"), *((each.value, each.value) for each in Lane)]
 def show_jobs(
     visit: OperatorVisit,
     status: str = JobStatus.FAILED,
-    lane: str = _ANY,
+    queue: str = _ANY,
     cursor: Cursor = None,
 ) -> Response:
     """Show the queues, and jobs of all users, newest first: failed ones, or those asked for."""
     of_status = next((each for each in JobStatus if each == status), None)
-    of_lane = next((each for each in Lane if each == lane), None)
+    of_queue = next((each for each in Queue if each == queue), None)
     wanted = PageRequest(JOBS_ON_PAGE, cursor=cursor)
     with visit.unit_of_work() as uow:
         found = records.list_all(
-            uow, wanted, status=of_status, lane=of_lane, look_at=JOBS_LOOKED_AT
+            uow, wanted, status=of_status, queue=of_queue, look_at=JOBS_LOOKED_AT
         )
     figures = deployment_figures.read(visit.state.resources.database)
-    chosen = {"status": of_status or _ANY, "lane": of_lane or _ANY}
+    chosen = {"status": of_status or _ANY, "queue": of_queue or _ANY}
     return visit.page(
         "operator_jobs.html",
         jobs=found.rows,
-        lanes=operators.lanes_of(figures),
+        queues=operators.queues_of(figures),
         form=TypedForm(chosen),
         chosen=chosen,
         statuses=_STATUSES,
-        choices=_LANES,
+        choices=_QUEUES,
         next_cursor=found.next_cursor,
         cursor=cursor,
     )

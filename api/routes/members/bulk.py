@@ -26,7 +26,7 @@ from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
 from api.schemas.segments import BulkPreview, NewBulkAct
 from api.state import State
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals import access, imports, mailing, requests
 from core.refusals import mailing as refusals
 from core.refusals.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
@@ -102,7 +102,7 @@ async def add_members(
     the rows that were not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
-    state.admit(Lane.BULK, owner_id, seconds)
+    state.admit(Queue.BULK, owner_id, seconds)
     accepted = await _accept_members(request, state, caller, list_id)
     job = await wait_for_job(request, state, accepted.job_id, seconds, owner_id=owner_id)
     return count_response(job, "added", replayed=accepted.replayed)
@@ -199,7 +199,7 @@ async def change_members(
             caller.user_id, _preview, state, caller, list_id, body
         )
         return JSONResponse(envelope(counted).model_dump())
-    state.lane_ages.check(Lane.BULK, waits=False)
+    state.queue_ages.check(Queue.BULK, waits=False)
     request_id = current_request_id()
     begin = partial(_begin, state, caller, list_id, body, order, request_id=request_id)
     # An act takes long: its caller watches the job rather than waits.

@@ -77,7 +77,7 @@ def _word() -> re.Pattern[str]:
 
 def sentences_of(text: str, language: str) -> list[str]:
     """The text's sentences in their order, without the white space around them."""
-    # Workers of other lanes have no rules of languages (`pressroom[languages]`).
+    # Workers of other queues have no rules of languages (`pressroom[languages]`).
     from sentencex import segment
 
     return [stripped for found in segment(language, text) if (stripped := found.strip())]

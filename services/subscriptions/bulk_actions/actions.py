@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, select
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER, BULK_VALUE
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
@@ -88,7 +88,7 @@ CHANGE_MEMBERS = kinds.register(
     kinds.JobKind(
         name="members.bulk",
         run=change_members,
-        lane=Lane.BULK,
+        queue=Queue.BULK,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
         # Its changes stay, and can be undone.
@@ -142,7 +142,7 @@ UNDO_BULK_ACT = kinds.register(
     kinds.JobKind(
         name="members.bulk_undo",
         run=undo_changes,
-        lane=Lane.BULK,
+        queue=Queue.BULK,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
         # An undo that ended early is not taken back, and asking again goes on.

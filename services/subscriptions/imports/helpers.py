@@ -24,7 +24,7 @@ from sqlalchemy import delete, exists, func, or_, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from core.errors import DomainError, TransientError
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.jobs import JOB_ROWS_FAILED, JOB_TOO_SLOW, JOB_WORKER_LOST
 from core.scopes import Scope
 from models import Job, JobStatus, MemberImport, WaitingChunk
@@ -125,7 +125,7 @@ APPLY_CHUNKS = kinds.register(
     kinds.JobKind(
         name="members.apply",
         run=run,
-        lane=Lane.BULK,
+        queue=Queue.BULK,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=False,
         on_abandoned=_fail_import,

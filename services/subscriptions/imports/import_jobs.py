@@ -12,7 +12,7 @@ from functools import partial
 
 from sqlalchemy import select
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.jobs import JOB_ROWS_FAILED
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
@@ -70,7 +70,7 @@ def _register(name: str) -> kinds.JobKind:
         kinds.JobKind(
             name=name,
             run=run,
-            lane=Lane.BULK,
+            queue=Queue.BULK,
             scope=Scope.SUBSCRIPTION_FULL,
             retryable=True,
             on_abandoned=endings.end_with_job,

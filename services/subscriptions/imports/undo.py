@@ -9,7 +9,7 @@ from functools import partial
 
 from sqlalchemy import func, text
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.imports import IMPORT_RUNNING
 from core.scopes import Scope
 from models import JobStatus, MemberImport
@@ -51,7 +51,7 @@ UNDO_IMPORT = kinds.register(
     kinds.JobKind(
         name="members.undo",
         run=run,
-        lane=Lane.BULK,
+        queue=Queue.BULK,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
         # An undo that ended early is not taken back, and asking again goes on.

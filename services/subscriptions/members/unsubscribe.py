@@ -11,7 +11,7 @@ from sqlalchemy import func, or_, select
 
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
-from core.lanes import Lane
+from core.queues import Queue
 from core.refusals.mailing import LIST_BUSY
 from core.scopes import Scope
 from models import (
@@ -101,7 +101,7 @@ FOLLOW_OPT_OUT = kinds.register(
         name="opt_out.follow",
         run=follow,
         # Not behind the bulk work that holds the list.
-        lane=Lane.MAINTENANCE,
+        queue=Queue.MAINTENANCE,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
         # No outage is longer: a person's no is not given up.

@@ -1,4 +1,4 @@
-"""The request lane: an API process asks a worker, and nobody works for callers who have left."""
+"""The request queue: an API process asks a worker, and nobody works for callers who have left."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
-from core.lanes import Lane
+from core.queues import Queue
 from devstack import LOOPBACK
 from devstack.supervisor.programs import answers
 from storage.redis import request_scripts
@@ -159,7 +159,7 @@ def assert_nothing_stays(asking: Stack) -> None:
 
 
 SAME = {"same": "one-question", "text": "shared"}
-KEYS = request_scripts.keys(request_scripts.request_id(Lane.REQUEST, SAME["same"]))
+KEYS = request_scripts.keys(request_scripts.request_id(Queue.REQUEST, SAME["same"]))
 WAITING, RUNNING = KEYS[0], KEYS[2]
 
 

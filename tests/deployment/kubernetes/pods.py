@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings import Settings
 from core.settings.given_settings import PREFIX, is_secret, variable_of
 from core.settings.process_settings import settings_of
@@ -52,7 +52,7 @@ def needed_by(words: Sequence[str]) -> set[str]:
     """The variables of all settings that a command of ours reads, required or not."""
     if "--wait" in words:
         return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
-    names = settings_of(words[1], [Lane(name) for name in options(words, "--lane")])
+    names = settings_of(words[1], [Queue(name) for name in options(words, "--queue")])
     # Payments that move no money have no place in production; no process waits for a file.
     return {
         variable_of(name)
@@ -77,8 +77,8 @@ class Process:
         return words
 
     @property
-    def lanes(self) -> list[Lane]:
-        return [Lane(name) for name in options(self.words, "--lane")]
+    def queues(self) -> list[Queue]:
+        return [Queue(name) for name in options(self.words, "--queue")]
 
     def needs(self) -> set[str]:
         """The variables of all settings that it reads, required or not."""

@@ -1,4 +1,4 @@
-"""Do the manifests agree with the product: its settings, lanes, commands, paths and times?"""
+"""Do the manifests agree with the product: its settings, queues, commands, paths and times?"""
 
 import os
 import re
@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from api.health import MAX_CLOSE_SECONDS
 from cli.processes import API_GRACE_SECONDS
-from core.lanes import Lane
+from core.queues import Queue
 from core.settings import Settings
 from core.settings.given_settings import variable_of
 from tests.command_line import option, require_accepted
@@ -168,7 +168,7 @@ def test_processes_have_the_time_that_they_take_to_end() -> None:
 
 
 def test_a_worker_that_needs_cores_counts_its_own_and_not_the_nodes() -> None:
-    [worker] = [each for each in workers() if Lane.MEDIA in each.lanes]
+    [worker] = [each for each in workers() if Queue.MEDIA in each.queues]
     environment = {each["name"]: each for each in worker.container["env"]}
     counted = environment["PYTHON_CPU_COUNT"]["valueFrom"]["resourceFieldRef"]
     assert counted == {"resource": "limits.cpu"}

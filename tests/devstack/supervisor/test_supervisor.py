@@ -138,7 +138,7 @@ def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stac
     needs = {
         "api": settings_of("serve"),
         "flower": settings_of("flower"),
-        **{name: settings_of("worker", lanes) for name, lanes in WORKERS.items()},
+        **{name: settings_of("worker", queues) for name, queues in WORKERS.items()},
     }
     for name, needed in needs.items():
         process = psutil.Process(stack.run["pids"][name])
@@ -162,7 +162,7 @@ def test_what_decodes_files_holds_no_key_to_money_mail_or_figures(stack: Stack) 
 
 
 @pytest.mark.full("processes")
-def test_every_lane_does_its_work_with_its_own_settings(stack: Stack) -> None:
+def test_every_queue_does_its_work_with_its_own_settings(stack: Stack) -> None:
     demo, url = stack.run["demo"], stack.run["api_url"]
     waits = {"X-API-Key": demo["api_key"], "Prefer": "wait=30"}
     with httpx2.Client(base_url=url, headers=waits, timeout=60.0) as client:
@@ -179,11 +179,11 @@ def test_every_lane_does_its_work_with_its_own_settings(stack: Stack) -> None:
             ),
             "mail": client.post("/apikeys", json={"name": "one more"}),
         }
-        assert {lane: reply.status_code for lane, reply in calls.items()} == dict.fromkeys(
+        assert {queue: reply.status_code for queue, reply in calls.items()} == dict.fromkeys(
             calls, 200
         )
-        for lane in ("bulk", "export"):
-            assert calls[lane].json()["data"]["status"] == "succeeded"
+        for queue in ("bulk", "export"):
+            assert calls[queue].json()["data"]["status"] == "succeeded"
         assert client.get(calls["export"].json()["data"]["result"]["url"]).status_code == 200
         assert calls["money"].json()["data"]["payment_url"].startswith(stack.run["sandbox_url"])
         mailbox = f"{stack.run['mailbox_url']}/messages"
@@ -261,7 +261,7 @@ def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Sta
 def test_worker_beside_the_stack_works_for_it(stack: Stack, tmp_path: Path) -> None:
     mark = tmp_path / "ready"
     worker = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "worker", "--lane", "mail", "--lane", "request"],
+        [sys.executable, "-m", "cli.main", "worker", "--queue", "mail", "--queue", "request"],
         env={**os.environ, **stack.variables, "PRESSROOM_READY_FILE": str(mark)},
     )
     try:

@@ -13,7 +13,7 @@ from tests.services.backup.conftest import BACKUP_KEYS
 from tests.stack import Stack
 from tests.subscribers import new_list
 
-# The lanes of each worker, with how much of each it does at once.
+# The queues of each worker, with how much of each it does at once.
 _WORKERS = {
     ("media",): 2,
     ("mail",): 2,
@@ -85,10 +85,10 @@ def _start_workers(
     stack: Stack, through: dict[str, str]
 ) -> tuple[dict[str, Restartable], list[str]]:
     workers, addresses = {}, []
-    for lanes, concurrency in _WORKERS.items():
+    for queues, concurrency in _WORKERS.items():
         addresses.append(address := f"127.0.0.1:{free_port()}")
         more = {**through, "PRESSROOM_WORKER_METRICS_ADDRESS": address}
-        begin = partial(stack.start_worker, *lanes, concurrency=concurrency, **more)
-        workers[lanes[0]] = worker = Restartable(stack, begin)
+        begin = partial(stack.start_worker, *queues, concurrency=concurrency, **more)
+        workers[queues[0]] = worker = Restartable(stack, begin)
         worker.start()
     return workers, addresses

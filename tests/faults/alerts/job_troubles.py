@@ -25,7 +25,7 @@ def _upload(site: Site) -> None:
 
 
 @contextmanager
-def _lane_without_worker(site: Site) -> Iterator[None]:
+def _queue_without_worker(site: Site) -> Iterator[None]:
     with site.workers["media"].away():
         _upload(site)
         yield
@@ -59,12 +59,12 @@ def _job_kills_its_process(site: Site) -> Iterator[None]:
         yield
 
 
-def _await_attempt(site: Site, lane: str, attempt: int = 1) -> None:
-    running = "SELECT 1 FROM jobs WHERE lane = %s AND status = 'running' AND attempt = %s"
+def _await_attempt(site: Site, queue: str, attempt: int = 1) -> None:
+    running = "SELECT 1 FROM jobs WHERE queue = %s AND status = 'running' AND attempt = %s"
     eventually(
-        lambda: site.stack.query(running, lane, attempt),
+        lambda: site.stack.query(running, queue, attempt),
         within=30,
-        what=f"attempt {attempt} in the lane {lane}",
+        what=f"attempt {attempt} in the queue {queue}",
     )
 
 
@@ -145,28 +145,30 @@ def _make_due(site: Site, maintenance: str) -> None:
 
 
 JOB_TROUBLES = (
-    Trouble("no worker in a lane", _lane_without_worker, "PressroomLaneBehind", {"lane": "media"}),
+    Trouble(
+        "no worker in a queue", _queue_without_worker, "PressroomQueueBehind", {"queue": "media"}
+    ),
     Trouble(
         "worker hung",
         lambda site: site.workers["mail"].hung(),
-        "PressroomLaneStalled",
-        {"lane": "mail"},
+        "PressroomQueueStalled",
+        {"queue": "mail"},
     ),
     Trouble(
-        "worker killed at work", _worker_killed_at_work, "PressroomLeasesLost", {"lane": "mail"}
+        "worker killed at work", _worker_killed_at_work, "PressroomLeasesLost", {"queue": "mail"}
     ),
     Trouble(
         "table of mails missing",
         without_table("mailed_links"),
         "PressroomJobsFail",
-        {"lane": "mail", "code": "job.internal_error"},
+        {"queue": "mail", "code": "job.internal_error"},
         calls=Site.join,
     ),
     Trouble(
         "job kills its process",
         _job_kills_its_process,
         "PressroomJobsFail",
-        {"lane": "media", "code": "job.worker_lost"},
+        {"queue": "media", "code": "job.worker_lost"},
     ),
     Trouble(
         "converters killed",

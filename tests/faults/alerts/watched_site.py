@@ -1,4 +1,4 @@
-"""The stack that is watched: its API, its workers by lane, and a proxy before each dependency."""
+"""The stack that is watched: its API, its workers by queue, and a proxy before each dependency."""
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -60,7 +60,7 @@ class Site:
     """The stack, and who watches it.
 
     Attributes:
-        workers: by the first of the lanes that each serves.
+        workers: by the first of the queues that each serves.
         list_id: whoever joins this list gets a mail.
     """
 

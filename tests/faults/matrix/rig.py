@@ -121,8 +121,8 @@ def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
         "PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute",
     }
     stack.start_api(None, **through)
-    for lanes, concurrency in WORKERS.items():
-        stack.start_worker(*lanes, concurrency=concurrency, **through)
+    for queues, concurrency in WORKERS.items():
+        stack.start_worker(*queues, concurrency=concurrency, **through)
     return proxies
 
 

@@ -63,8 +63,8 @@ def change(resources: Resources, job_id: int, **values: object) -> None:
 
 
 def sent_jobs(resources: Resources) -> list[int]:
-    """The jobs of the lane's messages, in the order in which workers take them."""
-    messages = resources.redis.lrange(queue_name(PROBE.lane), 0, -1)
+    """The jobs of the queue's messages, in the order in which workers take them."""
+    messages = resources.redis.lrange(queue_name(PROBE.queue), 0, -1)
     assert isinstance(messages, list)
     ids = [json.loads(message)["headers"]["id"] for message in reversed(messages)]
     return [int(task_id.split("-")[1]) for task_id in ids]

@@ -6,7 +6,7 @@ from services.paging import PageRequest
 from tests.stack import Stack
 
 _FAILED = (
-    "INSERT INTO jobs (kind, lane, status, finished_at)"
+    "INSERT INTO jobs (kind, queue, status, finished_at)"
     " SELECT 'attachment.process', 'media',"
     " CASE WHEN n %% 4 = 0 THEN 'failed' ELSE 'cancelled' END, now()"
     " FROM generate_series(1, 20) AS n"

@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 
 from core.errors import DomainError
-from core.lanes import Lane
+from core.queues import Queue
 from models import Maintenance
 from services.jobs import maintenance
 from services.jobs.lease import LeaseLost
@@ -36,9 +36,9 @@ def resources(quiet: Stack) -> Iterator[Resources]:
 
 
 def forget_messages(resources: Resources) -> int:
-    """How many messages the lane of the probe had."""
-    waiting = int(resources.redis.llen(queue_name(Lane.BULK)))
-    resources.redis.delete(queue_name(Lane.BULK))
+    """How many messages the queue of the probe had."""
+    waiting = int(resources.redis.llen(queue_name(Queue.BULK)))
+    resources.redis.delete(queue_name(Queue.BULK))
     return waiting
 
 
@@ -68,7 +68,7 @@ def test_what_is_due_is_sent_once_and_again_when_no_worker_takes_it(
     assert forget_messages(resources) == 1
 
 
-def test_a_lane_without_workers_gets_fewer_and_fewer_messages(
+def test_a_queue_without_workers_gets_fewer_and_fewer_messages(
     quiet: Stack, resources: Resources
 ) -> None:
     change(quiet, "due_at = now() - interval '1 day'")

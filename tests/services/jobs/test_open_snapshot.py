@@ -56,8 +56,8 @@ def test_sweep_of_an_empty_queue_reads_few_blocks(quiet: Bench) -> None:
     whole = _blocks_once(quiet, partial(sweep.sweep, paces=paces))
     assert whole > ENDED / 100, "the snapshot keeps nothing"
     assert not paces.lost.is_due
-    assert len(paces.due_lanes()) < len(paces.lanes)
-    for pace in (paces.lost, *paces.lanes.values()):
+    assert len(paces.due_queues()) < len(paces.queues)
+    for pace in (paces.lost, *paces.queues.values()):
         pace.looked(60, found=False)
     assert _blocks(quiet, partial(sweep.sweep, paces=paces)) <= FEW_BLOCKS
 
@@ -82,7 +82,7 @@ def test_job_that_was_due_for_long_is_found_by_a_whole_look(
     quiet.enqueue()
     quiet.stack.query("UPDATE jobs SET send_after = now() - interval '1 hour'")
     resting = Paces()
-    resting.lanes[PROBE.lane].looked(60, found=False)
+    resting.queues[PROBE.queue].looked(60, found=False)
     assert sweep.sweep(resources, paces=resting) == 0
     assert sweep.sweep(resources, paces=Paces()) == 1
 
@@ -98,7 +98,7 @@ def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
     assert sweep.requeue_lost(resources, Reach()) == 1
 
 
-def test_jobs_in_a_full_lane_still_hold_their_places(quiet: Bench, resources: Resources) -> None:
+def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: Resources) -> None:
     """Else their owner would have two more sent each half minute, before the jobs of others."""
     for _ in range(2):
         quiet.enqueue(OWNER)
@@ -117,5 +117,5 @@ def test_job_tried_again_later_needs_no_whole_look(quiet: Bench, resources: Reso
     with resources.unit_of_work() as uow:
         leases.retry_later(uow, lease, timedelta(0), "Not now.")
     resting = Paces()
-    resting.lanes[PROBE.lane].looked(60, found=False)
+    resting.queues[PROBE.queue].looked(60, found=False)
     assert sweep.sweep(resources, paces=resting) == 1

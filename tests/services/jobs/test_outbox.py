@@ -1,6 +1,6 @@
 import pytest
 
-from core.lanes import Lane
+from core.queues import Queue
 from models import Job, JobStatus
 from services.jobs import sweep
 from services.jobs.sweep import Reach
@@ -10,7 +10,7 @@ from tests.probe.bench import Bench
 from tests.probe.kind import plan
 from tests.services.jobs.conftest import change
 
-QUEUE = queue_name(Lane.BULK)
+QUEUE = queue_name(Queue.BULK)
 
 
 def waiting(resources: Resources) -> int:
@@ -58,14 +58,14 @@ def test_job_whose_message_was_lost_is_sent_again_once_it_is_due(
 ) -> None:
     job_id = quiet.enqueue()
     resources.redis.delete(QUEUE)
-    assert sweep.resend_unclaimed(resources, Lane.BULK) == 0
+    assert sweep.resend_unclaimed(resources, Queue.BULK) == 0
     change(resources, job_id, send_after=Job.created_at)
-    assert sweep.resend_unclaimed(resources, Lane.BULK) == 1
+    assert sweep.resend_unclaimed(resources, Queue.BULK) == 1
     assert waiting(resources) == 1
-    assert sweep.resend_unclaimed(resources, Lane.BULK) == 0
+    assert sweep.resend_unclaimed(resources, Queue.BULK) == 0
 
 
-def test_resends_never_fill_a_lane_beyond_what_is_enough(
+def test_resends_never_fill_a_queue_beyond_what_is_enough(
     quiet: Bench, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
@@ -73,11 +73,11 @@ def test_resends_never_fill_a_lane_beyond_what_is_enough(
             plan(uow, {}, on_behalf_of=owner + 1)
     resources.redis.delete(QUEUE)
     _make_all_due(quiet)
-    assert sweep.resend_unclaimed(resources, Lane.BULK) == sweep.RESEND_BELOW_MESSAGES
+    assert sweep.resend_unclaimed(resources, Queue.BULK) == sweep.RESEND_BELOW_MESSAGES
     _make_all_due(quiet)
-    assert sweep.resend_unclaimed(resources, Lane.BULK) == 0
+    assert sweep.resend_unclaimed(resources, Queue.BULK) == 0
     resources.redis.ltrim(QUEUE, 20, -1)
-    assert sweep.resend_unclaimed(resources, Lane.BULK) == 20
+    assert sweep.resend_unclaimed(resources, Queue.BULK) == 20
     assert waiting(resources) == sweep.RESEND_BELOW_MESSAGES
 
 
@@ -86,7 +86,7 @@ def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
     pauses = []
     for _ in range(4):
         _make_all_due(quiet)
-        sweep.resend_unclaimed(resources, Lane.BULK)
+        sweep.resend_unclaimed(resources, Queue.BULK)
         statement = "SELECT extract(epoch FROM send_after - now()) FROM jobs WHERE id = %s"
         pauses.append(round(float(str(quiet.stack.query(statement, job_id)[0][0]))))
     assert pauses == [4, 8, 16, 16]
@@ -98,7 +98,7 @@ def test_job_that_was_sent_for_hours_is_still_sent_again(
     job_id = quiet.enqueue()
     resources.redis.delete(QUEUE)
     change(resources, job_id, sends=10_000, send_after=Job.created_at)
-    assert sweep.resend_unclaimed(resources, Lane.BULK) == 1
+    assert sweep.resend_unclaimed(resources, Queue.BULK) == 1
     assert waiting(resources) == 1
 
 
@@ -113,7 +113,7 @@ def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(
         held = uow.session.query(Job).order_by(Job.id).limit(3).with_for_update().all()
         assert len(held) == 3
         # The first sweep holds three rows: the second takes the one that is left.
-        assert sweep.resend_unclaimed(resources, Lane.BULK) == 1
+        assert sweep.resend_unclaimed(resources, Queue.BULK) == 1
 
 
 def test_two_sweeps_at_once_count_a_crash_once(quiet: Bench, resources: Resources) -> None:

@@ -129,8 +129,8 @@ def test_job_of_several_turns_does_each_step_once(bench: Bench) -> None:
 
 def test_message_of_an_unknown_job_or_task_does_no_harm(bench: Bench) -> None:
     broker = Broker(bench.stack.settings())
-    broker.send(PROBE.name, PROBE.lane, {"job_id": 2**62})
-    broker.send("no.such_task", PROBE.lane, {"job_id": 1})
+    broker.send(PROBE.name, PROBE.queue, {"job_id": 2**62})
+    broker.send("no.such_task", PROBE.queue, {"job_id": 1})
     broker.close()
     assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
 

@@ -1,11 +1,11 @@
-"""Owners take turns in a lane: what one of them asks for in bulk stands before no other's job."""
+"""Owners take turns in a queue: what one of them asks for in bulk stands before no other's job."""
 
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
-from core.lanes import Lane
+from core.queues import Queue
 from models import JobStatus
 from services.jobs import lease as leases
 from services.jobs import sweep
@@ -24,7 +24,7 @@ def rush(quiet: Bench, resources: Resources) -> list[int]:
     return [quiet.enqueue(ANNA) for _ in range(10)]
 
 
-def test_lane_holds_few_messages_of_one_owner(rush: list[int], resources: Resources) -> None:
+def test_queue_holds_few_messages_of_one_owner(rush: list[int], resources: Resources) -> None:
     assert sent_jobs(resources) == rush[:MAX_SENT_JOBS_OF_AN_OWNER]
 
 
@@ -65,7 +65,7 @@ def test_sweep_goes_on_with_an_owner_whose_sent_jobs_were_cancelled(
     statement = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE sends > 0"
     quiet.stack.query(statement)
     bert = [quiet.enqueue(BERT) for _ in range(3)]
-    assert sweep.resend_unclaimed(resources, Lane.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
+    assert sweep.resend_unclaimed(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
     assert sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == rush[2:4]
     assert bert[-1] not in sent_jobs(resources)
 
@@ -75,7 +75,7 @@ def test_jobs_that_no_worker_claims_hold_up_their_owners_others_for_no_longer_th
 ) -> None:
     for job_id in rush[:MAX_SENT_JOBS_OF_AN_OWNER]:
         change(resources, job_id, sends=MAX_SENDS_IN_TURN + 1)
-    assert sweep.resend_unclaimed(resources, Lane.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
+    assert sweep.resend_unclaimed(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
     assert sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == rush[2:4]
 
 

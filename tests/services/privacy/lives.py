@@ -16,7 +16,7 @@ SELECT %s, %s || n, 2, false, 'image/webp', %s || n || '.webp', 1, repeat('0', 6
 FROM generate_series(1, %s) AS n
 """
 _JOBS = """
-INSERT INTO jobs (kind, lane, user_id, status, finished_at)
+INSERT INTO jobs (kind, queue, user_id, status, finished_at)
 SELECT 'attachment.process', 'media', %s, 'succeeded', now() FROM generate_series(1, %s)
 """
 _KEYED = """

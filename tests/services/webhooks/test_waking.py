@@ -146,8 +146,8 @@ def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
     return [node, *(each for part in node.get("Plans", ()) for each in _nodes(part))]
 
 
-def test_workers_of_other_lanes_start_jobs_too(bare: Stack, watched: tuple[Owner, int]) -> None:
-    """So that it is seen that they wait, where no worker of the lane is left."""
+def test_workers_of_other_queues_start_jobs_too(bare: Stack, watched: tuple[Owner, int]) -> None:
+    """So that it is seen that they wait, where no worker of the queue is left."""
     owner, endpoint_id = watched
     worker = bare.start_worker("media")
     try:

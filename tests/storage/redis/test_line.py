@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from core.errors import DomainError, Kind
-from core.lanes import Lane, RequestKind
+from core.queues import Queue, RequestKind
 from storage.broker import queue_name
 from storage.redis import request_calls, request_scripts
 from storage.redis.client import open_async_redis
@@ -17,8 +17,8 @@ from storage.resources import Resources
 from tests.stack import Stack
 
 ANNA, BERT = 1, 2
-QUEUE = queue_name(Lane.REQUEST)
-LINE = f"pressroom:line:{Lane.REQUEST}"
+QUEUE = queue_name(Queue.REQUEST)
+LINE = f"pressroom:line:{Queue.REQUEST}"
 
 
 class Line:
@@ -35,33 +35,33 @@ class Line:
         *,
         owner: int | None = None,
         seconds: float = 30,
-        lane: Lane = Lane.REQUEST,
+        queue: Queue = Queue.REQUEST,
         text: str = "",
     ) -> bool:
         """Whether a message was sent."""
-        before = self._resources.redis.llen(queue_name(lane))
+        before = self._resources.redis.llen(queue_name(queue))
 
         async def ask(calls: RequestCalls) -> None:
             await calls.join(
-                request_scripts.request_id(lane, name),
+                request_scripts.request_id(queue, name),
                 caller,
                 {"text": text},
-                kind=RequestKind("probe.none", lane),
+                kind=RequestKind("probe.none", queue),
                 seconds=seconds,
                 owner_id=owner,
             )
 
         self._in_a_process(ask)
-        return bool(self._resources.redis.llen(queue_name(lane)) != before)
+        return bool(self._resources.redis.llen(queue_name(queue)) != before)
 
     def take(self, name: str) -> bool:
         """Whether a worker could take the work."""
-        request_id = request_scripts.request_id(Lane.REQUEST, name)
+        request_id = request_scripts.request_id(Queue.REQUEST, name)
         return self._work.take(request_id, "worker") is not None
 
     def leave(self, name: str, caller: str) -> None:
         async def go(calls: RequestCalls) -> None:
-            calls.leave(request_scripts.request_id(Lane.REQUEST, name), caller)
+            calls.leave(request_scripts.request_id(Queue.REQUEST, name), caller)
             await calls.flush()
 
         self._in_a_process(go)
@@ -133,10 +133,10 @@ def test_full_line_refuses_each_new_work(line: Line) -> None:
         assert (refused.kind, refused.code) == (Kind.UNAVAILABLE, "queue.overloaded")
 
 
-def test_full_line_refuses_no_work_of_another_lane(line: Line) -> None:
+def test_full_line_refuses_no_work_of_another_queue(line: Line) -> None:
     fill(line, ANNA, 3)
     fill(line, BERT, 3)
-    assert line.join("photos", "caller", owner=ANNA, lane=Lane.PHOTOS)
+    assert line.join("photos", "caller", owner=ANNA, queue=Queue.PHOTOS)
 
 
 def test_refusal_leaves_nothing_behind(line: Line, resources: Resources) -> None:

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 import pytest
 from redis.client import PubSub
 
-from core.lanes import Lane, RequestKind
+from core.queues import Queue, RequestKind
 from storage.redis.client import open_async_redis
 from storage.redis.notifications import CHANNEL
 from storage.redis.request_calls import RequestCalls
 from storage.redis.request_work import RequestWork
 from tests.stack import Stack, eventually
 
-NONE = RequestKind("probe.none", Lane.REQUEST)
+NONE = RequestKind("probe.none", Queue.REQUEST)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.stack import Stack
 # By the names of the rules: `{at}` is the moment from which the row is kept for a while, and
 # `{any}` differs from row to row.
 INSERTS = {
-    "jobs": "jobs (kind, lane, status, finished_at) VALUES ('x', 'bulk', 'succeeded', {at})",
+    "jobs": "jobs (kind, queue, status, finished_at) VALUES ('x', 'bulk', 'succeeded', {at})",
     "subscription_events": "subscription_events (list_id, user_id, action, actor, via, created_at)"
     " VALUES ({list}, {user}, 'requested', 'stranger', 'challenge', {at})",
     "subscription_events.ip": "subscription_events (list_id, user_id, action, actor, via, ip,"

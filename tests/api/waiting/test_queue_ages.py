@@ -1,4 +1,4 @@
-"""A lane in which messages wait for long takes no more, and says so before anything is stored."""
+"""A queue in which messages wait for long takes no more, and says so before anything is stored."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,8 +14,8 @@ CANARIES = "pressroom:canaries"
 
 @pytest.fixture(scope="module")
 def idle(make_stack: Callable[[str], Stack]) -> Stack:
-    """Without workers: what a test says of the lanes stays."""
-    stack = make_stack("lane-ages")
+    """Without workers: what a test says of the queues stays."""
+    stack = make_stack("queue-ages")
     stack.start_sandbox()
     stack.start_api()
     return stack
@@ -28,11 +28,11 @@ def caller(idle: Stack) -> Iterator[httpx2.Client]:
     idle.resources.redis.delete(CANARIES)
 
 
-def make_older(stack: Stack, lane: str, seconds: float) -> None:
-    """As if the lane's canary had been under way for so long."""
+def make_older(stack: Stack, queue: str, seconds: float) -> None:
+    """As if the queue's canary had been under way for so long."""
     redis = stack.resources.redis
     now, _ = redis.time()
-    redis.hset(CANARIES, f"{lane}:waiting", str(now - seconds))
+    redis.hset(CANARIES, f"{queue}:waiting", str(now - seconds))
 
 
 def upload(caller: httpx2.Client, prefer: str) -> httpx2.Response:
@@ -59,20 +59,20 @@ def test_upload_that_would_wait_too_long_is_refused_and_leaves_nothing(
     assert is_refused(lambda: upload(caller, "wait=1"))
     after = idle.query("SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)")
     assert after == before
-    # Who does not wait may be served late, and another lane is not the fault of this one.
+    # Who does not wait may be served late, and another queue is not the fault of this one.
     assert upload(caller, "respond-async").status_code == 202
     list_id = new_list(caller)["id"]
     path = f"/auxilia/subscriptions/{list_id}/members/add"
     assert caller.post(path, json=[], headers={"Prefer": "wait=1"}).status_code != 503
 
 
-def test_lane_that_stands_still_takes_nothing(idle: Stack, caller: httpx2.Client) -> None:
+def test_queue_that_stands_still_takes_nothing(idle: Stack, caller: httpx2.Client) -> None:
     make_older(idle, "media", 700)
     eventually(lambda: is_refused(lambda: upload(caller, "respond-async")), what="a refusal")
 
 
 @pytest.mark.parametrize(
-    ("lane", "path", "body"),
+    ("queue", "path", "body"),
     [
         ("bulk", "/auxilia/subscriptions/{list_id}/members/add", [{"email": "a@example.com"}]),
         ("export", "/lists/{list_id}/exports", {"kind": "members"}),
@@ -83,11 +83,11 @@ def test_lane_that_stands_still_takes_nothing(idle: Stack, caller: httpx2.Client
         ),
     ],
 )
-def test_every_call_that_waits_in_a_lane_asks_how_old_it_is(
-    idle: Stack, caller: httpx2.Client, lane: str, path: str, body: object
+def test_every_call_that_waits_in_a_queue_asks_how_old_it_is(
+    idle: Stack, caller: httpx2.Client, queue: str, path: str, body: object
 ) -> None:
     path = path.format(list_id=new_list(caller)["id"])
-    make_older(idle, lane, 40)
+    make_older(idle, queue, 40)
 
     def send() -> httpx2.Response:
         return caller.post(path, json=body, headers={"Prefer": "wait=1"})

@@ -1,24 +1,24 @@
-"""Several lanes in one worker process, each with a limit of its own."""
+"""Several queues in one worker process, each with a limit of its own."""
 
 import pytest
 
-from core.lanes import Lane
+from core.queues import Queue
 from models import JobStatus
 from tests.faults.proxy import proxied
 from tests.probe.bench import Bench
 from tests.probe.kind import PROBES
-from workers.serving import LanesDontMix, serving
+from workers.serving import QueuesDontMix, serving
 
 WAITING = ("money", "mail", "maintenance")
 COMPUTING = ("media", "export", "bulk")
 
 
-@pytest.mark.parametrize("lanes", [WAITING, COMPUTING], ids=["threads", "processes"])
-def test_while_one_lane_is_full_the_others_of_its_process_work_at_once(
-    bench: Bench, lanes: tuple[str, ...]
+@pytest.mark.parametrize("queues", [WAITING, COMPUTING], ids=["threads", "processes"])
+def test_while_one_queue_is_full_the_others_of_its_process_work_at_once(
+    bench: Bench, queues: tuple[str, ...]
 ) -> None:
-    bench.start_worker(*lanes, concurrency=2)
-    full, *others = (PROBES[Lane(lane)] for lane in lanes)
+    bench.start_worker(*queues, concurrency=2)
+    full, *others = (PROBES[Queue(queue)] for queue in queues)
     stuck = [bench.enqueue(kind=full, sleep=60) for _ in range(20)]
     for job_id in stuck[:2]:
         bench.started(job_id)
@@ -28,18 +28,18 @@ def test_while_one_lane_is_full_the_others_of_its_process_work_at_once(
     assert sum(bench.starts(job_id) for job_id in stuck) == 2
 
 
-def test_lane_stays_within_its_limit_when_its_worker_connects_again(bench: Bench) -> None:
+def test_queue_stays_within_its_limit_when_its_worker_connects_again(bench: Bench) -> None:
     with proxied(bench.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
         bench.start_worker("mail", "money", concurrency=2, PRESSROOM_REDIS_URL=proxy.url)
-        stuck = [bench.enqueue(kind=PROBES[Lane.MAIL], sleep=60) for _ in range(8)]
+        stuck = [bench.enqueue(kind=PROBES[Queue.MAIL], sleep=60) for _ in range(8)]
         for job_id in stuck[:2]:
             bench.started(job_id)
         proxy.cut()
-        money = bench.enqueue(kind=PROBES[Lane.MONEY])
+        money = bench.enqueue(kind=PROBES[Queue.MONEY])
         assert bench.finished(money, within=60).status == JobStatus.SUCCEEDED
         assert sum(bench.starts(job_id) for job_id in stuck) == 2
 
 
-def test_lanes_that_wait_and_lanes_that_compute_are_not_for_one_worker() -> None:
-    with pytest.raises(LanesDontMix, match="mail and bulk need different kinds of workers"):
-        serving([Lane.MAIL, Lane.BULK])
+def test_queues_that_wait_and_queues_that_compute_are_not_for_one_worker() -> None:
+    with pytest.raises(QueuesDontMix, match="mail and bulk need different kinds of workers"):
+        serving([Queue.MAIL, Queue.BULK])

@@ -1,4 +1,4 @@
-"""Do the autoscaler's questions count the work of each lane, by indexes, with the least rights?"""
+"""Do the autoscaler's questions count the work of each queue, by indexes, with the least rights?"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ import psycopg2
 import pytest
 from sqlalchemy import make_url
 
-from core.lanes import Lane
+from core.queues import Queue
 from models import JobStatus
 from storage.broker import queue_name
 from tests.deployment import files
@@ -18,12 +18,12 @@ from tests.stack import Stack
 from workers.serving import serving
 
 PASSWORD = "word-of-the-scaler"
-# What a lane has: due and in line, sent, running; not due yet; ended.
+# What a queue has: due and in line, sent, running; not due yet; ended.
 WORK = 3
 JOBS = f"""
-INSERT INTO jobs (kind, lane, status, sends, send_after, lease_expires_at, finished_at)
-SELECT 'attachment.process', lane, status, sends, now() + late, lease, ended
-FROM unnest(%s::text[]) AS lane, (VALUES
+INSERT INTO jobs (kind, queue, status, sends, send_after, lease_expires_at, finished_at)
+SELECT 'attachment.process', queue, status, sends, now() + late, lease, ended
+FROM unnest(%s::text[]) AS queue, (VALUES
     ('{JobStatus.QUEUED}', 0, interval '-1 second', null::timestamptz, null::timestamptz),
     ('{JobStatus.QUEUED}', 1, interval '10 seconds', null, null),
     ('{JobStatus.RUNNING}', 1, interval '0', now() + interval '1 hour', null),
@@ -33,9 +33,9 @@ FROM unnest(%s::text[]) AS lane, (VALUES
 """
 
 
-def triggers(kind: str) -> dict[Lane, dict[str, Any]]:
+def triggers(kind: str) -> dict[Queue, dict[str, Any]]:
     return {
-        Lane(trigger["name"]): trigger
+        Queue(trigger["name"]): trigger
         for scaled in pods.of_kind("ScaledObject").values()
         for trigger in scaled["spec"]["triggers"]
         if trigger["type"] == kind
@@ -43,17 +43,17 @@ def triggers(kind: str) -> dict[Lane, dict[str, Any]]:
 
 
 @pytest.mark.check
-def test_each_lane_scales_the_workers_that_serve_it() -> None:
+def test_each_queue_scales_the_workers_that_serve_it() -> None:
     scaled = {
-        Lane(trigger["name"]): each["spec"]["scaleTargetRef"]["name"]
+        Queue(trigger["name"]): each["spec"]["scaleTargetRef"]["name"]
         for each in pods.of_kind("ScaledObject").values()
         for trigger in each["spec"]["triggers"]
     }
     served = {
-        lane: each.workload
+        queue: each.workload
         for each in pods.processes()
         if each.words[1] == "worker"
-        for lane in each.lanes
+        for queue in each.queues
     }
     assert scaled == served
     for name in scaled.values():
@@ -61,25 +61,27 @@ def test_each_lane_scales_the_workers_that_serve_it() -> None:
 
 
 @pytest.mark.check
-def test_lanes_of_callers_who_wait_are_measured_in_redis_and_jobs_in_postgres() -> None:
+def test_queues_of_callers_who_wait_are_measured_in_redis_and_jobs_in_postgres() -> None:
     in_redis, in_postgres = triggers("redis"), triggers("postgresql")
-    assert in_redis.keys() == {Lane.REQUEST, Lane.PHOTOS}
-    assert in_postgres.keys() == set(Lane) - in_redis.keys()
-    for lane, trigger in in_redis.items():
-        assert trigger["metadata"]["listName"] == queue_name(lane)
+    assert in_redis.keys() == {Queue.REQUEST, Queue.PHOTOS}
+    assert in_postgres.keys() == set(Queue) - in_redis.keys()
+    for queue, trigger in in_redis.items():
+        assert trigger["metadata"]["listName"] == queue_name(queue)
     everything = [*in_redis.values(), *in_postgres.values()]
     used = {each["authenticationRef"]["name"] for each in everything}
     assert used == set(pods.of_kind("TriggerAuthentication"))
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("lane", [*triggers("redis"), *triggers("postgresql")])
-def test_a_process_is_not_added_before_the_others_have_all_that_they_do_at_once(lane: Lane) -> None:
-    metadata = (triggers("redis") | triggers("postgresql"))[lane]["metadata"]
+@pytest.mark.parametrize("queue", [*triggers("redis"), *triggers("postgresql")])
+def test_a_process_is_not_added_before_the_others_have_all_that_they_do_at_once(
+    queue: Queue,
+) -> None:
+    metadata = (triggers("redis") | triggers("postgresql"))[queue]["metadata"]
     target = metadata.get("targetQueryValue") or metadata["listLength"]
-    [process] = [each for each in pods.processes() if lane in each.lanes]
-    at_once = serving(process.lanes).limits[lane]
-    if lane == Lane.MEDIA:
+    [process] = [each for each in pods.processes() if queue in each.queues]
+    at_once = serving(process.queues).limits[queue]
+    if queue == Queue.MEDIA:
         at_once = int(process.container["resources"]["limits"]["cpu"])
     assert int(target) >= at_once
 
@@ -103,11 +105,11 @@ def scaler(make_stack: Callable[[str], Stack]) -> Iterator[psycopg2.extensions.c
         stack.query("DROP ROLE pressroom_scaler")
 
 
-@pytest.mark.parametrize("lane", triggers("postgresql"))
-def test_the_question_counts_what_the_lane_has_to_do_now(
-    scaler: psycopg2.extensions.connection, lane: Lane
+@pytest.mark.parametrize("queue", triggers("postgresql"))
+def test_the_question_counts_what_the_queue_has_to_do_now(
+    scaler: psycopg2.extensions.connection, queue: Queue
 ) -> None:
-    query = triggers("postgresql")[lane]["metadata"]["query"]
+    query = triggers("postgresql")[queue]["metadata"]["query"]
     with scaler.cursor() as cursor:
         cursor.execute(query)
         assert cursor.fetchall() == [(WORK,)]
@@ -118,8 +120,8 @@ def test_the_question_counts_what_the_lane_has_to_do_now(
         plan = "\n".join(line for (line,) in cursor.fetchall())
         assert "Seq Scan" not in plan, plan
         # Running jobs are as few as the workers' threads: their index is small, and read whole.
-        assert plan.count(f"Index Cond: (lane = '{lane}'::text)") == 1, plan
-        assert plan.count(f"Index Cond: ((lane = '{lane}'::text) AND (send_after <= ") == 1, plan
+        assert plan.count(f"Index Cond: (queue = '{queue}'::text)") == 1, plan
+        assert plan.count(f"Index Cond: ((queue = '{queue}'::text) AND (send_after <= ") == 1, plan
         assert "using ix_jobs_lease_expires_at" in plan, plan
         assert plan.count("Limit") == WORK, plan
 

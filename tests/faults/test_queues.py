@@ -1,4 +1,4 @@
-"""A rush in one lane while people wait in another of the same process."""
+"""A rush in one queue while people wait in another of the same process."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from tests.sizes import sized
 from tests.stack import Stack, eventually
 
 MAILS = sized(300, 10_000)
-WAITING_LANES = ("request", "photos", "money", "mail", "maintenance")
+WAITING_QUEUES = ("request", "photos", "money", "mail", "maintenance")
 
 
 @pytest.fixture
@@ -30,21 +30,21 @@ def test_mails_to_a_server_that_hangs_delay_no_call_of_the_composer(
     stack = make_stack("rush")
     stack.start_api()
     port = mail_server_that_hangs.getsockname()[1]
-    stack.start_worker(*WAITING_LANES, PRESSROOM_MAIL_URL=f"smtp://{LOOPBACK}:{port}")
+    stack.start_worker(*WAITING_QUEUES, PRESSROOM_MAIL_URL=f"smtp://{LOOPBACK}:{port}")
     owner = stack.new_owner()
     with stack.resources.unit_of_work() as uow:
         for _ in range(MAILS):
             account_mails.enqueue_mail(
                 uow, MailKind.PASSWORD_CHANGED, owner.email, user_id=owner.user_id, request_id=None
             )
-    running = "SELECT 1 FROM jobs WHERE lane = 'mail' AND status = 'running' OFFSET 1"
-    eventually(lambda: stack.query(running), what="mails that take all the lane has")
+    running = "SELECT 1 FROM jobs WHERE queue = 'mail' AND status = 'running' OFFSET 1"
+    eventually(lambda: stack.query(running), what="mails that take all the queue has")
     with stack.client(owner.key) as client:
         for number in range(5):
             reply = client.post(METADATA, json=post(f"{number} "), timeout=20)
             assert reply.status_code == 200, reply.text
-    left = "SELECT count(*) FROM jobs WHERE lane = 'mail' AND finished_at IS NULL"
+    left = "SELECT count(*) FROM jobs WHERE queue = 'mail' AND finished_at IS NULL"
     assert stack.query(left) == [(MAILS,)]
     # Else they are tried again, beside all tests that follow.
     ended = "status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
-    stack.query(f"UPDATE jobs SET {ended} WHERE lane = 'mail'")
+    stack.query(f"UPDATE jobs SET {ended} WHERE queue = 'mail'")

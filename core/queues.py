@@ -2,10 +2,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Lane(StrEnum):
+class Queue(StrEnum):
     """A queue with its own workers, so that one kind of work can't hold up another.
 
-    Work is in one lane when it may wait for the same things and as long: the lanes are by latency.
+    Work is in one queue when it may wait for the same things and as long: the queues are by
+    latency.
     """
 
     # A caller waits for the answer, which takes a core or a language model.
@@ -30,7 +31,7 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True)
 class RequestKind:
-    """A kind of request-only work: the name of its task, and the lane that does it."""
+    """A kind of request-only work: the name of its task, and the queue that does it."""
 
     task: str
-    lane: Lane
+    queue: Queue
