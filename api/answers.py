@@ -13,12 +13,12 @@ from api.schemas.lists import Channel
 from api.state import State, state_of
 from api.waiting.waiters import while_connected
 from core import clock
-from core.refusals import mailing as refusals
-from core.refusals.media import SIGNED_LINK_INVALID
+from core.errors import mailing as errors
+from core.errors.media import SIGNED_LINK_INVALID
 from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 from integrations.challenges.port import ChallengeProviderName
 from models import Job, JobStatus, MailingList
-from services.jobs.records import refusal_of
+from services.jobs.records import error_of
 from services.subscriptions import consent, exports, figures
 from services.subscriptions.imports import shown_cells
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
@@ -36,7 +36,7 @@ async def wait_for_job(
     await while_connected(request.receive, ended)
     job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        raise refusal_of(job)
+        raise error_of(job)
     return job
 
 
@@ -65,19 +65,19 @@ def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResp
 
 # How what an owner sets of a list may be refused.
 LIST_RULES = (
-    refusals.LIST_SLUG_TAKEN,
-    refusals.LIST_TITLE,
-    refusals.LIST_SLUG,
-    refusals.LIST_IMAGE_URL,
-    refusals.LIST_CHALLENGE_PROVIDER,
-    refusals.LIST_REDIRECT_ORIGINS,
-    refusals.LIST_CONSENT_WORDINGS,
-    refusals.LIST_COLOUR,
-    refusals.LIST_LOGO,
-    refusals.LIST_SENDER_NAME,
-    refusals.LIST_WORDS,
-    refusals.TEXT_LEADS_AWAY,
-    refusals.TEXT_MISLEADING,
+    errors.LIST_SLUG_TAKEN,
+    errors.LIST_TITLE,
+    errors.LIST_SLUG,
+    errors.LIST_IMAGE_URL,
+    errors.LIST_CHALLENGE_PROVIDER,
+    errors.LIST_REDIRECT_ORIGINS,
+    errors.LIST_CONSENT_WORDINGS,
+    errors.LIST_COLOUR,
+    errors.LIST_LOGO,
+    errors.LIST_SENDER_NAME,
+    errors.LIST_WORDS,
+    errors.TEXT_LEADS_AWAY,
+    errors.TEXT_MISLEADING,
 )
 
 

@@ -45,7 +45,7 @@ from services import event_origins
 from services.access.api_keys import LastUseBuffer
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.composer.requests import MetadataCache
-from services.security_events import is_plan_refusal, record_refusal
+from services.security_events import is_plan_error, record_error
 from storage.redis.client import open_async_redis
 from storage.redis.request_calls import RequestCalls, Send
 from storage.resources import Resources, open_resources
@@ -85,7 +85,7 @@ def create_app(settings: Settings) -> FastAPI:
         | {
             LoginNeeded: redirect_to_login,
             FactorNeeded: redirect_to_factors,
-            DomainError: _answer_refusal,
+            DomainError: _answer_error,
         },
     )
     for router in ROUTERS:
@@ -96,16 +96,16 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-async def _answer_refusal(request: Request, error: DomainError) -> Response:
+async def _answer_error(request: Request, error: DomainError) -> Response:
     """Answer an error; record one of the plan first, since its transaction was undone."""
     credential = event_origins.current().credential
     user_id = None if credential is None else credential.user_id
-    if user_id is not None and is_plan_refusal(error.code):
-        record = partial(record_refusal, user_id=user_id, code=error.code)
+    if user_id is not None and is_plan_error(error.code):
+        record = partial(record_error, user_id=user_id, code=error.code)
         try:
             await state_of(request).in_unit_of_work(record)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
-            # The refusal stands, and the next one is recorded again.
+            # The error stands, and the next one is recorded again.
             log.warning("event.not_recorded", reason=type(failure).__name__)
     return problem_response(error)
 

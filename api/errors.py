@@ -18,12 +18,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.html.problems import ShownProblem, problem_page_of
-from api.metrics import REFUSALS
+from api.metrics import ERRORS
 from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError, own_words
+from core.errors import requests as errors
+from core.errors.access import AUTH_INVALID_API_KEY
 from core.logging import get_logger
-from core.refusals import requests as refusals
-from core.refusals.access import AUTH_INVALID_API_KEY
 
 log = get_logger(__name__)
 
@@ -47,12 +47,12 @@ STATUS_OF = {
     Kind.DAMAGED: 500,
 }
 # The router's own errors, by status.
-_ROUTING = {404: refusals.ROUTE_NOT_FOUND, 405: refusals.ROUTE_METHOD_NOT_ALLOWED}
+_ROUTING = {404: errors.ROUTE_NOT_FOUND, 405: errors.ROUTE_METHOD_NOT_ALLOWED}
 
 
 def problem_response(error: DomainError) -> Response:
     """Return the answer of an error; it needs no request, so that middleware can use it too."""
-    REFUSALS.labels(error.code).inc()
+    ERRORS.labels(error.code).inc()
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
@@ -134,14 +134,14 @@ async def _http_exception(request: Request, error: HTTPException) -> Response:
             for method in route.methods or ()
         }
         headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
-    refusal = _ROUTING.get(error.status_code)
-    code = refusal.code if refusal else f"http.{error.status_code}"
+    declared = _ROUTING.get(error.status_code)
+    code = declared.code if declared else f"http.{error.status_code}"
     return _Problem(error.status_code, code, str(error.detail), headers)
 
 
 async def _unreachable(_: Request, error: Exception) -> Response:
     log.warning("dependency.unreachable", reason=f"{type(error).__name__}: {error}")
-    return problem_response(refusals.SERVICE_UNAVAILABLE())
+    return problem_response(errors.SERVICE_UNAVAILABLE())
 
 
 async def _validation_error(_: Request, error: RequestValidationError) -> Response:
@@ -154,11 +154,11 @@ async def _validation_error(_: Request, error: RequestValidationError) -> Respon
         place = "".join(parts).removeprefix(".")
         problems.append(FieldProblem(place, item["type"], own_words(item["msg"])))
     if any(item["type"] == "json_invalid" for item in found):
-        return problem_response(refusals.BODY_NOT_JSON(problems=tuple(problems)))
+        return problem_response(errors.BODY_NOT_JSON(problems=tuple(problems)))
     in_body = all(item["loc"][0] == "body" for item in found)
-    refusal = refusals.BODY_INVALID if in_body else refusals.REQUEST_INVALID
+    declared = errors.BODY_INVALID if in_body else errors.REQUEST_INVALID
     rule, place = problems[0].message, problems[0].field
-    return problem_response(refusal(place=place, rule=rule, problems=tuple(problems)))
+    return problem_response(declared(place=place, rule=rule, problems=tuple(problems)))
 
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {

@@ -8,8 +8,8 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from core.refusals.mailing import LIST_BUSY
-from core.refusals.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, SERVICE_BUSY
+from core.errors.mailing import LIST_BUSY
+from core.errors.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, SERVICE_BUSY
 from core.telemetry import spans
 from services.composer import call_charges as usage
 from services.deployment_figures import DeploymentFigures
@@ -147,11 +147,11 @@ SECONDS = Histogram(
 )
 LOGINS = Counter("pressroom_logins", "Attempts to log in, by how they ended", ["outcome"])
 WAITING = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
-REFUSED = Counter("pressroom_bulkhead_refusals", "Callers who got no thread", ["bulkhead"])
+REFUSED = Counter("pressroom_bulkhead_errors", "Callers who got no thread", ["bulkhead"])
 CANARY = Gauge(
     "pressroom_canary_seconds", "Time from sending a message to doing its task", ["queue"]
 )
-REFUSALS = Counter("pressroom_refusals", "Requests that were refused, by the code", ["code"])
+ERRORS = Counter("pressroom_errors", "Requests that were refused, by the code", ["code"])
 BODY_BYTES = Gauge(
     "pressroom_request_body_bytes", "Memory that bodies of requests hold", ["reserve"]
 )
@@ -168,8 +168,8 @@ PHOTO_REMAINING = Gauge(
 # From 0 on, so that a rate shows the first one of each that an alert asks for.
 for _outcome in ("succeeded", "failed", "paused"):
     LOGINS.labels(_outcome)
-for _refusal in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
-    REFUSALS.labels(_refusal.code)
+for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
+    ERRORS.labels(_error.code)
 
 
 def observe_request(method: str, route: str, status: int, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, with what it can't know (credentials, scopes, refusals)."""
+"""The OpenAPI document: FastAPI's, with what it can't know (credentials, scopes, errors)."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -19,8 +19,8 @@ from api.openapi_samples import event_calls
 from api.schemas.envelope import InvalidField, Problem
 from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription, SignUpForm
-from core.refusals.refusal import Refusal
-from core.refusals.requests import (
+from core.errors.catalogue import ErrorType
+from core.errors.requests import (
     BODY_NOT_JSON,
     BODY_TOO_MANY_UNFINISHED,
     CURSOR_INVALID,
@@ -36,7 +36,7 @@ from services.oauth.adapters import AUTHORIZE_PATH, TOKEN_PATH
 _DESCRIPTION = """
 The back end of a newsletter and publishing platform.
 
-Every successful answer is `{"data": …, "ts": <Unix seconds>}`; every refusal is
+Every successful answer is `{"data": …, "ts": <Unix seconds>}`; every error is
 `application/problem+json` with a stable `code`; `/oauth/*` answers as the RFCs of OAuth say. Ids
 are integers below 2^53, which every JavaScript number holds exactly; money and credits are numbers
 of at most four decimals. Send an API key or an access token as `Authorization: Bearer …`, or the
@@ -189,7 +189,7 @@ def refer(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
 
 
 def share_samples(document: dict[str, Any]) -> None:
-    """Keep each refusal's example once: most refusals are those of many operations."""
+    """Keep each error's example once: most errors are those of many operations."""
     shared = document["components"].setdefault("examples", {})
     for operation in operations(document):
         for response in operation["responses"].values():
@@ -256,29 +256,29 @@ def text_of(media_type: str, sample: str) -> dict[str, Any]:
     return {media_type: {"schema": {"type": "string"}, "example": sample}}
 
 
-def array_pages(*refusals: Refusal) -> Responses:
+def array_pages(*errors: ErrorType) -> Responses:
     """Return ``responses`` of a route whose answer is a page of a bare array."""
     page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
-    return {200: page, **refuses(CURSOR_INVALID, *refusals)}
+    return {200: page, **refuses(CURSOR_INVALID, *errors)}
 
 
-def refuses(*refusals: Refusal) -> Responses:
+def refuses(*errors: ErrorType) -> Responses:
     responses: Responses = {}
-    _add_refusals(responses, *refusals)
+    _add_errors(responses, *errors)
     return responses
 
 
-def _add_refusals(responses: Responses, *refusals: Refusal) -> None:
-    """Document these refusals beside those that are there already for the same status."""
-    for refusal in refusals:
-        status = STATUS_OF[refusal.kind]
+def _add_errors(responses: Responses, *errors: ErrorType) -> None:
+    """Document these errors beside those that are there already for the same status."""
+    for error in errors:
+        status = STATUS_OF[error.kind]
         problem = {"schema": {"$ref": _REF}, "examples": {}}
         response = responses.setdefault(str(status), {"description": ""})
         content = response.setdefault("content", {})
         # The operations of OAuth have an answer of their own for the same status.
         examples = content.setdefault("application/problem+json", problem)["examples"]
-        sample = openapi_samples.problem_sample(refusal, status)
-        examples[refusal.code] = {"summary": refusal.documented, "value": sample}
+        sample = openapi_samples.problem_sample(error, status)
+        examples[error.code] = {"summary": error.documented, "value": sample}
         if len(content) == 1:
             response["description"] = "; ".join(f"`{code}`" for code in examples)
 
@@ -328,14 +328,14 @@ def _complete(made: dict[str, Any], route: RouteContext) -> None:
     for method in route.methods or ():
         operation = made["paths"][route.path_format][method.lower()]
         operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
-        _add_common_refusals(operation, route, known)
+        _add_common_errors(operation, route, known)
         access = access_of(route)
         if access and access.stranger:
-            _add_refusals(operation["responses"], RATE_LIMITED)
+            _add_errors(operation["responses"], RATE_LIMITED)
         operation["security"] = access.security if access else []
         if access and not access.public:
             operation["description"] += f"\n\n{access.credential}"
-            _add_refusals(operation["responses"], *access.refusals)
+            _add_errors(operation["responses"], *access.errors)
         path, parameters = route.path_format or "", operation.get("parameters", [])
         # Generated clients take the parameters of the path first, in its order.
         places = [path.find(f"{{{each.get('name')}}}") for each in parameters]
@@ -358,7 +358,7 @@ def _complete(made: dict[str, Any], route: RouteContext) -> None:
         openapi_samples.add_samples(operation, known)
 
 
-def _add_common_refusals(
+def _add_common_errors(
     operation: dict[str, Any], route: RouteContext, known: dict[str, Any]
 ) -> None:
     responses = operation["responses"]
@@ -366,19 +366,19 @@ def _add_common_refusals(
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
     invalid = openapi_samples.invalid_parameter(operation.get("parameters", []), known)
-    _add_refusals(responses, *([invalid] if invalid else []), VERSION_UNKNOWN)
+    _add_errors(responses, *([invalid] if invalid else []), VERSION_UNKNOWN)
     if isinstance(route.original_route, JsonRoute):
-        _add_refusals(responses, REQUEST_UNKNOWN)
+        _add_errors(responses, REQUEST_UNKNOWN)
     body = operation.get("requestBody", {}).get("content", {})
     invalid = openapi_samples.invalid_body(
         body.get("application/json", {}).get("schema", {}), known
     )
     if invalid:
-        _add_refusals(responses, BODY_NOT_JSON)
+        _add_errors(responses, BODY_NOT_JSON)
         named = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
         # The route may say itself which field.
         if invalid.code not in named.get("examples", {}):
-            _add_refusals(responses, invalid)
+            _add_errors(responses, invalid)
     if body:
         limit = body_limit_of(route.path_format or "")
-        _add_refusals(responses, limit.refusal, BODY_TOO_MANY_UNFINISHED)
+        _add_errors(responses, limit.error, BODY_TOO_MANY_UNFINISHED)

@@ -1,4 +1,4 @@
-"""Examples for the document: of bodies and answers, made from their schemas, and of refusals."""
+"""Examples for the document: of bodies and answers, made from their schemas, and of errors."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -6,8 +6,8 @@ from typing import Any
 
 from api.bodies.forms import FORM
 from api.schemas.envelope import InvalidField, Problem
-from core.refusals.refusal import Refusal
-from core.refusals.requests import BODY_INVALID, REQUEST_INVALID
+from core.errors.catalogue import ErrorType
+from core.errors.requests import BODY_INVALID, REQUEST_INVALID
 from services.feed.catalogue import FeedEventType, SubjectKind, TypeEntry
 
 JsonSchema = dict[str, Any]
@@ -118,9 +118,9 @@ class _Sampler:
         return _BY_TYPE[kind if isinstance(kind, str) else kind[0]]
 
 
-def problem_sample(refusal: Refusal, status: int) -> dict[str, Any]:
-    """Return the answer of a refusal, with each member that the schema requires."""
-    shown = refusal.filled(**refusal.examples) if refusal.examples else refusal
+def problem_sample(error: ErrorType, status: int) -> dict[str, Any]:
+    """Return the answer of an error, with each member that the schema requires."""
+    shown = error.filled(**error.examples) if error.examples else error
     problem = Problem(
         type="about:blank",
         title=HTTPStatus(status).phrase,
@@ -159,18 +159,18 @@ _CODES = {
 }
 
 
-def _invalid_fields(refusal: Refusal) -> list[InvalidField]:
-    if refusal.field is not None:
-        return [InvalidField(field=refusal.field, code=refusal.code, message=refusal.sentence)]
-    if refusal.code in {BODY_INVALID.code, REQUEST_INVALID.code}:
+def _invalid_fields(error: ErrorType) -> list[InvalidField]:
+    if error.field is not None:
+        return [InvalidField(field=error.field, code=error.code, message=error.sentence)]
+    if error.code in {BODY_INVALID.code, REQUEST_INVALID.code}:
         # Their sentence is the place and the rule.
-        place, _, rule = refusal.sentence.partition(": ")
+        place, _, rule = error.sentence.partition(": ")
         code = next((code for words, code in _CODES.items() if rule.startswith(words)), "type")
-        return [InvalidField(field=place, code=code, message=rule or refusal.sentence)]
+        return [InvalidField(field=place, code=code, message=rule or error.sentence)]
     return []
 
 
-def invalid_body(schema: JsonSchema, known: dict[str, JsonSchema]) -> Refusal | None:
+def invalid_body(schema: JsonSchema, known: dict[str, JsonSchema]) -> ErrorType | None:
     """Return ``body.invalid`` about a field of such a body; ``None`` when its schema names none."""
     whole = resolved(schema, known)
     if "properties" not in whole:
@@ -184,7 +184,7 @@ def invalid_body(schema: JsonSchema, known: dict[str, JsonSchema]) -> Refusal | 
 
 def invalid_parameter(
     parameters: list[dict[str, Any]], known: dict[str, JsonSchema]
-) -> Refusal | None:
+) -> ErrorType | None:
     """Return ``request.invalid`` about a parameter that not every text fits, if there is one."""
     for each in parameters:
         rule = _rule_of(resolved(_first(each["schema"]), known), is_path=each["in"] == "path")

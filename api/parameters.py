@@ -14,7 +14,7 @@ from api.request_ids import current_request_id
 from api.state import State, state_of
 from core import ids
 from core.errors import DomainError
-from core.refusals.requests import IDEMPOTENCY_KEY_INVALID
+from core.errors.requests import IDEMPOTENCY_KEY_INVALID
 from services.access.caller import Caller
 from services.accounts import email_addresses
 from services.jobs.idempotency import IdempotencyKey

@@ -12,8 +12,8 @@ from api.limits.rate_limits import RateLimiter
 from api.waiting.streams import StreamCounter
 from api.waiting.waiters import QueueAges, Subscriber, Waiters
 from api.waiting.worker_calls import WorkerCalls
+from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED
 from core.queues import Queue
-from core.refusals.webhooks import WEBHOOK_URL_NOT_ALLOWED
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from integrations.receivers import DestinationRefused, ReceiverClient

@@ -7,9 +7,9 @@ import psycopg2
 import typer
 from sqlalchemy.exc import OperationalError
 
+from core.errors.requests import DATABASE_UNUSABLE
 from core.logging import configure_logging
 from core.process.garbage_collection import end_start
-from core.refusals.requests import DATABASE_UNUSABLE
 from core.settings import load_settings
 from core.settings.given_settings import PREFIX
 from services import event_origins

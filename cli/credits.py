@@ -9,7 +9,7 @@ import typer
 from cli.connection import connected
 from cli.output import Json, Limit, fields, group, show, show_all
 from core import clock
-from core.refusals.money import CREDITS_AMOUNT_TEXT, ORDER_RESOLUTION
+from core.errors.money import CREDITS_AMOUNT_TEXT, ORDER_RESOLUTION
 from models import OrderStatus, PaymentOrder, Resolution
 from services.accounts import accounts
 from services.credits import ledger, orders, settlement, verify

@@ -17,7 +17,7 @@ import typer
 from pydantic import AnyHttpUrl
 
 from core.errors import SettingsError
-from core.refusals.requests import FILE_NOT_WRITTEN
+from core.errors.requests import FILE_NOT_WRITTEN
 from core.settings import Settings
 from core.settings.given_settings import GivenSettings, read_values, variable_of
 

@@ -10,8 +10,8 @@ import typer
 
 from cli.output import Json
 from core import clock
+from core.errors.webhooks import LISTEN_REFUSED
 from core.process.garbage_collection import end_start
-from core.refusals.webhooks import LISTEN_REFUSED
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure, HttpReply, reason_of
 from services.webhooks import signing
 

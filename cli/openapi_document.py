@@ -29,7 +29,7 @@ def current_document() -> dict[str, Any]:
 def released_text(document: dict[str, Any]) -> str:
     """Return the document as it is released: without texts and examples, few lines an operation.
 
-    Descriptions of responses stay: OpenAPI requires them, and ours name the codes of refusals.
+    Descriptions of responses stay: OpenAPI requires them, and ours name the codes of errors.
     """
     return _lines(_without_texts(document)) + "\n"
 

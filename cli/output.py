@@ -8,7 +8,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from core import clock
-from core.refusals.requests import FILE_NOT_WRITTEN
+from core.errors.requests import FILE_NOT_WRITTEN
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000)]

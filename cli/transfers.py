@@ -8,7 +8,7 @@ import typer
 from cli.connection import connected
 from cli.output import Json, show, written
 from cli.progress import result_of, wait_for
-from core.refusals.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_OPTION
+from core.errors.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_OPTION
 from models import ImportKind
 from services.subscriptions import exports, lists
 from services.subscriptions.export_sheets import ExportKind

@@ -2,7 +2,7 @@ import secrets
 from array import array
 from itertools import accumulate
 
-from core.refusals.requests import CURSOR_INVALID
+from core.errors.requests import CURSOR_INVALID
 
 # Ids stay below 2**53, so that a JavaScript number holds every one of them exactly.
 MAX_ID = 2**53 - 1

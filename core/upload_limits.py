@@ -1,4 +1,4 @@
-"""The bounds of uploads, which the catalogue of refusals names and API and services enforce."""
+"""The bounds of uploads, which the catalogue of errors names and API and services enforce."""
 
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_IMPORT_FILE_BYTES = 2 * 1024 * 1024 * 1024

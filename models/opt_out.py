@@ -12,7 +12,7 @@ class OptOutKind(StrEnum):
 
 
 class OptOut(Model):
-    """A person's refusal of a list or its mail. It outlives the subscription and, as an HMAC of the
+    """A person's error of a list or its mail. It outlives the subscription and, as an HMAC of the
     address, the erasure of the person.
 
     Only the person lifts it. Code that makes a subscription active, or switches its mail on, checks

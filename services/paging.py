@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.orm import InstrumentedAttribute
 
 from core import ids
-from core.refusals.requests import CURSOR_INVALID
+from core.errors.requests import CURSOR_INVALID
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from core import clock
+from core.errors.people import ADDRESS_HAS_RECORD, ADDRESS_TAKEN
 from core.keyring import Keyring
-from core.refusals.people import ADDRESS_HAS_RECORD, ADDRESS_TAKEN
 from models import User
 from services.access import api_keys
 from services.access.caller import Caller

@@ -6,9 +6,9 @@ from functools import partial
 from prometheus_client import Counter
 from sqlalchemy import func, select
 
+from core.errors.access import QUOTA_EXCEEDED
+from core.errors.mailing import PLAN_REQUIRED
 from core.logging import get_logger
-from core.refusals.access import QUOTA_EXCEEDED
-from core.refusals.mailing import PLAN_REQUIRED
 from models import RecordedEvent
 from services import event_origins, paging
 from services.event_origins import MAX_USER_AGENT_CHARACTERS, Credential, CredentialKind
@@ -152,16 +152,16 @@ def _tell(kind: EventType, user_id: int, credential: Credential | None) -> None:
     log.info("account.event", type=kind, user_id=user_id, credential=by)
 
 
-_REFUSAL_EVENTS = {
+_ERROR_EVENTS = {
     PLAN_REQUIRED.code: EventType.PLAN_REFUSED,
     QUOTA_EXCEEDED.code: EventType.QUOTA_REFUSED,
 }
 
 
-def is_plan_refusal(code: str) -> bool:
-    return code in _REFUSAL_EVENTS
+def is_plan_error(code: str) -> bool:
+    return code in _ERROR_EVENTS
 
 
-def record_refusal(uow: UnitOfWork, user_id: int, code: str) -> None:
-    """Record a refusal with this code, unless an equal one was recorded within the hour."""
-    record_hourly(uow, user_id, _REFUSAL_EVENTS[code])
+def record_error(uow: UnitOfWork, user_id: int, code: str) -> None:
+    """Record an error with this code, unless an equal one was recorded within the hour."""
+    record_hourly(uow, user_id, _ERROR_EVENTS[code])

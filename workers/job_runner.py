@@ -25,8 +25,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from core.calls import time_limits
 from core.counters import work_metrics
 from core.errors import DomainError, TransientError
+from core.errors.jobs import JOB_BROKE, JOB_TOO_SLOW
 from core.logging import get_logger
-from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
 from core.telemetry import spans
 from models import Job, JobStatus
 from services.jobs import kinds

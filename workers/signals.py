@@ -48,10 +48,10 @@ def _say_ready(process: ProcessContext, **_: Any) -> None:
     served = process.serves.limits
     if Queue.MEDIA in served:
         # Imported here, since workers of other queues don't need the library behind it.
-        from services.attachments.isolation.confinement import filter_refusal
+        from services.attachments.isolation.confinement import filter_error
 
-        if refusal := filter_refusal():
-            _log.warning("converter.unfiltered", reason=str(refusal))
+        if error := filter_error():
+            _log.warning("converter.unfiltered", reason=str(error))
     if Queue.REQUEST in served:
         # Not at the first request, which would wait for the writers' libraries.
         from services.composer.writers import MetadataWriter

@@ -14,9 +14,9 @@ from celery import Celery
 from redis.exceptions import RedisError
 
 from core.errors import DomainError, TransientError
+from core.errors.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
 from core.logging import get_logger
 from core.queues import RequestKind
-from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
 from core.telemetry import spans
 from services.jobs import kinds, maintenance
 from services.jobs.kinds import RequestWork
@@ -100,12 +100,12 @@ def answer_request(
         log.info("request.abandoned", work=request_id)
         return
     except DomainError as error:
-        outcome = _refusal(error)
+        outcome = _error(error)
     except TransientError as error:
-        outcome = _refusal(SERVICE_UNREACHABLE(reason=error))
+        outcome = _error(SERVICE_UNREACHABLE(reason=error))
     except Exception:  # without an answer, the callers would wait until their time is over
         log.exception("request.broke")
-        outcome = _refusal(REQUEST_FAILED())
+        outcome = _error(REQUEST_FAILED())
     work.finish(request_id, worker, outcome)
 
 
@@ -119,7 +119,7 @@ def _give_back(context: WorkerContext, kind: RequestKind, lease: RequestLease) -
         log.warning("request.not_handed_back", reason=type(error).__name__)
 
 
-def _refusal(error: DomainError) -> dict[str, Any]:
+def _error(error: DomainError) -> dict[str, Any]:
     return {
         "error": {
             "kind": error.kind,

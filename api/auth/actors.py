@@ -11,8 +11,8 @@ from api.browsers import browser_name, client_address, referring_page
 from api.limits.rate_limits import RateLimitName
 from api.request_ids import current_request_id
 from api.state import State
-from core.refusals.access import AUTH_CREDENTIALS_OR_TRACE_MISSING
-from core.refusals.mailing import TRACE_INVALID
+from core.errors.access import AUTH_CREDENTIALS_OR_TRACE_MISSING
+from core.errors.mailing import TRACE_INVALID
 from core.scopes import Scope
 from models import MailingList, User
 from services.access.caller import Caller, require_scope
@@ -56,7 +56,7 @@ def identify_principal(
     """The person of the trace id, if one was sent: credentials are ignored then.
 
     Otherwise the caller, whose credential must have the scope. Raises ``trace.invalid``, or the
-    refusals of a missing or bad credential.
+    errors of a missing or bad credential.
     """
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):

@@ -24,9 +24,9 @@ from api.limits.bulkheads import AUTHENTICATION, PASSWORDS
 from api.metrics import LOGINS
 from api.state import State, state_of
 from core.errors import DomainError, Kind
-from core.refusals.access import AUTH_CSRF, AUTH_SECOND_FACTOR, LOGIN_PAUSED
-from core.refusals.people import PASSWORD_WRONG
-from core.refusals.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
+from core.errors.access import AUTH_CSRF, AUTH_SECOND_FACTOR, LOGIN_PAUSED
+from core.errors.people import PASSWORD_WRONG
+from core.errors.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
 from models import User
 from services import event_origins
 from services.access import sessions

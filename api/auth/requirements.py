@@ -19,10 +19,10 @@ from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_
 from api.middleware.body_limits import body_of
 from api.state import state_of
 from core.errors import DomainError, Kind
-from core.refusals import access as refusals
-from core.refusals.access import AUTH_CREDENTIALS_DISAGREE, AUTH_SCHEME_UNKNOWN
-from core.refusals.mailing import TRACE_INVALID
-from core.refusals.refusal import Refusal
+from core.errors import access as errors
+from core.errors.access import AUTH_CREDENTIALS_DISAGREE, AUTH_SCHEME_UNKNOWN
+from core.errors.catalogue import ErrorType
+from core.errors.mailing import TRACE_INVALID
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN
 from services import event_origins
@@ -44,8 +44,8 @@ def identify_and_count(
     """
     try:
         caller = identify(request, csrf_token)
-    except DomainError as refusal:
-        if refusal.kind is Kind.UNAUTHENTICATED:
+    except DomainError as error:
+        if error.kind is Kind.UNAUTHENTICATED:
             count_anonymous(request, stranger)
         raise
     if caller is None:
@@ -138,7 +138,7 @@ class Access:
     """
 
     credential: str
-    refusals: list[Refusal]
+    errors: list[ErrorType]
     security: Security
     check: Callable[[Request], Caller | None] | None
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS
@@ -186,20 +186,20 @@ def _trace_or_caller(request: Request) -> None:
     if trace is not None:
         mails.read(state_of(request).resources.keyring, trace)
     elif identify_and_count(request) is None:
-        raise refusals.AUTH_CREDENTIALS_OR_TRACE_MISSING()
+        raise errors.AUTH_CREDENTIALS_OR_TRACE_MISSING()
 
 
 def _identified(request: Request) -> Caller:
     caller = identify_and_count(request)
     if caller is None:
-        raise refusals.AUTH_CREDENTIALS_MISSING()
+        raise errors.AUTH_CREDENTIALS_MISSING()
     return caller
 
 
 def _unrestricted(request: Request) -> Caller:
     caller = _identified(request)
     if not caller.unrestricted:
-        raise refusals.AUTH_RESTRICTED_CREDENTIAL()
+        raise errors.AUTH_RESTRICTED_CREDENTIAL()
     return caller
 
 
@@ -223,9 +223,9 @@ def _public(stranger: RateLimitName | None, *, by_trace: bool = False) -> Any:
 
 
 _MISSING_OR_INVALID = [
-    refusals.AUTH_CREDENTIALS_MISSING,
-    refusals.AUTH_INVALID_API_KEY,
-    refusals.AUTH_SECOND_FACTOR,
+    errors.AUTH_CREDENTIALS_MISSING,
+    errors.AUTH_INVALID_API_KEY,
+    errors.AUTH_SECOND_FACTOR,
 ]
 
 
@@ -243,7 +243,7 @@ BY_LINK = _public(RateLimitName.ANONYMOUS, by_trace=True)
 OPTIONAL = Depends(
     Access(
         "Credential: none needed; any is taken.",
-        [refusals.AUTH_INVALID_API_KEY, refusals.AUTH_SECOND_FACTOR],
+        [errors.AUTH_INVALID_API_KEY, errors.AUTH_SECOND_FACTOR],
         [{}, *_every_scheme()],
         partial(identify_and_count, stranger=RateLimitName.LOGIN),
         RateLimitName.LOGIN,
@@ -263,7 +263,7 @@ OF_EVENT_TYPES = _any_credential(
 UNRESTRICTED = Depends(
     Access(
         "Credential: a session, or an API key without restriction to scopes.",
-        [*_MISSING_OR_INVALID, refusals.AUTH_RESTRICTED_CREDENTIAL],
+        [*_MISSING_OR_INVALID, errors.AUTH_RESTRICTED_CREDENTIAL],
         _own_schemes(),
         _unrestricted,
     )
@@ -278,7 +278,7 @@ def requires_scope(scope: Scope, *, deferred: bool = False) -> Any:
         require_scope(caller, scope)
         return caller
 
-    insufficient = refusals.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope)
+    insufficient = errors.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope)
     # Some scopes no person grants to a program, so no OAuth token has them.
     security = _every_scheme(scope) if scope in GRANTABLE else _own_schemes(scope)
     refused = [*_MISSING_OR_INVALID, insufficient]
@@ -290,11 +290,11 @@ def requires_scope(scope: Scope, *, deferred: bool = False) -> Any:
 def requires_scope_or_trace(scope: Scope) -> Any:
     """Take a trace id, or a credential with the scope; ``actors`` checks which was sent."""
     refused = [
-        refusals.AUTH_CREDENTIALS_OR_TRACE_MISSING,
-        refusals.AUTH_INVALID_API_KEY,
-        refusals.AUTH_SECOND_FACTOR,
+        errors.AUTH_CREDENTIALS_OR_TRACE_MISSING,
+        errors.AUTH_INVALID_API_KEY,
+        errors.AUTH_SECOND_FACTOR,
         TRACE_INVALID,
-        refusals.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope),
+        errors.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope),
     ]
     sentence = f"Credential: a trace id, or a login. Scope: `{scope}`."
     security = [{}, *_every_scheme(scope)]

@@ -15,10 +15,10 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
 from api.bodies.json_bodies import is_json, media_type, read_json
-from core.refusals import requests as refusals
-from core.refusals.mailing import TRACE_AMBIGUOUS
-from core.refusals.media import ATTACHMENT_FILE_MISSING, ATTACHMENT_SEVERAL_FILES
-from core.refusals.requests import BODY_MALFORMED_MULTIPART, BODY_NOT_MULTIPART
+from core.errors import requests as errors
+from core.errors.mailing import TRACE_AMBIGUOUS
+from core.errors.media import ATTACHMENT_FILE_MISSING, ATTACHMENT_SEVERAL_FILES
+from core.errors.requests import BODY_MALFORMED_MULTIPART, BODY_NOT_MULTIPART
 from services.oauth.adapters import OAuthRequest, OAuthResponse
 
 FORM = "application/x-www-form-urlencoded"
@@ -141,7 +141,7 @@ class FormOrJsonBody:
         if self.is_form and isinstance(value, str):
             value = boolean_of(value)
         if not isinstance(value, bool):
-            raise refusals.invalid_field(f"body.{name}", "must be true or false")
+            raise errors.invalid_field(f"body.{name}", "must be true or false")
         return value
 
 
@@ -152,11 +152,11 @@ async def read_form_or_json(
         Query(description="From a mail of the list; stands for the person it was mailed to"),
     ] = None,
 ) -> FormOrJsonBody:
-    """Raises ``trace.ambiguous`` for two that differ, and the refusals of a malformed body."""
+    """Raises ``trace.ambiguous`` for two that differ, and the errors of a malformed body."""
     fields, is_form = await body_fields(request)
     named = [value for name, value in fields if name == "trace_id" and value is not None]
     if not all(isinstance(value, str) for value in named):
-        raise refusals.invalid_field("body.trace_id", "must be a string")
+        raise errors.invalid_field("body.trace_id", "must be a string")
     sent = {*request.query_params.getlist("trace_id"), *named} - {""}
     if len(sent) > 1:
         raise TRACE_AMBIGUOUS()
@@ -180,12 +180,12 @@ async def body_fields(request: Request) -> tuple[BodyFields, bool]:
         try:
             return form_pairs(body), True
         except ValueError:
-            raise refusals.BODY_MALFORMED_FORM() from None
+            raise errors.BODY_MALFORMED_FORM() from None
     if not is_json(content_type):
-        raise refusals.BODY_NO_JSON_OR_FORM_TYPE()
+        raise errors.BODY_NO_JSON_OR_FORM_TYPE()
     parsed = read_json(request, body)
     if not isinstance(parsed, dict):
-        raise refusals.BODY_INVALID(place="body", rule="must be an object")
+        raise errors.BODY_INVALID(place="body", rule="must be an object")
     return list(parsed.items()), False
 
 

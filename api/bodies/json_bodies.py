@@ -22,7 +22,7 @@ from fastapi.routing import APIRoute
 
 from api.limits.bulkheads import STORAGE
 from core.errors import DomainError, FieldProblem
-from core.refusals.requests import (
+from core.errors.requests import (
     BODY_NO_JSON_TYPE,
     BODY_NOT_JSON,
     OPTION_IN_BODY,
@@ -33,7 +33,7 @@ from core.refusals.requests import (
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DIGITS_OF_64_BITS = 20
 
-# A refusal names no more than these.
+# An error names no more than these.
 MAX_NAMED = 20
 _HANDLING = re.compile(r"\s*handling\s*=\s*\"?(\w+)\"?\s*\Z", re.IGNORECASE)
 # The operation of the OpenAPI document by which a request is checked.

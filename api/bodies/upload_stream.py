@@ -13,8 +13,8 @@ from starlette.types import Scope
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.middleware.layers import extend_deadline
-from core.refusals import imports as refusals
-from core.refusals.requests import BODY_CUT_SHORT, BODY_MALFORMED_UPLOAD
+from core.errors import imports as errors
+from core.errors.requests import BODY_CUT_SHORT, BODY_MALFORMED_UPLOAD
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.parts import PART_BYTES, PartWriter
 
@@ -74,7 +74,7 @@ async def _store(
         extend_deadline(scope)
         arrived.size += len(data)
         if arrived.size > MAX_IMPORT_FILE_BYTES:
-            raise refusals.IMPORT_TOO_LARGE()
+            raise errors.IMPORT_TOO_LARGE()
         if len(held) >= PART_BYTES:
             await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(held))
             held.clear()
@@ -84,7 +84,7 @@ async def _store(
     await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(held))
     await UPLOADS_BY_CALLER.run(caller_id, writer.close)
     if not arrived.size:
-        raise refusals.IMPORT_EMPTY_FILE()
+        raise errors.IMPORT_EMPTY_FILE()
 
 
 @dataclass
@@ -164,7 +164,7 @@ async def _part(
         async for chunk in body:
             parser.write(chunk)
             if parts.files > 1:
-                raise refusals.IMPORT_SEVERAL_FILES()
+                raise errors.IMPORT_SEVERAL_FILES()
             if parts.files and check and not is_checked:
                 is_checked = True
                 await check(parts.texts())
@@ -177,5 +177,5 @@ async def _part(
     if check and not is_checked:
         await check(parts.texts())
     if not parts.files:
-        raise refusals.IMPORT_FILE_MISSING()
+        raise errors.IMPORT_FILE_MISSING()
     arrived.filename = parts.filename or arrived.filename

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.requirements import UNLIMITED
-from core.refusals.requests import ROUTE_NOT_FOUND
+from core.errors.requests import ROUTE_NOT_FOUND
 
 CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"

@@ -18,8 +18,8 @@ from api.console.navigation import (
     of_list,
 )
 from api.html.problems import ShownProblem
-from core.refusals.access import AUTH_CSRF
-from core.refusals.requests import RATE_LIMITED, REQUEST_INVALID
+from core.errors.access import AUTH_CSRF
+from core.errors.requests import RATE_LIMITED, REQUEST_INVALID
 from core.settings import Settings
 
 _ALLOWED = {

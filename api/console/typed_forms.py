@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from api.errors import STATUS_OF
 from api.schemas.envelope import Body
 from core.errors import DomainError, FieldProblem, Kind, own_words
-from core.refusals.requests import BODY_INVALID
+from core.errors.requests import BODY_INVALID
 
 B = TypeVar("B", bound=Body)
 

@@ -26,11 +26,11 @@ from api.console.typed_forms import TypedForm
 from api.parameters import StateOf
 from api.state import State
 from core.errors import DomainError
-from core.refusals.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
+from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
 from models import MailingList
 from services.access import sessions
 from services.access.caller import Caller
-from services.security_events import is_plan_refusal, record_refusal
+from services.security_events import is_plan_error, record_error
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
@@ -118,10 +118,10 @@ class ConsoleVisit:
 
         ``places``: the fields at which errors that name no field are shown, by their codes.
         """
-        if is_plan_refusal(error.code):
+        if is_plan_error(error.code):
             # An event of the account, as in a request of a program.
             with self.unit_of_work() as uow:
-                record_refusal(uow, self.user_id, error.code)
+                record_error(uow, self.user_id, error.code)
         return TypedForm(self.form).refused(error, places)
 
     def done(self, path: str, notice: str) -> Response:

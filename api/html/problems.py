@@ -10,9 +10,9 @@ from fastapi.responses import Response
 from starlette.types import Scope
 
 from api.html.frame import page
+from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
 from core.languages.reader_languages import ENGLISH, marked, translated
-from core.refusals import access, mailing, money, people, requests
 
 _OPEN_AGAIN = marked("Please open the link in your e-mail again, or copy all of it.")
 _SIGN_UP_AGAIN = marked(

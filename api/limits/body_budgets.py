@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from api.limits.rate_limits import rate_key_of_address
 from api.metrics import BODY_BYTES
-from core.refusals.refusal import Refusal
-from core.refusals.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
+from core.errors.catalogue import ErrorType
+from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 
 MEGABYTE = 1024 * 1024
 MAX_SMALL_BODY_BYTES = 64 * 1024
@@ -37,7 +37,7 @@ class Reserve:
         self._share = max_bytes // SHARES
         self._held: Counter[str] = Counter()
 
-    def take(self, holders: Iterable[str], count: int) -> Refusal | None:
+    def take(self, holders: Iterable[str], count: int) -> ErrorType | None:
         """Take the bytes for all of the holders, or return why not."""
         if any(self._held[holder] + count > self._share for holder in holders):
             return BODY_TOO_MANY_UNFINISHED
@@ -77,7 +77,7 @@ class HeldBody:
         self._bytes = 0
         self._is_unfinished = False
 
-    def begin(self) -> Refusal | None:
+    def begin(self) -> ErrorType | None:
         """Count the body among those that have not arrived yet, or return why not."""
         unfinished = self._budget.unfinished
         if any(unfinished[holder] >= MAX_UNFINISHED_BODIES for holder in self._holders):
@@ -86,28 +86,28 @@ class HeldBody:
         self._is_unfinished = True
         return None
 
-    def take(self, count: int) -> Refusal | None:
+    def take(self, count: int) -> ErrorType | None:
         """Count these bytes too, or return why not."""
         size = self._bytes + count
         if self._reserve is self._budget.small and size > MAX_SMALL_BODY_BYTES:
             return self._count_as_large(size)
-        refusal = self._reserve.take(self._holders, count)
-        if refusal is None:
+        error = self._reserve.take(self._holders, count)
+        if error is None:
             self._bytes = size
-        return refusal
+        return error
 
-    def keep(self) -> Refusal | None:
+    def keep(self) -> ErrorType | None:
         """Leave the reserve for small bodies, or return why not: this one stays for long."""
         if self._reserve is self._budget.small:
             return self._count_as_large(self._bytes)
         return None
 
-    def _count_as_large(self, size: int) -> Refusal | None:
-        refusal = self._budget.large.take(self._holders, size)
-        if refusal is None:
+    def _count_as_large(self, size: int) -> ErrorType | None:
+        error = self._budget.large.take(self._holders, size)
+        if error is None:
             self._reserve.give_back(self._holders, self._bytes)
             self._reserve, self._bytes = self._budget.large, size
-        return refusal
+        return error
 
     def end(self) -> None:
         """The body has arrived, or never will."""

@@ -20,10 +20,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.metrics import REFUSED
 from core.errors import DomainError, TransientError
-from core.refusals.access import LOGIN_BUSY
-from core.refusals.mailing import LIST_BUSY
-from core.refusals.refusal import Refusal
-from core.refusals.requests import SERVICE_BUSY
+from core.errors.access import LOGIN_BUSY
+from core.errors.catalogue import ErrorType
+from core.errors.mailing import LIST_BUSY
+from core.errors.requests import SERVICE_BUSY
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,20 +46,20 @@ class Bulkhead:
         *,
         wait_seconds: float = MAX_WAIT_SECONDS,
         max_waiting: int = MAX_WAITING_CALLERS,
-        refusal: Refusal = SERVICE_BUSY,
+        error: ErrorType = SERVICE_BUSY,
     ) -> None:
         self.name = name
         self.threads = threads
         self._wait_seconds = wait_seconds
         self._most = threads + max_waiting
-        self._refusal = refusal
+        self._error = error
         # A pool by itself costs a call half of what the shared threads of anyio cost it.
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = Lock()
         self._under_way = 0
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the work's result; raises the refusal when no thread is free in time.
+        """Return the work's result; raises the error when no thread is free in time.
 
         Work that has begun goes on when its caller is cancelled, and keeps its thread until its
         end.
@@ -107,13 +107,13 @@ class Bulkhead:
 
     def _refused(self) -> Exception:
         REFUSED.labels(self.name).inc()
-        return self._refusal()
+        return self._error()
 
 
 # The check of credentials, which every other part of the service stands on.
 AUTHENTICATION = Bulkhead("authentication", 4)
 # Each hash of a password takes 64 MiB and a core for a while, and so few are made at a time.
-PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, refusal=LOGIN_BUSY)
+PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, error=LOGIN_BUSY)
 # Charges, balances, orders and the payment providers' notifications.
 MONEY = Bulkhead("money", 10)
 # Acts on one list, which wait for its lock.
@@ -189,17 +189,17 @@ class Shares:
     """At most ``threads`` threads of the bulkhead for each key, such as a list's id."""
 
     def __init__(
-        self, bulkhead: Bulkhead, threads: int, refusal: Refusal, *, wait_seconds: float
+        self, bulkhead: Bulkhead, threads: int, error: ErrorType, *, wait_seconds: float
     ) -> None:
         self._bulkhead = bulkhead
         self._threads = threads
-        self._refusal = refusal
+        self._error = error
         self._wait_seconds = wait_seconds
         self._turns: dict[int, asyncio.Semaphore] = {}
         self._callers: Counter[int] = Counter()
 
     async def run(self, key: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the work's result; raises the refusal when the key's own threads stay busy."""
+        """Return the work's result; raises the error when the key's own threads stay busy."""
         turns = self._turns.setdefault(key, asyncio.Semaphore(self._threads))
         self._callers[key] += 1
         try:
@@ -207,7 +207,7 @@ class Shares:
                 async with asyncio.timeout(self._wait_seconds):
                     await turns.acquire()
             except TimeoutError:
-                raise self._refusal() from None
+                raise self._error() from None
             try:
                 return await self._bulkhead.run(work, *args, **kwargs)
             finally:

@@ -13,7 +13,7 @@ from typing import Any
 
 from limits import RateLimitItem
 
-from core.refusals.requests import RATE_LIMITED
+from core.errors.requests import RATE_LIMITED
 from core.settings import Settings
 from services.access.caller import Caller
 from storage.redis.rate_counters import RateCounters, parse_limits

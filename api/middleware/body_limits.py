@@ -13,10 +13,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem_response
 from api.limits.body_budgets import MEGABYTE, BodyBudget, HeldBody, holder_of_address
-from core.refusals.imports import IMPORT_TOO_LARGE
-from core.refusals.media import ATTACHMENT_TOO_LARGE
-from core.refusals.refusal import Refusal
-from core.refusals.requests import BODY_LENGTH_INVALID, BODY_TOO_LARGE, BODY_TOO_SLOW, SERVICE_BUSY
+from core.errors.catalogue import ErrorType
+from core.errors.imports import IMPORT_TOO_LARGE
+from core.errors.media import ATTACHMENT_TOO_LARGE
+from core.errors.requests import BODY_LENGTH_INVALID, BODY_TOO_LARGE, BODY_TOO_SLOW, SERVICE_BUSY
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 
 # Part headers, boundaries and a few small fields around the file.
@@ -42,14 +42,14 @@ _BODY = "pressroom.body"
 class BodyLimit:
     path: re.Pattern[str]
     max_bytes: int
-    refusal: Refusal
+    error: ErrorType
     # For the whole body, however steadily it arrives; ``None``: MAX_BODY_SECONDS.
     max_seconds: float | None = None
 
 
 def _json_limit(path: str, megabytes: int) -> BodyLimit:
-    refusal = BODY_TOO_LARGE.filled(megabytes=megabytes)
-    return BodyLimit(re.compile(path), megabytes * MEGABYTE, refusal)
+    error = BODY_TOO_LARGE.filled(megabytes=megabytes)
+    return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
 
 # The first limit whose pattern matches the path counts.
@@ -84,7 +84,7 @@ class BodyRefused(Exception):
 
 
 class BoundedBody:
-    """The body of a request while it arrives; once it has a ``refusal``, no more of it is read.
+    """The body of a request while it arrives; once it has a ``error``, no more of it is read.
 
     Attributes:
         owner_id: whose budget it counts against, beside that of the address, if known in time.
@@ -114,7 +114,7 @@ class BoundedBody:
         self._held_until = now + MAX_HELD_SECONDS
         self.owner_id: int | None = None
         self.check: Callable[[], Awaitable[object]] | None = None
-        self.refusal: Refusal | None = None
+        self.error: ErrorType | None = None
 
     async def receive(self) -> Message:
         if self._complete:
@@ -126,8 +126,8 @@ class BoundedBody:
         if self._held is None:
             owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]
             self._held = HeldBody(self._budget, holder_of_address(self._address), *owner)
-            if refusal := self._held.begin():
-                self._refuse(refusal)
+            if error := self._held.begin():
+                self._refuse(error)
         held = self._held
         left = min(self._deadline, self._held_until) - asyncio.get_running_loop().time()
         try:
@@ -138,7 +138,7 @@ class BoundedBody:
         count = len(message.get("body", b""))
         self._read += count
         if self._read > self._limit.max_bytes:
-            self._refuse(self._limit.refusal)
+            self._refuse(self._limit.error)
         await self._take(held, count)
         self._complete = not message.get("more_body", False)
         if self._complete:
@@ -150,8 +150,8 @@ class BoundedBody:
 
         Raises ``body.too_many_unfinished`` and ``service.busy``.
         """
-        if self._held is not None and (refusal := self._held.keep()):
-            raise refusal()
+        if self._held is not None and (error := self._held.keep()):
+            raise error()
 
     def release(self) -> None:
         """Give the body's bytes back to the budget: nothing holds them in memory any more."""
@@ -168,13 +168,13 @@ class BoundedBody:
     async def _take(self, held: HeldBody, count: int) -> None:
         """Wait for a while when the caller's other bodies take all of its share."""
         until = asyncio.get_running_loop().time() + MAX_ROOM_SECONDS
-        while refusal := held.take(count):
-            if refusal is SERVICE_BUSY or asyncio.get_running_loop().time() > until:
-                self._refuse(refusal)
+        while error := held.take(count):
+            if error is SERVICE_BUSY or asyncio.get_running_loop().time() > until:
+                self._refuse(error)
             await asyncio.sleep(_ROOM_POLL_SECONDS)
 
-    def _refuse(self, refusal: Refusal) -> NoReturn:
-        self.refusal = refusal
+    def _refuse(self, error: ErrorType) -> NoReturn:
+        self.error = error
         raise BodyRefused
 
 
@@ -187,8 +187,8 @@ class BodyLimitMiddleware:
         limit = body_limit_of(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit() or int(declared) > limit.max_bytes:
-            refusal = limit.refusal if declared.isdigit() else BODY_LENGTH_INVALID
-            await problem_response(refusal())(scope, receive, send)
+            error = limit.error if declared.isdigit() else BODY_LENGTH_INVALID
+            await problem_response(error())(scope, receive, send)
             return
         address = scope["client"][0] if scope.get("client") else ""
         body = BoundedBody(
@@ -199,8 +199,8 @@ class BodyLimitMiddleware:
 
         async def watching_send(message: Message) -> None:
             nonlocal started
-            # Drop the handler's own answer to the broken read: the refusal below replaces it.
-            if body.refusal and not started:
+            # Drop the handler's own answer to the broken read: the error below replaces it.
+            if body.error and not started:
                 return
             started = True
             await send(message)
@@ -210,8 +210,8 @@ class BodyLimitMiddleware:
                 await self._app(scope, body.receive, watching_send)
         finally:
             body.end()
-        if body.refusal and not started:
-            await problem_response(body.refusal())(scope, receive, send)
+        if body.error and not started:
+            await problem_response(body.error())(scope, receive, send)
 
 
 def body_of(scope: Scope) -> BoundedBody:

@@ -6,8 +6,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from api.errors import problem_response
 from api.health import PEER, Drain
 from api.html.problems import is_for_browser
+from core.errors.requests import VERSION_UNKNOWN
 from core.logging import get_logger
-from core.refusals.requests import VERSION_UNKNOWN
 from core.settings import Settings
 
 _Header = tuple[bytes, bytes]

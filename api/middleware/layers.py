@@ -29,8 +29,8 @@ from api.middleware.headers import (
 )
 from api.request_ids import adopt_request_id
 from api.waiting.waiters import CallerDisconnected
+from core.errors.requests import REQUEST_TOO_SLOW, ROUTE_NOT_FOUND
 from core.logging import get_logger
-from core.refusals.requests import REQUEST_TOO_SLOW, ROUTE_NOT_FOUND
 from core.settings import Settings
 from core.telemetry import spans
 from services import event_origins
@@ -104,7 +104,7 @@ class ApiCorsMiddleware:
     """Allows scripts of any origin to call the API, without credentials, but not the pages.
 
     ``reader_pages``: those that readers get, in their language. ``folders``: paths below which all
-    are pages, and what shows their refusals.
+    are pages, and what shows their errors.
     """
 
     def __init__(
@@ -318,7 +318,7 @@ def request_layers(
         pages: the routers of HTML pages, which scripts of other origins can't read.
         reader_pages: those among them that readers get, in their language.
         folders: the first segments of paths below which there are pages alone, and what shows
-            their refusals.
+            their errors.
     """
     own_host = (
         [Middleware(PagesHostMiddleware, settings=settings, cookies=own_cookies)]

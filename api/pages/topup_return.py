@@ -10,8 +10,8 @@ from api.html.frame import HEADERS
 from api.middleware.headers import is_head
 from api.parameters import StateOf
 from core.errors import DomainError
+from core.errors.money import PAYMENT_LINK_INVALID
 from core.logging import get_logger
-from core.refusals.money import PAYMENT_LINK_INVALID
 from models import OrderStatus, PaymentOrder
 from services.credits import checkout, orders
 from services.credits.checkout import RETURN_PATH

@@ -18,10 +18,9 @@ from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
 from api.waiting.waiters import while_connected
 from core import clock
-from core.errors import DomainError
+from core.errors import DomainError, media, requests
+from core.errors.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
 from core.queues import Queue
-from core.refusals import media, requests
-from core.refusals.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
 from core.scopes import Scope
 from models import Attachment, AttachmentStatus
 from services.access.caller import Caller

@@ -14,10 +14,10 @@ from api.parameters import PreferenceOf, StateOf, named_call
 from api.schemas import composer as schemas
 from api.schemas.envelope import Envelope, envelope
 from core import ids
-from core.refusals import composer, requests
-from core.refusals.access import QUOTA_EXCEEDED
-from core.refusals.money import CHARGE_IN_PROGRESS, CREDITS_INSUFFICIENT
-from core.refusals.requests import IDEMPOTENCY_KEY_INVALID
+from core.errors import composer, requests
+from core.errors.access import QUOTA_EXCEEDED
+from core.errors.money import CHARGE_IN_PROGRESS, CREDITS_INSUFFICIENT
+from core.errors.requests import IDEMPOTENCY_KEY_INVALID
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.composer.photos import PhotoSearch, PhotoUse
@@ -32,18 +32,18 @@ _SOURCE = "Pressroom-Source"
 _PREFER = {"parameters": [WAIT_PARAMETER]}
 _MAX_PHOTOS_PER_PAGE = 30
 
-_QUEUE_REFUSALS = (
+_QUEUE_ERRORS = (
     requests.QUEUE_TOO_MANY_OF_YOURS,
     requests.QUEUE_UNAVAILABLE,
     requests.QUEUE_OVERLOADED,
     requests.QUEUE_TOO_MANY_WAITERS,
 )
-_PHOTO_REFUSALS = (
+_PHOTO_ERRORS = (
     composer.STOCKPHOTO_FAILED,
     composer.STOCKPHOTO_LIMIT_REACHED,
     composer.STOCKPHOTO_NOT_CONFIGURED,
     composer.STOCKPHOTO_UNAVAILABLE,
-    *_QUEUE_REFUSALS,
+    *_QUEUE_ERRORS,
     composer.STOCKPHOTO_TOO_SLOW,
     requests.REQUEST_TOO_SLOW.filled(seconds=20),
 )
@@ -56,7 +56,7 @@ def _answers(source: str) -> Responses:
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
             QUOTA_EXCEEDED,
-            *_QUEUE_REFUSALS,
+            *_QUEUE_ERRORS,
             requests.REQUEST_TOO_SLOW.filled(seconds=45),
         ),
     }
@@ -148,7 +148,7 @@ def _not_blank(text: str) -> str:
     openapi_extra=_PREFER,
     responses={
         **_answers("The provider; with `; cached`"),
-        **refuses(composer.STOCKPHOTO_REFUSED, *_PHOTO_REFUSALS),
+        **refuses(composer.STOCKPHOTO_REFUSED, *_PHOTO_ERRORS),
     },
 )
 async def search_photos(
@@ -181,7 +181,7 @@ async def search_photos(
         QUOTA_EXCEEDED,
         composer.STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
         composer.STOCKPHOTO_NOT_FOUND,
-        *_PHOTO_REFUSALS,
+        *_PHOTO_ERRORS,
     ),
 )
 async def locate_photo_file(

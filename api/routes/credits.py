@@ -41,10 +41,10 @@ from api.schemas.credits import (
 )
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
 from api.state import State, state_of
+from core.errors import money, requests
+from core.errors.money import CREDITS_BELOW
+from core.errors.requests import BODY_INVALID, BODY_NO_JSON_TYPE, BODY_NOT_JSON, CURSOR_INVALID
 from core.queues import Queue
-from core.refusals import money, requests
-from core.refusals.money import CREDITS_BELOW
-from core.refusals.requests import BODY_INVALID, BODY_NO_JSON_TYPE, BODY_NOT_JSON, CURSOR_INVALID
 from models import CreditAction, JobStatus, OrderStatus, PaymentOrder
 from services.access.caller import Caller
 from services.credits import checkout, ledger, orders
@@ -99,7 +99,7 @@ router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 async def consume_credits(request: Request, authorise: AuthoriseSpender) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`.
 
-    A refusal for too few credits names the caller's `balance_credit` and what is `needed`.
+    An error for too few credits names the caller's `balance_credit` and what is `needed`.
     """
     body = await request.body()
     return await MONEY.run(_consume, request, authorise, body)

@@ -11,9 +11,9 @@ from api.openapi import refuses
 from api.parameters import Limit, PathId, StateOf
 from api.schemas.envelope import Envelope, enveloped
 from api.schemas.events import FeedEventsPage
-from core.refusals.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
-from core.refusals.mailing import LIST_NOT_FOUND
-from core.refusals.requests import CURSOR_INVALID
+from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
+from core.errors.mailing import LIST_NOT_FOUND
+from core.errors.requests import CURSOR_INVALID
 from services.access.caller import Caller
 from services.feed import reading
 from services.feed.catalogue import FeedEventType, visible_types

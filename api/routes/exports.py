@@ -18,8 +18,8 @@ from api.schemas.jobs import JobRecord
 from api.schemas.segments import NewExport
 from api.state import State
 from api.waiting.streams import SLOW_DOWNLOADS
+from core.errors import access, mailing, media, requests
 from core.queues import Queue
-from core.refusals import access, mailing, media, requests
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.subscriptions import exports

@@ -12,31 +12,31 @@ from api.openapi import refuses
 from api.parameters import ListId, Paging, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.fields import FieldChanges, FieldRecord, NewField, TagChange, TagRecord
-from core.refusals import mailing as refusals
-from core.refusals.mailing import (
+from core.errors import mailing as errors
+from core.errors.mailing import (
     LIST_BUSY,
     LIST_NOT_FOUND,
     LIST_NOT_OWNER,
     TEXT_LEADS_AWAY,
     TEXT_MISLEADING,
 )
-from core.refusals.requests import CURSOR_INVALID
+from core.errors.requests import CURSOR_INVALID
 from models import MemberField
 from services.subscriptions import fields, lists, tags
 
 router = APIRouter(tags=["Fields and tags"], route_class=JsonRoute)
 
 _RULES = (
-    refusals.FIELD_KEY,
-    refusals.FIELD_KEY_TAKEN,
-    refusals.FIELD_LABEL,
-    refusals.FIELD_CHOICES,
+    errors.FIELD_KEY,
+    errors.FIELD_KEY_TAKEN,
+    errors.FIELD_LABEL,
+    errors.FIELD_CHOICES,
     TEXT_LEADS_AWAY,
     TEXT_MISLEADING,
 )
 
 
-@router.post("/fields", responses=refuses(refusals.FIELD_TOO_MANY, *_RULES))
+@router.post("/fields", responses=refuses(errors.FIELD_TOO_MANY, *_RULES))
 @RECORDS.threaded
 def create_field(state: StateOf, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
     """Create a field that the members of all the caller's lists may have a value of.
@@ -56,7 +56,7 @@ def list_fields(state: StateOf, caller: ListReader) -> Envelope[list[FieldRecord
         return envelope([_record(each) for each in fields.list_of(uow, caller.user_id)])
 
 
-@router.patch("/fields/{field_id}", responses=refuses(refusals.FIELD_NOT_FOUND, *_RULES))
+@router.patch("/fields/{field_id}", responses=refuses(errors.FIELD_NOT_FOUND, *_RULES))
 @RECORDS.threaded
 def change_field(
     state: StateOf, caller: ListEditor, field_id: PathId, body: FieldChanges
@@ -71,7 +71,7 @@ def change_field(
         )
 
 
-@router.delete("/fields/{field_id}", responses=refuses(refusals.FIELD_NOT_FOUND))
+@router.delete("/fields/{field_id}", responses=refuses(errors.FIELD_NOT_FOUND))
 @RECORDS.threaded
 def retire_field(state: StateOf, caller: ListEditor, field_id: PathId) -> Envelope[int]:
     """Show a field no more. Another field may have its key; its own values are never that one's.
@@ -109,7 +109,7 @@ def list_tags(
         return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
 
 
-@router.patch(_ONE, responses=refuses(*_FINDING, refusals.TAG_NOT_FOUND, refusals.TAG_NAME_TAKEN))
+@router.patch(_ONE, responses=refuses(*_FINDING, errors.TAG_NOT_FOUND, errors.TAG_NAME_TAKEN))
 @RECORDS.threaded
 def rename_tag(
     state: StateOf, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
@@ -123,7 +123,7 @@ def rename_tag(
 
 
 @router.delete(
-    _ONE, responses=refuses(*_FINDING, refusals.TAG_NOT_FOUND, refusals.TAG_IN_USE, LIST_BUSY)
+    _ONE, responses=refuses(*_FINDING, errors.TAG_NOT_FOUND, errors.TAG_IN_USE, LIST_BUSY)
 )
 @RECORDS.threaded
 def delete_tag(
@@ -131,7 +131,7 @@ def delete_tag(
 ) -> Envelope[int]:
     """Take a tag off all members, and off the list, unless something uses it.
 
-    The refusal names in `used_by` each segment, unfinished bulk action and unfinished export that
+    The error names in `used_by` each segment, unfinished bulk action and unfinished export that
     uses it: its `kind`, `id` and `name`.
     """
     with state.resources.unit_of_work() as uow:

@@ -28,8 +28,8 @@ from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobId, JobRecord
 from api.state import State
 from api.waiting.streams import SLOW_DOWNLOADS
+from core.errors import access, imports, mailing, media, requests
 from core.queues import Queue
-from core.refusals import access, imports, mailing, media, requests
 from models import ImportKind, MemberImport
 from services.subscriptions.imports import endings, records, staging
 from services.subscriptions.imports.records import ImportOptions

@@ -20,15 +20,15 @@ from api.state import State
 from api.waiting.streams import EventStream
 from api.waiting.waiters import LOOK_EVERY_SECONDS, job_changes
 from core.errors import DomainError
-from core.logging import get_logger
-from core.refusals.access import (
+from core.errors.access import (
     AUTH_CREDENTIALS_MISSING,
     AUTH_INSUFFICIENT_SCOPE,
     AUTH_LOGIN_AGAIN,
     QUOTA_EXCEEDED,
 )
-from core.refusals.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_STREAMS
-from core.refusals.requests import CURSOR_INVALID
+from core.errors.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_STREAMS
+from core.errors.requests import CURSOR_INVALID
+from core.logging import get_logger
 from models import FINISHED, Job
 from services.access.caller import Caller
 from services.access.sessions import has_recent_login

@@ -25,11 +25,11 @@ from api.schemas.lists import (
     NewList,
     PreviewPart,
 )
+from core.errors import mailing as errors
+from core.errors.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
+from core.errors.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG
+from core.errors.requests import CURSOR_INVALID
 from core.languages import reader_languages
-from core.refusals import mailing as refusals
-from core.refusals.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
-from core.refusals.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG
-from core.refusals.requests import CURSOR_INVALID
 from services.access.sessions import require_recent_login
 from services.subscriptions import deny_lists, figures, lists
 from services.subscriptions.figures import FiguresBy
@@ -63,9 +63,7 @@ def list_lists(state: StateOf, caller: ListReader, paging: Paging) -> Envelope[P
         return envelope(page(paging, read, partial(list_responses, uow, state)))
 
 
-@router.get(
-    "/lists/{list_id}", responses=refuses(refusals.LIST_NAME_INVALID, refusals.LIST_NOT_FOUND)
-)
+@router.get("/lists/{list_id}", responses=refuses(errors.LIST_NAME_INVALID, errors.LIST_NOT_FOUND))
 @RECORDS.threaded
 def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Channel]:
     """A list of any owner, by its id or slug."""
@@ -75,7 +73,7 @@ def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Chan
 
 @router.get(
     "/lists/{list_id}/stats",
-    responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.FIGURES_RANGE),
+    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.FIGURES_RANGE),
 )
 @RECORDS.threaded
 def read_list_stats(
@@ -103,9 +101,7 @@ def read_list_stats(
 
 @router.patch(
     "/lists/{list_id}",
-    responses=refuses(
-        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, *LIST_RULES
-    ),
+    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.LIST_BUSY, *LIST_RULES),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def change_list(
@@ -122,7 +118,7 @@ def change_list(
 @router.delete(
     "/lists/{list_id}/traces",
     responses=refuses(
-        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, AUTH_LOGIN_AGAIN
+        errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.LIST_BUSY, AUTH_LOGIN_AGAIN
     ),
 )
 @ACTS_BY_LIST.threaded("list_id")
@@ -141,7 +137,7 @@ def revoke_trace_ids(state: StateOf, caller: ListEditor, list_id: ListId) -> Env
 
 @router.delete(
     "/lists/{list_id}",
-    responses=refuses(refusals.LIST_NAME_INVALID, refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER),
+    responses=refuses(errors.LIST_NAME_INVALID, errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def archive_list(state: StateOf, caller: ListEditor, list_id: ListId) -> Envelope[int]:
@@ -157,7 +153,7 @@ Language = Annotated[
 
 @router.get(
     "/lists/{list_id}/embed",
-    responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER),
+    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER),
 )
 @RECORDS.threaded
 def read_embedded_form(
@@ -172,7 +168,7 @@ def read_embedded_form(
 
 @router.get(
     "/lists/{list_id}/previews/{part}",
-    responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER),
+    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER),
 )
 @RECORDS.threaded
 def preview_list(
@@ -194,9 +190,7 @@ def preview_list(
 
 @router.post(
     "/lists/{list_id}/previews/{part}",
-    responses=refuses(
-        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, *LIST_RULES
-    ),
+    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.LIST_BUSY, *LIST_RULES),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def preview_changed_list(

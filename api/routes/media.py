@@ -17,8 +17,8 @@ from api.openapi import file_of, refuses
 from api.state import State, state_of
 from api.waiting.streams import SLOW_DOWNLOADS
 from core.errors import DomainError
-from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
-from core.refusals.media import MEDIA_NOT_FOUND, MEDIA_RANGE_UNSATISFIABLE
+from core.errors.access import AUTH_INSUFFICIENT_SCOPE
+from core.errors.media import MEDIA_NOT_FOUND, MEDIA_RANGE_UNSATISFIABLE
 from core.scopes import Scope
 from models import Attachment
 from services.access.caller import require_scope

@@ -9,7 +9,7 @@ from api.auth.requirements import PUBLIC, AnyCaller
 from api.bodies.forms import FORM, OAuthRequestOf, oauth_response
 from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf
-from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthRefusal, TokenAnswer, UserInfo
+from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthError, TokenAnswer, UserInfo
 from api.state import State
 from services.accounts import accounts
 from services.oauth import adapters
@@ -18,9 +18,9 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["OAuth"])
 
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"model": OAuthRefusal, "description": "`invalid_request`, `invalid_grant` and the like"},
-    401: {"model": OAuthRefusal, "description": "`invalid_client`"},
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": OAuthError, "description": "`invalid_request`, `invalid_grant` and the like"},
+    401: {"model": OAuthError, "description": "`invalid_client`"},
 }
 _CLIENT = {"client_id": "A public client says only this", "client_secret": "Or by HTTP Basic"}
 _EXCHANGE = {
@@ -56,7 +56,7 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
 @router.post(
     adapters.TOKEN_PATH,
     response_model=TokenAnswer,
-    responses=_REFUSALS,
+    responses=_ERRORS,
     dependencies=[PUBLIC],
     openapi_extra=_form("grant_type", _EXCHANGE),
 )
@@ -72,7 +72,7 @@ def issue_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
 
 @router.post(
     adapters.REVOKE_PATH,
-    responses={200: {"description": "It counts no more, if it did", "model": dict}, **_REFUSALS},
+    responses={200: {"description": "It counts no more, if it did", "model": dict}, **_ERRORS},
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
 )
@@ -86,7 +86,7 @@ def revoke_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
 @router.post(
     adapters.INTROSPECT_PATH,
     response_model=IntrospectionAnswer,
-    responses=_REFUSALS,
+    responses=_ERRORS,
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
 )

@@ -23,8 +23,8 @@ from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.operations import DependenciesHealth, ProcessHealth, ServiceLinks, ServiceRecord
 from core import clock
-from core.refusals.access import AUTH_METRICS_TOKEN
-from core.refusals.requests import ROUTE_NOT_FOUND
+from core.errors.access import AUTH_METRICS_TOKEN
+from core.errors.requests import ROUTE_NOT_FOUND
 from core.settings import Settings
 from core.signed_urls import SEEN_HEADER
 from services.accounts import mailed_tokens

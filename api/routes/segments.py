@@ -10,9 +10,9 @@ from api.openapi import refuses
 from api.parameters import ListId, Paging, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
-from core.refusals import mailing as refusals
-from core.refusals.access import QUOTA_EXCEEDED
-from core.refusals.mailing import (
+from core.errors import mailing as errors
+from core.errors.access import QUOTA_EXCEEDED
+from core.errors.mailing import (
     FILTER_INVALID,
     FILTER_TOO_LARGE,
     LIST_BUSY,
@@ -20,7 +20,7 @@ from core.refusals.mailing import (
     LIST_NOT_OWNER,
     TAG_TOO_MANY,
 )
-from core.refusals.requests import CURSOR_INVALID, SERVICE_BUSY
+from core.errors.requests import CURSOR_INVALID, SERVICE_BUSY
 from models import MailingList, Segment
 from services.subscriptions import lists
 from services.subscriptions import segments as list_segments_module
@@ -32,13 +32,13 @@ router = APIRouter(tags=["Segments"], route_class=JsonRoute)
 _FINDING = (LIST_NOT_FOUND, LIST_NOT_OWNER)
 _RULES = (
     *(FILTER_INVALID, FILTER_TOO_LARGE, TAG_TOO_MANY, QUOTA_EXCEEDED),
-    *(refusals.SEGMENT_NAME, refusals.SEGMENT_NAME_TAKEN, LIST_BUSY),
+    *(errors.SEGMENT_NAME, errors.SEGMENT_NAME_TAKEN, LIST_BUSY),
 )
 _ONE = "/lists/{list_id}/segments/{segment_id}"
 
 
 @router.post(
-    "/lists/{list_id}/segments", responses=refuses(*_FINDING, *_RULES, refusals.SEGMENT_TOO_MANY)
+    "/lists/{list_id}/segments", responses=refuses(*_FINDING, *_RULES, errors.SEGMENT_TOO_MANY)
 )
 @RECORDS.threaded
 def create_segment(
@@ -79,9 +79,9 @@ def list_segments(
     _ONE,
     responses=refuses(
         *_FINDING,
-        refusals.SEGMENT_NOT_FOUND,
-        refusals.SEGMENT_FIELD_RETIRED,
-        refusals.SEGMENT_TAG_DELETED,
+        errors.SEGMENT_NOT_FOUND,
+        errors.SEGMENT_FIELD_RETIRED,
+        errors.SEGMENT_TAG_DELETED,
         FILTER_INVALID,
         SERVICE_BUSY,
     ),
@@ -109,7 +109,7 @@ async def read_segment(
     return envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
 
 
-@router.patch(_ONE, responses=refuses(*_FINDING, refusals.SEGMENT_NOT_FOUND, *_RULES))
+@router.patch(_ONE, responses=refuses(*_FINDING, errors.SEGMENT_NOT_FOUND, *_RULES))
 @RECORDS.threaded
 def change_segment(
     state: StateOf, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges

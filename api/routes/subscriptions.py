@@ -35,10 +35,9 @@ from api.schemas.subscriptions import (
     SubscriptionRecord,
 )
 from api.state import State
-from core.errors import DomainError
+from core.errors import DomainError, mailing, requests
+from core.errors.mailing import FIELD_VALUE
 from core.languages.reader_languages import chosen
-from core.refusals import mailing, requests
-from core.refusals.mailing import FIELD_VALUE
 from core.scopes import Scope
 from models import OptOutKind
 from services.accounts import accounts
@@ -54,7 +53,7 @@ BY_TRACE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 # The answer of calls without credentials, whatever they changed: no caller learns who subscribes.
 ACCEPTED = 1
 
-_TRACE_REFUSALS = (
+_TRACE_ERRORS = (
     mailing.TRACE_AMBIGUOUS,
     requests.BODY_NOT_JSON,
     requests.BODY_NO_JSON_OR_FORM_TYPE,
@@ -114,7 +113,7 @@ def subscribe_me(
     "/subscriptions/{list_id}",
     dependencies=[BY_TRACE],
     openapi_extra=_body(),
-    responses=refuses(mailing.LIST_NAME_INVALID, *_TRACE_REFUSALS),
+    responses=refuses(mailing.LIST_NAME_INVALID, *_TRACE_ERRORS),
 )
 @LEAVING.threaded
 def unsubscribe(
@@ -138,7 +137,7 @@ def unsubscribe(
     "/subscriptions/{list_id}/email",
     dependencies=[BY_TRACE],
     openapi_extra=_body(enabled={"type": "boolean", "examples": [False]}),
-    responses=refuses(*_TRACE_REFUSALS, mailing.LIST_BUSY),
+    responses=refuses(*_TRACE_ERRORS, mailing.LIST_BUSY),
 )
 async def set_email_enabled(
     request: Request, state: StateOf, list_id: ListId, submission: FormOrJsonBodyOf
@@ -147,7 +146,7 @@ async def set_email_enabled(
     try:
         is_enabling = submission.flag("enabled")
     except DomainError:
-        # The refusal comes after that of missing credentials.
+        # The error comes after that of missing credentials.
         is_enabling = False
     call = partial(_set_email, request, state, list_id, submission)
     await (ACTS_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))
@@ -158,7 +157,7 @@ async def set_email_enabled(
     "/subscriptions/{list_id}/delete",
     dependencies=[BY_TRACE],
     openapi_extra=_body(**{"List-Unsubscribe": {"type": "string", "examples": ["One-Click"]}}),
-    responses=refuses(*_TRACE_REFUSALS),
+    responses=refuses(*_TRACE_ERRORS),
 )
 @LEAVING.threaded
 def disable_email(
@@ -230,7 +229,7 @@ def list_my_subscriptions(
 @router.get(
     "/subscriptions/opponent",
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
-    responses=refuses(mailing.LIST_ID_MISSING, *_TRACE_REFUSALS, mailing.SUBSCRIPTION_NOT_FOUND),
+    responses=refuses(mailing.LIST_ID_MISSING, *_TRACE_ERRORS, mailing.SUBSCRIPTION_NOT_FOUND),
 )
 @RECORDS.threaded
 def read_opponent(
@@ -270,7 +269,7 @@ sign_up_router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
 
 async def _answer_form_by_page(request: Request) -> None:
-    """Note that a browser sent a form of its own: its refusals are pages too.
+    """Note that a browser sent a form of its own: its errors are pages too.
 
     A program that sends a form asks for JSON alone.
     """

@@ -21,7 +21,7 @@ from api.schemas.users import (
     UserChanges,
     UserRecord,
 )
-from core.refusals.access import (
+from core.errors.access import (
     API_KEY_EXPIRY,
     API_KEY_NOT_FOUND,
     AUTH_LOGIN_AGAIN,
@@ -29,7 +29,7 @@ from core.refusals.access import (
     GRANT_NOT_FOUND,
     QUOTA_EXCEEDED,
 )
-from core.refusals.requests import CURSOR_INVALID
+from core.errors.requests import CURSOR_INVALID
 from services import security_events
 from services.access import api_keys, quotas
 from services.accounts import accounts, own_keys

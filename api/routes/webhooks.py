@@ -20,15 +20,15 @@ from api.schemas.webhooks import (
     WebhookEndpointChange,
     WebhookEndpointRecord,
 )
-from core.refusals.access import (
+from core.errors.access import (
     AUTH_LOGIN_AGAIN,
     AUTH_RESTRICTED_CREDENTIAL,
     QUOTA_EXCEEDED,
 )
-from core.refusals.mailing import LIST_NOT_FOUND
-from core.refusals.money import TOPUP_NO_CHANNEL, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
-from core.refusals.requests import BODY_TOO_LARGE, CURSOR_INVALID, SERVICE_UNAVAILABLE
-from core.refusals.webhooks import (
+from core.errors.mailing import LIST_NOT_FOUND
+from core.errors.money import TOPUP_NO_CHANNEL, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
+from core.errors.requests import BODY_TOO_LARGE, CURSOR_INVALID, SERVICE_UNAVAILABLE
+from core.errors.webhooks import (
     WEBHOOK_DELIVERY_NOT_FOUND,
     WEBHOOK_ENDED,
     WEBHOOK_ENDPOINT_NOT_FOUND,

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from api.schemas.envelope import Body, Pagination, Schema, Timestamp, Url
 from core import clock
-from core.refusals.requests import invalid_field
+from core.errors.requests import invalid_field
 from core.settings import Settings
 from models import OrderStatus, PaymentOrder
 from services.composer.call_charges import price_of_call

@@ -27,7 +27,7 @@ class IntrospectionAnswer(Schema):
     token_type: str | None = Field(default=None, examples=["Bearer"])
 
 
-class OAuthRefusal(Schema):
+class OAuthError(Schema):
     """RFC 6749, 5.2."""
 
     error: str = Field(examples=["invalid_grant"])

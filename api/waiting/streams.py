@@ -13,9 +13,9 @@ from starlette.types import Receive, Scope, Send
 
 from api.limits.body_budgets import holder_of_address
 from api.waiting.waiters import CallerDisconnected
+from core.errors.jobs import JOBS_TOO_MANY_STREAMS
+from core.errors.requests import SERVICE_BUSY
 from core.logging import get_logger
-from core.refusals.jobs import JOBS_TOO_MANY_STREAMS
-from core.refusals.requests import SERVICE_BUSY
 
 log = get_logger(__name__)
 

@@ -30,9 +30,9 @@ from starlette.types import Receive
 from api.limits.bulkheads import BACKGROUND
 from api.metrics import WAITING
 from core.errors import DomainError
+from core.errors.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITERS
 from core.logging import get_logger
 from core.queues import Queue
-from core.refusals.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITERS
 from models import FINISHED
 from services.jobs import records
 from storage.database import Database

@@ -14,9 +14,9 @@ from redis.exceptions import RedisError
 
 from api.waiting.waiters import Waiters
 from core.errors import DomainError, Kind
+from core.errors.requests import QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
 from core.logging import get_logger
 from core.queues import RequestKind
-from core.refusals.requests import QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
 from storage.redis import request_scripts
 from storage.redis.notifications import result_topic
 from storage.redis.request_calls import RequestCalls

@@ -34,7 +34,7 @@ class _Call(NamedTuple):
     # The setting that has the key.
     setting: str
     scheme: str = "Bearer"
-    refusals: frozenset[int] = frozenset(_KEY_REFUSED)
+    errors: frozenset[int] = frozenset(_KEY_REFUSED)
     noun: str = "key"
 
 
@@ -70,7 +70,7 @@ def _reply_to(http: HttpClient, call: _Call, method: str, **content: Any) -> Dia
     refused = f"the {call.noun} is refused"
     if call.noun == "key":
         refused += f" ({reply.status})"
-    is_refused = reply.status in call.refusals or _WRONG_SECRET in reply.body
+    is_refused = reply.status in call.errors or _WRONG_SECRET in reply.body
     return judged(
         call.check,
         refused if is_refused else f"the {call.noun} is accepted",
@@ -85,11 +85,11 @@ def _calls(settings: Settings) -> Iterator[_Call]:
     if settings.stripe_secret_key is not None:
         url = _below(settings.stripe_base_url, _NO_PAYMENT)
         key = settings.stripe_secret_key
-        yield _Call("stripe", url, key, "stripe_secret_key", refusals=accepting)
+        yield _Call("stripe", url, key, "stripe_secret_key", errors=accepting)
     if settings.payments_sandbox_url is not None:
         url, own = _below(settings.payments_sandbox_url, _NO_PAYMENT), "payments_sandbox_secret_key"
         key_of_sandbox = settings.payments_sandbox_secret_key
-        yield _Call("payments sandbox", url, key_of_sandbox, own, refusals=accepting)
+        yield _Call("payments sandbox", url, key_of_sandbox, own, errors=accepting)
     if settings.llm_provider == "openai" and settings.llm_api_key is not None:
         url = _below(settings.llm_base_url, "/models")
         yield _Call("language model", url, settings.llm_api_key, "llm_api_key")

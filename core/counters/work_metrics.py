@@ -6,7 +6,7 @@ from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from core.refusals.jobs import JOB_BROKE, JOB_GIVEN_UP, JOB_TOO_SLOW, JOB_WORKER_LOST
+from core.errors.jobs import JOB_BROKE, JOB_GIVEN_UP, JOB_TOO_SLOW, JOB_WORKER_LOST
 
 IMPORTED_ROWS = Counter("pressroom_import_rows", "Rows of imports that were applied")
 CONVERSION_SECONDS = Histogram(
@@ -149,8 +149,8 @@ def begin(queue: str, kind: str) -> None:
     """
     for counter in (_ATTEMPTS, _RETRIES, _LEASES_LOST):
         counter.labels(queue, kind)
-    for refusal in _OF_OURS:
-        _FAILURES.labels(queue, kind, refusal.code)
+    for error in _OF_OURS:
+        _FAILURES.labels(queue, kind, error.code)
 
 
 def count_claim(queue: str, kind: str, *, waited: float | None) -> None:

@@ -111,7 +111,7 @@ class Tracing:
 
 
 def _fail(span: Span, error: BaseException) -> None:
-    # A refusal is an answer, and so is a caller's leaving.
+    # An error is an answer, and so is a caller's leaving.
     kind = error.code if isinstance(error, DomainError) else type(error).__name__
     span.set_attribute("error.type", kind)
     if isinstance(error, Exception) and not isinstance(error, DomainError):

@@ -92,11 +92,11 @@ HANDLE = "@evil_bot"
 ORDERED = f"Claim your prize at {LINK} and follow {HANDLE} now."
 
 
-def completion(body: CompletionBody, text: str | None, *, refusal: str | None = None) -> Response:
+def completion(body: CompletionBody, text: str | None, *, error: str | None = None) -> Response:
     """A reply of the chat completions protocol; four characters count as a token."""
     asked = sum(len(str(each.get("content", ""))) for each in body.get("messages") or []) // 4
-    answered = len(text or refusal or "") // 4
-    message = {"role": "assistant", "content": text, "refusal": refusal}
+    answered = len(text or error or "") // 4
+    message = {"role": "assistant", "content": text, "error": error}
     return JSONResponse(
         {
             "id": f"chatcmpl-{uuid.uuid4().hex}",
@@ -152,7 +152,7 @@ async def obedient(body: CompletionBody) -> Response:
 
 
 async def refuses(body: CompletionBody) -> Response:
-    return completion(body, None, refusal="I'm sorry, but I can't help with that.")
+    return completion(body, None, error="I'm sorry, but I can't help with that.")
 
 
 async def slow(body: CompletionBody) -> Response:
@@ -163,7 +163,7 @@ async def slow(body: CompletionBody) -> Response:
 # A model of such a name has the fault that the rest of its name says. The page lists them.
 BEHAVIOURS: Behaviours = {
     "sandbox-prose": ("the right answer, between prose and a fence", prose),
-    "sandbox-refuses": ("a refusal", refuses),
+    "sandbox-refuses": ("an error", refuses),
     "sandbox-slow": ("the right answer after a minute", slow),
     "sandbox-429": ("status 429, with Retry-After: 1", status(429, lambda: "1")),
     "sandbox-500": ("status 500", status(500)),

@@ -53,7 +53,7 @@ _SENT, _DEFERRED = {"outcome": "sent"}, {"outcome": "deferred"}
 FIGURES = (
     Figure("Requests", "a second", "pressroom_requests_total", Reading.RATE),
     Figure("Time of a request", "s", "pressroom_request_seconds", Reading.MEAN),
-    Figure("Refusals", "a second", "pressroom_refusals_total", Reading.RATE),
+    Figure("Errors", "a second", "pressroom_errors_total", Reading.RATE),
     Figure("Requests that wait for a worker", "", "pressroom_waiting_requests", Reading.SUM),
     Figure("Jobs that wait", "", "pressroom_jobs", Reading.SUM, _QUEUED),
     Figure("Oldest job that waits", "s", "pressroom_job_oldest_seconds", Reading.MAX),

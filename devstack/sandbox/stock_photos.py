@@ -120,8 +120,8 @@ def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
         per_page: Annotated[int, Query(ge=1, le=30)] = 10,
         authorization: Annotated[str, Header()] = "",
     ) -> Response:
-        if refusal := _refusal(authorization) or await fault(query, faults, _unsplash_quota(0)):
-            return refusal
+        if error := _error(authorization) or await fault(query, faults, _unsplash_quota(0)):
+            return error
         first, base = (page - 1) * per_page, _unsplash_base(request)
         numbers = range(first, min(first + per_page, UNSPLASH_PHOTOS))
         found = {
@@ -135,8 +135,8 @@ def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
     async def download(
         request: Request, photo_id: str, authorization: Annotated[str, Header()] = ""
     ) -> Response:
-        if refusal := _refusal(authorization) or await fault(photo_id, faults, _unsplash_quota(0)):
-            return refusal
+        if error := _error(authorization) or await fault(photo_id, faults, _unsplash_quota(0)):
+            return error
         url = _picture_url(_unsplash_base(request), photo_id, w=_WIDTHS["full"])
         return JSONResponse({"url": url}, headers=remaining())
 
@@ -155,7 +155,7 @@ def _unsplash_quota(remaining: int) -> dict[str, str]:
     return {"X-Ratelimit-Limit": str(QUOTA), "X-Ratelimit-Remaining": str(remaining)}
 
 
-def _refusal(authorization: str) -> Response | None:
+def _error(authorization: str) -> Response | None:
     if authorization == f"Client-ID {UNSPLASH_ACCESS_KEY}":
         return None
     return JSONResponse({"errors": ["OAuth error: The access token is invalid"]}, 401)
@@ -219,8 +219,8 @@ def openverse_router(faults: Faults = FAULTS) -> APIRouter:
         page: Annotated[int, Query(ge=1)] = 1,
         page_size: Annotated[int, Query(ge=1)] = MAX_PAGE_PHOTOS,
     ) -> Response:
-        if refusal := await fault(q, faults, _openverse_quota(0)):
-            return refusal
+        if error := await fault(q, faults, _openverse_quota(0)):
+            return error
         if page_size > MAX_PAGE_PHOTOS:
             return JSONResponse({"detail": "Authentication credentials were not provided."}, 401)
         first = (page - 1) * page_size

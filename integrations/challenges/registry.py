@@ -1,4 +1,4 @@
-from core.refusals.mailing import CHALLENGE_NOT_CONFIGURED
+from core.errors.mailing import CHALLENGE_NOT_CONFIGURED
 from core.settings import Settings
 from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.siteverify import BOUNDS, HCAPTCHA, RECAPTCHA, TURNSTILE, SiteVerify

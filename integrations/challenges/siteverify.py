@@ -15,8 +15,8 @@ from pydantic import SecretStr
 
 from core.calls.breaker import Breaker
 from core.errors import ServerFailed
+from core.errors.mailing import CHALLENGE_FAILED, CHALLENGE_UNAVAILABLE
 from core.logging import get_logger
-from core.refusals.mailing import CHALLENGE_FAILED, CHALLENGE_UNAVAILABLE
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse, ChallengeWidget
 from integrations.http_client import AsyncHttpClient, HttpBounds, HttpFailure, HttpReply, reason_of
 

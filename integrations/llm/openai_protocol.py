@@ -19,8 +19,8 @@ from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationErr
 
 from core.counters.work_metrics import show_circuit
 from core.errors import DomainError
+from core.errors.composer import LLM_FAILED, LLM_TOO_SLOW, LLM_UNAVAILABLE
 from core.logging import get_logger
-from core.refusals.composer import LLM_FAILED, LLM_TOO_SLOW, LLM_UNAVAILABLE
 from core.telemetry import spans
 from integrations import http_client
 from integrations.llm.port import CompletionReply, CompletionRequest, Report, Usage
@@ -139,7 +139,7 @@ _Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0
 
 class _Message(BaseModel):
     content: str | None = None
-    refusal: str | None = None
+    error: str | None = None
 
 
 class _Choice(BaseModel):
@@ -161,8 +161,8 @@ class Completion(BaseModel):
         choice, usage = self.choices[0], self.usage or _Usage()
         tokens = usage.prompt_tokens, usage.completion_tokens
         text = choice.message.content or ""
-        if choice.message.refusal:
-            reason = "refusal"
+        if choice.message.error:
+            reason = "error"
         elif choice.finish_reason == "content_filter":
             reason = "filtered"
         elif choice.finish_reason == "length":
@@ -203,11 +203,11 @@ class RequestFormat:
     form: ResponseFormat = ResponseFormat.SCHEMA
     limit: str = "max_tokens"
 
-    def after(self, refusal: RequestRejected) -> "RequestFormat | None":
+    def after(self, error: RequestRejected) -> "RequestFormat | None":
         """The next format to try; None when none is left."""
-        if _NEWER_LIMIT in refusal.text and self.limit != _NEWER_LIMIT:
+        if _NEWER_LIMIT in error.text and self.limit != _NEWER_LIMIT:
             return replace(self, limit=_NEWER_LIMIT)
-        if self.form is ResponseFormat.PROMPT or _TOO_MUCH.search(refusal.text):
+        if self.form is ResponseFormat.PROMPT or _TOO_MUCH.search(error.text):
             return None
         return replace(self, form=ResponseFormat(self.form + 1))
 
@@ -384,10 +384,10 @@ class OpenAIProtocol:
                     body = await self._tried_twice(question, form, deadline)
             except TimeoutError:
                 raise Failure("timeout", CallOutcome.TOO_SLOW) from None
-            except RequestRejected as refusal:
-                following = form.after(refusal)
+            except RequestRejected as error:
+                following = form.after(error)
                 if following is None:
-                    raise Failure(f"status {refusal.status}", health=Health.UNKNOWN) from None
+                    raise Failure(f"status {error.status}", health=Health.UNKNOWN) from None
                 form = following
             else:
                 self.server.formats[self.model] = form

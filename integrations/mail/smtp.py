@@ -23,8 +23,8 @@ from core.calls.breaker import Breaker
 from core.calls.time_limits import limited, time_limit, tls_context
 from core.counters.work_metrics import MailOutcome, count_mail
 from core.errors import DomainError, ServerFailed, TransientError
-from core.refusals import mailing as refusals
-from core.refusals.mailing import MAIL_UNWRITABLE
+from core.errors import mailing as errors
+from core.errors.mailing import MAIL_UNWRITABLE
 from core.settings.mail_server import MailSecurity, MailSender, MailServer
 from core.telemetry import spans
 from integrations.mail.port import Mail
@@ -129,7 +129,7 @@ class SmtpMailer:
         try:
             recipient = validate_email(mail.to, check_deliverability=False)
         except EmailNotValidError:
-            raise refusals.MAIL_RECIPIENT_INVALID() from None
+            raise errors.MAIL_RECIPIENT_INVALID() from None
         address = f"{recipient.ascii_local_part or recipient.local_part}@{recipient.ascii_domain}"
         message = compose(mail, self.sender, address)
         options = [] if address.isascii() else ["SMTPUTF8", "BODY=8BITMIME"]
@@ -141,7 +141,7 @@ class SmtpMailer:
             self._logged_in() as connection,
         ):
             if options and not connection.has_extn("smtputf8"):
-                raise refusals.MAIL_RECIPIENT_NOT_ASCII()
+                raise errors.MAIL_RECIPIENT_NOT_ASCII()
             connection.sendmail(self.sender.address, [address], message, options)
             # The server has the mail now, whatever it answers to this.
             with suppress(smtplib.SMTPException):
@@ -189,7 +189,7 @@ class _Smtp(smtplib.SMTP):
 
 
 def _verdict(error: smtplib.SMTPException) -> Exception:
-    """The error of a failed conversation: one that is worth another try, or a refusal."""
+    """The error of a failed conversation: one that is worth another try, or an error."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return TransientError("The mail server offers no STARTTLS, or no login.")
     code = None
@@ -203,10 +203,10 @@ def _verdict(error: smtplib.SMTPException) -> Exception:
     if code in _PERMANENT and code not in _LOGIN_REFUSED:
         match error:
             case smtplib.SMTPRecipientsRefused():
-                return refusals.MAIL_RECIPIENT_REFUSED(status=code)
+                return errors.MAIL_RECIPIENT_REFUSED(status=code)
             case smtplib.SMTPDataError():
-                return refusals.MAIL_MESSAGE_REFUSED(status=code)
+                return errors.MAIL_MESSAGE_REFUSED(status=code)
             case smtplib.SMTPSenderRefused() if code == _TOO_LARGE:
-                return refusals.MAIL_TOO_LARGE(status=code)
+                return errors.MAIL_TOO_LARGE(status=code)
     # For now, or for what an operator can mend: a login, the sender, settings that are wrong.
     return TransientError(f"The mail server refuses the mail ({what}).")

@@ -3,7 +3,7 @@
 from threading import Lock
 
 from core.errors import DomainError
-from core.refusals import money as refusals
+from core.errors import money as errors
 from core.settings import Settings
 from integrations.payments.port import Event, PaymentChannel, Payments
 
@@ -58,18 +58,18 @@ class PaymentChannels:
                     )
                 return self._opened[channel]
         if channel is PaymentChannel.SANDBOX and self._accounts:
-            raise refusals.TOPUP_NO_SANDBOX()
-        raise refusals.TOPUP_CHANNEL_UNAVAILABLE(channel=channel)
+            raise errors.TOPUP_NO_SANDBOX()
+        raise errors.TOPUP_CHANNEL_UNAVAILABLE(channel=channel)
 
     def event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
         """Read a webhook of the account that it is signed for; raises as ``Payments.event``."""
-        refusal: DomainError | None = None
+        rejected: DomainError | None = None
         for channel in self._accounts:
             account = self.channel(channel)
             try:
                 return account, account.event(body, signature)
             except DomainError as error:
-                if error.code != refusals.WEBHOOK_SIGNATURE_INVALID.code:
+                if error.code != errors.WEBHOOK_SIGNATURE_INVALID.code:
                     raise
-                refusal = error
-        raise refusal or refusals.TOPUP_NO_CHANNEL()
+                rejected = error
+        raise rejected or errors.TOPUP_NO_CHANNEL()

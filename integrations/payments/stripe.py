@@ -22,8 +22,8 @@ from pydantic import SecretStr
 from core import clock
 from core.calls.breaker import Breaker
 from core.errors import DomainError, ServerFailed, TransientError
+from core.errors.money import PAYMENTS_REFUSED, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
 from core.logging import get_logger
-from core.refusals.money import PAYMENTS_REFUSED, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure, reason_of
 from integrations.payments.port import (
     Checkout,
@@ -227,7 +227,7 @@ _MAX_LISTED = 1_000
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
 # Any other status, or no reply at all, is trouble that passes by itself.
-_REFUSALS = range(300, 500)
+_ERRORS = range(300, 500)
 _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
 
 # For debugging, the library logs whole replies, with the payers' input on Stripe's page.
@@ -397,12 +397,12 @@ def _moment(seconds: int) -> datetime:
 
 
 def _verdict(error: stripe.StripeError) -> Exception:
-    """The error of a failed call: one that is worth another try, or a refusal."""
+    """The error of a failed call: one that is worth another try, or an error."""
     status = error.http_status
     what = f"{type(error).__name__} {status or ''}".rstrip()
     if status in _PASSING:
         return TransientError(f"The {_SERVER} refuses for now ({what}).")
-    if status not in _REFUSALS:
+    if status not in _ERRORS:
         return ServerFailed(_SERVER, what)
     # Not Stripe's own sentence: it quotes what was sent, the end of the key included.
     reason = ", ".join(filter(None, (error.code, getattr(error, "param", None))))

@@ -11,8 +11,8 @@ import orjson
 
 from core.calls.breaker import Breaker
 from core.errors import DomainError, ServerFailed
+from core.errors import composer as errors
 from core.logging import get_logger
-from core.refusals import composer as refusals
 from integrations import http_client
 from integrations.stock_photos.port import PhotoProviderName, Quota
 
@@ -44,7 +44,7 @@ QuotaReport = Callable[[PhotoProviderName, tuple[Quota, ...]], None]
 
 @dataclass
 class Exchange:
-    """A provider's API. ``report`` is told the quotas of every reply, refusals included."""
+    """A provider's API. ``report`` is told the quotas of every reply, errors included."""
 
     name: PhotoProviderName
     base: str
@@ -61,18 +61,18 @@ class Exchange:
                     "GET", self.base + path, params=params or None, headers=headers
                 )
         except ServerFailed:
-            raise refusals.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
+            raise errors.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
         except http_client.HttpTimeout:
-            raise refusals.STOCKPHOTO_TOO_SLOW(provider=self.name) from None
+            raise errors.STOCKPHOTO_TOO_SLOW(provider=self.name) from None
         except http_client.ReplyRefused as refused:
             raise self._failed(str(refused)) from None
         except http_client.HttpFailure as failure:
             log.warning("stockphoto.unreachable", reason=http_client.reason_of(failure))
-            raise refusals.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
+            raise errors.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
         quotas = _quotas(reply.headers)
         self.report(self.name, quotas)
         if reply.status != HTTPStatus.OK:
-            raise self._refusal(reply, quotas)
+            raise self._error(reply, quotas)
         try:
             found: object = orjson.loads(reply.body)
         except orjson.JSONDecodeError:
@@ -85,7 +85,7 @@ class Exchange:
         """The URL of the photo's file in the reply of either provider."""
         url = self.get(path, params)[1].get("url")
         if not isinstance(url, str) or not _FILE_URL.match(url):
-            raise refusals.STOCKPHOTO_FAILED(provider="The provider")
+            raise errors.STOCKPHOTO_FAILED(provider="The provider")
         return url
 
     @cached_property
@@ -104,7 +104,7 @@ class Exchange:
             )
         )
 
-    def _refusal(self, reply: http_client.HttpReply, quotas: tuple[Quota, ...]) -> DomainError:
+    def _error(self, reply: http_client.HttpReply, quotas: tuple[Quota, ...]) -> DomainError:
         status = reply.status
         spent = any(quota.remaining == 0 for quota in quotas)
         # Unsplash answers 403 both when no requests are left and when the caller may not ask.
@@ -114,16 +114,16 @@ class Exchange:
             seconds = http_client.retry_after(header, max_seconds=_MAX_RETRY_AFTER_SECONDS)
             # Unsplash doesn't say.
             after = _RETRY_AFTER_SECONDS if seconds is None else int(max(seconds, 1))
-            return refusals.STOCKPHOTO_LIMIT_REACHED(provider=self.name, retry_after=after)
+            return errors.STOCKPHOTO_LIMIT_REACHED(provider=self.name, retry_after=after)
         if status == HTTPStatus.NOT_FOUND:
-            return refusals.STOCKPHOTO_NOT_FOUND(provider=self.name)
+            return errors.STOCKPHOTO_NOT_FOUND(provider=self.name)
         if status in _ABOUT_THE_REQUEST:
-            return refusals.STOCKPHOTO_REFUSED(provider=self.name)
+            return errors.STOCKPHOTO_REFUSED(provider=self.name)
         return self._failed(f"status {status}")
 
     def _failed(self, reason: str) -> DomainError:
         log.warning("stockphoto.failed", provider=self.name, reason=reason)
-        return refusals.STOCKPHOTO_FAILED(provider=self.name)
+        return errors.STOCKPHOTO_FAILED(provider=self.name)
 
 
 def _quotas(headers: http_client.HttpHeaders) -> tuple[Quota, ...]:

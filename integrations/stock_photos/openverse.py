@@ -8,7 +8,7 @@ licence and the credit that the licence asks for.
 import re
 from typing import Any
 
-from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
+from core.errors.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import (
     FoundPhoto,

@@ -1,4 +1,4 @@
-from core.refusals.composer import STOCKPHOTO_NOT_CONFIGURED
+from core.errors.composer import STOCKPHOTO_NOT_CONFIGURED
 from core.settings import Settings
 from integrations.stock_photos.exchange import QuotaReport
 from integrations.stock_photos.openverse import Openverse

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
+from core.errors.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import (
     FoundPhoto,

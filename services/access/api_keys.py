@@ -10,13 +10,13 @@ from threading import Lock
 from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, or_, select, update
 
 from core import clock
-from core.keyring import Keyring
-from core.refusals.access import (
+from core.errors.access import (
     API_KEY_EXPIRY,
     API_KEY_NAME,
     API_KEY_NOT_FOUND,
     AUTH_INVALID_API_KEY,
 )
+from core.keyring import Keyring
 from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from core.secret_form import API_KEY
 from models import ApiKey, User

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
+from core.errors.access import AUTH_INSUFFICIENT_SCOPE
 from core.scopes import Scope
 from services.event_origins import Credential, CredentialKind
 

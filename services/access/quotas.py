@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, Date, Select, cast, func, literal, select,
 
 from core import clock
 from core.errors import DomainError, TransientError
+from core.errors.access import QUOTA_EXCEEDED
 from core.queues import Queue
-from core.refusals.access import QUOTA_EXCEEDED
 from core.settings import Settings
 from core.settings.notations import PlanQuota
 from models import (
@@ -136,11 +136,11 @@ def share(
 
 
 def exceeded(uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota) -> DomainError:
-    """The refusal of an act that the plan has no room for."""
+    """The error of an act that the plan has no room for."""
     used = _in_units(quota, _count(uow, user_id, quota))
     limit = limit_of(settings, _plan(uow, user_id), quota)
     # No limit: the operator changed the plan since.
-    return _refusal(quota, used, used if limit is None else limit)
+    return _error(quota, used, used if limit is None else limit)
 
 
 def count_composer_call(database: Database, settings: Settings, user_id: int) -> None:
@@ -149,7 +149,7 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
     limits = {plan.value: limit_of(settings, plan, quota) for plan in Plan}
     [(calls, limit)] = database.rows(_COUNT_CALL, user_id=user_id, **limits)
     if calls is None:
-        raise _refusal(quota, limit, limit)
+        raise _error(quota, limit, limit)
 
 
 def row_bytes(kept: object = None) -> int:
@@ -158,7 +158,7 @@ def row_bytes(kept: object = None) -> int:
     return _ROW_BYTES + filter_bytes
 
 
-def _refusal(quota: PlanQuota, used: int, limit: int) -> DomainError:
+def _error(quota: PlanQuota, used: int, limit: int) -> DomainError:
     facts: dict[str, str | int] = {"quota": quota, "used": used, "limit": limit}
     return QUOTA_EXCEEDED(facts=facts, quota=quota, used=used, limit=limit)
 

@@ -12,15 +12,15 @@ from datetime import timedelta
 from sqlalchemy import Boolean, ColumnElement, any_, bindparam, exists, func, or_, select, update
 
 from core import clock
-from core.keyring import Keyring
-from core.refusals.access import (
+from core.errors.access import (
     AUTH_INVALID_API_KEY,
     AUTH_INVALID_SESSION,
     AUTH_LOGIN_AGAIN,
     AUTH_SECOND_FACTOR,
     SESSION_NOT_FOUND,
 )
-from core.refusals.people import USER_NOT_FOUND
+from core.errors.people import USER_NOT_FOUND
+from core.keyring import Keyring
 from core.scopes import EVERYTHING_OF_A_USER
 from models import ApiKey, Passkey, TotpSecret, User, UserSession
 from services.access.caller import Caller

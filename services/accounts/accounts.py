@@ -4,7 +4,7 @@ from sqlalchemy.exc import IntegrityError
 
 from core import ids
 from core.errors import DomainError
-from core.refusals.people import USER_EXISTS, USER_NOT_FOUND, USER_NOT_FOUND_BY_EMAIL
+from core.errors.people import USER_EXISTS, USER_NOT_FOUND, USER_NOT_FOUND_BY_EMAIL
 from models import FormerAddress, MailingList, Plan, User
 from models.declarative import Model
 from services import paging

@@ -13,7 +13,7 @@ from unicodedata import is_normalized
 
 from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, validate_email
 
-from core.refusals.people import EMAIL_INVALID
+from core.errors.people import EMAIL_INVALID
 
 # In UTF-8. No longer text is an address, and the library's time grows with the text's length.
 MAX_ADDRESS_BYTES = 254

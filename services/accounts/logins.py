@@ -26,10 +26,10 @@ from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
 from core.errors import DomainError
+from core.errors.access import LOGIN_PAUSED
+from core.errors.people import PASSWORD_WRONG
 from core.keyring import Keyring
 from core.logging import get_logger
-from core.refusals.access import LOGIN_PAUSED
-from core.refusals.people import PASSWORD_WRONG
 from models import LoginAttempts, User
 from services.access import sessions
 from services.accounts import account_mails, email_addresses

@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 
 from sqlalchemy import func, select, update
 
+from core.errors.people import LINK_INVALID, LINK_USED
 from core.keyring import Keyring
-from core.refusals.people import LINK_INVALID, LINK_USED
 from core.settings import Settings
 from models import MailedLink
 from storage.unit_of_work import UnitOfWork, note_once

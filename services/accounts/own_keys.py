@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from core.refusals.access import AUTH_SCOPE_NOT_GRANTABLE
+from core.errors.access import AUTH_SCOPE_NOT_GRANTABLE
 from core.scopes import Scope
 from core.settings import Settings
 from core.settings.notations import PlanQuota

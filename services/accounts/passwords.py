@@ -9,7 +9,7 @@ from functools import lru_cache
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
-from core.refusals.people import PASSWORD_COMMON, PASSWORD_LENGTH, PASSWORD_PERSONAL
+from core.errors.people import PASSWORD_COMMON, PASSWORD_LENGTH, PASSWORD_PERSONAL
 
 MIN_PASSWORD_CHARACTERS = 8
 MAX_PASSWORD_CHARACTERS = 1024

@@ -10,8 +10,8 @@ from datetime import datetime
 from sqlalchemy import select
 
 from core.errors import DomainError
+from core.errors import people as errors
 from core.keyring import Keyring
-from core.refusals import people as refusals
 from models import MailedLink, User
 from services.access import sessions
 from services.access.caller import Caller
@@ -35,7 +35,7 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     person = accounts.find_by_email(uow, email)
     has_account = person is not None and person.password_hash is not None
     if opened.used_at is not None or has_account:
-        raise refusals.ACCOUNT_LINK_USED()
+        raise errors.ACCOUNT_LINK_USED()
     return email
 
 
@@ -50,7 +50,7 @@ def register(
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
     # A person who was just erased no longer has the address, which then needs a new link.
     if person.email != email or person.password_hash is not None:
-        raise refusals.ACCOUNT_LINK_USED()
+        raise errors.ACCOUNT_LINK_USED()
     _use(uow, opened)
     person.password_hash = password_hash
     person.name = name.strip()[:MAX_USER_NAME_CHARACTERS] or person.name
@@ -66,9 +66,9 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
     person = accounts.find_by_email(uow, email)
     if person is None or person.id != opened.user_id:
-        raise refusals.ACCOUNT_LINK_INVALID()
+        raise errors.ACCOUNT_LINK_INVALID()
     if opened.used_at is not None:
-        raise refusals.ACCOUNT_LINK_USED()
+        raise errors.ACCOUNT_LINK_USED()
     return email
 
 
@@ -84,7 +84,7 @@ def reset(
     assert opened.user_id is not None
     person = _lock_person(uow, opened.user_id)
     if person.email != email:
-        raise refusals.ACCOUNT_LINK_INVALID()
+        raise errors.ACCOUNT_LINK_INVALID()
     _use(uow, opened)
     _set_password(uow, person, password_hash, request_id=request_id, but=None)
     record(uow, person.id, EventType.PASSWORD_RESET)
@@ -107,7 +107,7 @@ def change_password(
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
     if person.password_hash != expected:
-        raise refusals.PASSWORD_CHANGED()
+        raise errors.PASSWORD_CHANGED()
     _set_password(uow, person, password_hash, request_id=request_id, but=caller.session_id)
     record(uow, person.id, EventType.PASSWORD_CHANGED)
 
@@ -133,9 +133,9 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
-        raise refusals.ACCOUNT_LINK_INVALID()
+        raise errors.ACCOUNT_LINK_INVALID()
     if opened.used_at is not None:
-        raise refusals.ACCOUNT_LINK_USED()
+        raise errors.ACCOUNT_LINK_USED()
     return email
 
 
@@ -170,7 +170,7 @@ def move(
     old = person.email
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     person.email = email
-    accounts.flush_address(uow, refusals.ADDRESS_TAKEN())
+    accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     accounts.note_move(uow, person, left=old, shown=shown)
     account_mails.enqueue_mail(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
@@ -185,7 +185,7 @@ def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     """
     opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
     if opened.used_at is not None:
-        raise refusals.ACCOUNT_LINK_USED()
+        raise errors.ACCOUNT_LINK_USED()
     return email
 
 
@@ -214,7 +214,7 @@ def move_back(
     the address by now.
     """
     person.email = email
-    accounts.flush_address(uow, refusals.ADDRESS_TAKEN())
+    accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     person.password_hash = password_hash
     sessions.end_all(uow, person.id)
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
@@ -226,11 +226,11 @@ def move_back(
 def _open(
     uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
 ) -> tuple[MailedLink, str]:
-    # Links of accounts have refusals of their own, since they tell people something else.
+    # Links of accounts have errors of their own, since they tell people something else.
     try:
         opened = mailed_tokens.read(uow, keyring, purpose, secret)
     except DomainError:
-        raise refusals.ACCOUNT_LINK_INVALID() from None
+        raise errors.ACCOUNT_LINK_INVALID() from None
     assert opened.email is not None
     return opened, opened.email
 
@@ -239,7 +239,7 @@ def _lock_person(uow: UnitOfWork, user_id: int) -> User:
     query = select(User).where(User.id == user_id, User.erased_at.is_(None)).with_for_update()
     person = uow.session.scalar(query.execution_options(populate_existing=True))
     if person is None:
-        raise refusals.ACCOUNT_LINK_INVALID()
+        raise errors.ACCOUNT_LINK_INVALID()
     return person
 
 
@@ -256,4 +256,4 @@ def _use(uow: UnitOfWork, opened: MailedLink) -> None:
     try:
         mailed_tokens.use(uow, opened)
     except DomainError:
-        raise refusals.ACCOUNT_LINK_USED() from None
+        raise errors.ACCOUNT_LINK_USED() from None

@@ -3,7 +3,7 @@ from dataclasses import asdict
 from datetime import timedelta
 
 from core.errors import DomainError, Kind, TransientError
-from core.refusals.media import ATTACHMENT_DAMAGED, ATTACHMENT_ORIGINAL_MISSING
+from core.errors.media import ATTACHMENT_DAMAGED, ATTACHMENT_ORIGINAL_MISSING
 from core.settings.notations import PlanQuota
 from core.telemetry import spans
 from models import Attachment, AttachmentStatus

@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import delete, select
 
 from core.errors import DomainError
+from core.errors import media as errors
+from core.errors.media import MEDIA_NOT_FOUND, SIGNED_LINK_EXPIRES_IN, SIGNED_LINK_NOT_ENCRYPTED
 from core.keyring import Keyring
-from core.refusals import media as refusals
-from core.refusals.media import MEDIA_NOT_FOUND, SIGNED_LINK_EXPIRES_IN, SIGNED_LINK_NOT_ENCRYPTED
 from core.signed_urls import SignedUrls
 from models import Attachment, AttachmentStatus, Job, User
 from services import paging, removals
@@ -42,19 +42,19 @@ def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
     )
     attachment = uow.session.scalar(query) if _HASH_ID.match(hash_id) else None
     if attachment is None:
-        raise refusals.ATTACHMENT_NOT_FOUND()
+        raise errors.ATTACHMENT_NOT_FOUND()
     return attachment
 
 
 def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """Return an accepted upload's record, or the refusal that says why there is none."""
+    """Return an accepted upload's record, or the error that says why there is none."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
     job = uow.session.get(Job, accepted.job_id)
-    if job is None or job.error is None or job.error["code"] == refusals.ATTACHMENT_DELETED.code:
-        return refusals.ATTACHMENT_GONE()
-    return records.refusal_of(job)
+    if job is None or job.error is None or job.error["code"] == errors.ATTACHMENT_DELETED.code:
+        return errors.ATTACHMENT_GONE()
+    return records.error_of(job)
 
 
 def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
@@ -98,7 +98,7 @@ def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     processing = select(Job).where(on_it)
     for job in uow.session.scalars(processing.with_for_update()):
         # A worker that runs it finds its lease gone.
-        records.end_with_subject(uow, job, refusals.ATTACHMENT_DELETED())
+        records.end_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(attachment)
     announce(
         uow,
@@ -127,7 +127,7 @@ def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
     attachment = uow.session.scalar(query) if hash_id else None
     file = file_named(attachment, filename) if attachment else None
     if attachment is None or file is None:
-        raise refusals.MEDIA_NOT_FOUND()
+        raise errors.MEDIA_NOT_FOUND()
     return attachment, file
 
 
@@ -137,9 +137,9 @@ def read_decrypted(resources: Resources, attachment: Attachment, file: MediaFile
     try:
         return unseal(resources.objects.get(key), data_key(resources, attachment), key)
     except ObjectMissing:
-        raise refusals.MEDIA_NOT_FOUND() from None
+        raise errors.MEDIA_NOT_FOUND() from None
     except Tampered as error:
-        raise refusals.MEDIA_DAMAGED() from error
+        raise errors.MEDIA_DAMAGED() from error
 
 
 MEDIA_URLS = SignedUrls("media-link", prefix="/media/")

@@ -5,8 +5,8 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from core import ids
 from core.errors import DomainError
+from core.errors import media as errors
 from core.queues import Queue
-from core.refusals import media as refusals
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
 from core.upload_limits import MAX_IMAGE_BYTES
@@ -144,15 +144,15 @@ def accept(
 def check(upload: Upload) -> ImageType:
     """Return the upload's type by its bytes, or refuse its size, extension or type."""
     if not upload.data:
-        raise refusals.ATTACHMENT_EMPTY()
+        raise errors.ATTACHMENT_EMPTY()
     if len(upload.data) > MAX_IMAGE_BYTES:
-        raise refusals.ATTACHMENT_TOO_LARGE()
+        raise errors.ATTACHMENT_TOO_LARGE()
     if PurePosixPath(upload.filename).suffix.lower().removeprefix(".") not in ALLOWED_EXTENSIONS:
         allowed = ", .".join(sorted(ALLOWED_EXTENSIONS))
-        raise refusals.ATTACHMENT_UNSUPPORTED_NAME(extensions=allowed)
+        raise errors.ATTACHMENT_UNSUPPORTED_NAME(extensions=allowed)
     image_type = sniff(upload.data)
     if image_type is None:
-        raise refusals.ATTACHMENT_UNSUPPORTED_TYPE()
+        raise errors.ATTACHMENT_UNSUPPORTED_TYPE()
     return image_type
 
 
@@ -161,5 +161,5 @@ def clean_filename(name: str) -> str:
     base = PureWindowsPath(name).name
     printable = "".join(filter(str.isprintable, base))
     if not printable:
-        raise refusals.ATTACHMENT_FILENAME_MISSING()
+        raise errors.ATTACHMENT_FILENAME_MISSING()
     return printable[-MAX_IMAGE_FILENAME_CHARACTERS:]

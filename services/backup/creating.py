@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from itertools import groupby, islice
 
 from core import clock
-from core.refusals.jobs import BACKUP_TOOL_FAILED
+from core.errors.jobs import BACKUP_TOOL_FAILED
 from services import removals
 from services.backup import journal, manifests
 from services.backup.manifests import MANIFESTS, Manifest, folder, opened

@@ -9,8 +9,8 @@ from importlib.metadata import version
 import orjson
 
 from core import clock, ids
+from core.errors.jobs import BACKUP_DAMAGED, BACKUP_KEY_MISSING, BACKUP_NOT_FOUND
 from core.keyring import Keyring
-from core.refusals.jobs import BACKUP_DAMAGED, BACKUP_KEY_MISSING, BACKUP_NOT_FOUND
 from core.settings.given_settings import variable_of
 from storage.backup_files.places import BackupKeyMissing, SealedPlace
 from storage.encryption import Tampered

@@ -16,8 +16,7 @@ from pydantic import SecretStr
 from sqlalchemy import make_url, text
 
 from core import clock
-from core.keyring import Keyring
-from core.refusals.jobs import (
+from core.errors.jobs import (
     BACKUP_KEY_DIFFERS,
     BACKUP_KEY_MISSING,
     BACKUP_TARGET_IN_USE,
@@ -26,6 +25,7 @@ from core.refusals.jobs import (
     BACKUP_TOOL_FAILED,
     BACKUP_VERIFIED_NOW,
 )
+from core.keyring import Keyring
 from core.settings import Settings
 from core.settings.given_settings import variable_of
 from services.attachments import strays

@@ -13,8 +13,8 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
+from core.errors.money import CHARGE_IN_PROGRESS
 from core.logging import get_logger
-from core.refusals.money import CHARGE_IN_PROGRESS
 from core.scopes import Scope
 from core.settings import Settings
 from integrations.llm.port import Usage

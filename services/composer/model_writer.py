@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from core.errors import DomainError
-from core.refusals.composer import COMPOSER_ANSWER_UNUSABLE, LLM_TOO_SLOW
+from core.errors.composer import COMPOSER_ANSWER_UNUSABLE, LLM_TOO_SLOW
 from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer import rules
 from services.composer.post import MetadataField, PlainPost, PostMetadata

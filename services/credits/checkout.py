@@ -12,11 +12,8 @@ from sqlalchemy import select
 
 from core import clock, ids
 from core.errors import DomainError, Kind
-from core.keyring import Keyring
-from core.money import MAX_AMOUNT, PLACES, is_storable
-from core.queues import Queue
-from core.refusals import money as refusals
-from core.refusals.money import (
+from core.errors import money as errors
+from core.errors.money import (
     ORDER_CLAIMED,
     ORDER_NOT_FOUND,
     ORDER_OVER,
@@ -24,6 +21,9 @@ from core.refusals.money import (
     TOPUP_CHANNEL,
     TOPUP_TOO_LATE,
 )
+from core.keyring import Keyring
+from core.money import MAX_AMOUNT, PLACES, is_storable
+from core.queues import Queue
 from core.scopes import Scope
 from core.settings import Settings
 from core.settings.notations import Currency
@@ -109,40 +109,40 @@ def price(
     known = {each.code: each for each in settings.currencies}
     code = next(iter(known)) if currency is None else currency.upper()
     if code not in known:
-        raise refusals.TOPUP_CURRENCY(known=", ".join(known))
+        raise errors.TOPUP_CURRENCY(known=", ".join(known))
     rate = CreditRate(known[code], settings.credits_per_usd)
     minor = _minor(rate, amount, credit_amount)
     place = _AMOUNT if amount else _CREDIT_AMOUNT
     least, digits = rate.currency.minimum, rate.currency.digits
     if minor < int(least.scaleb(digits)):
-        raise refusals.TOPUP_AMOUNT_TOO_SMALL(place=place, least=least, currency=code)
+        raise errors.TOPUP_AMOUNT_TOO_SMALL(place=place, least=least, currency=code)
     if minor > MAX_AMOUNT_MINOR:
         most = Decimal(MAX_AMOUNT_MINOR).scaleb(-digits)
-        raise refusals.TOPUP_AMOUNT_TOO_LARGE(place=place, most=most, currency=code)
+        raise errors.TOPUP_AMOUNT_TOO_LARGE(place=place, most=most, currency=code)
     bought = credit_amount or rate.credits(minor)
     if not bought:
-        raise refusals.TOPUP_BUYS_NOTHING()
+        raise errors.TOPUP_BUYS_NOTHING()
     if bought > MAX_AMOUNT:
-        raise refusals.TOPUP_BUYS_TOO_MUCH()
+        raise errors.TOPUP_BUYS_TOO_MUCH()
     paid = Decimal(minor).scaleb(-digits)
     return Price(rate.currency, paid, minor, bought, rate.credits_per_usd)
 
 
 def _check_amount(amount: Decimal, place: str) -> None:
     if not is_storable(amount) or amount < 0:
-        raise refusals.TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)
+        raise errors.TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)
 
 
 def _minor(rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | None) -> int:
     """Return the price in the minor unit; a caller that sends both computed one from the other."""
     if not amount and not credit_amount:
-        raise refusals.TOPUP_AMOUNT_MISSING()
+        raise errors.TOPUP_AMOUNT_MISSING()
     paid = None
     if amount:
         _check_amount(amount, _AMOUNT)
         currency, exact = rate.currency, amount.scaleb(rate.currency.digits)
         if exact != int(exact):
-            raise refusals.TOPUP_AMOUNT_DECIMALS(currency=currency.code, digits=currency.digits)
+            raise errors.TOPUP_AMOUNT_DECIMALS(currency=currency.code, digits=currency.digits)
         paid = int(exact)
     if credit_amount:
         _check_amount(credit_amount, _CREDIT_AMOUNT)
@@ -150,7 +150,7 @@ def _minor(rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | No
         if paid is None:
             return price
         if paid != price and rate.credits(paid) != credit_amount:
-            raise refusals.TOPUP_AMOUNT_MISMATCH()
+            raise errors.TOPUP_AMOUNT_MISMATCH()
     assert paid is not None
     return paid
 

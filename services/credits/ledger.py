@@ -20,10 +20,10 @@ from psycopg2.errors import LockNotAvailable
 from core import ids
 from core.counters.work_metrics import count_credits
 from core.errors import DomainError
+from core.errors import money as errors
+from core.errors.money import CREDITS_BELOW
+from core.errors.requests import IDEMPOTENCY_KEY_REUSED, REQUEST_INVALID
 from core.money import MAX_AMOUNT, is_storable
-from core.refusals import money as refusals
-from core.refusals.money import CREDITS_BELOW
-from core.refusals.requests import IDEMPOTENCY_KEY_REUSED, REQUEST_INVALID
 from models import CreditAction
 from services import paging
 from services.jobs.idempotency import IdempotencyKey
@@ -168,7 +168,7 @@ def consume(
         if key is None:
             raise
         # Another request holds the account's lock: perhaps this one, sent twice.
-        raise refusals.CHARGE_IN_PROGRESS() from None
+        raise errors.CHARGE_IN_PROGRESS() from None
     if outcome == "insufficient":
         raise insufficient(database, user_id, amount)
     if outcome == "key_reused":
@@ -221,12 +221,12 @@ def page(
 
 def check_amount(amount: Decimal) -> None:
     if not is_storable(amount) or amount <= 0:
-        raise refusals.CREDITS_AMOUNT(most=MAX_AMOUNT)
+        raise errors.CREDITS_AMOUNT(most=MAX_AMOUNT)
 
 
 def _check_source(source_id: str) -> None:
     if not 1 <= len(source_id) <= MAX_SOURCE_ID_CHARACTERS or not source_id.strip():
-        raise refusals.CREDITS_SOURCE_ID(most=MAX_SOURCE_ID_CHARACTERS)
+        raise errors.CREDITS_SOURCE_ID(most=MAX_SOURCE_ID_CHARACTERS)
 
 
 def _meta(meta: dict[str, Any] | None) -> str | None:
@@ -235,9 +235,9 @@ def _meta(meta: dict[str, Any] | None) -> str | None:
     try:
         written = orjson.dumps(meta, default=_as_double)
     except orjson.JSONEncodeError:
-        raise refusals.CREDITS_META_UNWRITABLE() from None
+        raise errors.CREDITS_META_UNWRITABLE() from None
     if len(written) > MAX_META_BYTES or _NUL.search(written):
-        raise refusals.CREDITS_META()
+        raise errors.CREDITS_META()
     return written.decode()
 
 
@@ -262,7 +262,7 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
     try:
         written = database.rows(_APPEND, source_id=source_id, **values)
     except DataError:
-        raise refusals.CREDITS_BALANCE_TOO_LARGE() from None
+        raise errors.CREDITS_BALANCE_TOO_LARGE() from None
     if not written:
         raise insufficient(database, user_id, abs(delta))
     count_credits(action, abs(delta))
@@ -271,12 +271,12 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
 
 
 def insufficient(database: Database, user_id: int, needed: Decimal) -> DomainError:
-    """The refusal, with the balance as it is by now; a caller without an account has nothing."""
+    """The error, with the balance as it is by now; a caller without an account has nothing."""
     found = database.rows(_BALANCE_ALONE, user_id=user_id)
     balance = found[0][0] if found else 0
     # A double holds every such amount: they have at most fifteen digits.
     facts = {"balance_credit": float(balance), "needed": float(needed)}
-    return refusals.CREDITS_INSUFFICIENT(facts=facts)
+    return errors.CREDITS_INSUFFICIENT(facts=facts)
 
 
 _CONSUME = Statement(

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from sqlalchemy import ColumnElement, delete, func, select
 
-from core.refusals.money import ORDER_NOT_FOUND, TOPUP_REDIRECT_NOT_ALLOWED
+from core.errors.money import ORDER_NOT_FOUND, TOPUP_REDIRECT_NOT_ALLOWED
 from core.settings import Settings, origins
 from core.settings.origins import MAX_URL_CHARACTERS
 from models import OrderStatus, PaymentEvent, PaymentOrder, PaymentOrderChange

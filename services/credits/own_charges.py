@@ -20,8 +20,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from core.counters.work_metrics import count_credits
+from core.errors.money import CHARGE_IN_PROGRESS
 from core.queues import Queue
-from core.refusals.money import CHARGE_IN_PROGRESS
 from models import CreditAction
 from services.credits import ledger
 from services.jobs import maintenance

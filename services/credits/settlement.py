@@ -18,9 +18,9 @@ from sqlalchemy.exc import DataError
 
 from core import clock
 from core.counters.work_metrics import MoneyDirection, count_credits, count_money, count_order
+from core.errors.money import ORDER_NOT_FOUND, ORDER_NOT_IN_REVIEW
 from core.logging import get_logger
 from core.money import PLACES
-from core.refusals.money import ORDER_NOT_FOUND, ORDER_NOT_IN_REVIEW
 from integrations.payments.port import DisputeStatus, Evidence, PaymentChannel, Payments
 from integrations.payments.registry import PaymentChannels
 from models import CreditAction, OrderStatus, OrderVia, PaymentEvent, PaymentOrder, Resolution

@@ -24,9 +24,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 
 from core import clock
+from core.errors.mailing import LIST_NOT_FOUND
+from core.errors.requests import CURSOR_INVALID
 from core.ids import MAX_ID
-from core.refusals.mailing import LIST_NOT_FOUND
-from core.refusals.requests import CURSOR_INVALID
 from models import FeedEvent, FeedOffset, MailingList, PaymentOrder, Subscription, User
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from storage.unit_of_work import UnitOfWork

@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
 from core.errors import DomainError
-from core.refusals.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
+from core.errors.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
 from core.settings.notations import PlanQuota
 from models import Attachment, IdempotencyRecord, Job, MemberImport, PaymentOrder
 from services.access import quotas

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.counters import work_metrics
+from core.errors.catalogue import ErrorType
 from core.queues import Queue, RequestKind
-from core.refusals.refusal import Refusal
 from core.scopes import Scope
 from models import Job
 from storage.resources import Resources
@@ -53,7 +53,7 @@ class JobKind:
     # How long it is tried while it fails for reasons that may pass. ``None``: as the settings say.
     patience: timedelta | None = None
     # Why it failed, when that time is over. ``None``: `job.given_up`, with the last reason.
-    given_up: Refusal | None = field(default=None, hash=False)
+    given_up: ErrorType | None = field(default=None, hash=False)
 
 
 _kinds: dict[str, JobKind] = {}

@@ -25,13 +25,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from core.counters import work_metrics
 from core.errors import DomainError
+from core.errors.jobs import JOB_CANCELLED, JOB_GIVEN_UP
 from core.logging import get_logger
-from core.refusals.jobs import JOB_CANCELLED, JOB_GIVEN_UP
 from models import FINISHED, IdempotencyRecord, Job, JobStatus
 from services.jobs import outbox
 from services.jobs.kinds import kind_named
 from services.jobs.outbox import in_turn, send_in_turn
-from services.security_events import is_plan_refusal, record_refusal
+from services.security_events import is_plan_error, record_error
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
 
@@ -262,8 +262,8 @@ def fail(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     """
     _change(uow, lease, JobStatus.FAILED, error=error)
     lease.failed_by = error.code
-    if lease.user_id is not None and is_plan_refusal(error.code):
-        record_refusal(uow, lease.user_id, error.code)
+    if lease.user_id is not None and is_plan_error(error.code):
+        record_error(uow, lease.user_id, error.code)
 
 
 def cancel(uow: UnitOfWork, lease: Lease) -> None:

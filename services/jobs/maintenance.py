@@ -18,9 +18,9 @@ from sqlalchemy import ColumnElement, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import SQLAlchemyError
 
+from core.errors.jobs import MAINTENANCE_NOT_FOUND, MAINTENANCE_RUNNING
 from core.logging import get_logger
 from core.queues import Queue
-from core.refusals.jobs import MAINTENANCE_NOT_FOUND, MAINTENANCE_RUNNING
 from models import Maintenance
 from services.jobs.lease import LeaseLost, heartbeat, lease_end
 from storage.database import Statement

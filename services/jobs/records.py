@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, and_, any_, bindparam, func, or_, select
 
 from core import clock, ids
 from core.errors import DomainError, Kind
+from core.errors.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
 from core.queues import Queue
-from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
 from core.settings import Settings
 from core.settings.notations import PlanQuota
 from models import FINISHED, Job, JobStatus
@@ -218,7 +218,7 @@ def is_retry_sensible(job: Job) -> bool:
     return job.status == JobStatus.FAILED and by_itself
 
 
-def refusal_of(job: Job) -> DomainError:
+def error_of(job: Job) -> DomainError:
     """Return the error of a job that failed or was cancelled, of the kind that ended it."""
     assert job.error is not None
     kind = Kind(job.error["kind"])

@@ -20,9 +20,9 @@ from sqlalchemy import TextClause, and_, func, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from core.counters import work_metrics
+from core.errors.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from core.logging import get_logger
 from core.queues import Queue
-from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from models import Job, JobStatus
 from services.jobs.lease import LEASE, MAX_CRASHES, has_status, requeue, transition
 from services.jobs.outbox import (

@@ -7,10 +7,10 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from sqlalchemy import select
 
+from core.errors import access as errors
+from core.errors.access import OAUTH_CLIENT_REDIRECT_URI
 from core.ids import random_hash_id
 from core.keyring import Keyring
-from core.refusals import access as refusals
-from core.refusals.access import OAUTH_CLIENT_REDIRECT_URI
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import CLIENT_SECRET
 from models import OAuthClient
@@ -91,17 +91,17 @@ def create(
     name = name.strip()
     # People decide by the name, so every character of it must be visible.
     if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
-        raise refusals.OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
+        raise errors.OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
     uris = list(dict.fromkeys(redirect_uris))
     if not uris:
-        raise refusals.OAUTH_CLIENT_REDIRECT_URI_MISSING()
+        raise errors.OAUTH_CLIENT_REDIRECT_URI_MISSING()
     for uri in uris:
         require_registrable(uri)
     chosen = set(scopes)
     if not chosen:
-        raise refusals.OAUTH_CLIENT_SCOPES_MISSING()
+        raise errors.OAUTH_CLIENT_SCOPES_MISSING()
     if chosen - GRANTABLE:
-        raise refusals.OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE)))
+        raise errors.OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE)))
     secret = None if public else CLIENT_SECRET.generate()
     client = OAuthClient(
         client_id=random_hash_id(_ID_CHARACTERS),
@@ -147,5 +147,5 @@ def revoke(uow: UnitOfWork, client_id: str) -> int:
     Raises ``oauth_client.not_found``.
     """
     if uow.session.get(OAuthClient, client_id) is None:
-        raise refusals.OAUTH_CLIENT_NOT_FOUND()
+        raise errors.OAUTH_CLIENT_NOT_FOUND()
     return note_once(uow, OAuthClient.revoked_at, OAuthClient.client_id == client_id)

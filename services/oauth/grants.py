@@ -12,8 +12,8 @@ from sqlalchemy import and_, any_, bindparam, func, select
 from sqlalchemy.orm import join
 
 from core import clock
+from core.errors.access import AUTH_INVALID_ACCESS_TOKEN, GRANT_NOT_FOUND
 from core.keyring import Keyring
-from core.refusals.access import AUTH_INVALID_ACCESS_TOKEN, GRANT_NOT_FOUND
 from core.scopes import GRANTABLE, Scope, effective
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from models import OAuthClient, OAuthGrant, OAuthToken, TokenKind, User

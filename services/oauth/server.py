@@ -1,7 +1,7 @@
 """Authlib's authorization server over Pressroom's tables. Each request makes one, with its unit of
 work.
 
-A refusal is returned, not raised, so that the transaction that revokes stolen tokens is committed.
+An error is returned, not raised, so that the transaction that revokes stolen tokens is committed.
 """
 
 import base64
@@ -244,9 +244,9 @@ class OAuthServer(AuthorizationServer):
     def ask(
         self, received: adapters.OAuthRequest
     ) -> "AuthorizationRequest | adapters.OAuthResponse":
-        """The request that a person is asked to allow, or a refusal as a redirect to the client.
+        """The request that a person is asked to allow, or an error as a redirect to the client.
 
-        Until the redirect URI is known to be the client's, a refusal is raised instead, such as
+        Until the redirect URI is known to be the client's, an error is raised instead, such as
         ``oauth.invalid_client``.
         """
         try:
@@ -255,7 +255,7 @@ class OAuthServer(AuthorizationServer):
             if error.redirect_uri is None:
                 code, reason = f"oauth.{error.error}", error.get_error_description()
                 raise DomainError(Kind.MALFORMED, code, reason) from None
-            return self._refusal(error)
+            return self._error(error)
 
     def _answered(
         self, answer: Callable[..., adapters.OAuthResponse], *arguments: object
@@ -263,9 +263,9 @@ class OAuthServer(AuthorizationServer):
         try:
             return answer(*arguments)
         except OAuth2Error as error:
-            return self._refusal(error)
+            return self._error(error)
 
-    def _refusal(self, error: OAuth2Error) -> adapters.OAuthResponse:
+    def _error(self, error: OAuth2Error) -> adapters.OAuthResponse:
         return self.handle_response(*error())
 
     # -- called by Authlib -------------------------------------------------------------------

@@ -12,9 +12,9 @@ from sqlalchemy.exc import OperationalError
 
 import models
 from core.errors import DomainError, TransientError
+from core.errors.people import USER_HAS_ACCOUNT, USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
 from core.keyring import Keyring
 from core.queues import Queue
-from core.refusals.people import USER_HAS_ACCOUNT, USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
 from core.scopes import Scope
 from models import Erasure, Job, JobStatus, MailingList, Subscription, User
 from services.accounts import email_addresses

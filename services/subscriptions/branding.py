@@ -12,9 +12,9 @@ from typing import Literal
 
 from sqlalchemy import select
 
+from core.errors import mailing as errors
+from core.errors.mailing import TEXT_LEADS_AWAY, TEXT_MISLEADING
 from core.languages.shown_lines import folded_words, has_direction, is_plain
-from core.refusals import mailing as refusals
-from core.refusals.mailing import TEXT_LEADS_AWAY, TEXT_MISLEADING
 from core.settings import Settings
 from models import Attachment, AttachmentStatus, MailingList, MemberField, User
 from services.accounts import unsolicited_mail
@@ -63,18 +63,18 @@ def settle(uow: UnitOfWork, mailing_list: MailingList, changed: Collection[str])
     if mailing_list.colour is not None and "colour" in chosen:
         mailing_list.colour = mailing_list.colour.lower()
         if not _COLOUR.match(mailing_list.colour):
-            raise refusals.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
+            raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
         found = contrast(mailing_list.colour, LIGHT_GROUND)
         if found < MIN_CONTRAST:
             # Rounded down: 4.49 is not enough, and must not look so.
             shown = f"{int(found * 10) / 10:.1f}"
-            raise refusals.LIST_COLOUR(
+            raise errors.LIST_COLOUR(
                 rule=f"has a contrast of {shown} to the ground of our pages, {LIGHT_GROUND}, and "
                 f"needs {MIN_CONTRAST}: choose a darker one"
             )
     name = (mailing_list.sender_name if "sender_name" in chosen else None) or ""
     if len(name) > MAX_SENDER_CHARACTERS or _NO_NAME.search(name) or (name and not is_plain(name)):
-        raise refusals.LIST_SENDER_NAME(most=MAX_SENDER_CHARACTERS)
+        raise errors.LIST_SENDER_NAME(most=MAX_SENDER_CHARACTERS)
     for name in chosen & TEXTS.keys():
         text = getattr(mailing_list, name)
         if text is not None:
@@ -84,11 +84,11 @@ def settle(uow: UnitOfWork, mailing_list: MailingList, changed: Collection[str])
             # quotation.
             plain = "\n".join(lines) if most == MAX_PAGE_TEXT_CHARACTERS else " ".join(lines)
             if len(plain) > most or not is_plain(plain.replace("\n", " ")):
-                raise refusals.LIST_WORDS(name=name, most=most)
+                raise errors.LIST_WORDS(name=name, most=most)
             setattr(mailing_list, name, plain)
     has_logo = mailing_list.logo_hash_id is not None and "logo_hash_id" in chosen
     if has_logo and _logo(uow, mailing_list) is None:
-        raise refusals.LIST_LOGO()
+        raise errors.LIST_LOGO()
 
 
 def of(uow: UnitOfWork, mailing_list: MailingList) -> Look:

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from core import clock
-from core.refusals.mailing import LIST_CONSENT_WORDINGS
+from core.errors.mailing import LIST_CONSENT_WORDINGS
 from core.settings import origins
 from core.settings.notations import Retained
 from models import ConsentEntry, ConsentHow, ConsentWording, MailingList, Subscription

@@ -11,8 +11,8 @@ from functools import lru_cache
 from sqlalchemy import exists, func, select, text
 
 from core.errors import FieldProblem
+from core.errors.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG, MEMBER_DENIED
 from core.logging import get_logger
-from core.refusals.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG, MEMBER_DENIED
 from models import DeniedEntry
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress

@@ -16,13 +16,13 @@ from sqlalchemy.orm import undefer
 
 from core import ids
 from core.errors import TransientError
-from core.queues import Queue
-from core.refusals.mailing import (
+from core.errors.mailing import (
     EXPORT_NOT_FOUND,
     EXPORT_STATUS_OF_ROSTER,
     LIST_EMAIL_CHANNEL_DISABLED,
 )
-from core.refusals.media import MEDIA_DAMAGED
+from core.errors.media import MEDIA_DAMAGED
+from core.queues import Queue
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
 from models import Job, JobStatus, MailingList, MemberExport, SubscriptionStatus

@@ -15,8 +15,8 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import FieldProblem
+from core.errors import mailing as errors
 from core.languages.shown_lines import is_shown
-from core.refusals import mailing as refusals
 from models import FieldType, MemberField
 from services.access import sessions
 from services.subscriptions import branding
@@ -173,7 +173,7 @@ class OwnFields:
                 problems.append(FieldProblem(f"body.fields.{key}", "field.value", str(error)))
         if problems:
             rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
-            raise refusals.FIELD_VALUE(rules=rules, problems=tuple(problems))
+            raise errors.FIELD_VALUE(rules=rules, problems=tuple(problems))
         return found
 
 
@@ -206,7 +206,7 @@ def create(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) ->
     counts = select(func.count().filter(is_living), func.count())
     living, ever = uow.session.execute(counts.where(MemberField.user_id == owner_id)).one()
     if living >= MAX_FIELDS or ever >= MAX_FIELDS_EVER:
-        raise refusals.FIELD_TOO_MANY(most=MAX_FIELDS, ever=MAX_FIELDS_EVER)
+        raise errors.FIELD_TOO_MANY(most=MAX_FIELDS, ever=MAX_FIELDS_EVER)
     field = MemberField(user_id=owner_id, type=type)
     uow.session.add(field)
     _set(uow, field, {"choices": [], **values})
@@ -247,7 +247,7 @@ def get(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) ->
     )
     found = uow.session.scalar(query.with_for_update() if lock else query)
     if found is None:
-        raise refusals.FIELD_NOT_FOUND()
+        raise errors.FIELD_NOT_FOUND()
     return found
 
 
@@ -264,9 +264,9 @@ def _set(uow: UnitOfWork, field: MemberField, values: Mapping[str, Any]) -> None
     branding.require_no_secret("description", field.description)
     branding.look_at(uow, field, before)
     if not _KEY.match(field.key):
-        raise refusals.FIELD_KEY(most=MAX_KEY_CHARACTERS)
+        raise errors.FIELD_KEY(most=MAX_KEY_CHARACTERS)
     if not _is_line(field.label, MAX_LABEL_CHARACTERS):
-        raise refusals.FIELD_LABEL(most=MAX_LABEL_CHARACTERS)
+        raise errors.FIELD_LABEL(most=MAX_LABEL_CHARACTERS)
     choices = field.choices
     is_choice = field.type == FieldType.CHOICE
     is_right = all(_is_line(each, MAX_CHOICE_CHARACTERS) for each in choices)
@@ -275,14 +275,14 @@ def _set(uow: UnitOfWork, field: MemberField, values: Mapping[str, Any]) -> None
         or not is_right
         or not len(set(choices)) == len(choices) <= (MAX_CHOICES)
     ):
-        raise refusals.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
+        raise errors.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
     key = field.key
     try:
         uow.session.flush()
     except IntegrityError as error:
         if "uq_fields_user_id_key" not in str(error.orig):
             raise
-        raise refusals.FIELD_KEY_TAKEN(key=key) from None
+        raise errors.FIELD_KEY_TAKEN(key=key) from None
 
 
 def _is_line(text: str, most: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, exists, func, select, text
 
 from core import clock
-from core.refusals.mailing import FIGURES_RANGE
+from core.errors.mailing import FIGURES_RANGE
 from core.settings.notations import PlanQuota
 from models import (
     COUNTS_AND_DELTAS,

@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, Row, ScalarSelect, func, literal, select, 
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
+from core.errors import mailing as errors
 from core.ids import MAX_ID, MAX_UINT64
 from core.languages.shown_lines import is_shown
-from core.refusals import mailing as refusals
 from core.settings import origins
 from core.settings.notations import PlanQuota
 from models import ListReport, MailingList, OptOutKind, User
@@ -111,7 +111,7 @@ def change(
     except IntegrityError as error:
         if "uq_lists_slug" not in str(error.orig):
             raise
-        raise refusals.LIST_SLUG_TAKEN(slug=slug) from None
+        raise errors.LIST_SLUG_TAKEN(slug=slug) from None
     if _WORDING in fields:
         with waiting_briefly(uow):
             consent.choose(uow, mailing_list, fields[_WORDING])
@@ -139,7 +139,7 @@ def get(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList
 
 def _shown(found: MailingList | None, *, archived: bool) -> MailingList:
     if found is None or (found.archived_at is not None and not archived):
-        raise refusals.LIST_NOT_FOUND()
+        raise errors.LIST_NOT_FOUND()
     return found
 
 
@@ -149,7 +149,7 @@ def id_of(name: str) -> int | None:
         # 0 is no id.
         return int(name) if int(name) <= MAX_ID else 0
     if not _SLUG.match(name) or name.isdigit():
-        raise refusals.LIST_NAME_INVALID()
+        raise errors.LIST_NAME_INVALID()
     return None
 
 
@@ -174,9 +174,9 @@ def require_owner(owner_id: int | None, caller: Caller) -> None:
     Raises ``list.not_found``, ``list.not_owner``.
     """
     if owner_id is None:
-        raise refusals.LIST_NOT_FOUND()
+        raise errors.LIST_NOT_FOUND()
     if owner_id != caller.user_id:
-        raise refusals.LIST_NOT_OWNER()
+        raise errors.LIST_NOT_OWNER()
 
 
 def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[MailingList]:
@@ -224,14 +224,14 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
     title = mailing_list.title.strip()
     # The title goes into mails; with a second line an owner could write text to any stranger.
     if len(title) > MAX_LIST_TITLE_CHARACTERS or not is_shown(title):
-        raise refusals.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
+        raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     mailing_list.title = title
     if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
-        raise refusals.LIST_SLUG()
+        raise errors.LIST_SLUG()
     known = [origins.read(text) for text in (mailing_list.redirect_origins or [])]
     found = list(dict.fromkeys(each for each in known if each is not None))
     if None in known or len(found) > MAX_REDIRECT_ORIGINS:
-        raise refusals.LIST_REDIRECT_ORIGINS(most=MAX_REDIRECT_ORIGINS)
+        raise errors.LIST_REDIRECT_ORIGINS(most=MAX_REDIRECT_ORIGINS)
     mailing_list.redirect_origins = found
     for name in _IMAGES:
         url = getattr(mailing_list, name)
@@ -244,11 +244,11 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
             is_absolute = False
         is_one_word = url.isprintable() and " " not in url
         if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
-            raise refusals.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
+            raise errors.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
     # A provider that is no longer set up must not stop the owner from changing the title.
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE)
     if is_checked and mailing_list.challenge_provider not in providers:
-        raise refusals.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
+        raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
 
 
 _LATELY = timedelta(days=7)

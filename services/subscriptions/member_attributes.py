@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.refusals.mailing import TAG_TOO_MANY_OF_MEMBER
+from core.errors.mailing import TAG_TOO_MANY_OF_MEMBER
 from models import MailingList, Subscription, SubscriptionStatus
 from services.subscriptions import fields, tags
 from services.subscriptions.fields import FieldValue, OwnFields

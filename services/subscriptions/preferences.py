@@ -8,9 +8,9 @@ from sqlalchemy import exists, func, or_, select
 
 from core import clock
 from core.errors import DomainError, FieldProblem
+from core.errors.mailing import FIELD_VALUE, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND
+from core.errors.people import PREFERENCES_LINK_INVALID, PREFERENCES_LINK_USED, VISIT_OVER
 from core.keyring import Keyring
-from core.refusals.mailing import FIELD_VALUE, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND
-from core.refusals.people import PREFERENCES_LINK_INVALID, PREFERENCES_LINK_USED, VISIT_OVER
 from integrations.mail.port import Mailer
 from models import (
     AccountMail,

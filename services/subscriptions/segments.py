@@ -14,15 +14,15 @@ from sqlalchemy import Row, Select, delete, func, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import undefer
 
-from core.ids import MAX_ID
-from core.languages.shown_lines import is_plain
-from core.refusals.mailing import (
+from core.errors.mailing import (
     SEGMENT_NAME,
     SEGMENT_NAME_TAKEN,
     SEGMENT_NOT_FOUND,
     SEGMENT_TOO_MANY,
     SELECTION_UNCLEAR,
 )
+from core.ids import MAX_ID
+from core.languages.shown_lines import is_plain
 from core.settings.notations import PlanQuota
 from models import MailingList, Segment, Subscription
 from services import paging

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import func
 
 from core import clock
+from core.errors.mailing import SUBSCRIPTION_NOT_PENDING
+from core.errors.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
 from core.keyring import Keyring
-from core.refusals.mailing import SUBSCRIPTION_NOT_PENDING
-from core.refusals.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
 from models import MailedLink, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.accounts import accounts, email_addresses, mailed_tokens, unsolicited_mail
 from services.accounts.account_mails import mail_kind

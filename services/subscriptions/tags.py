@@ -15,9 +15,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import TransientError
+from core.errors import mailing as errors
 from core.languages.shown_lines import is_shown
 from core.logging import get_logger
-from core.refusals import mailing as refusals
 from models import DeletedTag, MemberTag
 from services import paging
 from services.jobs import maintenance
@@ -68,7 +68,7 @@ def tag_ids_of(
     while make and (missing := spelt.keys() - found.keys()):
         there = select(func.count()).select_from(MemberTag).where(MemberTag.list_id == list_id)
         if (uow.session.scalar(there) or 0) + len(missing) > MAX_TAGS_OF_LIST:
-            raise refusals.TAG_TOO_MANY(most=MAX_TAGS_OF_LIST)
+            raise errors.TAG_TOO_MANY(most=MAX_TAGS_OF_LIST)
         # In one order, so that no two transactions wait for each other.
         rows = [{"list_id": list_id, "name": spelt[key], "folded": key} for key in sorted(missing)]
         uow.session.execute(insert(MemberTag).values(rows).on_conflict_do_nothing())
@@ -102,7 +102,7 @@ def get(uow: UnitOfWork, list_id: int, tag_id: int) -> MemberTag:
     own = MemberTag.id == tag_id, MemberTag.list_id == list_id
     found = uow.session.scalar(select(MemberTag).where(*own))
     if found is None:
-        raise refusals.TAG_NOT_FOUND()
+        raise errors.TAG_NOT_FOUND()
     return found
 
 
@@ -114,14 +114,14 @@ def rename(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
     own = MemberTag.id == tag_id, MemberTag.list_id == list_id
     tag = uow.session.scalar(select(MemberTag).where(*own).with_for_update())
     if tag is None:
-        raise refusals.TAG_NOT_FOUND()
+        raise errors.TAG_NOT_FOUND()
     tag.name, tag.folded = name, folded(name)
     try:
         uow.session.flush()
     except IntegrityError as error:
         if "uq_tags_list_id_folded" not in str(error.orig):
             raise
-        raise refusals.TAG_NAME_TAKEN(name=name) from None
+        raise errors.TAG_NAME_TAKEN(name=name) from None
     return tag
 
 
@@ -183,7 +183,7 @@ def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
         # A transaction that begins to use the tag holds it, and the next statement sees its work.
         tag = uow.session.scalar(select(MemberTag).where(*own).with_for_update())
     if tag is None:
-        raise refusals.TAG_NOT_FOUND()
+        raise errors.TAG_NOT_FOUND()
     uses = [
         row._asdict()
         for row in uow.session.execute(_USES, {"tag_id": tag.id, "list_id": tag.list_id})
@@ -192,7 +192,7 @@ def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
         named = [f"the {each['kind'].replace('_', ' ')} {each['name']!r}" for each in uses]
         more = len(named) - _MAX_NAMED
         words = ", ".join(named[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        raise refusals.TAG_IN_USE(name=tag.name, uses=words, facts={"used_by": uses})
+        raise errors.TAG_IN_USE(name=tag.name, uses=words, facts={"used_by": uses})
     uow.session.delete(tag)
     uow.session.add(DeletedTag(list_id=list_id, id=tag_id))
     uow.session.flush()

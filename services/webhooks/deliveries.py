@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, func, select, update
 
-from core.refusals.webhooks import (
+from core.errors.webhooks import (
     WEBHOOK_DELIVERY_NOT_FOUND,
     WEBHOOK_EVENT_GONE,
     WEBHOOK_TOO_MANY_PENDING,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, func, select, update
 
-from core.refusals.mailing import LIST_NOT_FOUND
-from core.refusals.webhooks import (
+from core.errors.mailing import LIST_NOT_FOUND
+from core.errors.webhooks import (
     WEBHOOK_ENDED,
     WEBHOOK_ENDPOINT_NOT_FOUND,
     WEBHOOK_NOT_ACTIVE,

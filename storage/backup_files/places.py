@@ -18,8 +18,8 @@ from typing import Protocol, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from core.errors import DomainError, TransientError
+from core.errors.jobs import BACKUP_FOLDER_UNUSABLE
 from core.keyring import Keyring
-from core.refusals.jobs import BACKUP_FOLDER_UNUSABLE
 from core.settings import Settings, SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import ObjectStorageSettings

@@ -4,7 +4,7 @@ from alembic import context
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 
-from core.refusals.requests import DATABASE_UNUSABLE
+from core.errors.requests import DATABASE_UNUSABLE
 from models import Model
 from storage.migrations import revisions
 

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.exc import DBAPIError
 
-from core.refusals.requests import DATABASE_UNUSABLE
+from core.errors.requests import DATABASE_UNUSABLE
 
 _NOT_THERE = (psycopg2.errors.FeatureNotSupported, psycopg2.errors.UndefinedFile)
 _FIND = sa.text("SELECT 1 FROM pg_extension WHERE extname = :name")

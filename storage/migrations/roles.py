@@ -16,8 +16,8 @@ import psycopg2.extensions
 from sqlalchemy import URL, Connection, text
 from sqlalchemy.exc import ProgrammingError
 
+from core.errors.requests import DATABASE_UNUSABLE
 from core.logging import get_logger
-from core.refusals.requests import DATABASE_UNUSABLE
 from storage.database import SESSION_DEFAULTS
 
 log = get_logger(__name__)

@@ -17,13 +17,13 @@ import redis.asyncio
 
 from core.counters.store_metrics import observed_redis
 from core.errors import DomainError
-from core.logging import get_logger
-from core.queues import RequestKind
-from core.refusals.requests import (
+from core.errors.requests import (
     QUEUE_OVERLOADED,
     QUEUE_TOO_MANY_OF_YOURS,
     QUEUE_UNAVAILABLE,
 )
+from core.logging import get_logger
+from core.queues import RequestKind
 from core.telemetry import spans
 from storage.broker import message, queue_name
 from storage.redis import request_scripts
@@ -119,7 +119,7 @@ class RequestCalls:
         with spans.span(f"send {kind.task}", "producer", about):
             found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
         if isinstance(found, list):
-            raise _refusal(*found)
+            raise _error(*found)
         if found is not None and self._send and not await self._send(kind, request_id):
             raise QUEUE_UNAVAILABLE()
 
@@ -183,8 +183,8 @@ def _note_failure(left: asyncio.Future[Any]) -> None:
         log.warning("request.not_left", reason=type(error).__name__)
 
 
-def _refusal(reason: bytes, oldest_age: int) -> DomainError:
+def _error(reason: bytes, oldest_age: int) -> DomainError:
     # The line moves on by itself in about the time that its oldest work has waited.
     again = min(max(math.ceil(oldest_age / 1000), 1), _MAX_RETRY_AFTER_SECONDS)
-    refusal = QUEUE_OVERLOADED if reason == b"overloaded" else QUEUE_TOO_MANY_OF_YOURS
-    return refusal(retry_after=again)
+    error = QUEUE_OVERLOADED if reason == b"overloaded" else QUEUE_TOO_MANY_OF_YOURS
+    return error(retry_after=again)

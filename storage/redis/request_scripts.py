@@ -74,7 +74,7 @@ local function holds_too_much()
   end
   return held > most_bytes_of_owner
 end
-local function refusal()
+local function error()
   local age, length, own = oldest_age(), redis.call('ZCARD', line), 0
   if holds_too_much() then return {'too_many_of_yours', age} end
   if length < least or (age <= longest and length < most_of_owner) then return nil end
@@ -89,7 +89,7 @@ local function refusal()
 end
 local is_new = redis.call('EXISTS', running, input) == 0
 if is_new and is_first then
-  local refused = refusal()
+  local refused = error()
   if refused then return refused end
 end
 if callers() == 0 then redis.call('DEL', result) end

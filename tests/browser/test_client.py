@@ -32,13 +32,13 @@ _USE = """async ([url, key]) => {
   const picture = await new Promise((done) => canvas.toBlob(done));
   const made = await pressroom.uploadAttachment({ file: { name: "canvas.png", content: picture } });
   const media = await pressroom.downloadMedia({ filename: made.filename });
-  const refusal = await pressroom.readList({ list_id: "no-such-list" }).catch((error) => error);
+  const error = await pressroom.readList({ list_id: "no-such-list" }).catch((error) => error);
   return {
     added: job.result.added,
     last: states.at(-1),
     emails: emails.size,
     bytes: (await media.blob()).size === made.size,
-    code: refusal instanceof Refused && refusal.code,
+    code: error instanceof Refused && error.code,
   };
 }"""
 

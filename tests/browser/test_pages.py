@@ -23,7 +23,7 @@ def test_docs_show_every_operation_without_a_network(
     upload.locator(".opblock-summary").click()
     expect(upload).to_contain_text("Scope: attachment.")
     expect(upload).to_contain_text("multipart/form-data")
-    # The examples, that of the answer and those to which the refusals refer.
+    # The examples, that of the answer and those to which the errors refer.
     expect(upload).to_contain_text("k3v09xq2m7ta.webp")
     expect(upload).to_contain_text("The part 'file' with a file is missing.")
     upload.get_by_role("button", name="Try it out").click()

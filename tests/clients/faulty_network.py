@@ -16,9 +16,9 @@ from typing import Any
 
 from devstack import LOOPBACK
 
-# Faults: a refusal, with the seconds that it asks to wait; an answer that is lost on its way; and a
+# Faults: an error, with the seconds that it asks to wait; an answer that is lost on its way; and a
 # stream that breaks off after its first event.
-REFUSALS = {"429": (429, "0"), "503": (503, "0"), "wait": (429, "1"), "hour": (429, "3600")}
+ERRORS = {"429": (429, "0"), "503": (503, "0"), "wait": (429, "1"), "hour": (429, "3600")}
 LOST = "lost"
 CUT = "cut"
 
@@ -53,8 +53,8 @@ class _Handler(BaseHTTPRequestHandler):
             }
         )
         fault = faults[earlier] if earlier < len(faults) else ""
-        if fault in REFUSALS:
-            status, seconds = REFUSALS[fault]
+        if fault in ERRORS:
+            status, seconds = ERRORS[fault]
             problem = {"status": status, "code": "rate.limited", "detail": "Too many calls."}
             self._answer(status, json.dumps(problem).encode(), {"Retry-After": seconds})
         else:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.full("clients")
 
 TESTS = Path(__file__).parent / "typescript"
 # Of the package's tests, those that `make test` runs.
-_FEW = "a file is uploaded|a refusal has its code|iterating goes on"
+_FEW = "a file is uploaded|an error has its code|iterating goes on"
 _SECONDS = 100
 
 

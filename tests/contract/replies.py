@@ -20,7 +20,7 @@ def data(reply: httpx2.Response, *statuses: int) -> Any:
 
 
 def problem(reply: httpx2.Response, status: int, code: str) -> dict[str, Any]:
-    """The body of a refusal, after a look at what every refusal has."""
+    """The body of an error, after a look at what every error has."""
     assert (reply.status_code, reply.json().get("code")) == (status, code), reply.text
     assert reply.headers["content-type"] == "application/problem+json"
     body: dict[str, Any] = reply.json()

@@ -159,8 +159,8 @@ def test_a_body_has_at_most_32_megabytes(
         f"Content-Length: {32 * MEGABYTE + 1}",
     )
     with Raw(stack, *head) as request:
-        status, refusal = request.answer()
-    assert (status, refusal["code"]) == (413, "body.too_large")
+        status, error = request.answer()
+    assert (status, error["code"]) == (413, "body.too_large")
 
 
 # -- waiting --------------------------------------------------------------------------------------

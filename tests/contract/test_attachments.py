@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from core.errors import DomainError
-from core.refusals.jobs import JOB_BROKE, JOB_CANCELLED, JOB_GIVEN_UP
-from core.refusals.media import IMAGE_UNREADABLE
+from core.errors.jobs import JOB_BROKE, JOB_CANCELLED, JOB_GIVEN_UP
+from core.errors.media import IMAGE_UNREADABLE
 from services.jobs import lease as leases
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_replies import TIMESTAMP

@@ -192,7 +192,7 @@ def test_an_erased_person_is_nobodys_member_and_leaves_nothing_to_undo(
     assert acted(client, list_id, "tag", filter=written, value="x")["matched"] == 1
 
 
-# -- refusals ------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------
 
 
 def test_a_value_that_does_not_go_with_the_action_is_422(

@@ -185,8 +185,8 @@ def test_challenge_provider_must_be_set_up(quiet_client: httpx2.Client) -> None:
     """That stack has no provider."""
     both = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
     body = {"title": "T", "slug": new_slug(), **both}
-    refusal = problem(quiet_client.post("/lists", json=body), 422, LACKING)
-    assert "none" in refusal["message"]
+    error = problem(quiet_client.post("/lists", json=body), 422, LACKING)
+    assert "none" in error["message"]
     made = new_list(quiet_client)
     problem(quiet_client.patch(f"/lists/{made['id']}", json=both), 422, LACKING)
 

@@ -40,7 +40,7 @@ def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:
         ("job.not_found", ["jobs", "show", "999999999"]),
     ],
 )
-def test_refusals_end_with_1_and_say_why(stack: Stack, code: str, words: list[str]) -> None:
+def test_errors_end_with_1_and_say_why(stack: Stack, code: str, words: list[str]) -> None:
     refused(stack, code, *words)
 
 

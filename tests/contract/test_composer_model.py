@@ -147,7 +147,7 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
 
 
 @pytest.mark.parametrize(
-    ("model", "refusal"),
+    ("model", "error"),
     [
         ("500", (502, "llm.failed")),
         ("429", (503, "llm.unavailable")),
@@ -156,10 +156,10 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
     ],
 )
 def test_the_caller_is_told_where_the_settings_say_so(
-    telling: Modelled, author: httpx2.Client, model: str, refusal: tuple[int, str]
+    telling: Modelled, author: httpx2.Client, model: str, error: tuple[int, str]
 ) -> None:
     telling.steer(model)
     reply = _ask(author, METADATA, post(), wait=4 if model == "slow" else 20)
-    problem(reply, *refusal)
-    assert ("retry-after" in reply.headers) == (refusal[0] == 503)
+    problem(reply, *error)
+    assert ("retry-after" in reply.headers) == (error[0] == 503)
     assert "pressroom-source" not in reply.headers

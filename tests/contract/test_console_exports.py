@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import urlsplit
 
-from core.refusals.jobs import JOB_GIVEN_UP
+from core.errors.jobs import JOB_GIVEN_UP
 from services.jobs import lease as leases
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from core.refusals.jobs import JOB_GIVEN_UP
+from core.errors.jobs import JOB_GIVEN_UP
 from services.jobs import lease as leases
 from tests.consoles import (
     LOOK_AGAIN,

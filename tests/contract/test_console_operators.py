@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.console.console_display import QUOTAS
-from core.refusals.jobs import JOB_GIVEN_UP
+from core.errors.jobs import JOB_GIVEN_UP
 from core.settings.notations import PlanQuota
 from models import Plan
 from services.access import sessions

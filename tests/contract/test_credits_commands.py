@@ -84,7 +84,7 @@ def test_credits_are_granted_adjusted_and_proven(books: Stack, account: Owner) -
         ("credits.source_id", ["grant", "", "1", "--reason", " "]),
     ],
 )
-def test_refusals_end_with_1_and_change_nothing(
+def test_errors_end_with_1_and_change_nothing(
     stack: Stack, owner: Owner, code: str, words: list[str]
 ) -> None:
     refused(stack, code, "credits", *(word or owner.email for word in words))

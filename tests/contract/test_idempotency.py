@@ -32,7 +32,7 @@ class Door:
     # None of them is the same request.
     others: list[Request]
     refused: Request
-    refusal: tuple[int, str]
+    error: tuple[int, str]
     # How many things its requests have made so far.
     made: Callable[[], int]
 
@@ -213,8 +213,8 @@ def test_equal_requests_at_once_take_effect_once(
 
 
 @every_door
-def test_refusal_frees_the_key(door: Door, client: httpx2.Client, key: str) -> None:
-    problem(door.send(client, key, **door.refused), *door.refusal)
+def test_error_frees_the_key(door: Door, client: httpx2.Client, key: str) -> None:
+    problem(door.send(client, key, **door.refused), *door.error)
     reply = door.send(client, key)
     data(reply)
     assert not replayed(reply)

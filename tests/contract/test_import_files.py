@@ -124,8 +124,8 @@ def test_a_declared_length_over_two_gigabytes_is_refused_before_any_byte(
         f"Content-Length: {MAX_IMPORT_FILE_BYTES + body_limits.MULTIPART_OVERHEAD_BYTES + 1}",
     )
     with Raw(stack, *head) as request:
-        status, refusal = request.answer()
-    assert (status, refusal["code"], request.sent) == (413, "import.too_large", 0)
+        status, error = request.answer()
+    assert (status, error["code"], request.sent) == (413, "import.too_large", 0)
 
 
 class Store:

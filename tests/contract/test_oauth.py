@@ -115,7 +115,7 @@ def test_a_person_may_agree_to_less_than_was_asked(
         problem(client.get(SEEN), 403, "auth.insufficient_scope")
 
 
-def test_agreeing_to_nothing_is_a_refusal(program: Program, person: Person) -> None:
+def test_agreeing_to_nothing_is_a_error(program: Program, person: Person) -> None:
     location = person.answer(program.request()).headers["location"]
     assert fields_of(location)["error"] == "access_denied"
 

@@ -106,10 +106,10 @@ def test_a_javascript_client_reads_the_balance_and_may_not_consume(
     told: dict[str, Any] = json.loads(out)
     assert told["scope"] == "credit.read"
     assert told["balance"] == 12.5
-    assert told["refusal"]["status"] == 403
-    assert told["refusal"]["scheme"] == "bearer"
-    assert told["refusal"]["challenge"]["error"] == "insufficient_scope"
-    assert told["refusal"]["challenge"]["scope"] == "credit.full"
+    assert told["error"]["status"] == 403
+    assert told["error"]["scheme"] == "bearer"
+    assert told["error"]["challenge"]["error"] == "insufficient_scope"
+    assert told["error"]["challenge"]["scope"] == "credit.full"
     assert told["sub"] == str(person.owner.user_id)
     assert told["refreshed"] is True
     assert told["isActive"] is (True if program.secret else None)

@@ -133,7 +133,7 @@ def test_document_is_valid(document: dict[str, Any]) -> None:
     validate(document)
 
 
-def test_refusals_are_problems_with_examples(document: dict[str, Any]) -> None:
+def test_errors_are_problems_with_examples(document: dict[str, Any]) -> None:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             for status, response in operation["responses"].items():

@@ -429,7 +429,7 @@ def test_expired_forged_and_missing_tokens_get_a_page(
 
 
 @pytest.mark.parametrize("path", ["/unsubscribe", "/confirm", "/report"])
-def test_refusals_of_any_kind_are_pages(stranger: httpx2.Client, path: str) -> None:
+def test_errors_of_any_kind_are_pages(stranger: httpx2.Client, path: str) -> None:
     wrong_method = stranger.put(path)
     heading(wrong_method, 405)
     assert wrong_method.headers["allow"] == "GET, HEAD, POST"

@@ -403,7 +403,7 @@ def test_what_is_known_is_a_page_and_a_file(
     assert [each["action"] for each in of_list["history"]][-1] == "requested"
     assert of_list["consent"][-1]["how"] == "form"
     assert "Secret" not in page.text + reply.text
-    # Refusals and reports are known too.
+    # Errors and reports are known too.
     browser.post("/report", params={"trace_id": reader.trace_id})
     found = known(browser)
     assert [each["kind"] for each in found["opt_outs"]] == ["list"]

@@ -76,8 +76,8 @@ def set_plan(stack: Stack, owner: Owner, plan: Plan) -> None:
 # -- what is shown -------------------------------------------------------------------------------
 
 
-def refusals_told(client: httpx2.Client) -> int:
-    """How many refusals of a quota the account's owner sees."""
+def errors_told(client: httpx2.Client) -> int:
+    """How many errors of a quota the account's owner sees."""
     events = data(client.get("/users/me/security-events"))["items"]
     return sum(each["type"] == "quota.refused" for each in events)
 
@@ -346,7 +346,7 @@ def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(
     rows[1:1] = [[member, "unsubscribed"]]
     file = sheet(["Email", "Status"], *rows, [leaving, "unsubscribed"])
     exceeded(upload(client, list_id, file), "members", used=MOST_MEMBERS - 1, limit=MOST_MEMBERS)
-    assert refusals_told(client) == 1
+    assert errors_told(client) == 1
     assert set(everybody(client, list_id)) == set(new[:3])
     assert known_member(client, list_id, member)["status"] == "unsubscribed"
     # The last row's no holds too.

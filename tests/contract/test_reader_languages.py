@@ -47,7 +47,7 @@ def test_each_page_of_readers_is_german_for_germans(
         assert german(stranger.get(path, headers=GERMAN)) == heading
 
 
-def test_refusals_are_german_too(
+def test_errors_are_german_too(
     client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]

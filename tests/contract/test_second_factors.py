@@ -322,9 +322,9 @@ def test_a_reset_asks_for_the_second_factor(member: Visitor, visitor: Visitor, e
     app = add_app(member)
     link = reset_link(visitor, email)
     for code in ("", "000000", "abcde-fghij"):
-        refusal = visitor.fill_in(link, password=OTHER_PASSWORD, code=code)
-        assert refusal.status_code == 403
-        assert "Choose a new password" in refusal.text
+        error = visitor.fill_in(link, password=OTHER_PASSWORD, code=code)
+        assert error.status_code == 403
+        assert "Choose a new password" in error.text
     assert member.is_in()
     assert visitor.fill_in(link, password="short", code=app.recovery_codes[0]).status_code == 422
     passed = visitor.fill_in(link, password=OTHER_PASSWORD, code=app.recovery_codes[0])

@@ -74,8 +74,8 @@ def test_program_that_sends_a_form_may_ask_for_json(
 ) -> None:
     accept = {"Accept": "application/json"}
     assert data(send(stranger, list_id, accept, email=new_address())) == 1
-    refusal = problem(send(stranger, list_id, accept, email="nobody"), 422, "body.invalid")
-    assert refusal["errors"][0]["field"] == "body.email"
+    error = problem(send(stranger, list_id, accept, email="nobody"), 422, "body.invalid")
+    assert error["errors"][0]["field"] == "body.email"
     assert len(members(client, list_id)) == 1
 
 
@@ -251,6 +251,6 @@ def test_origins_of_a_list_have_one_spelling(client: httpx2.Client, list_id: int
 def test_what_is_no_origin_is_refused(client: httpx2.Client, list_id: int) -> None:
     for sent in [[f"https://{n}.example" for n in range(11)], ["https://a.example/"], ["*"]]:
         reply = client.patch(f"/lists/{list_id}", json={"redirect_origins": sent})
-        refusal = problem(reply, 422, "list.redirect_origins")
-        assert refusal["errors"][0]["field"] == "body.redirect_origins"
+        error = problem(reply, 422, "list.redirect_origins")
+        assert error["errors"][0]["field"] == "body.redirect_origins"
         assert data(client.get(f"/lists/{list_id}"))["redirect_origins"] == []

@@ -99,7 +99,7 @@ def test_what_is_kept_of_a_search_expires_and_its_name_tells_nothing(
 
 
 @pytest.mark.parametrize(
-    ("trouble", "refusal"),
+    ("trouble", "error"),
     [
         ("limit-429", (503, "stockphoto.limit_reached", "120")),
         ("error-500", (502, "stockphoto.failed", None)),
@@ -109,13 +109,13 @@ def test_a_provider_in_trouble_is_told_as_it_is_and_nothing_of_it_is_kept(
     client: httpx2.Client,
     provider: httpx2.Client,
     trouble: str,
-    refusal: tuple[int, str, str | None],
+    error: tuple[int, str, str | None],
 ) -> None:
     query = fresh(trouble)
     for count in (1, 2):
         reply = search(client, query)
-        problem(reply, *refusal[:2])
-        assert reply.headers.get("retry-after") == refusal[2]
+        problem(reply, *error[:2])
+        assert reply.headers.get("retry-after") == error[2]
         assert len(calls(provider, query)) == count
 
 
@@ -156,7 +156,7 @@ def test_a_download_needs_an_endpoint(client: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("photo_id", "refusal"),
+    ("photo_id", "error"),
     [
         ("missing-photo", (404, "stockphoto.not_found", None)),
         ("limit-403", (503, "stockphoto.limit_reached", "60")),
@@ -167,12 +167,12 @@ def test_a_download_that_the_provider_refuses_is_told_as_it_is(
     stack: Stack,
     client: httpx2.Client,
     photo_id: str,
-    refusal: tuple[int, str, str | None],
+    error: tuple[int, str, str | None],
 ) -> None:
     endpoint = f"{stack.sandbox_url}{UNSPLASH_PREFIX}/photos/{photo_id}/download"
     reply = client.get(DOWNLOAD, params={"endpoint": endpoint})
-    problem(reply, *refusal[:2])
-    assert reply.headers.get("retry-after") == refusal[2]
+    problem(reply, *error[:2])
+    assert reply.headers.get("retry-after") == error[2]
 
 
 def test_from_a_search_to_an_attachment_without_any_network(client: httpx2.Client) -> None:

@@ -21,7 +21,7 @@ STRICT = {"Prefer": "handling=strict"}
 
 
 def unknown(reply: httpx2.Response) -> list[str]:
-    """The places that the refusal names."""
+    """The places that the error names."""
     refused = problem(reply, 400, "request.unknown")
     assert "preference-applied" not in reply.headers or "body." in refused["message"]
     places = [each["field"] for each in refused["errors"]]
@@ -86,7 +86,7 @@ def test_field_of_an_item_is_named_by_its_place(client: httpx2.Client, list_id: 
     assert data(add(client, list_id, *people)) == 1
 
 
-def test_refusal_names_a_few_of_very_many(client: httpx2.Client, list_id: int) -> None:
+def test_error_names_a_few_of_very_many(client: httpx2.Client, list_id: int) -> None:
     people = [{"email": new_address(), "tags": []} for _ in range(5000)]
     path = f"/auxilia/subscriptions/{list_id}/members/add"
     assert len(unknown(client.post(path, json={"members": people}, headers=STRICT))) == 20

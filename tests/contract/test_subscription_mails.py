@@ -53,7 +53,7 @@ class Joining:
             settings = self.stack.settings()
             joining.confirm(uow, settings.keyring, token, READER)
 
-    def refusal_of(self, token: str) -> str:
+    def error_of(self, token: str) -> str:
         with pytest.raises(DomainError) as refused:
             self.confirm(token)
         return refused.value.code
@@ -146,7 +146,7 @@ def test_who_was_taken_off_meanwhile_is_sent_no_link_that_works(reader: Joining)
     [member] = reader.members(status="pending")
     path = f"/subscriptions/{reader.list_id}/members/{member['user_id']}"
     assert data(reader.owner.delete(path)) == 1
-    assert reader.refusal_of(token) == "subscription.not_pending"
+    assert reader.error_of(token) == "subscription.not_pending"
     assert reader.status() == "removed"
 
 

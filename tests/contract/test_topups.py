@@ -75,8 +75,8 @@ def test_what_is_wrong_is_422_and_names_its_field(
         ('"amount": "5"', "body.invalid", "body.amount"),
     ]:
         for caller in (client, stranger):
-            refusal = problem(topup(caller, numbers), 422, code)
-            assert [each["field"] for each in refusal["errors"]] == [field]
+            error = problem(topup(caller, numbers), 422, code)
+            assert [each["field"] for each in error["errors"]] == [field]
 
 
 def test_redirect_url_is_required_and_of_an_allowed_origin(client: httpx2.Client) -> None:
@@ -86,8 +86,8 @@ def test_redirect_url_is_required_and_of_an_allowed_origin(client: httpx2.Client
     unstored = problem(topups.send(client, '{"redirect_url": "\\u0000"}'), 422, "body.invalid")
     assert "can't be stored" in unstored["message"]
     body = '{"amount": 5, "redirect_url": "https://elsewhere.example/"}'
-    refusal = problem(topups.send(client, body), 422, "topup.redirect_not_allowed")
-    assert refusal["errors"][0]["field"] == "body.redirect_url"
+    error = problem(topups.send(client, body), 422, "topup.redirect_not_allowed")
+    assert error["errors"][0]["field"] == "body.redirect_url"
 
 
 def test_a_channel_that_is_not_set_up_is_503(client: httpx2.Client) -> None:
@@ -114,7 +114,7 @@ def test_a_provider_that_refuses_is_502_and_the_order_has_failed(
     key = token_hex(16)
     problem(topup(client, '"amount": 5', key=key), 502, "payments.refused")
     sandbox.no_trouble()
-    # A refusal frees the key.
+    # An error frees the key.
     order = data(topup(client, '"amount": 5', key=key))
     rows = stack.query(
         "SELECT status, error ->> 'code' FROM payment_orders WHERE user_id ="

@@ -101,7 +101,7 @@ def test_what_is_for_operators_is_not_found_by_callers(through: httpx2.Client, p
 
 
 def test_body_that_no_call_may_have_is_refused_by_the_proxy(front: Front) -> None:
-    assert _refusal_of_a_large_body(front, "/lists") == (413, None)
+    assert _error_of_a_large_body(front, "/lists") == (413, None)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_body_that_no_call_may_have_is_refused_by_the_proxy(front: Front) -> Non
 def test_large_file_of_members_reaches_the_api_however_its_list_is_named(
     front: Front, path: str
 ) -> None:
-    status, request_id = _refusal_of_a_large_body(front, path)
+    status, request_id = _error_of_a_large_body(front, path)
     assert status == 401
     assert request_id is not None
 
 
-def _refusal_of_a_large_body(front: Front, path: str) -> tuple[int, str | None]:
+def _error_of_a_large_body(front: Front, path: str) -> tuple[int, str | None]:
     """The status, and the id that the API gives each request, of a call without credentials."""
     address = front.url.removeprefix("https://")
     context = ssl._create_unverified_context()

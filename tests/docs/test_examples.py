@@ -47,7 +47,7 @@ def directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
     run = {"api_url": stack.api_url, "demo": {"api_key": owner.key}}
     (home / "run.json").write_text(json.dumps(run))
     (home / "sample.jpg").write_bytes(photo())
-    # Without it curl counts a refusal as a success.
+    # Without it curl counts an error as a success.
     (tmp_path / ".curlrc").write_text("fail-with-body\n")
     return tmp_path
 

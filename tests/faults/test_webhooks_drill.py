@@ -184,7 +184,7 @@ class Verifiers:
     """
 
     def __init__(self, secret: str) -> None:
-        self.refusals: list[Exception] = []
+        self.errors: list[Exception] = []
         self._secret, self._lock, self._count = secret, threading.Lock(), 0
         self._node = subprocess.Popen(
             [node(), "hooks.mjs"],
@@ -205,13 +205,13 @@ class Verifiers:
                 self._node.stdin.write(json.dumps(whole) + "\n")
                 self._node.stdin.flush()
             except (WebhookVerificationError, OSError) as error:
-                self.refusals.append(error)
+                self.errors.append(error)
 
     def end(self) -> None:
         with self._lock:
             told, complaints = self._node.communicate(timeout=60)
         assert self._node.returncode == 0, complaints
-        assert not self.refusals
+        assert not self.errors
         assert json.loads(told) == {"verified": self._count}
 
 

@@ -48,12 +48,12 @@ async function call(method, path, body) {
 }
 
 const balance = await (await call('GET', '/auxilia/credits/balance')).json()
-let refusal
+let error
 try {
   await call('POST', '/auxilia/credits/consume', { amount: 1, source_id: 'javascript' })
 } catch (error) {
   if (!(error instanceof oauth.WWWAuthenticateChallengeError)) throw error
-  refusal = { status: error.status, challenge: error.cause[0].parameters, scheme: error.cause[0].scheme }
+  error = { status: error.status, challenge: error.cause[0].parameters, scheme: error.cause[0].scheme }
 }
 
 const userInfo = await oauth.userInfoRequest(server, client, tokens.access_token, insecure)
@@ -72,7 +72,7 @@ await oauth.processRevocationResponse(
 process.stdout.write(JSON.stringify({
   scope: tokens.scope,
   balance: balance.data.balance_credit,
-  refusal,
+  error,
   sub,
   refreshed: refreshed.access_token !== tokens.access_token,
   isActive,

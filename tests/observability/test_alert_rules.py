@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.core.test_refusals import ENTRIES
+from tests.core.test_errors import ENTRIES
 from tests.docs import markdown
 from tests.observability.alert_rules import (
     ALERTS,
@@ -54,8 +54,8 @@ def counters(wrong: dict[str, float], well: dict[str, float], **labels: str) -> 
 
 REQUESTS = 'pressroom_requests_total{method="GET",route="/lists",status="200"}'
 BROKEN = 'pressroom_requests_total{method="GET",route="/lists",status="500"}'
-SHED = 'pressroom_refusals_total{code="service.busy"}'
-BUSY = 'pressroom_refusals_total{code="list.busy"}'
+SHED = 'pressroom_errors_total{code="service.busy"}'
+BUSY = 'pressroom_errors_total{code="list.busy"}'
 QUICK = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="0.1"}'
 SLOW = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="5"}'
 ALL = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="+Inf"}'
@@ -254,7 +254,7 @@ def test_rules_name_only_metrics_and_labels_that_there_are() -> None:
         assert unknown_in(query) == [], query
 
 
-def test_rules_name_only_codes_that_refusals_have() -> None:
+def test_rules_name_only_codes_that_errors_have() -> None:
     queries = [each.query for each in alerts().values()]
     named = {
         code for query in queries for found in _CODES.findall(query) for code in found.split("|")

@@ -123,8 +123,8 @@ def test_the_apis_metrics_please_promtool(scraped: Stack) -> None:
     promtool("check", "metrics", given=scrape(f"{scraped.api_url}/metrics", token).text)
 
 
-def test_refusals_are_counted_by_code(scraped: Stack) -> None:
+def test_errors_are_counted_by_code(scraped: Stack) -> None:
     token = scraped.environment["PRESSROOM_METRICS_TOKEN"]
     assert httpx2.get(f"{scraped.api_url}/metrics").status_code == 401
     counted = scrape(f"{scraped.api_url}/metrics", token)
-    assert counted.value("pressroom_refusals_total", code="auth.metrics_token") >= 1
+    assert counted.value("pressroom_errors_total", code="auth.metrics_token") >= 1

@@ -118,9 +118,9 @@ class MoreCalls:
         amount = _whole(given, "amount") if "amount" in given else left
         try:
             self._account.refund(session, amount)
-        except ActionNotPossible as refusal:
+        except ActionNotPossible as error:
             code = None if left else "charge_already_refunded"
-            raise StripeProblem(str(refusal), code=code, param="amount") from None
+            raise StripeProblem(str(error), code=code, param="amount") from None
         return objects.refund_object(payment, payment.refunds[-1])
 
     def events(self, _: Params) -> Object:

@@ -54,7 +54,7 @@ def first_answer(connections: list[socket.socket]) -> tuple[int, str]:
 
 
 def answer_of(connection: socket.socket) -> tuple[int, str]:
-    """The status, and the code of a refusal."""
+    """The status, and the code of an error."""
     received = b""
     while b"\r\n\r\n" not in received or (b"problem+json" in received and b"}" not in received):
         piece = connection.recv(65536)

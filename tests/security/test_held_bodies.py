@@ -170,9 +170,7 @@ def test_every_route_that_needs_credentials_refuses_before_the_body(attacker: At
     declares = MAX_UNCHECKED_BODY_BYTES + 1
     found = {
         operation: answer_of(attacker.begins(operation, declares=declares))[0]
-        for operation in operations(
-            lambda access: bool(access.refusals) and not is_optional(access)
-        )
+        for operation in operations(lambda access: bool(access.errors) and not is_optional(access))
     }
     assert len(found) > 40
     assert set(found.values()) == {401}, found

@@ -372,6 +372,6 @@ def test_a_form_of_another_site_changes_nothing(console: Side, operation: str) -
 
 @each(EVERY_CALL)
 def test_the_owner_can_do_all_of_it(side: Side, operation: str) -> None:
-    # The refusals above are then of the person, and not of a call that fails for anybody.
+    # The errors above are then of the person, and not of a call that fails for anybody.
     reply = side.send(side.own, operation, "a")
     assert reply.status_code == EVERY_CALL[operation].own, reply.text

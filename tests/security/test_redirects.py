@@ -208,8 +208,8 @@ WELCOME = [
 def allows(url: str, allowed: tuple[str, ...]) -> bool:
     try:
         orders.check(url, allowed)
-    except Exception as refusal:  # noqa: BLE001 - its code is what is looked at
-        assert getattr(refusal, "code", None) == "topup.redirect_not_allowed"  # noqa: PT017
+    except Exception as error:  # noqa: BLE001 - its code is what is looked at
+        assert getattr(error, "code", None) == "topup.redirect_not_allowed"  # noqa: PT017
         return False
     return True
 
@@ -256,6 +256,6 @@ def test_the_route_refuses_every_hostile_form_with_a_field(
             content=json.dumps({"amount": 5, "redirect_url": url}),
             headers={"Content-Type": "application/json"},
         )
-        refusal = problem(reply, 422, "topup.redirect_not_allowed")
-        assert refusal["errors"][0]["field"] == "body.redirect_url"
+        error = problem(reply, 422, "topup.redirect_not_allowed")
+        assert error["errors"][0]["field"] == "body.redirect_url"
         assert "location" not in reply.headers

@@ -405,7 +405,7 @@ JUNK = st.recursive(
 def test_an_answer_that_no_browser_sends_is_refused(
     stack: Stack, owner_id: int, place: str, junk: object
 ) -> None:
-    """By the catalogue's refusal, whatever the libraries below make of it."""
+    """By the catalogue's error, whatever the libraries below make of it."""
     own, device = stack.settings(), Device(stack.api_url)
     uow = stack.resources.unit_of_work()
     try:

@@ -62,8 +62,8 @@ def spray(stack: Stack, addresses: Callable[[int], str], accounts: int) -> int:
                     known=None,
                 )
             through += 1
-        except DomainError as refusal:
-            if refusal.code != "login.paused":
+        except DomainError as error:
+            if error.code != "login.paused":
                 raise
     return through
 

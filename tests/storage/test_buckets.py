@@ -144,7 +144,7 @@ def test_the_administrator_signs_for_the_region_of_the_bucket(
     assert server.regions == {"eu-west-3"}
 
 
-def test_a_refusal_is_said_without_any_key(server: AdminServer, settings: Settings) -> None:
+def test_a_error_is_said_without_any_key(server: AdminServer, settings: Settings) -> None:
     make_bucket(settings)
     server.is_closed = True
     with pytest.raises(TransientError, match="AccessDenied") as refused:

@@ -51,7 +51,7 @@ def told_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def test_refusal_of_a_row_tells_no_value_of_it(stack: Stack, database: Database) -> None:
+def test_error_of_a_row_tells_no_value_of_it(stack: Stack, database: Database) -> None:
     """Neither by what Postgres says of the row, nor by the part of the statement that it quotes."""
     email = stack.new_owner().email
     twice = "INSERT INTO users (id, email) VALUES (1, :email)"

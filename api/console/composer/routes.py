@@ -21,7 +21,7 @@ from api.limits.bulkheads import RECORDS, REQUESTS
 from api.schemas.composer import PostBody
 from api.state import State
 from core.errors import DomainError, Kind
-from core.refusals.money import CREDITS_INSUFFICIENT
+from core.errors.money import CREDITS_INSUFFICIENT
 from integrations.stock_photos.port import FoundPhoto, PhotoCredit, PhotoProviderName
 from services.composer import call_charges
 from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
@@ -125,16 +125,16 @@ async def _write(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
         return_exceptions=True,
     )
     fields: dict[str, str] = {}
-    refusal: DomainError | None = None
+    first_error: DomainError | None = None
     for outcome in outcomes:
         if isinstance(outcome, DomainError):
-            refusal = refusal or outcome
+            first_error = first_error or outcome
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
             fields |= outcome.fields
             fields |= {f"{name}{BY}": outcome.source for name in outcome.fields}
-    return _Outcome(fields, error=refusal)
+    return _Outcome(fields, error=first_error)
 
 
 def _call_name(user_id: int, asked: MetadataRequest) -> IdempotencyKey:

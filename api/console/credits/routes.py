@@ -23,9 +23,9 @@ from api.parameters import Cursor, PathId
 from api.request_ids import current_request_id
 from api.schemas.credits import prices_of
 from core.errors import DomainError
+from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
 from core.money import minor_digits
 from core.queues import Queue
-from core.refusals.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
 from integrations.payments.port import PaymentChannel
 from models import CreditAction, OrderStatus, PaymentOrder
 from services.accounts import accounts

@@ -18,7 +18,7 @@ from api.parameters import PathId
 from api.request_ids import current_request_id
 from core import clock
 from core.errors import DomainError
-from core.refusals.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
+from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
 from core.scopes import KEY_EXPLANATIONS, Scope
 from models import ApiKey, EndpointState
 from services.access import api_keys

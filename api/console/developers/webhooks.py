@@ -18,7 +18,7 @@ from api.request_ids import current_request_id
 from api.schemas.webhooks import NewWebhookEndpoint, WebhookEndpointChange
 from core import clock
 from core.errors import DomainError
-from core.refusals.webhooks import WEBHOOK_URL_NOT_ALLOWED
+from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED
 from models import DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest

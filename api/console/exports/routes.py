@@ -20,13 +20,13 @@ from api.request_ids import current_request_id
 from api.schemas.segments import NewExport
 from core import clock
 from core.errors import DomainError
-from core.queues import Queue
-from core.refusals.mailing import (
+from core.errors.mailing import (
     EXPORT_NOT_FOUND,
     SEGMENT_FIELD_RETIRED,
     SEGMENT_NOT_FOUND,
     SEGMENT_TAG_DELETED,
 )
+from core.queues import Queue
 from models import FINISHED, Job, MemberExport, SubscriptionStatus
 from services.jobs import records as jobs
 from services.jobs.records import Progress

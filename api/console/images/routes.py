@@ -21,8 +21,8 @@ from api.schemas.attachments import AttachmentChanges, AttachmentRecord
 from api.waiting.waiters import while_connected
 from core import clock
 from core.errors import DomainError
+from core.errors.media import SIGNED_LINK_EXPIRES_IN
 from core.queues import Queue
-from core.refusals.media import SIGNED_LINK_EXPIRES_IN
 from models import Attachment, AttachmentStatus
 from services.attachments import records, upload
 from services.attachments.upload import Upload, clean_filename

@@ -32,9 +32,9 @@ from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId
 from api.request_ids import current_request_id
 from core.errors import DomainError
+from core.errors import imports as errors
+from core.errors.requests import BODY_NOT_MULTIPART
 from core.queues import Queue
-from core.refusals import imports as refusals
-from core.refusals.requests import BODY_NOT_MULTIPART
 from models import ImportKind, Plan
 from services.accounts import accounts
 from services.jobs import records as jobs
@@ -51,10 +51,10 @@ IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
 # The form fields at which errors without a field of their own are shown.
 PLACES = {
-    refusals.IMPORT_FILE_MISSING.code: "file",
-    refusals.IMPORT_SEVERAL_FILES.code: "file",
-    refusals.IMPORT_EMPTY_FILE.code: "file",
-    refusals.IMPORT_TOO_LARGE.code: "file",
+    errors.IMPORT_FILE_MISSING.code: "file",
+    errors.IMPORT_SEVERAL_FILES.code: "file",
+    errors.IMPORT_EMPTY_FILE.code: "file",
+    errors.IMPORT_TOO_LARGE.code: "file",
 }
 KINDS = (
     (
@@ -200,7 +200,7 @@ def read_import_again(visit: FormVisit, import_id: PathId, columns: FirstColumn 
                 request_id=current_request_id(),
             )
     except DomainError as error:
-        if error.code == refusals.IMPORT_RUNNING.code:
+        if error.code == errors.IMPORT_RUNNING.code:
             # Another window was quicker.
             return redirect_to_path(visit.state, path)
         form = visit.refused(error)
@@ -288,7 +288,7 @@ def download_rejects(visit: Visit, import_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         task = records.get(uow, visit.caller, import_id)
     if task.files_removed_at is not None:
-        raise refusals.IMPORT_ERRORS_GONE()
+        raise errors.IMPORT_ERRORS_GONE()
     return redirect(import_errors_url(visit.state, import_id))
 
 

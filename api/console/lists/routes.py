@@ -24,8 +24,8 @@ from api.parameters import Cursor, ListId
 from api.schemas.lists import Channel, ListChanges, NewList, PreviewPart
 from core import clock
 from core.errors import DomainError
+from core.errors.mailing import LIST_SLUG_TAKEN
 from core.languages import reader_languages
-from core.refusals.mailing import LIST_SLUG_TAKEN
 from models import AttachmentStatus
 from services.attachments import records
 from services.paging import PageRequest

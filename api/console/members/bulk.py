@@ -30,9 +30,9 @@ from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId
 from api.request_ids import current_request_id
 from core.errors import DomainError
+from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
+from core.errors.requests import invalid_field
 from core.queues import Queue
-from core.refusals.mailing import BULK_NOT_FOUND, BULK_VALUE
-from core.refusals.requests import invalid_field
 from models import BulkAct, BulkAction, Job, JobStatus
 from services.jobs import records
 from services.paging import PageRequest

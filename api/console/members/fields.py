@@ -14,7 +14,7 @@ from api.limits.bulkheads import RECORDS
 from api.parameters import PathId
 from api.schemas.fields import FieldChanges, NewField
 from core.errors import DomainError
-from core.refusals.mailing import FIELD_KEY_TAKEN
+from core.errors.mailing import FIELD_KEY_TAKEN
 from models import FieldType
 from services.subscriptions import fields
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import orjson
 from fastapi import Depends, Request
 
-from core.refusals.mailing import (
+from core.errors.mailing import (
     FILTER_INVALID,
     FILTER_NOT_JSON,
 )

@@ -23,13 +23,13 @@ from api.limits.bulkheads import ACTS_BY_LIST, RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId
 from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
 from core.errors import DomainError, FieldProblem
-from core.refusals.mailing import (
+from core.errors.mailing import (
     FIELD_VALUE,
     MEMBER_DENIED,
     SUBSCRIPTION_OPTED_OUT,
     TAG_TOO_MANY_OF_MEMBER,
 )
-from core.refusals.people import EMAIL_INVALID
+from core.errors.people import EMAIL_INVALID
 from models import FieldType, MailingList, MemberField, Subscription, SubscriptionEvent
 from models import SubscriptionStatus as Status
 from services.accounts import accounts, email_addresses

@@ -26,7 +26,7 @@ from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId
 from api.schemas.fields import TagChange
 from core.errors import DomainError
-from core.refusals.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
+from core.errors.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
 from services.paging import PageRequest
 from services.subscriptions import segments, tags
 from services.subscriptions.filters import member_filter

@@ -24,9 +24,9 @@ from api.errors import STATUS_OF
 from api.limits.bulkheads import AUTHENTICATION, MONEY, RECORDS
 from api.parameters import Cursor, PathId, StateOf
 from core.errors import DomainError, Kind
+from core.errors.people import EMAIL_INVALID
+from core.errors.requests import ROUTE_NOT_FOUND
 from core.queues import Queue
-from core.refusals.people import EMAIL_INVALID
-from core.refusals.requests import ROUTE_NOT_FOUND
 from models import FINISHED, JobStatus, OrderStatus, Plan, Resolution
 from services import deployment_figures, operators, security_events
 from services.access import quotas

@@ -26,8 +26,8 @@ from api.request_ids import current_request_id
 from api.state import State
 from core import ids
 from core.errors import DomainError, Kind
-from core.refusals.access import AUTH_SECOND_FACTOR, LOGIN_PAUSED
-from core.refusals.people import PASSKEY_INVALID, SECOND_FACTOR_NOT_FOUND, SECOND_FACTOR_WRONG
+from core.errors.access import AUTH_SECOND_FACTOR, LOGIN_PAUSED
+from core.errors.people import PASSKEY_INVALID, SECOND_FACTOR_NOT_FOUND, SECOND_FACTOR_WRONG
 from services.accounts import accounts, logins
 from services.accounts.factors import own_factors as service
 from services.accounts.factors import passkeys, totp

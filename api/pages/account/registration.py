@@ -32,8 +32,8 @@ from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, Kind
+from core.errors.mailing import CHALLENGE_FAILED
 from core.keyring import Keyring
-from core.refusals.mailing import CHALLENGE_FAILED
 from integrations.challenges.port import ChallengeAction, ChallengeResponse
 from integrations.challenges.siteverify import WIDGETS
 from models import User

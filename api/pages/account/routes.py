@@ -35,8 +35,8 @@ from api.request_ids import current_request_id
 from api.state import State
 from core import ids
 from core.errors import DomainError, Kind
-from core.refusals.access import SESSION_NOT_FOUND
-from core.refusals.people import ADDRESS_HAS_RECORD
+from core.errors.access import SESSION_NOT_FOUND
+from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent
 from services import recovery, security_events
 from services.access import sessions

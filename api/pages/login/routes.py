@@ -28,8 +28,8 @@ from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, Kind
-from core.refusals.access import AUTH_SECOND_FACTOR
-from core.refusals.people import PASSKEY_INVALID, PASSWORD_WRONG
+from core.errors.access import AUTH_SECOND_FACTOR
+from core.errors.people import PASSKEY_INVALID, PASSWORD_WRONG
 from services.access import sessions
 from services.accounts import accounts, logins
 from services.accounts.factors import passkeys, second_steps
@@ -206,8 +206,8 @@ def _page(
             first_step = _first_step(request, state)
             person = second_steps.read(uow, resources.keyring, first_step, form_cookie)
             options = passkeys.options_of_person(uow, resources.settings, person.id, form_cookie)
-    except DomainError as refusal:
-        if refusal.code != AUTH_SECOND_FACTOR.code:
+    except DomainError as problem:
+        if problem.code != AUTH_SECOND_FACTOR.code:
             raise
         query = urlencode({"next": path})
         return page_sessions.redirect_to_path(state, f"{LOGIN_PATH}?{query}")

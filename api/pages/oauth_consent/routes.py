@@ -17,7 +17,7 @@ from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
-from core.refusals.requests import BODY_INVALID
+from core.errors.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
 from services.accounts import accounts
 from services.oauth.adapters import AUTHORIZE_PATH, OAuthResponse

@@ -36,9 +36,9 @@ from api.parameters import PathId, StateOf
 from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError
+from core.errors.access import AUTH_CSRF
+from core.errors.mailing import FIELD_VALUE, LIST_NAME_INVALID, LIST_NOT_FOUND, TRACE_INVALID
 from core.languages.reader_languages import marked, translated
-from core.refusals.access import AUTH_CSRF
-from core.refusals.mailing import FIELD_VALUE, LIST_NAME_INVALID, LIST_NOT_FOUND, TRACE_INVALID
 from models import MailingList
 from services.access import sessions
 from services.accounts import accounts, email_addresses

@@ -8,8 +8,8 @@ from typing import Any
 from babel.dates import format_datetime
 
 from core.errors import DomainError
+from core.errors.requests import BODY_INVALID
 from core.languages.reader_languages import marked, translated
-from core.refusals.requests import BODY_INVALID
 from models import OptOutKind
 from services.subscriptions.members import unsubscribe
 

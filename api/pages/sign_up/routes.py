@@ -17,9 +17,9 @@ from api.pages.sign_up.submission import SignUpPage, answer_form, show_form
 from api.parameters import PathId, StateOf
 from api.state import State
 from core.errors import DomainError
-from core.refusals.access import AUTH_CSRF
-from core.refusals.mailing import LIST_NAME_INVALID, LIST_NOT_FOUND
-from core.refusals.requests import BODY_NO_FORM_TYPE
+from core.errors.access import AUTH_CSRF
+from core.errors.mailing import LIST_NAME_INVALID, LIST_NOT_FOUND
+from core.errors.requests import BODY_NO_FORM_TYPE
 from models import MailingList
 from services.access import sessions
 from services.subscriptions import branding, lists

@@ -19,10 +19,9 @@ from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.schemas.subscriptions import NewSubscription
 from api.state import State
-from core.errors import DomainError, FieldProblem
+from core.errors import DomainError, FieldProblem, mailing
+from core.errors.mailing import FIELD_VALUE
 from core.languages.reader_languages import marked, translated
-from core.refusals import mailing
-from core.refusals.mailing import FIELD_VALUE
 from core.settings import Settings, origins
 from core.settings.origins import PlainUrl
 from integrations.challenges.port import (
@@ -360,7 +359,7 @@ async def answer_form(
     except DomainError as error:
         if error.code not in _CORRECTABLE:
             raise
-        correction = _of_refusal(language, error, shown)
+        correction = _of_error(language, error, shown)
     else:
         onwards = inputs["redirect_url"] if url else subscribed_url(settings, mailing_list.id)
         return redirect(onwards)
@@ -389,7 +388,7 @@ def _of_validation(language: str, error: ValidationError, inputs: Mapping[str, A
     return _Correction(422, None, found, {})
 
 
-def _of_refusal(language: str, error: DomainError, shown: SignUpPage) -> _Correction:
+def _of_error(language: str, error: DomainError, shown: SignUpPage) -> _Correction:
     is_of_fields = error.code == FIELD_VALUE.code
     found = problems_of_fields(language, shown.public, error) if is_of_fields else {}
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}

@@ -28,9 +28,9 @@ from api.pages.preferences.words import (
 )
 from api.parameters import StateOf
 from api.state import State
+from core.errors.mailing import TRACE_MISSING
+from core.errors.people import LINK_AMBIGUOUS, LINK_MISSING
 from core.languages.reader_languages import marked, translated
-from core.refusals.mailing import TRACE_MISSING
-from core.refusals.people import LINK_AMBIGUOUS, LINK_MISSING
 from models import MailingList, OptOutKind, User
 from services.accounts import accounts, email_addresses
 from services.subscriptions import branding, consent, lists, sign_up

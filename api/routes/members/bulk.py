@@ -26,10 +26,10 @@ from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
 from api.schemas.segments import BulkPreview, NewBulkAct
 from api.state import State
+from core.errors import access, imports, mailing, requests
+from core.errors import mailing as errors
+from core.errors.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
 from core.queues import Queue
-from core.refusals import access, imports, mailing, requests
-from core.refusals import mailing as refusals
-from core.refusals.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
 from models import Job
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
@@ -163,11 +163,11 @@ UNDO_WAIT_SECONDS = 30.0
             mailing.FILTER_INVALID,
             mailing.FILTER_TOO_LARGE,
             mailing.LIST_BUSY,
-            refusals.SELECTION_UNCLEAR,
-            refusals.SEGMENT_NOT_FOUND,
-            refusals.SEGMENT_FIELD_RETIRED,
-            refusals.SEGMENT_TAG_DELETED,
-            refusals.BULK_VALUE,
+            errors.SELECTION_UNCLEAR,
+            errors.SEGMENT_NOT_FOUND,
+            errors.SEGMENT_FIELD_RETIRED,
+            errors.SEGMENT_TAG_DELETED,
+            errors.BULK_VALUE,
             mailing.TAG_TOO_MANY,
             AUTH_LOGIN_AGAIN,
             QUOTA_EXCEEDED,
@@ -213,7 +213,7 @@ def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAct) -> Bu
         mailing_list = lists.owned(uow, caller, list_id)
         kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
         if kept is None:
-            raise refusals.SELECTION_UNCLEAR()
+            raise errors.SELECTION_UNCLEAR()
         wanted = member_filter.read_stored(uow, mailing_list, kept)
     counted = segments.count(state.resources, mailing_list, wanted)
     return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
@@ -232,7 +232,7 @@ def _begin(
         mailing_list = lists.owned(uow, caller, list_id)
         kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
         if kept is None:
-            raise refusals.SELECTION_UNCLEAR()
+            raise errors.SELECTION_UNCLEAR()
         job = actions.begin(uow, mailing_list, kept, order, caller=caller, request_id=request_id)
         uow.session.refresh(job)
         return job
@@ -245,9 +245,9 @@ def _begin(
     responses={
         202: {"model": Envelope[JobId], "description": GOES_ON},
         **refuses(
-            refusals.BULK_NOT_FOUND,
-            refusals.BULK_RUNNING,
-            refusals.BULK_UNDO_OVER,
+            errors.BULK_NOT_FOUND,
+            errors.BULK_RUNNING,
+            errors.BULK_UNDO_OVER,
             QUOTA_EXCEEDED,
         ),
     },
@@ -261,9 +261,9 @@ async def undo_bulk_act(
 ) -> JSONResponse:
     """Undo a bulk action; the answer is how many are as they were before it.
 
-    What was changed since stays, and is counted as `kept` in the job's result; so does what people
-    said themselves. 0: the act was undone before. It can be undone for 90 days. Waits 30 s unless
-    `Prefer` says otherwise; a 202 has the job's id.
+    Members who were changed since stay as they are, and are counted as `kept` in the job's result;
+    so does what people said themselves. 0: it was undone before. It can be undone for 90 days.
+    Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     request_id = current_request_id()
     job_id = await state.in_unit_of_work(lambda uow: actions.undo(uow, caller, bulk_id, request_id))

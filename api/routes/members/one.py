@@ -23,8 +23,8 @@ from api.parameters import (
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.subscriptions import MemberConsent
-from core.refusals import mailing, requests
-from core.refusals.access import QUOTA_EXCEEDED
+from core.errors import mailing, requests
+from core.errors.access import QUOTA_EXCEEDED
 from models import MailingList, Subscription
 from services.accounts import accounts
 from services.subscriptions import consent, lists, member_attributes

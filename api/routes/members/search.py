@@ -18,7 +18,7 @@ from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, enveloped
 from api.schemas.segments import MemberSearch
 from api.state import State
-from core.refusals import mailing, requests
+from core.errors import mailing, requests
 from models import SubscriptionStatus, Tier
 from services.access.caller import Caller
 from services.paging import PageOfRows, PageRequest
@@ -45,7 +45,7 @@ Premium = Annotated[
 ]
 
 
-_REFUSALS = (
+_ERRORS = (
     mailing.LIST_NOT_OWNER,
     mailing.LIST_NOT_FOUND,
     requests.CURSOR_INVALID,
@@ -58,7 +58,7 @@ _REFUSALS = (
     "/lists/{list_id}/subscriptions",
     response_model=Envelope[schemas.MembersPage],
     responses=refuses(
-        *_REFUSALS,
+        *_ERRORS,
         mailing.FILTER_ALONE,
         mailing.SELECTION_UNCLEAR,
         mailing.SEGMENT_NOT_FOUND,
@@ -115,7 +115,7 @@ async def list_members(
 @router.post(
     "/lists/{list_id}/members/search",
     response_model=Envelope[schemas.MembersPage],
-    responses=refuses(*_REFUSALS),
+    responses=refuses(*_ERRORS),
 )
 async def search_members(
     state: StateOf, caller: ListReader, list_id: ListId, body: MemberSearch

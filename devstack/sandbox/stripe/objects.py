@@ -114,7 +114,7 @@ class CheckoutSession:
 
 
 class StripeProblem(Exception):
-    """A refusal of Stripe's, as its error object (docs.stripe.com/api/errors)."""
+    """An error of Stripe's, as its error object (docs.stripe.com/api/errors)."""
 
     def __init__(
         self,

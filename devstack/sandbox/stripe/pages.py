@@ -97,8 +97,8 @@ def control_router(account: Account, sender: WebhookSender, gateway: StripeGatew
         session = session_named(account, session_id)
         try:
             act(account, session, action, about or ActionAmount())
-        except ActionNotPossible as refusal:
-            raise HTTPException(409, str(refusal)) from None
+        except ActionNotPossible as error:
+            raise HTTPException(409, str(error)) from None
         return as_json(session)
 
     @router.put("/trouble")
@@ -143,8 +143,8 @@ def pages_router(account: Account, sender: WebhookSender) -> APIRouter:
         session = session_named(account, session_id)
         try:
             return _chosen(account, session, choice)
-        except ActionNotPossible as refusal:
-            return _payers_page(session, str(refusal), HTTPStatus.CONFLICT)
+        except ActionNotPossible as error:
+            return _payers_page(session, str(error), HTTPStatus.CONFLICT)
 
     @router.get("", response_class=HTMLResponse)
     async def overview() -> Response:
@@ -155,8 +155,8 @@ def pages_router(account: Account, sender: WebhookSender) -> APIRouter:
         session = session_named(account, session_id)
         try:
             act(account, session, action, ActionAmount(amount=_minor(amount, session.currency)))
-        except ActionNotPossible as refusal:
-            return _operators_page(account, sender, str(refusal))
+        except ActionNotPossible as error:
+            return _operators_page(account, sender, str(error))
         return _BACK
 
     @router.post("/events/{event_id}")

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from sqlalchemy import delete, func, insert, select
 
+from core.errors.people import SECOND_FACTOR_MISSING, SECOND_FACTOR_NOT_FOUND
 from core.keyring import Keyring
-from core.refusals.people import SECOND_FACTOR_MISSING, SECOND_FACTOR_NOT_FOUND
 from models import Passkey, RecoveryCode, TotpSecret, User
 from services.access import sessions
 from services.access.caller import Caller

@@ -37,8 +37,8 @@ from webauthn.helpers.structs import (
 )
 
 from core import clock
+from core.errors import people as errors
 from core.keyring import Keyring
-from core.refusals import people as refusals
 from core.settings import Settings
 from models import Passkey, SpentProof, User
 from storage.unit_of_work import UnitOfWork
@@ -163,14 +163,14 @@ def add(
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_PASSKEY_NAME_CHARACTERS:
-        raise refusals.PASSKEY_NAME(most=MAX_PASSKEY_NAME_CHARACTERS)
+        raise errors.PASSKEY_NAME(most=MAX_PASSKEY_NAME_CHARACTERS)
     if len(list_of(uow, user_id)) >= MAX_PASSKEYS:
-        raise refusals.PASSKEYS_TOO_MANY(most=MAX_PASSKEYS)
+        raise errors.PASSKEYS_TOO_MANY(most=MAX_PASSKEYS)
     with _refusing(answer):
         sent = parse_registration_credential_json(answer)
         challenge = _challenge(settings.keyring, _making(session), sent.response.client_data_json)
         if parse_attestation_object(sent.response.attestation_object).fmt not in _FORMATS:
-            raise refusals.PASSKEY_INVALID()
+            raise errors.PASSKEY_INVALID()
         made = verify_registration_response(
             credential=sent,
             expected_challenge=challenge,
@@ -187,7 +187,7 @@ def add(
     )
     added = statement.on_conflict_do_nothing(index_elements=[Passkey.credential_id])
     if uow.session.scalar(added.returning(Passkey.id)) is None:
-        raise refusals.PASSKEY_TAKEN()
+        raise errors.PASSKEY_TAKEN()
 
 
 def take(
@@ -211,7 +211,7 @@ def take(
             or user_id not in (None, passkey.user_id)
             or handle not in (None, b"", _handle(passkey.user_id))
         ):
-            raise refusals.PASSKEY_INVALID()
+            raise errors.PASSKEY_INVALID()
         checked = verify_authentication_response(
             credential=sent,
             expected_challenge=challenge,
@@ -242,13 +242,13 @@ def _challenge(keyring: Keyring, about: str, client_data: bytes) -> bytes:
     """The challenge that was signed, which must be one that we made; raises ``passkey.invalid``."""
     challenge = parse_client_data_json(client_data).challenge
     if not is_valid(keyring, about, challenge.decode()):
-        raise refusals.PASSKEY_INVALID()
+        raise errors.PASSKEY_INVALID()
     return challenge
 
 
 def _spend(uow: UnitOfWork, challenge: bytes) -> None:
     if not spend(uow, challenge.decode()):
-        raise refusals.PASSKEY_INVALID()
+        raise errors.PASSKEY_INVALID()
 
 
 # The library and those below it raise these for bytes that no browser sends.
@@ -267,11 +267,11 @@ _HOSTILE = (
 def _refusing(answer: str) -> Iterator[None]:
     """Raise ``passkey.invalid`` for an answer that fails the block."""
     if len(answer) > MAX_ANSWER_CHARACTERS:
-        raise refusals.PASSKEY_INVALID()
+        raise errors.PASSKEY_INVALID()
     try:
         yield
     except _HOSTILE:
-        raise refusals.PASSKEY_INVALID() from None
+        raise errors.PASSKEY_INVALID() from None
 
 
 def _descriptors(known: Sequence[Passkey]) -> list[PublicKeyCredentialDescriptor]:

@@ -7,9 +7,9 @@ which is worth nothing without the browser's other cookie, after the password ch
 from dataclasses import dataclass
 
 from core import ids
+from core.errors.access import AUTH_SECOND_FACTOR
+from core.errors.people import SECOND_FACTOR_WRONG
 from core.keyring import Keyring
-from core.refusals.access import AUTH_SECOND_FACTOR
-from core.refusals.people import SECOND_FACTOR_WRONG
 from models import User
 from services.access import sessions
 from services.accounts import accounts, logins

@@ -13,8 +13,8 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
+from core.errors.people import SECOND_FACTOR_WRONG
 from core.keyring import Keyring
-from core.refusals.people import SECOND_FACTOR_WRONG
 from models import TotpSecret
 from storage.encryption import KeyWrapper, WrappedKey
 from storage.unit_of_work import UnitOfWork

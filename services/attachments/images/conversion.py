@@ -7,7 +7,7 @@ from io import BytesIO
 
 from PIL import Image
 
-from core.refusals.media import IMAGE_EMPTY, IMAGE_OUT_OF_MEMORY, IMAGE_UNSUPPORTED_TYPE
+from core.errors.media import IMAGE_EMPTY, IMAGE_OUT_OF_MEMORY, IMAGE_UNSUPPORTED_TYPE
 from services.attachments.images import containers, outcome, png
 from services.attachments.images.animation import Animation, Disposal, Frame, Playback, first_view
 from services.attachments.images.encoding import (

@@ -1,9 +1,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.refusals import media as refusals
-from core.refusals.media import IMAGE_TRUNCATED, IMAGE_UNREADABLE
-from core.refusals.refusal import Refusal
+from core.errors import media as errors
+from core.errors.catalogue import ErrorType
+from core.errors.media import IMAGE_TRUNCATED, IMAGE_UNREADABLE
 
 
 class RenditionName(StrEnum):
@@ -50,9 +50,9 @@ class UnreadableImage(Exception):
         return f"{self.code}: {self.message}"
 
 
-def refused(refusal: Refusal, **values: object) -> UnreadableImage:
-    """Make an entry of the catalogue of refusals an error that the converter process can send."""
-    return UnreadableImage(refusal.code, refusal.filled(**values).sentence)
+def refused(error: ErrorType, **values: object) -> UnreadableImage:
+    """Make an entry of the catalogue of errors an error that the converter process can send."""
+    return UnreadableImage(error.code, error.filled(**values).sentence)
 
 
 def unreadable(reason: str) -> UnreadableImage:
@@ -79,14 +79,14 @@ def check_canvas(width: int, height: int, place: str) -> None:
         )
     size = {"place": place, "width": width, "height": height}
     if max(width, height) > MAX_SIDE_PIXELS:
-        raise refused(refusals.IMAGE_SIDE_TOO_LONG, most=MAX_SIDE_PIXELS, **size)
+        raise refused(errors.IMAGE_SIDE_TOO_LONG, most=MAX_SIDE_PIXELS, **size)
     if (area := width * height) > MAX_PIXELS:
-        raise refused(refusals.IMAGE_TOO_MANY_PIXELS, most=MAX_PIXELS, area=area, **size)
+        raise refused(errors.IMAGE_TOO_MANY_PIXELS, most=MAX_PIXELS, area=area, **size)
 
 
 def check_frame_count(frames: int, place: str) -> None:
     if frames > MAX_FRAMES:
-        raise refused(refusals.IMAGE_TOO_MANY_FRAMES, most=MAX_FRAMES, place=place, frames=frames)
+        raise refused(errors.IMAGE_TOO_MANY_FRAMES, most=MAX_FRAMES, place=place, frames=frames)
 
 
 def check_animation(frames: int, area: int, place: str) -> None:
@@ -95,7 +95,7 @@ def check_animation(frames: int, area: int, place: str) -> None:
     drawn = frames * area
     if frames > 1 and drawn > MAX_ANIMATION_PIXELS:
         size = {"place": place, "frames": frames, "area": area, "drawn": drawn}
-        raise refused(refusals.IMAGE_ANIMATION_TOO_LARGE, most=MAX_ANIMATION_PIXELS, **size)
+        raise refused(errors.IMAGE_ANIMATION_TOO_LARGE, most=MAX_ANIMATION_PIXELS, **size)
 
 
 class ImageType(StrEnum):

@@ -116,8 +116,8 @@ def _answer(requests: BinaryIO, length: int, answers: BinaryIO, *, with_renditio
     outcome: ConvertedImage | UnreadableImage
     try:
         outcome = convert(body, with_renditions=with_renditions)
-    except UnreadableImage as refusal:
-        outcome = refusal
+    except UnreadableImage as error:
+        outcome = error
     for part in answer_parts(outcome):
         rest = memoryview(part)
         while rest:

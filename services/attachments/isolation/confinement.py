@@ -48,22 +48,22 @@ def confine(memory_bytes: int) -> None:
         decoding_filter().load()
 
 
-def filter_refusal() -> OSError | None:
+def filter_error() -> OSError | None:
     """Return why this kernel takes no filter; None if it does."""
-    refusals: list[OSError] = []
+    errors: list[OSError] = []
 
     def load() -> None:
         try:
             decoding_filter()
             Filter(default=Action.ALLOW).load()
-        except OSError as refusal:
-            refusals.append(refusal)
+        except OSError as error:
+            errors.append(error)
 
     # A filter is a thread's own and ends with it.
     trial = Thread(target=load)
     trial.start()
     trial.join()
-    return refusals[0] if refusals else None
+    return errors[0] if errors else None
 
 
 def decoding_filter() -> Filter:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Self
 
 from core.counters.work_metrics import CONVERSION_SECONDS, Kill, count_kill
+from core.errors.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
 from core.logging import get_logger
-from core.refusals.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage, refused
 from services.attachments.isolation.child import ANSWER, REQUEST, outcome
 

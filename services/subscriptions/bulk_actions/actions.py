@@ -15,8 +15,8 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, select
 
+from core.errors.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER, BULK_VALUE
 from core.queues import Queue
-from core.refusals.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER, BULK_VALUE
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
 from models import BulkAct, BulkAction, Job, JobStatus, MailingList, SubscriptionStatus, Tier

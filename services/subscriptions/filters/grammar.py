@@ -7,7 +7,7 @@ from typing import NoReturn, Protocol
 from sqlalchemy import and_, false, func, not_, or_
 
 from core.errors import FieldProblem
-from core.refusals.mailing import FILTER_INVALID
+from core.errors.mailing import FILTER_INVALID
 from models import SubscriptionStatus
 from services.subscriptions.filters import conditions, names
 from services.subscriptions.filters.conditions import Comparison, Condition, Members

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import FromClause, and_, func, literal, or_, select, true
 from sqlalchemy.orm import aliased
 
-from core.refusals.mailing import FILTER_TOO_LARGE, SEGMENT_FIELD_RETIRED, SEGMENT_TAG_DELETED
+from core.errors.mailing import FILTER_TOO_LARGE, SEGMENT_FIELD_RETIRED, SEGMENT_TAG_DELETED
 from models import MailingList, MemberField, Subscription, SubscriptionStatus
 from services.access.caller import Caller
 from services.subscriptions import fields, tags

@@ -35,7 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import OperationalError
 
 from core import ids
-from core.refusals.mailing import FILTER_TOO_SLOW
+from core.errors.mailing import FILTER_TOO_SLOW
 from models import Subscription, SubscriptionStatus
 from services.paging import PageOfRows, PageRequest, newest_first
 from services.subscriptions.filters.conditions import Condition

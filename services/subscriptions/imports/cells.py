@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
-from core.refusals.imports import IMPORT_MAPPING_FIELD
+from core.errors.imports import IMPORT_MAPPING_FIELD
 from models import FieldType, MemberField
 from services.subscriptions import branding, fields
 from services.subscriptions.export_sheets import bare_cell

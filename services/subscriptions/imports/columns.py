@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import orjson
 
-from core.refusals import imports as refusals
+from core.errors import imports as errors
 from models import ImportKind, MemberField
 from services.subscriptions.fields import FieldValue
 
@@ -306,11 +306,11 @@ def detect_layout(
     mapped: dict[int, str] = {}
     for column, role in (mapping or {}).items():
         if role not in ROLES and not role.startswith(FIELD_PREFIX):
-            raise refusals.IMPORT_MAPPING_ROLE(
+            raise errors.IMPORT_MAPPING_ROLE(
                 role=role[:60], roles=", ".join((*ROLES, "fields.<key>"))
             )
         if role not in ("ignore", "tags") and role in mapped.values():
-            raise refusals.IMPORT_MAPPING_ROLE_TWICE(role=role)
+            raise errors.IMPORT_MAPPING_ROLE_TWICE(role=role)
         mapped[index_of(header, column)] = role
     keys = {key(name) for name in header}
     product = next((product for product, needed in PRODUCTS if needed <= keys), None)
@@ -326,7 +326,7 @@ def detect_layout(
 
 
 def columns_shown(header: Sequence[str]) -> str:
-    """A sentence that names the columns, for a refusal."""
+    """A sentence that names the columns, for an error."""
     names = [repr(name[:60]) for name in header[:MAX_COLUMN_NAMES_SHOWN]]
     more = f" and {len(header) - len(names)} more" if len(header) > len(names) else ""
     return f"The columns are: {', '.join(names)}{more}." if names else "There are no columns."
@@ -342,7 +342,7 @@ def index_of(header: Sequence[str], column: str) -> int:
             return index
     if column in _INDEXES and int(column) < len(header):
         return int(column)
-    raise refusals.IMPORT_MAPPING_COLUMN(column=column[:60], columns=columns_shown(header))
+    raise errors.IMPORT_MAPPING_COLUMN(column=column[:60], columns=columns_shown(header))
 
 
 def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Protocol, cast
 
-from core.refusals import imports as refusals
+from core.errors import imports as errors
 
 # A zip's directory is at its end, so a zip needs a file that can seek. All other forms are read
 # once, from the first byte to the last.
@@ -134,7 +134,7 @@ def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """``chunks``; refuses an archive within the archive."""
     head, chunks = take_head(chunks, _MAGIC_BYTES)
     if head.startswith((_GZIP, _ZIP)):
-        raise refusals.IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
+        raise errors.IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
     _refuse_foreign(head)
     return chunks
 
@@ -142,7 +142,7 @@ def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
 def _refuse_foreign(head: bytes) -> None:
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
-            raise refusals.IMPORT_UNKNOWN_FORMAT(what=what)
+            raise errors.IMPORT_UNKNOWN_FORMAT(what=what)
 
 
 @dataclass
@@ -157,10 +157,10 @@ class _Tally:
         self.given += len(data)
         if self.given > MAX_EXPANDED_BYTES:
             how = f"more than {MAX_EXPANDED_BYTES // 1024**3} GB"
-            raise refusals.IMPORT_EXPANDS_TOO_MUCH(how=how)
+            raise errors.IMPORT_EXPANDS_TOO_MUCH(how=how)
         if self.given > max(RATIO_GRACE_BYTES, MAX_EXPANSION_RATIO * self.taken):
             how = f"more than {MAX_EXPANSION_RATIO} times its size"
-            raise refusals.IMPORT_EXPANDS_TOO_MUCH(how=how)
+            raise errors.IMPORT_EXPANDS_TOO_MUCH(how=how)
         return data
 
     def bounded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -182,19 +182,19 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
             if member is None:
                 member, members, ahead = zlib.decompressobj(wbits=31), members + 1, _FIRST_BYTES
                 if members > MAX_GZIP_MEMBERS:
-                    raise refusals.IMPORT_GZIP_MEMBERS(most=MAX_GZIP_MEMBERS)
+                    raise errors.IMPORT_GZIP_MEMBERS(most=MAX_GZIP_MEMBERS)
             piece = memoryview(chunk)[at : at + ahead]
             try:
                 out = member.decompress(piece, READ_BYTES)
             except zlib.error:
-                raise refusals.IMPORT_DAMAGED(container="gzip") from None
+                raise errors.IMPORT_DAMAGED(container="gzip") from None
             at += len(piece) - len(member.unused_data if member.eof else member.unconsumed_tail)
             ahead *= 2
             member = None if member.eof else member
             if out:
                 yield tally.expanded(out)
     if member:
-        raise refusals.IMPORT_TRUNCATED(container="gzip")
+        raise errors.IMPORT_TRUNCATED(container="gzip")
 
 
 def _after_zeros(chunk: bytes, at: int) -> int:
@@ -212,7 +212,7 @@ class _BoundedReads:
 
     def read(self, size: int = -1, /) -> bytes:
         if size > MAX_DIRECTORY_BYTES:
-            raise refusals.IMPORT_ARCHIVE_DIRECTORY()
+            raise errors.IMPORT_ARCHIVE_DIRECTORY()
         return self._source.read(size if size >= 0 else MAX_DIRECTORY_BYTES)
 
 
@@ -223,7 +223,7 @@ def _unzip(source: Source) -> Iterator[bytes]:
     try:
         archive = zipfile.ZipFile(file)
     except _BROKEN_ZIP:
-        raise refusals.IMPORT_TRUNCATED(container="zip") from None
+        raise errors.IMPORT_TRUNCATED(container="zip") from None
     entry = _only_entry(archive)
     tally = _Tally(min(entry.compress_size, file.seek(0, 2)))
     try:
@@ -231,30 +231,30 @@ def _unzip(source: Source) -> Iterator[bytes]:
             while data := inside.read(READ_BYTES):
                 yield tally.expanded(data)
     except EOFError:
-        raise refusals.IMPORT_TRUNCATED(container="zip") from None
+        raise errors.IMPORT_TRUNCATED(container="zip") from None
     except _BROKEN_ZIP:
-        raise refusals.IMPORT_DAMAGED(container="zip") from None
+        raise errors.IMPORT_DAMAGED(container="zip") from None
 
 
 def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     if "[Content_Types].xml" in archive.namelist():
-        raise refusals.IMPORT_UNKNOWN_FORMAT(what="an Excel workbook or another Office document")
+        raise errors.IMPORT_UNKNOWN_FORMAT(what="an Excel workbook or another Office document")
     entries = [
         each
         for each in archive.infolist()
         if not each.is_dir() and not _LITTER.match(each.filename)
     ]
     if not entries:
-        raise refusals.IMPORT_EMPTY_ARCHIVE()
+        raise errors.IMPORT_EMPTY_ARCHIVE()
     if len(entries) > 1:
         shown = ", ".join(each.filename[:60] for each in entries[:5])
-        raise refusals.IMPORT_ARCHIVE_MANY_FILES(count=len(entries), names=shown)
+        raise errors.IMPORT_ARCHIVE_MANY_FILES(count=len(entries), names=shown)
     (entry,) = entries
     if entry.flag_bits & 0x1:
-        raise refusals.IMPORT_ARCHIVE_ENCRYPTED()
+        raise errors.IMPORT_ARCHIVE_ENCRYPTED()
     # Other methods are rare, and Python's readers do not bound the output of one read of them.
     if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-        raise refusals.IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
+        raise errors.IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
     return entry
 
 

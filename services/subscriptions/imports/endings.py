@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import delete, func, select
 
-from core.refusals.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
+from core.errors.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
 from core.settings.notations import PlanQuota
 from models import AccountMail, Job, MailingList, MemberImport, User, WaitingChunk
 from services import removals

@@ -24,8 +24,8 @@ from sqlalchemy import delete, exists, func, or_, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from core.errors import DomainError, TransientError
+from core.errors.jobs import JOB_ROWS_FAILED, JOB_TOO_SLOW, JOB_WORKER_LOST
 from core.queues import Queue
-from core.refusals.jobs import JOB_ROWS_FAILED, JOB_TOO_SLOW, JOB_WORKER_LOST
 from core.scopes import Scope
 from models import Job, JobStatus, MemberImport, WaitingChunk
 from services.access.quotas import MAX_SHARES
@@ -59,7 +59,7 @@ def _fail_import(uow: UnitOfWork, job: Job) -> None:
         task = uow.session.get_one(MemberImport, whole.subject_id)
         _enqueue(uow, whole.job_id, task, job.request_id)
         return
-    leases.fail(uow, whole, records.refusal_of(job))
+    leases.fail(uow, whole, records.error_of(job))
 
 
 # No user sees it: what it does is shown as the progress of the import's job.

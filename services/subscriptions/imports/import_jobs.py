@@ -12,8 +12,8 @@ from functools import partial
 
 from sqlalchemy import select
 
+from core.errors.jobs import JOB_ROWS_FAILED
 from core.queues import Queue
-from core.refusals.jobs import JOB_ROWS_FAILED
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
 from models import ImportChunk, MemberImport

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from core.refusals.imports import (
+from core.errors.imports import (
     IMPORT_EMPTY,
     IMPORT_JSON_ARRAY,
     IMPORT_NO_EMAIL_COLUMN,

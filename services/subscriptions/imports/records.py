@@ -9,15 +9,15 @@ import orjson
 from sqlalchemy import bindparam, delete, func, select
 
 from core.errors import DomainError
-from core.refusals.imports import (
+from core.errors.catalogue import ErrorType
+from core.errors.imports import (
     IMPORT_FILE_GONE,
     IMPORT_NOT_FOUND,
     IMPORT_RUNNING,
     IMPORT_UNDO_OVER,
 )
-from core.refusals.jobs import JOB_NOT_FOUND
-from core.refusals.mailing import PLAN_REQUIRED
-from core.refusals.refusal import Refusal
+from core.errors.jobs import JOB_NOT_FOUND
+from core.errors.mailing import PLAN_REQUIRED
 from core.settings.notations import PlanQuota
 from models import ImportChunk, ImportKind, Job, JobStatus, MemberImport, NamedMember, Plan
 from services import paging, removals
@@ -64,18 +64,18 @@ class ImportOptions:
         return {**vars(self), "mapping": dict(self.mapping) if self.mapping else None}
 
 
-def read_mapping(text: str | None, refusal: Refusal) -> dict[str, str] | None:
-    """``ImportOptions.mapping`` from JSON; raises ``refusal`` for text that can't be one."""
+def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
+    """``ImportOptions.mapping`` from JSON; raises ``error`` for text that can't be one."""
     if text is None:
         return None
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise refusal() from None
+        raise error() from None
     if not isinstance(parsed, dict) or not all(
         isinstance(each, str) and "\0" not in each for pair in parsed.items() for each in pair
     ):
-        raise refusal()
+        raise error()
     return parsed
 
 

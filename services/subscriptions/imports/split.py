@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import select
 
 from core import clock
-from core.refusals.imports import (
+from core.errors.imports import (
     IMPORT_MAPPING_FIELD,
     IMPORT_TOO_MANY_ADDRESSES,
     IMPORT_TOO_MANY_FIELDS,

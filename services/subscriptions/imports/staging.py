@@ -14,10 +14,10 @@ from sqlalchemy import select, text
 
 from core import ids
 from core.errors import DomainError, TransientError
+from core.errors.access import QUOTA_EXCEEDED
+from core.errors.imports import IMPORT_ERRORS_GONE
+from core.errors.mailing import MEMBER_DENIED
 from core.keyring import Keyring
-from core.refusals.access import QUOTA_EXCEEDED
-from core.refusals.imports import IMPORT_ERRORS_GONE
-from core.refusals.mailing import MEMBER_DENIED
 from core.telemetry.statement_spans import statement_span
 from models import ImportChunk, MemberImport
 from services.accounts import accounts

@@ -9,8 +9,8 @@ from functools import partial
 
 from sqlalchemy import func, text
 
+from core.errors.imports import IMPORT_RUNNING
 from core.queues import Queue
-from core.refusals.imports import IMPORT_RUNNING
 from core.scopes import Scope
 from models import JobStatus, MemberImport
 from services.feed.catalogue import FeedEventType, announce

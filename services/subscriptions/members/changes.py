@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import func, select, update
 
-from core.refusals.mailing import SUBSCRIPTION_CHANGED
+from core.errors.mailing import SUBSCRIPTION_CHANGED
 from models import (
     ConsentHow,
     MemberField,

@@ -35,7 +35,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from core.errors import TransientError
-from core.refusals.mailing import LIST_BUSY
+from core.errors.mailing import LIST_BUSY
 from models import MailingList, Subscription, SubscriptionStatus, User
 from services.subscriptions.members import changes, opt_outs
 from storage.unit_of_work import UnitOfWork

@@ -14,8 +14,8 @@ from urllib.parse import urlencode, urlsplit
 from sqlalchemy import func, select, text, update
 
 from core.errors import DomainError
+from core.errors.mailing import SUBSCRIPTION_CHANGED, TRACE_INVALID
 from core.keyring import Keyring
-from core.refusals.mailing import SUBSCRIPTION_CHANGED, TRACE_INVALID
 from core.settings import Settings
 from integrations.mail.port import Mail, Mailer
 from models import MailingList, Subscription, SubscriptionEvent, SubscriptionStatus, User

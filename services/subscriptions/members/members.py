@@ -7,14 +7,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, not_, select
 
-from core.keyring import Keyring
-from core.refusals.mailing import (
+from core.errors.mailing import (
     MEMBER_NOT_FOUND,
     PLAN_REQUIRED,
     SUBSCRIPTION_NOT_FOUND,
     SUBSCRIPTION_OPTED_OUT,
     TRANSFER_SAME_LIST,
 )
+from core.keyring import Keyring
 from core.settings.notations import PlanQuota
 from models import (
     MailingList,

@@ -1,4 +1,4 @@
-"""Opt-outs: a person's own refusal of a list, or of its mail. Only that person lifts it.
+"""Opt-outs: a person's own error of a list, or of its mail. Only that person lifts it.
 
 An opt-out is found by the person, and by an HMAC of their address. The HMAC stays when the person
 is erased, so that an owner who adds the address again does not bring the mail back. The account of

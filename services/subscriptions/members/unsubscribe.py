@@ -10,9 +10,9 @@ from datetime import timedelta
 from sqlalchemy import func, or_, select
 
 from core.errors import DomainError, TransientError
+from core.errors.mailing import LIST_BUSY
 from core.keyring import Keyring
 from core.queues import Queue
-from core.refusals.mailing import LIST_BUSY
 from core.scopes import Scope
 from models import (
     MailingList,

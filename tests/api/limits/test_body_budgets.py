@@ -4,7 +4,7 @@ import pytest
 
 from api.limits import body_budgets
 from api.limits.body_budgets import MAX_SMALL_BODY_BYTES, SHARES, BodyBudget, HeldBody
-from core.refusals.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
+from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 
 LARGE, SMALL = 8 * SHARES * MAX_SMALL_BODY_BYTES, 4 * SHARES * MAX_SMALL_BODY_BYTES
 

@@ -5,7 +5,7 @@ import pytest
 
 from api.limits.bulkheads import Bulkhead, Shares
 from core.errors import DomainError
-from core.refusals.mailing import LIST_BUSY
+from core.errors.mailing import LIST_BUSY
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def gate() -> threading.Event:
     return threading.Event()
 
 
-async def _refusal(waiting: asyncio.Future[bool]) -> tuple[str, int | None]:
+async def _error(waiting: asyncio.Future[bool]) -> tuple[str, int | None]:
     with pytest.raises(DomainError) as refused:
         await asyncio.wait_for(waiting, 20)
     return refused.value.code, refused.value.retry_after
@@ -27,7 +27,7 @@ def test_callers_beyond_the_threads_are_refused_in_time_and_the_others_are_serve
         served = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(2)]
         waiting = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(3)]
         for each in waiting:
-            assert await _refusal(each) == ("service.busy", 1)
+            assert await _error(each) == ("service.busy", 1)
         gate.set()
         assert await asyncio.gather(*served) == [True, True]
         assert await bulkhead.run(gate.is_set)
@@ -41,7 +41,7 @@ def test_no_more_than_so_many_callers_wait_for_a_thread(gate: threading.Event) -
         begun = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(2)]
         await asyncio.sleep(0)
         refused = asyncio.ensure_future(bulkhead.run(gate.is_set))
-        assert await _refusal(refused) == ("service.busy", 1)
+        assert await _error(refused) == ("service.busy", 1)
         gate.set()
         assert await asyncio.gather(*begun) == [True, True]
 
@@ -70,7 +70,7 @@ def test_work_keeps_its_thread_though_its_caller_has_left(gate: threading.Event)
         left.cancel()
         await asyncio.gather(left, return_exceptions=True)
         refused = asyncio.ensure_future(bulkhead.run(lambda: True))
-        assert await _refusal(refused) == ("service.busy", 1)
+        assert await _error(refused) == ("service.busy", 1)
         gate.set()
         bulkhead = Bulkhead("left", 1, wait_seconds=20)
         assert await bulkhead.run(lambda: True)
@@ -104,7 +104,7 @@ def test_one_key_never_takes_all_threads(gate: threading.Event) -> None:
         waiting = [asyncio.ensure_future(shares.run(1, lambda: True)) for _ in range(20)]
         assert await shares.run(2, lambda: 8) == 8
         for each in waiting:
-            assert await _refusal(each) == ("list.busy", 1)
+            assert await _error(each) == ("list.busy", 1)
         gate.set()
         assert await held
         assert await shares.run(1, lambda: 9) == 9

@@ -39,7 +39,7 @@ test("a file is uploaded from a path, bytes, a browser's file and streams", asyn
   assert.equal((await response.arrayBuffer()).byteLength, made[0].size);
 });
 
-test("a refusal has its code, status, places and request", async () => {
+test("an error has its code, status, places and request", async () => {
   await assert.rejects(pressroom.readAttachment({ hash_id: "0123456789ab" }), (error) => {
     assert.ok(error instanceof Refused && error instanceof PressroomError);
     assert.equal(error.code, "attachment.not_found");

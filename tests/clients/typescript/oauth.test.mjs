@@ -48,7 +48,7 @@ test("a URL of another login or server gives no tokens", async () => {
   }
 });
 
-test("a person who says no is a refusal", async () => {
+test("a person who says no is an error", async () => {
   const begun = await login.begin(SCOPES);
   const url = await returned(begun.url, "deny");
   await assert.rejects(login.finish(begun, url), { code: "access_denied" });

@@ -151,9 +151,9 @@ def test_no_text_of_a_module_is_shown_unmarked(module: Path) -> None:
     for node in ast.walk(tree):
         is_for_programs = isinstance(node, ast.keyword) and node.arg in {"responses", "rule"}
         called = getattr(node, "func", None)
-        is_refusal = isinstance(called, ast.Attribute) and called.attr.isupper()
+        is_error = isinstance(called, ast.Attribute) and called.attr.isupper()
         is_problem = isinstance(called, ast.Name) and called.id == "FieldProblem"
-        if is_for_programs or is_refusal or is_problem:
+        if is_for_programs or is_error or is_problem:
             docs |= {id(each) for each in ast.walk(node)}
     sentences = [
         node.value

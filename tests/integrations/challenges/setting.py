@@ -54,11 +54,11 @@ def token(start: str) -> str:
 
 
 async def outcome(work: Awaitable[None]) -> str:
-    """`passed`, or the code of the refusal."""
+    """`passed`, or the code of the error."""
     try:
         await work
-    except DomainError as refusal:
-        return refusal.code
+    except DomainError as error:
+        return error.code
     return "passed"
 
 

@@ -30,7 +30,7 @@ def url(talker: Talker, login: str = "") -> str:
         ("MAIL", "552 too large"),
     ],
 )
-def test_a_permanent_refusal_of_recipient_or_message_gives_it_up(
+def test_a_permanent_error_of_recipient_or_message_gives_it_up(
     talker: Talker, verb: str, answer: str
 ) -> None:
     talker.answers[verb] = answer

@@ -214,7 +214,7 @@ def test_a_checkout_that_nobody_knows_is_refused(account: StripeCheckout) -> Non
         )
 
 
-def test_a_refusal_shows_no_key(sandbox_url: str, keys: StripeKeys) -> None:
+def test_a_error_shows_no_key(sandbox_url: str, keys: StripeKeys) -> None:
     other = StripeKeys(webhook_secret=keys.webhook_secret)
     with pytest.raises(DomainError) as refused:
         account_at(f"{sandbox_url}/stripe", other).open(an_order())

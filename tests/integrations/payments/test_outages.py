@@ -171,7 +171,7 @@ def test_what_is_no_answer_of_stripe_may_be_one_later(raw: Raw, keys: StripeKeys
     indirect=True,
     ids=["redirect", "404"],
 )
-def test_a_server_that_sends_elsewhere_or_knows_nothing_is_a_refusal(
+def test_a_server_that_sends_elsewhere_or_knows_nothing_is_a_error(
     raw: Raw, keys: StripeKeys
 ) -> None:
     with pytest.raises(DomainError) as refused:

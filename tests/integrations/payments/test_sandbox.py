@@ -44,7 +44,7 @@ def paid(account: StripeCheckout, sandbox: SandboxPayments) -> dict[str, Any]:
     return sandbox.session(opened.session_id)
 
 
-def refusal(reply: httpx2.Response, status: int = 400) -> dict[str, Any]:
+def rejection(reply: httpx2.Response, status: int = 400) -> dict[str, Any]:
     assert reply.status_code == status, reply.text
     assert reply.headers["Request-Id"].startswith("req_")
     error: dict[str, Any] = reply.json()["error"]
@@ -73,7 +73,7 @@ def test_a_checkout_that_stripe_would_refuse_is_refused(
     http: httpx2.Client, changed: dict[str, str], param: str
 ) -> None:
     form = {name: v for name, v in ORDER.items() if name.partition("[")[0] not in changed}
-    error = refusal(http.post("/checkout/sessions", data=form | changed))
+    error = rejection(http.post("/checkout/sessions", data=form | changed))
     assert (error["type"], error["param"]) == ("invalid_request_error", param)
 
 

@@ -63,7 +63,7 @@ class Provider:
     def search(self) -> str:
         return self.adapter.search("bread", page=1, limit=10)
 
-    def refusal(self) -> DomainError:
+    def error(self) -> DomainError:
         with pytest.raises(DomainError) as caught:
             self.search()
         return caught.value
@@ -105,10 +105,10 @@ def test_a_spent_quota_says_when_to_come_back(
     header = in_a_minute() if header == "in a minute" else header
     headers = {} if header is None else {"Retry-After": header.encode().decode("latin-1")}
     provider.script = Script(429, headers)
-    refusal = provider.refusal()
-    assert (refusal.kind, refusal.code) == (Kind.UNAVAILABLE, "stockphoto.limit_reached")
-    assert refusal.retry_after is not None
-    assert least <= refusal.retry_after <= most
+    error = provider.error()
+    assert (error.kind, error.code) == (Kind.UNAVAILABLE, "stockphoto.limit_reached")
+    assert error.retry_after is not None
+    assert least <= error.retry_after <= most
 
 
 @pytest.mark.parametrize(
@@ -126,18 +126,18 @@ def test_a_spent_quota_says_when_to_come_back(
         (503, {}, "stockphoto.failed"),
     ],
 )
-def test_each_refusal_is_told_as_what_it_is(
+def test_each_error_is_told_as_what_it_is(
     provider: Provider, status: int, headers: dict[str, str], code: str
 ) -> None:
     provider.script = Script(status, headers)
-    assert provider.refusal().code == code
+    assert provider.error().code == code
     assert len(provider.script.asked) == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"7", b'{"a": ', b"\xff\xfe", b"null"])
 def test_a_reply_that_is_no_object_is_a_failure(provider: Provider, body: bytes) -> None:
     provider.script = Script(pieces=(body,))
-    assert provider.refusal().code == "stockphoto.failed"
+    assert provider.error().code == "stockphoto.failed"
 
 
 @pytest.mark.parametrize("url", ["", "ftp://x/y", "javascript:alert(1)", "/x", "https://", "x y"])
@@ -161,7 +161,7 @@ def test_a_reply_that_trickles_is_given_up(
     monkeypatch.setattr(exchange, "_MAX_CALL_SECONDS", 0.5)
     provider.script = Script(pieces=(b" ",) * 600, pause=0.1)
     began = time.monotonic()
-    assert provider.refusal().code == "stockphoto.too_slow"
+    assert provider.error().code == "stockphoto.too_slow"
     assert time.monotonic() - began < 50
 
 
@@ -173,9 +173,9 @@ def test_a_provider_that_is_away_is_unavailable() -> None:
     assert caught.value.retry_after
 
 
-def test_quotas_are_reported_of_refusals_too(provider: Provider) -> None:
+def test_quotas_are_reported_of_errors_too(provider: Provider) -> None:
     provider.script = Script(403, SPENT)
-    provider.refusal()
+    provider.error()
     provider.script = Script(
         headers={"X-RateLimit-Limit": "nonsense", "X-RateLimit-Remaining": "1"}
     )

@@ -173,9 +173,9 @@ def test_one_address_is_normalised_as_in_a_batch() -> None:
     assert email_addresses.normalise("Jörg.Ünal+News@BÜCHER.example.com") == (
         "jörg.ünal+news@bücher.example.com"
     )
-    with pytest.raises(DomainError) as refusal:
+    with pytest.raises(DomainError) as error:
         email_addresses.normalise("jane@example.local")
-    assert refusal.value.code == "email.invalid"
+    assert error.value.code == "email.invalid"
 
 
 def test_endless_address_is_refused_without_being_examined() -> None:

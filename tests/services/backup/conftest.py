@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from core.errors import DomainError
-from core.refusals.jobs import MAINTENANCE_RUNNING
+from core.errors.jobs import MAINTENANCE_RUNNING
 from devstack.supervisor.environment import path_of_programs
 from services.backup import creating
 from services.backup.manifests import Manifest

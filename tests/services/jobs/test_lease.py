@@ -8,7 +8,7 @@ from redis.client import PubSub
 from sqlalchemy import func, text
 
 from core.errors import DomainError, Kind
-from core.refusals.jobs import JOB_TOO_SLOW
+from core.errors.jobs import JOB_TOO_SLOW
 from models import Job, JobStatus
 from services.jobs import lease as leases
 from services.jobs import sweep

@@ -104,7 +104,7 @@ def test_pauses_grow_with_the_time_that_a_job_fails(
     assert longest / 2 - 5 < float(str(left)) <= longest + 1
 
 
-def test_refusal_is_not_tried_again_and_its_reason_is_the_jobs(bench: Bench) -> None:
+def test_error_is_not_tried_again_and_its_reason_is_the_jobs(bench: Bench) -> None:
     job = bench.finished(bench.enqueue(refuse="No such thing."))
     assert (job.status, job.attempt) == (JobStatus.FAILED, 1)
     assert job.error == {"kind": "invalid", "code": "probe.refused", "message": "No such thing."}

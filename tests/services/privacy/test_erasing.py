@@ -184,9 +184,9 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
             ("user.not_found", lambda: accounts.get_by_email(uow, address)),
             ("user.not_found", lambda: new_list(quiet, uow, user_id)),
         ):
-            with pytest.raises(DomainError) as refusal:
+            with pytest.raises(DomainError) as error:
                 look()
-            assert refusal.value.code == refused
+            assert error.value.code == refused
 
 
 def new_list(quiet: Importing, uow: UnitOfWork, user_id: int) -> None:

@@ -182,8 +182,8 @@ def test_a_no_outlives_its_person_when_the_address_comes_back(
         assert (member["email"], member["email_enabled"]) == (address, no == "list")
         assert shown(stack, owner, list_id, "active") == []
         path = f"/subscriptions/{list_id}/members/{member['user_id']}/email"
-        refusal = acting.reply("PUT", path, key=owner.key, json={"enabled": True})
-        assert refusal == (409, "subscription.opted_out")
+        error = acting.reply("PUT", path, key=owner.key, json={"enabled": True})
+        assert error == (409, "subscription.opted_out")
         assert [each["email"] for each in shown(stack, owner, free, "active")] == [address]
         # Another round: what a second person of the address said no to outlives them too.
         acting.erase(address)
@@ -220,18 +220,18 @@ def test_nobody_to_erase_is_said_so(stack: Stack, acting: Acting) -> None:
     person = acting.new_person(with_login=True)
     acting.erase(person.address)
     for address in (person.address, "never.there@example.com"):
-        with pytest.raises(DomainError, match=address) as refusal:
+        with pytest.raises(DomainError, match=address) as error:
             acting.erase(address)
-        assert refusal.value.code == "user.not_found"
+        assert error.value.code == "user.not_found"
 
 
 def test_the_owner_of_a_list_is_not_erased(
     stack: Stack, acting: Acting, owner: Owner, list_id: int
 ) -> None:
-    with pytest.raises(DomainError) as refusal:
+    with pytest.raises(DomainError) as error:
         acting.erase(owner.email)
-    assert refusal.value.code == "user.owns_lists"
+    assert error.value.code == "user.owns_lists"
     with stack.client(owner.key) as client:
         slug = client.get(f"/lists/{list_id}").json()["data"]["slug"]
-    assert slug in refusal.value.message
+    assert slug in error.value.message
     assert stack.query("SELECT 1 FROM users WHERE email = %s", owner.email) == [(1,)]

@@ -99,7 +99,7 @@ def join(line: Line, owner: int | None, name: str, seconds: float = 30) -> bool:
     return line.join(name, f"caller of {name}", owner=owner, seconds=seconds)
 
 
-def refusal(line: Line, owner: int | None, name: str) -> DomainError:
+def error(line: Line, owner: int | None, name: str) -> DomainError:
     with pytest.raises(DomainError) as refused:
         join(line, owner, name)
     return refused.value
@@ -119,7 +119,7 @@ def make_older(resources: Resources, seconds: float) -> None:
 
 def test_owner_has_a_share_of_the_line_and_leaves_the_rest_to_others(line: Line) -> None:
     fill(line, ANNA, 4)
-    refused = refusal(line, ANNA, "one more")
+    refused = error(line, ANNA, "one more")
     assert (refused.kind, refused.code) == (Kind.RATE_LIMITED, "queue.too_many_of_yours")
     assert refused.retry_after == 1
     assert join(line, BERT, "of Bert")
@@ -129,7 +129,7 @@ def test_full_line_refuses_each_new_work(line: Line) -> None:
     fill(line, ANNA, 3)
     fill(line, BERT, 3)
     for owner in (ANNA, 7, None):
-        refused = refusal(line, owner, "one more")
+        refused = error(line, owner, "one more")
         assert (refused.kind, refused.code) == (Kind.UNAVAILABLE, "queue.overloaded")
 
 
@@ -139,10 +139,10 @@ def test_full_line_refuses_no_work_of_another_queue(line: Line) -> None:
     assert line.join("photos", "caller", owner=ANNA, queue=Queue.PHOTOS)
 
 
-def test_refusal_leaves_nothing_behind(line: Line, resources: Resources) -> None:
+def test_error_leaves_nothing_behind(line: Line, resources: Resources) -> None:
     fill(line, ANNA, 4)
     before = sorted(resources.redis.keys())
-    refusal(line, ANNA, "one more")
+    error(line, ANNA, "one more")
     assert sorted(resources.redis.keys()) == before
 
 
@@ -151,13 +151,13 @@ def test_line_in_which_works_wait_too_long_refuses_its_owners_for_as_long(
 ) -> None:
     fill(line, ANNA, 3)
     make_older(resources, 12)
-    refused = refusal(line, ANNA, "one more")
+    refused = error(line, ANNA, "one more")
     assert (refused.code, refused.retry_after) == ("queue.overloaded", 13)
-    assert refusal(line, None, "without an owner").code == "queue.overloaded"
+    assert error(line, None, "without an owner").code == "queue.overloaded"
     # Who has nothing there did not fill it.
     assert join(line, BERT, "of Bert")
     make_older(resources, 12)
-    assert refusal(line, 7, "of another").code == "queue.overloaded"
+    assert error(line, 7, "of another").code == "queue.overloaded"
 
 
 def test_line_of_few_works_refuses_none(line: Line, resources: Resources) -> None:

@@ -1,4 +1,4 @@
-"""Damaged files of every type, through the converter's child: each ends as an image or a refusal.
+"""Damaged files of every type, through the converter's child: each ends as an image or an error.
 
 300 in short form; `make test-full SIZE=full` makes it 20,000.
 """
@@ -18,7 +18,7 @@ FILES = sized(300, 20_000)
 # Of the processor, which another program may have meanwhile.
 SECONDS_EACH = 5.0
 RESIDENT_BYTES = 400 * 1024 * 1024
-REFUSALS = {
+ERRORS = {
     "image.unsupported_type",
     "image.empty",
     "image.truncated",
@@ -70,13 +70,13 @@ def _damage(data: bytearray, chance: random.Random) -> None:
             data[at:] = other[chance.randrange(len(other)) :]
 
 
-def test_damaged_file_ends_as_an_image_or_a_refusal(converter: ConverterProcess) -> None:
+def test_damaged_file_ends_as_an_image_or_a_error(converter: ConverterProcess) -> None:
     images = 0
     for seed in range(FILES):
         child, spent = converter.pid, _spent(converter)
         outcome = _outcome(converter, damaged(seed))
         if isinstance(outcome, UnreadableImage):
-            assert outcome.code in REFUSALS, f"seed {seed}: {outcome}"
+            assert outcome.code in ERRORS, f"seed {seed}: {outcome}"
         else:
             images += 1
             assert outcome.width * outcome.height <= 50_000_000, f"seed {seed}"
@@ -90,8 +90,8 @@ def test_damaged_file_ends_as_an_image_or_a_refusal(converter: ConverterProcess)
 def _outcome(converter: ConverterProcess, data: bytes) -> ConvertedImage | UnreadableImage:
     try:
         return converter.convert(data)
-    except UnreadableImage as refusal:
-        return refusal
+    except UnreadableImage as error:
+        return error
 
 
 def _resident(converter: ConverterProcess) -> int:

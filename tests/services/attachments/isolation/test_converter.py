@@ -96,7 +96,7 @@ def test_answer_with_a_rendition_that_is_not_known_is_none(converter: ConverterP
         outcome(json.dumps(told).encode(), rest[length:])
 
 
-def test_refusal_comes_through_with_its_code_and_message(converter: ConverterProcess) -> None:
+def test_error_comes_through_with_its_code_and_message(converter: ConverterProcess) -> None:
     data = one_of_each()["gif"][:-5]
     with pytest.raises(UnreadableImage) as direct:
         convert(data)
@@ -257,12 +257,12 @@ def test_filter_exists_for_the_processors_that_we_support(
     assert confinement.decoding_filter().program
 
 
-def test_processor_without_a_filter_is_a_refusal_of_the_filter_alone(
+def test_processor_without_a_filter_is_a_error_of_the_filter_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert confinement.filter_refusal() is None
+    assert confinement.filter_error() is None
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    assert "riscv64" in str(confinement.filter_refusal())
+    assert "riscv64" in str(confinement.filter_error())
 
 
 def test_no_conversion_imports_a_module(tmp_path: Path) -> None:

@@ -67,10 +67,10 @@ def asked(
 def test_what_cannot_be_sold_is_refused_and_says_where(
     code: str, currency: str, amount: str | None, credit_amount: str | None
 ) -> None:
-    with pytest.raises(DomainError) as refusal:
+    with pytest.raises(DomainError) as error:
         asked(currency, amount, credit_amount)
-    assert refusal.value.code == code
-    [problem] = refusal.value.problems
+    assert error.value.code == code
+    [problem] = error.value.problems
     assert problem.field in {"body.amount", "body.credit_amount", "body.currency"}
 
 
@@ -178,6 +178,6 @@ def test_credits_never_cost_less_than_they_are_worth(
     ],
 )
 def test_a_bad_setting_names_itself(name: str, value: str) -> None:
-    with pytest.raises(ValidationError) as refusal:
+    with pytest.raises(ValidationError) as raised:
         Settings.model_validate({name: value})
-    assert name in {error["loc"][0] for error in refusal.value.errors()}
+    assert name in {error["loc"][0] for error in raised.value.errors()}

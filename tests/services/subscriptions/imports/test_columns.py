@@ -8,10 +8,10 @@ from tests.services.subscriptions.imports.forms import opened, outcome, rows
 
 
 def refused(file: str, code: str, mapping: dict[str, str] | None = None) -> str:
-    with pytest.raises(DomainError) as refusal:
+    with pytest.raises(DomainError) as error:
         opened(file, mapping=mapping)
-    assert refusal.value.code == code
-    return refusal.value.message
+    assert error.value.code == code
+    return error.value.message
 
 
 @pytest.mark.parametrize(

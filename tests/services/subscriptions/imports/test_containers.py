@@ -16,11 +16,11 @@ FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n
 
 
 def refused(data: bytes, code: str) -> str:
-    """The message of the refusal, which comes at once or while the rows are read."""
-    with pytest.raises(DomainError) as refusal:
+    """The message of the error, which comes at once or while the rows are read."""
+    with pytest.raises(DomainError) as error:
         outcome(data)
-    assert refusal.value.code == code
-    return refusal.value.message
+    assert error.value.code == code
+    return error.value.message
 
 
 class Stored:

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy.exc import NoResultFound
 
 from core.errors import DomainError
+from core.errors.mailing import LIST_BUSY
 from core.ids import random_hash_id
-from core.refusals.mailing import LIST_BUSY
 from models import Job, OptOutKind, User
 from services.accounts import accounts
 from services.jobs import records as job_records

@@ -24,7 +24,7 @@ def read_again(importing: Importing, owner: Owner, import_id: int, **options: An
         return job.id
 
 
-def refusal(importing: Importing, owner: Owner, import_id: int, **options: Any) -> str:
+def error(importing: Importing, owner: Owner, import_id: int, **options: Any) -> str:
     with pytest.raises(DomainError) as refused:
         read_again(importing, owner, import_id, **options)
     return refused.value.code
@@ -35,7 +35,7 @@ def test_after_the_import_the_file_is_gone(
 ) -> None:
     looked = importing.bring(owner, list_id, FILE, dry_run=True)
     importing.work(read_again(importing, owner, looked.id))
-    assert refusal(importing, owner, looked.id, dry_run=True) == "import.file_gone"
+    assert error(importing, owner, looked.id, dry_run=True) == "import.file_gone"
     removals.work_off(importing.resources)
     assert list(importing.resources.objects.stored(f"{looked.object_prefix}/")) == []
 
@@ -43,7 +43,7 @@ def test_after_the_import_the_file_is_gone(
 def test_one_that_runs_is_begun_once(importing: Importing, owner: Owner, list_id: int) -> None:
     looked = importing.bring(owner, list_id, FILE, dry_run=True)
     job_id = read_again(importing, owner, looked.id)
-    assert refusal(importing, owner, looked.id) == "import.running"
+    assert error(importing, owner, looked.id) == "import.running"
     importing.work(job_id)
     with importing.resources.unit_of_work() as uow:
         chunks = uow.session.query(ImportChunk).filter_by(import_id=looked.id).count()
@@ -61,7 +61,7 @@ def test_a_file_is_kept_for_its_time_and_no_longer(
     )
     removals.work_off(importing.resources)
     assert list(importing.resources.objects.stored(f"{looked.object_prefix}/")) == []
-    assert refusal(importing, owner, looked.id) == "import.file_gone"
+    assert error(importing, owner, looked.id) == "import.file_gone"
 
 
 def test_a_file_that_a_process_has_open_is_not_read_on_by_other_options(

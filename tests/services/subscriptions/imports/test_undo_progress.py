@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from core.errors import DomainError
+from core.errors.jobs import JOB_GIVEN_UP
 from core.ids import random_hash_id
-from core.refusals.jobs import JOB_GIVEN_UP
 from services import removals
 from services.jobs import lease as leases
 from services.jobs import records as jobs

@@ -120,7 +120,7 @@ class Acting:
             return mailed_tokens.make(uow, keyring, purpose, user_id=user_id, list_id=list_id)
 
     def confirm(self, secret: str) -> str | None:
-        """The code of a refusal."""
+        """The code of an error."""
         reader = Actor(ActorKind.USER, Via.CONFIRMATION)
         try:
             with self.resources.unit_of_work() as uow:

@@ -6,7 +6,7 @@ PENDING, ACTIVE, UNSUBSCRIBED, REMOVED = "pending", "active", "unsubscribed", "r
 LIST, EMAIL = "list", "email"
 TIERS = ("free", "silver", "gold")
 
-# The status of a reply, and its data; or the code of a refusal.
+# The status of a reply, and its data; or the code of an error.
 Reply = tuple[int, object]
 ACCEPTED: Reply = (200, 1)
 NO_LIST: Reply = (404, "list.not_found")
@@ -121,7 +121,7 @@ class Model:
         return ACCEPTED
 
     def confirm(self, link: Link) -> str | None:
-        """The code of a refusal."""
+        """The code of an error."""
         if link.is_dead:
             return "link.invalid"
         if self.lists[link.list].archived:
@@ -145,7 +145,7 @@ class Model:
 
     # -- owners ------------------------------------------------------------------------------
 
-    def refusal(self, owner: int, *lists: str) -> Reply | None:
+    def error(self, owner: int, *lists: str) -> Reply | None:
         for of in lists:
             if self.lists[of].archived:
                 return NO_LIST
@@ -154,8 +154,8 @@ class Model:
         return None
 
     def remove(self, owner: int, of: str, person: str) -> Reply:
-        if refusal := self.refusal(owner, of):
-            return refusal
+        if error := self.error(owner, of):
+            return error
         record = self.records.get((of, person))
         if record is None:
             return NO_MEMBER
@@ -164,8 +164,8 @@ class Model:
         return 200, int(was != REMOVED)
 
     def owner_switches_mail(self, owner: int, of: str, person: str, *, enabled: bool) -> Reply:
-        if refusal := self.refusal(owner, of):
-            return refusal
+        if error := self.error(owner, of):
+            return error
         record = self.records.get((of, person))
         if record is None:
             return NO_MEMBER
@@ -175,8 +175,8 @@ class Model:
         return 200, int(was != enabled)
 
     def edit(self, owner: int, of: str, person: str, tier: str, expiry: str | None) -> Reply:
-        if refusal := self.refusal(owner, of):
-            return refusal
+        if error := self.error(owner, of):
+            return error
         record = self.records.get((of, person))
         if record is None:
             return NO_MEMBER
@@ -184,8 +184,8 @@ class Model:
         return 200, tier
 
     def put(self, owner: int, of: str, person: str, tier: str) -> Reply:
-        if refusal := self.refusal(owner, of):
-            return refusal
+        if error := self.error(owner, of):
+            return error
         record, said_no = self.records.get((of, person)), self.said_no(of, person)
         if LIST in said_no or (record is not None and record.status == UNSUBSCRIBED):
             return 409, "subscription.opted_out"
@@ -198,14 +198,14 @@ class Model:
         return 200, tier
 
     def archive(self, owner: int, of: str) -> Reply:
-        if refusal := self.refusal(owner, of):
-            return refusal
+        if error := self.error(owner, of):
+            return error
         self.lists[of].archived = True
         return ACCEPTED
 
     def transfer(self, owner: int, source: str, target: str, person: str) -> Reply:
-        if refusal := self.refusal(owner, source, target):
-            return refusal
+        if error := self.error(owner, source, target):
+            return error
         if source == target:
             return 400, "transfer.same_list"
         leaving, there = self.records.get((source, person)), self.records.get((target, person))

@@ -70,8 +70,8 @@ def test_who_leaves_while_they_are_brought_back_is_out(
         order.shuffle(acts)
         replies = at_once(acts)
         # No act waits long for a list's lock.
-        refusals = {(409, "subscription.opted_out"), (503, "list.busy")}
-        assert set(replies) <= {(200, 1), (200, 0), *refusals}
+        errors = {(409, "subscription.opted_out"), (503, "list.busy")}
+        assert set(replies) <= {(200, 1), (200, 0), *errors}
         require_consistent(acting, lists, person)
         [(status,)] = acting.stack.query(
             "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s", here, user_id

@@ -23,14 +23,14 @@ from tests.services.attachments.images.samples import (
 )
 
 
-def refusal(data: bytes) -> UnreadableImage:
+def error(data: bytes) -> UnreadableImage:
     with pytest.raises(UnreadableImage) as caught:
         convert(data)
     return caught.value
 
 
 def test_no_bytes_are_refused_as_empty() -> None:
-    assert refusal(b"").code == "image.empty"
+    assert error(b"").code == "image.empty"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_no_bytes_are_refused_as_empty() -> None:
     ],
 )
 def test_other_types_are_refused(data: bytes) -> None:
-    assert refusal(data).code == "image.unsupported_type"
+    assert error(data).code == "image.unsupported_type"
 
 
 @pytest.mark.parametrize("name", one_of_each())
@@ -55,13 +55,13 @@ def test_file_cut_short_anywhere_is_refused(name: str) -> None:
         # Its first picture is a whole JPEG of its own; only what is inside that counts.
         data = data[: data.index(b"\xff\xd9\xff\xd8") + 2]
     cuts = {len(data) - 1, len(data) - 2, 20, *random.Random(7).sample(range(16, len(data)), 40)}
-    assert {refusal(data[:cut]).code for cut in cuts} == {"image.truncated"}
+    assert {error(data[:cut]).code for cut in cuts} == {"image.truncated"}
 
 
-def test_no_refusal_quotes_an_address_in_memory() -> None:
+def test_no_error_quotes_an_address_in_memory() -> None:
     # An icon whose only image is of no format.
     entry = struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, 64, 22)
-    found = [refusal(struct.pack("<HHH", 0, 1, 1) + entry + bytes(range(64)))]
+    found = [error(struct.pack("<HHH", 0, 1, 1) + entry + bytes(range(64)))]
     for data in one_of_each().values():
         for seed in range(30):
             broken = bytearray(data)
@@ -71,7 +71,7 @@ def test_no_refusal_quotes_an_address_in_memory() -> None:
             with suppress(UnreadableImage):
                 convert(bytes(broken))
                 continue
-            found.append(refusal(bytes(broken)))
+            found.append(error(bytes(broken)))
     assert found
     assert [each.message for each in found if re.search("0x|<", each.message)] == []
 
@@ -137,19 +137,19 @@ def test_giant_dimensions_are_refused_before_decoding(
 ) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("a pixel was decoded"))
     if header is not _lossless_webp_header:  # it has 14 bits a side: 16,384 is the most it can say
-        assert refusal(header(65_000, 9)).code == "image.side_too_long"
-    assert refusal(header(9, 16_384)).code == "image.side_too_long"
-    assert refusal(header(16_383, 3_053)).code == "image.too_many_pixels"
+        assert error(header(65_000, 9)).code == "image.side_too_long"
+    assert error(header(9, 16_384)).code == "image.side_too_long"
+    assert error(header(16_383, 3_053)).code == "image.too_many_pixels"
 
 
 @pytest.mark.parametrize("header", [_png_header, _gif_header])
 def test_no_pixels_at_all_are_refused(header: Callable[[int, int], bytes]) -> None:
-    code = refusal(header(0, 5) if header is _png_header else gif((20, 10), [])).code
+    code = error(header(0, 5) if header is _png_header else gif((20, 10), [])).code
     assert code == "image.unreadable"
 
 
-def test_refusal_names_the_rule_and_the_place() -> None:
-    message = refusal(_png_header(20_000, 9)).message
+def test_error_names_the_rule_and_the_place() -> None:
+    message = error(_png_header(20_000, 9)).message
     assert "16,383" in message
     assert "PNG header" in message
     assert "20,000" in message
@@ -173,7 +173,7 @@ def _webp_of(frames: int) -> bytes:
     ids=["gif", "apng", "webp"],
 )
 def test_more_than_a_thousand_frames_are_refused(data: bytes) -> None:
-    assert refusal(data).code == "image.too_many_frames"
+    assert error(data).code == "image.too_many_frames"
 
 
 def test_a_thousand_frames_are_accepted() -> None:
@@ -196,13 +196,13 @@ def test_frames_times_area_over_the_limit_are_refused(
     data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("a pixel was decoded"))
-    assert refusal(data).code == "image.animation_too_large"
+    assert error(data).code == "image.animation_too_large"
 
 
 def test_damaged_chunk_is_refused() -> None:
     data = bytearray(one_of_each()["png"])
     data[data.index(b"IEND") - 5] ^= 1  # the last byte of the data's checksum
-    assert "checksum" in refusal(bytes(data)).message
+    assert "checksum" in error(bytes(data)).message
 
 
 def test_pixel_data_that_ends_early_is_refused_though_its_container_is_whole() -> None:
@@ -211,7 +211,7 @@ def test_pixel_data_that_ends_early_is_refused_though_its_container_is_whole() -
     for kept in (0.3, 0.9):
         stream = zlib.compress(noise)
         cut = chunk(b"IDAT", stream[: int(kept * len(stream))])
-        assert refusal(header + cut + chunk(b"IEND")).code == "image.truncated"
+        assert error(header + cut + chunk(b"IEND")).code == "image.truncated"
 
 
 def test_encoder_out_of_memory_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,4 +219,4 @@ def test_encoder_out_of_memory_is_told_apart(monkeypatch: pytest.MonkeyPatch) ->
         raise ValueError("encoding error 1: out of memory")
 
     monkeypatch.setattr("services.attachments.images.encoding._webp", exhausted)
-    assert refusal(encoded(samples.picture(), "PNG")).code == "image.out_of_memory"
+    assert error(encoded(samples.picture(), "PNG")).code == "image.out_of_memory"

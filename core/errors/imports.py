@@ -1,6 +1,6 @@
 """Members that come in bulk, in a file or in a body."""
 
-from core.refusals.refusal import conflict, invalid, malformed, not_found, too_large
+from core.errors.catalogue import conflict, invalid, malformed, not_found, too_large
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 
 IMPORT_NOT_FOUND = not_found("import.not_found", "There is no such import.")

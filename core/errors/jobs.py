@@ -1,6 +1,6 @@
 """Jobs, the streams of their events, maintenance, and the backups that it makes."""
 
-from core.refusals.refusal import conflict, damaged, not_found, rate_limited, unavailable
+from core.errors.catalogue import conflict, damaged, not_found, rate_limited, unavailable
 
 JOB_NOT_FOUND = not_found("job.not_found", "There is no such job.")
 JOB_NOT_FOUND_BY_ID = not_found("job.not_found", "There is no job {job_id}.", job_id=4711)

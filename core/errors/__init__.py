@@ -1,8 +1,11 @@
 """The errors of the product.
 
 A service raises a ``DomainError`` with a stable dotted ``code`` and a ``Kind`` that knows nothing
-of HTTP; ``api.errors`` is the only place that turns a kind into a status. ``core.refusals``
-declares which ones can be raised.
+of HTTP; ``api.errors`` is the only place that turns a kind into a status.
+
+The modules of this package declare every error once, one module an area. Code raises an entry
+(``raise LIST_NOT_FOUND()``) and routes document it (``refuses(LIST_NOT_FOUND)``), so that the
+document and the reply can't say different sentences.
 """
 
 from collections.abc import Mapping
@@ -42,7 +45,7 @@ class FieldProblem:
 
 @dataclass(eq=False)
 class DomainError(Exception):
-    """A refusal the caller can act on. ``message`` names the rule and the place, never a secret."""
+    """An error the caller can act on. ``message`` names the rule and the place, never a secret."""
 
     kind: Kind
     code: str

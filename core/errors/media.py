@@ -4,7 +4,7 @@ Errors of ``image.*`` are made in the converter's child process too, which has t
 that is imported here is of the standard library.
 """
 
-from core.refusals.refusal import (
+from core.errors.catalogue import (
     conflict,
     damaged,
     forbidden,

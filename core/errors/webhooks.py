@@ -1,6 +1,6 @@
 """Webhook endpoints and deliveries."""
 
-from core.refusals.refusal import conflict, invalid, invalid_at, not_found
+from core.errors.catalogue import conflict, invalid, invalid_at, not_found
 
 WEBHOOK_URL_NOT_ALLOWED = invalid_at(
     "url",

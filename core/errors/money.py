@@ -1,7 +1,6 @@
 """Credits, orders and payments."""
 
-from core.money import MAX_AMOUNT
-from core.refusals.refusal import (
+from core.errors.catalogue import (
     conflict,
     forbidden,
     invalid,
@@ -13,6 +12,7 @@ from core.refusals.refusal import (
     too_slow,
     unavailable,
 )
+from core.money import MAX_AMOUNT
 
 CREDITS_INSUFFICIENT = payment_needed("credits.insufficient", "The balance is too low for this.")
 CREDITS_AMOUNT = invalid(

@@ -1,4 +1,4 @@
-"""Entries of the catalogue of refusals."""
+"""Entries of the catalogue of errors."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from core.errors import DomainError, FieldProblem, Kind
 
 
 @dataclasses.dataclass(frozen=True)
-class Refusal:
+class ErrorType:
     """A way in which a caller is refused; calling it makes the error to raise.
 
     Attributes:
         code: stable and dotted, such as ``list.slug_taken``. Programs decide by it.
         sentence: names the rule and the place, never a secret; ``{name}`` stands for a value that
-            is given when the refusal is raised.
+            is given when the error is raised.
         field: the one place that breaks the rule, such as ``body.slug``; with the names of the
             sentence where it isn't always the same.
         retry_after: seconds after which the same request may succeed.
@@ -46,15 +46,15 @@ class Refusal:
             needed_scope: what a credential would need for it not to be refused.
             facts: values that programs read by their names.
         """
-        refusal = self.filled(**values) if values else self
-        message = refusal.sentence
-        if refusal.field is not None:
-            problems = problems or (FieldProblem(refusal.field, self.code, message),)
+        error = self.filled(**values) if values else self
+        message = error.sentence
+        if error.field is not None:
+            problems = problems or (FieldProblem(error.field, self.code, message),)
         wait = self.retry_after if retry_after is None else retry_after
         return DomainError(self.kind, self.code, message, wait, problems, needed_scope, facts or {})
 
     def filled(self, **values: object) -> Self:
-        """The same refusal with ``values`` in its sentence for good: a route's own limit, say."""
+        """The same error with ``values`` in its sentence for good: a route's own limit, say."""
         return dataclasses.replace(
             self,
             sentence=self.sentence.format(**values),
@@ -77,13 +77,13 @@ def _entry(
     field: str | None = None,
     retry_after: int | None = None,
     **examples: object,
-) -> Refusal:
-    return Refusal(kind, code, sentence, field, retry_after, examples)
+) -> ErrorType:
+    return ErrorType(kind, code, sentence, field, retry_after, examples)
 
 
-def invalid_at(field: str, code: str, rule: str, /, **examples: object) -> Refusal:
+def invalid_at(field: str, code: str, rule: str, /, **examples: object) -> ErrorType:
     """Return the error of one field, which its sentence names before the rule."""
-    return Refusal(Kind.INVALID, code, f"{field}: {rule}", field, examples=examples)
+    return ErrorType(Kind.INVALID, code, f"{field}: {rule}", field, examples=examples)
 
 
 # There is one for each kind, so that an entry of the catalogue reads ``not_found("list.not_found",

@@ -1,6 +1,6 @@
 """Credentials, keys, sessions and logins."""
 
-from core.refusals.refusal import (
+from core.errors.catalogue import (
     forbidden,
     invalid,
     invalid_at,

@@ -1,7 +1,7 @@
 """Errors of any request, and of the service that should answer it."""
 
 from core.errors import DomainError, FieldProblem
-from core.refusals.refusal import (
+from core.errors.catalogue import (
     conflict,
     invalid,
     malformed,

@@ -1,6 +1,6 @@
 """The composer, its language model and its stock photos."""
 
-from core.refusals.refusal import malformed, not_found, provider_failed, too_slow, unavailable
+from core.errors.catalogue import malformed, not_found, provider_failed, too_slow, unavailable
 
 COMPOSER_UNKNOWN_PART = malformed(
     "composer.unknown_part",

@@ -1,6 +1,6 @@
 """Users, their passwords and addresses, and what is mailed to them."""
 
-from core.refusals.refusal import conflict, forbidden, invalid, malformed, not_found
+from core.errors.catalogue import conflict, forbidden, invalid, malformed, not_found
 
 USER_NOT_FOUND = not_found("user.not_found", "There is no such user.")
 USER_NOT_FOUND_BY_EMAIL = not_found(

@@ -1,4 +1,4 @@
-"""The catalogue of refusals: what each entry must be, whatever it says."""
+"""The catalogue of errors: what each entry must be, whatever it says."""
 
 import ast
 import importlib
@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
 
-from core import refusals
-from core.refusals.refusal import Refusal
-from core.refusals.requests import invalid_field
+from core import errors
+from core.errors.catalogue import ErrorType
+from core.errors.requests import invalid_field
 
 _ROOT = Path(__file__).parents[2]
 _PRODUCT = ("api", "workers", "services", "integrations", "storage", "cli", "core")
 
 
-def _entries() -> Iterator[tuple[str, Refusal]]:
-    for area in pkgutil.iter_modules(refusals.__path__):
-        module = importlib.import_module(f"core.refusals.{area.name}")
+def _entries() -> Iterator[tuple[str, ErrorType]]:
+    for area in pkgutil.iter_modules(errors.__path__):
+        module = importlib.import_module(f"core.errors.{area.name}")
         for name, value in vars(module).items():
-            if isinstance(value, Refusal):
+            if isinstance(value, ErrorType):
                 yield name, value
 
 

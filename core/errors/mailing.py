@@ -1,6 +1,6 @@
 """Lists, subscriptions, challenges and exports."""
 
-from core.refusals.refusal import (
+from core.errors.catalogue import (
     conflict,
     forbidden,
     invalid,
