@@ -2,7 +2,7 @@
 
 from core.plans import Plan
 from models.attachment import Attachment, AttachmentStatus, ObjectRemoval
-from models.bulk_act import BulkAct, BulkAction, BulkChange
+from models.bulk_action import BulkAction, BulkActionKind, BulkChange
 from models.consent_entry import ConsentClaim, ConsentEntry, ConsentHow, ConsentWording
 from models.credit import (
     CreditAccount,

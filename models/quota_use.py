@@ -1,6 +1,6 @@
 """Counts that are kept as they change, since to count anew for each quota would take too long.
 
-Triggers on ``attachments``, ``imports``, ``exports``, ``segments``, ``bulk_acts`` and
+Triggers on ``attachments``, ``imports``, ``exports``, ``segments``, ``bulk_actions`` and
 ``webhook_deliveries`` keep ``StorageUse``, so no path that changes these rows can forget it.
 """
 

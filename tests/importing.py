@@ -25,7 +25,7 @@ Rows = list[tuple[object, ...]]
 _RUNS: dict[str, Callable[[Resources, Lease], bool | None]] = {
     undo.UNDO_IMPORT.name: undo.run,
     actions.CHANGE_MEMBERS.name: actions.change_members,
-    actions.UNDO_BULK_ACT.name: actions.undo_changes,
+    actions.UNDO_BULK_ACTION.name: actions.undo_changes,
 }
 _MOST_TURNS = 1000
 

@@ -49,7 +49,7 @@ def list_events(
     the credential may see.
 
     Ask again with `next_cursor`, also after an empty page: no event is left out, and none comes
-    twice. An act on many members is one event with its counts.
+    twice. A bulk action is one event with its counts.
     """
     with state.resources.unit_of_work() as uow:
         found = reading.page(

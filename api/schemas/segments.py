@@ -4,7 +4,7 @@ from pydantic import Field, WithJsonSchema
 
 from api.schemas.envelope import Body, Schema, Timestamp
 from core.ids import MAX_ID
-from models import BulkAction, SubscriptionStatus
+from models import BulkActionKind, SubscriptionStatus
 from services.paging import WHOLE
 from services.subscriptions.export_sheets import ExportFormat, ExportKind
 from services.subscriptions.filters.grammar import (
@@ -177,8 +177,8 @@ class NewExport(MemberChoice):
     )
 
 
-class NewBulkAct(MemberChoice):
-    action: Annotated[BulkAction, Field(strict=False)] = Field(
+class NewBulkAction(MemberChoice):
+    action: Annotated[BulkActionKind, Field(strict=False)] = Field(
         description="tag and untag: value is the name of a tag. set_type: value is free, silver or "
         "gold; an end that has passed goes. remove, email_off: without a value",
         examples=["tag"],

@@ -204,9 +204,9 @@ SELECT pg_temp.list_id((n + 1) / 2), 'Segment ' || n, 'segment ' || n,
 FROM generate_series(1, 2 * {lists}::bigint) AS n ORDER BY n
 """,
     # Each changed a hundred members of the largest list, or fewer.
-    "bulk_acts": """
-INSERT INTO bulk_acts (list_id, user_id, filter, action, status, seen, matched, changed, created_at,
-    finished_at)
+    "bulk_actions": """
+INSERT INTO bulk_actions (list_id, user_id, filter, action, status, seen, matched, changed,
+    created_at, finished_at)
 SELECT pg_temp.list_id(1), pg_temp.person_id(1), '{{"field": "tag", "is": "vip"}}', 'remove',
     'succeeded', 100, 100, 100, pg_temp.ago(n, {small}, 300), pg_temp.ago(n, {small}, 300)
 FROM generate_series(1, {small}::bigint) AS n ORDER BY n

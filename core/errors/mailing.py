@@ -256,8 +256,8 @@ SEGMENT_TAG_DELETED = conflict(
 SELECTION_UNCLEAR = malformed("selection.unclear", "Name either a segment_id or a filter.")
 
 BULK_NOT_FOUND = not_found("bulk.not_found", "There is no such act on members.")
-BULK_RUNNING = conflict("bulk.running", "The act still runs; cancel its job first.")
-BULK_UNDO_OVER = conflict("bulk.undo_over", "An act can be undone for {days} days.", days=90)
+BULK_RUNNING = conflict("bulk.running", "The action still runs; cancel its job first.")
+BULK_UNDO_OVER = conflict("bulk.undo_over", "A bulk action can be undone for {days} days.", days=90)
 BULK_VALUE = invalid_at(
     "body.value",
     "bulk.value",

@@ -39,7 +39,7 @@ from storage.unit_of_work import UnitOfWork
 
 BYTES_A_MB = 2**20
 _ROW_BYTES = 500
-# The kinds of jobs that are an owner's imports, exports and bulk acts. A roster is an act of its
+# The kinds of jobs that are an owner's imports, exports and bulk actions. A roster is an act of its
 # sender; to add the members of one request is a call that its caller waits for: the queue bounds
 # these.
 BOUNDED_KINDS = (

@@ -134,7 +134,7 @@ class BulkFacts(JobFacts):
         description="undo_import: an import was taken back. tag, untag, remove, set_type or "
         "email_off: it was done to all members that fit a filter. undo_bulk: that was taken back"
     )
-    bulk_id: int | None = Field(description="Of an act on members that fit a filter, and its undo")
+    bulk_id: int | None = Field(description="Of a bulk action, and its undo")
     changed: int = Field(description="How many members it changed")
     kept: int = Field(
         description="How many it left alone: they were so already, or had changed meanwhile"
@@ -277,8 +277,8 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
         "The file of an export is there, or won't be.", SubjectKind.EXPORT, ExportFacts
     ),
     _TYPE.BULK_ENDED: _of_bulk(
-        "An act on many members of a list ended, such as the undo of an import: one event for all. "
-        "Without a subject it is an act on the members that fit a filter.",
+        "A change of many members ended, such as the undo of an import: one event for all. "
+        "Without a subject it is a bulk action.",
         SubjectKind.IMPORT,
         BulkFacts,
     ),

@@ -144,10 +144,10 @@ UNDO_RULES = (
         longer=_UNDO_LASTS,
     ),
     Rule(
-        models.BulkAct,
+        models.BulkAction,
         timedelta(days=365),  # longer than what they changed
         "after its end, or until its owner is erased",
-        models.BulkAct.finished_at,
+        models.BulkAction.finished_at,
     ),
 )
 

@@ -77,7 +77,7 @@ def erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 # A batch then takes a fraction of a second. Tests set less.
 MAX_ROWS = 1_000
-# A batch keeps bulk acts off all the lists of its subscriptions.
+# A batch keeps bulk actions off all the lists of its subscriptions.
 MAX_LISTS = 20
 
 
@@ -270,7 +270,7 @@ STAGES: Mapping[str, Stage] = {
     "attachments": _delete_attachments,
     "imports": _blank_imports,
     "chunks": _delete_chunks,
-    "bulk_acts": _deleting(models.BulkAct.user_id),
+    "bulk_actions": _deleting(models.BulkAction.user_id),
     "exports": _blank_exports,
     # The archived lists stay, since members may still leave them.
     "lists": _blanking(

@@ -26,7 +26,7 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A batch keeps bulk acts off all these lists.
+# A batch keeps bulk actions off all these lists.
 MAX_LISTS = 20
 # An undo that was asked for at the last moment has ended by then.
 _MARGIN = timedelta(minutes=1)

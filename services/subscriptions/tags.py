@@ -162,7 +162,7 @@ _IN_FILTER = """jsonb_path_exists(filter,
 _USES = text(f"""
 SELECT 'segment' AS kind, id, name FROM segments WHERE list_id = :list_id AND {_IN_FILTER}
 UNION ALL
-SELECT 'bulk_action', id, action FROM bulk_acts
+SELECT 'bulk_action', id, action FROM bulk_actions
 WHERE list_id = :list_id AND status = 'running' AND (tag_id = :tag_id OR {_IN_FILTER})
 UNION ALL
 SELECT 'export', id, kind FROM exports
@@ -175,8 +175,8 @@ _MAX_NAMED = 5
 def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     """Take the tag off the list and all members.
 
-    Raises ``tag.not_found``, ``list.busy`` and, for a tag that a segment or an unfinished bulk act
-    or export uses, ``tag.in_use``.
+    Raises ``tag.not_found``, ``list.busy`` and, for a tag that a segment or an unfinished bulk
+    action or export uses, ``tag.in_use``.
     """
     own = MemberTag.id == tag_id, MemberTag.list_id == list_id
     with locks.waiting_briefly(uow):

@@ -20,6 +20,6 @@ CREATE TRIGGER segments_count_stored AFTER INSERT OR DELETE OR UPDATE OF filter
     ON segments
     FOR EACH ROW EXECUTE FUNCTION count_stored_filters();
 
-CREATE TRIGGER bulk_acts_count_stored AFTER INSERT OR DELETE OR UPDATE OF filter
-    ON bulk_acts
+CREATE TRIGGER bulk_actions_count_stored AFTER INSERT OR DELETE OR UPDATE OF filter
+    ON bulk_actions
     FOR EACH ROW EXECUTE FUNCTION count_stored_filters();

@@ -225,7 +225,7 @@ def test_rows_count_by_their_bytes_until_they_are_deleted(
     assert data(client.delete(f"/webhook-endpoints/{endpoint['id']}")) == 1
     long_ago = "now() - interval '2 years'"
     for change in (
-        f"bulk_acts SET created_at = {long_ago}, finished_at = {long_ago}",
+        f"bulk_actions SET created_at = {long_ago}, finished_at = {long_ago}",
         f"exports SET created_at = {long_ago}, files_removed_at = now()",
         # With the deliveries, however old these are.
         f"webhook_endpoints SET deleted_at = {long_ago}",

@@ -19,7 +19,7 @@ import pytest
 from core.ids import random_hash_id
 from core.queues import Queue
 from devstack.supervisor.programs import answers
-from models import BulkAction, Job
+from models import BulkActionKind, Job
 from services.accounts import accounts
 from services.privacy import erasure
 from tests.contract.subscribers import fill
@@ -226,14 +226,14 @@ def an_act_on_many(importing: Importing) -> Work:
         assert told == [(ROWS, ROWS)]
 
     row = _in_the_middle(importing.stack, "subscriptions", "list_id", acts.list_id)
-    return Work(acts.begin(BulkAction.REMOVE), Queue.BULK, [row], check)
+    return Work(acts.begin(BulkActionKind.REMOVE), Queue.BULK, [row], check)
 
 
 def an_undo(importing: Importing) -> Work:
     acts = Acts(importing, owner := importing.stack.new_owner(), importing.new_list(owner))
     fill(importing.stack, acts.list_id, [f"{n}.{acts.list_id}@example.com" for n in range(ROWS)])
     before = acts.records()
-    bulk_id = acts.do(BulkAction.REMOVE)["bulk_id"]
+    bulk_id = acts.do(BulkActionKind.REMOVE)["bulk_id"]
 
     def check(job: Job) -> None:
         assert job.result == {"bulk_id": bulk_id, "undone": ROWS, "kept": 0}

@@ -139,7 +139,7 @@ def fill(world: World) -> None:
         *(FILTER, MAX_SEGMENTS_A_LIST, owner_id),
     )
     stack.query(
-        "INSERT INTO bulk_acts (list_id, user_id, filter, action, status, finished_at)"
+        "INSERT INTO bulk_actions (list_id, user_id, filter, action, status, finished_at)"
         " SELECT %s, %s, %s, 'email_off', 'succeeded', now() FROM generate_series(1, 1000)",
         *(list_id, owner_id, FILTER),
     )

@@ -33,7 +33,7 @@ from core.errors import DomainError
 from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
 from core.errors.requests import invalid_field
 from core.queues import Queue
-from models import BulkAct, BulkAction, Job, JobStatus
+from models import BulkAction, BulkActionKind, Job, JobStatus
 from services.jobs import records
 from services.paging import PageRequest
 from services.subscriptions import tags
@@ -52,19 +52,25 @@ ACTS_ON_PAGE = 50
 TAGS_TO_CHOOSE = 200
 # The inputs with the values of actions; the other actions have none.
 _VALUES: Mapping[str, str] = {
-    BulkAction.TAG: "tag_name",
-    BulkAction.UNTAG: "tag_name",
-    BulkAction.SET_TYPE: "tier",
+    BulkActionKind.TAG: "tag_name",
+    BulkActionKind.UNTAG: "tag_name",
+    BulkActionKind.SET_TYPE: "tier",
 }
 
 
 # The choices of the form, with their hints.
 ACTIONS: Mapping[str, tuple[str, str]] = {
-    BulkAction.TAG: ("Give them a tag", "The tag is made if the list has none of that name."),
-    BulkAction.UNTAG: ("Take a tag off them", ""),
-    BulkAction.SET_TYPE: ("Move them to a tier", "The end of a tier that has passed goes."),
-    BulkAction.EMAIL_OFF: ("Switch their mail off", "They stay members. An undo switches it on."),
-    BulkAction.REMOVE: ("Remove them from the list", "They get nothing. An undo brings them back."),
+    BulkActionKind.TAG: ("Give them a tag", "The tag is made if the list has none of that name."),
+    BulkActionKind.UNTAG: ("Take a tag off them", ""),
+    BulkActionKind.SET_TYPE: ("Move them to a tier", "The end of a tier that has passed goes."),
+    BulkActionKind.EMAIL_OFF: (
+        "Switch their mail off",
+        "They stay members. An undo switches it on.",
+    ),
+    BulkActionKind.REMOVE: (
+        "Remove them from the list",
+        "They get nothing. An undo brings them back.",
+    ),
 }
 
 
@@ -85,7 +91,7 @@ class _Shown:
         undo_until: the moment until which it can be undone, if it can.
     """
 
-    act: BulkAct
+    act: BulkAction
     words: str
     undo_until: datetime | None
     state: ActState
@@ -101,7 +107,7 @@ def show_acts(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
         acts = _shown(uow, found.rows)
         shown = list_response(uow, visit.state, mailing_list)
         return visit.page(
-            "acts.html", list=shown, acts=acts, next_cursor=found.next_cursor, cursor=cursor
+            "bulk_actions.html", list=shown, acts=acts, next_cursor=found.next_cursor, cursor=cursor
         )
 
 
@@ -109,7 +115,7 @@ def show_acts(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
 async def show_new_act(
     visit: Visit, list_id: ListId, selection: SelectionOf, count: str = ""
 ) -> Response:
-    form = TypedForm({"action": BulkAction.TAG})
+    form = TypedForm({"action": BulkActionKind.TAG})
     work = partial(_new_act_page, visit, list_id, selection, form, count)
     return await SEARCHES_BY_CALLER.run(visit.user_id, work)
 
@@ -119,10 +125,10 @@ async def begin_act(visit: FormVisit, list_id: ListId) -> Response:
     """Begin the bulk action of the form, and redirect to the page that follows it."""
     typed = visit.form.get("action", "")
     try:
-        if typed not in [*BulkAction]:
+        if typed not in [*BulkActionKind]:
             raise invalid_field("body.action", "choose what to do")
         value = visit.form.get(_VALUES[typed], "") if typed in _VALUES else None
-        order = actions.check(BulkOrder(BulkAction(typed), value))
+        order = actions.check(BulkOrder(BulkActionKind(typed), value))
         # Work that would wait too long is refused before anything of it is stored.
         visit.state.queue_ages.check(Queue.BULK, waits=False)
         bulk_id = await RECORDS.run(_begin, visit, list_id, order)
@@ -170,7 +176,7 @@ def _new_act_page(
     if wanted is not None:
         counted = shown_count(visit.state.resources, mailing_list, wanted, asked, selection.typed)
     return visit.form_page(
-        "new_act.html",
+        "new_bulk_action.html",
         form,
         counted_now=counted,
         written=written,
@@ -190,7 +196,7 @@ def show_act(visit: Visit, list_id: ListId, bulk_id: PathId) -> Response:
         [written] = member_filter.shown(uow, mailing_list, act.filter)
         [shown] = _shown(uow, [act])
         return visit.page(
-            "act.html",
+            "bulk_action.html",
             list=list_response(uow, visit.state, mailing_list),
             shown=shown,
             job=actions.job_of(uow, act),
@@ -222,7 +228,7 @@ def cancel_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
     return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
-def _act(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, bulk_id: int) -> BulkAct:
+def _act(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, bulk_id: int) -> BulkAction:
     """Return the caller's bulk action on this list; raises ``bulk.not_found``."""
     act = actions.get(uow, visit.caller, bulk_id)
     if act.list_id != list_id:
@@ -230,7 +236,7 @@ def _act(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, bulk_id: int) -> Bu
     return act
 
 
-def _shown(uow: UnitOfWork, acts: list[BulkAct]) -> list[_Shown]:
+def _shown(uow: UnitOfWork, acts: list[BulkAction]) -> list[_Shown]:
     names = tags.names_of(uow, (each.tag_id for each in acts if each.tag_id))
     shown = []
     for act in acts:
@@ -242,17 +248,17 @@ def _shown(uow: UnitOfWork, acts: list[BulkAct]) -> list[_Shown]:
         tag = names.get(act.tag_id or 0)
         of_tag = f"the tag “{tag}”" if tag is not None else "a tag that is gone"
         words = {
-            BulkAction.TAG: f"Give {of_tag}",
-            BulkAction.UNTAG: f"Take off {of_tag}",
-            BulkAction.SET_TYPE: f"Move to {act.type}",
-            BulkAction.EMAIL_OFF: "Switch mail off",
-            BulkAction.REMOVE: "Remove from the list",
-        }[BulkAction(act.action)]
+            BulkActionKind.TAG: f"Give {of_tag}",
+            BulkActionKind.UNTAG: f"Take off {of_tag}",
+            BulkActionKind.SET_TYPE: f"Move to {act.type}",
+            BulkActionKind.EMAIL_OFF: "Switch mail off",
+            BulkActionKind.REMOVE: "Remove from the list",
+        }[BulkActionKind(act.action)]
         shown.append(_Shown(act, words, actions.undo_until(act), _state(act, undo_job)))
     return shown
 
 
-def _state(act: BulkAct, undo_job: Job | None) -> ActState:
+def _state(act: BulkAction, undo_job: Job | None) -> ActState:
     if act.undone_at is not None:
         return ActState.UNDONE
     if undo_job is not None:

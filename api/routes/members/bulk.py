@@ -24,7 +24,7 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
-from api.schemas.segments import BulkPreview, NewBulkAct
+from api.schemas.segments import BulkPreview, NewBulkAction
 from api.state import State
 from core.errors import access, imports, mailing, requests
 from core.errors import mailing as errors
@@ -181,7 +181,7 @@ async def change_members(
     state: StateOf,
     caller: ListEditor,
     list_id: ListId,
-    body: NewBulkAct,
+    body: NewBulkAction,
     *,
     dry_run: Annotated[bool, Query(description="Answer the number, and change nothing")] = False,
 ) -> JSONResponse:
@@ -202,13 +202,13 @@ async def change_members(
     state.queue_ages.check(Queue.BULK, waits=False)
     request_id = current_request_id()
     begin = partial(_begin, state, caller, list_id, body, order, request_id=request_id)
-    # An act takes long: its caller watches the job rather than waits.
+    # A bulk action takes long: its caller watches the job rather than waits.
     record = JobRecord.of(await RECORDS.run(begin), None)
     headers = {"Location": f"/jobs/{record.id}"}
     return JSONResponse(envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers)
 
 
-def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAct) -> BulkPreview:
+def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) -> BulkPreview:
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
@@ -223,7 +223,7 @@ def _begin(
     state: State,
     caller: Caller,
     list_id: int,
-    body: NewBulkAct,
+    body: NewBulkAction,
     order: BulkOrder,
     *,
     request_id: str | None,
@@ -252,7 +252,7 @@ def _begin(
         ),
     },
 )
-async def undo_bulk_act(
+async def undo_bulk_action(
     request: Request,
     state: StateOf,
     caller: ListEditor,

@@ -19,7 +19,7 @@ from core.errors.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER, BU
 from core.queues import Queue
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
-from models import BulkAct, BulkAction, Job, JobStatus, MailingList, SubscriptionStatus, Tier
+from models import BulkAction, BulkActionKind, Job, JobStatus, MailingList, SubscriptionStatus, Tier
 from services import paging
 from services.access import quotas
 from services.access.caller import Caller
@@ -39,17 +39,24 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 
-def _end(uow: UnitOfWork, act: BulkAct, job_id: int, status: str) -> None:
+def _end(uow: UnitOfWork, act: BulkAction, job_id: int, status: str) -> None:
     act.status, act.finished_at = status, func.now()
     _announce(uow, act, job_id, status, act.action, of=act.matched, changed=act.changed)
 
 
-def _end_undo(uow: UnitOfWork, act: BulkAct, job_id: int, status: str) -> None:
+def _end_undo(uow: UnitOfWork, act: BulkAction, job_id: int, status: str) -> None:
     _announce(uow, act, job_id, status, "undo_bulk", of=act.changed, changed=act.undone)
 
 
 def _announce(
-    uow: UnitOfWork, act: BulkAct, job_id: int, status: str, action: str, *, of: int, changed: int
+    uow: UnitOfWork,
+    act: BulkAction,
+    job_id: int,
+    status: str,
+    action: str,
+    *,
+    of: int,
+    changed: int,
 ) -> None:
     announce(
         uow,
@@ -66,9 +73,9 @@ def _announce(
 
 
 def _go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Go on with an act that failed, unless its undo was asked for."""
+    """Go on with a bulk action that failed, unless its undo was asked for."""
     # Locked, as by who asks for its undo: of the two at the same time one finds the other.
-    act = uow.session.get(BulkAct, job.subject_id, with_for_update=True, populate_existing=True)
+    act = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)
     if act is None or act.undo_job_id is not None:
         return False
     act.status, act.finished_at = JobStatus.RUNNING, None
@@ -78,8 +85,8 @@ def _go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
 def change_members(resources: Resources, lease: Lease) -> None:
     """Change batches of members for one turn.
 
-    Raises ``list.not_found`` for a list that was archived; for an act that had failed and goes on,
-    ``segment.tag_deleted`` and ``tag.not_found`` if its tags were deleted meanwhile.
+    Raises ``list.not_found`` for a list that was archived; for a bulk action that had failed and
+    goes on, ``segment.tag_deleted`` and ``tag.not_found`` if its tags were deleted meanwhile.
     """
     work_in_turns(resources, lease, partial(_change_batch, lease=lease))
 
@@ -92,18 +99,18 @@ CHANGE_MEMBERS = kinds.register(
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
         # Its changes stay, and can be undone.
-        on_abandoned=kinds.ending(BulkAct, _end),
+        on_abandoned=kinds.ending(BulkAction, _end),
         on_restarted=_go_on_with_job,
     )
 )
 
 
 def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    act = uow.session.get(BulkAct, lease.subject_id)
+    act = uow.session.get(BulkAction, lease.subject_id)
     if act is None:
         raise JobCancelled
     wanted = member_filter.read_begun(uow, lists.get(uow, act.list_id), act.filter)
-    if act.action == BulkAction.TAG:
+    if act.action == BulkActionKind.TAG:
         tags.get(uow, act.list_id, act.tag_id or 0)
     locks.lock_list(uow, act.list_id)
     statuses = wanted.statuses()
@@ -117,7 +124,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     if not act.seen and statuses == (SubscriptionStatus.ACTIVE,):
         total = figures.count_subscribers(uow, [act.list_id])[act.list_id]
     matched, changed = batches.apply(uow, act, batch, wanted.condition())
-    # The job first, then the act: the order in which a transaction that ends both locks them.
+    # The job first, then the action: the order in which a transaction that ends both locks them.
     leases.progress(uow, lease, done=act.seen + batch.seen, total=total)
     act.reached_status, act.reached_id = batch.status, batch.last
     act.seen += batch.seen
@@ -138,7 +145,7 @@ def undo_changes(resources: Resources, lease: Lease) -> None:
     work_in_turns(resources, lease, partial(_undo_batch, lease=lease))
 
 
-UNDO_BULK_ACT = kinds.register(
+UNDO_BULK_ACTION = kinds.register(
     kinds.JobKind(
         name="members.bulk_undo",
         run=undo_changes,
@@ -146,18 +153,18 @@ UNDO_BULK_ACT = kinds.register(
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
         # An undo that ended early is not taken back, and asking again goes on.
-        on_abandoned=kinds.ending(BulkAct, _end_undo),
+        on_abandoned=kinds.ending(BulkAction, _end_undo),
     )
 )
 
 
 def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    act = uow.session.get(BulkAct, lease.subject_id)
+    act = uow.session.get(BulkAction, lease.subject_id)
     if act is None:
         raise JobCancelled
     locks.lock_list(uow, act.list_id)
     room, owner_id = None, act.user_id
-    if act.action == BulkAction.REMOVE:
+    if act.action == BulkActionKind.REMOVE:
         room = quotas.hold(uow, uow.settings, owner_id, PlanQuota.MEMBERS)
     (restored, made_active), last = batches.take_back(uow, act)
     if room is not None and made_active > max(room, 0):
@@ -168,7 +175,7 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
         act.undone_at = func.now()
         _end_undo(uow, act, lease.job_id, JobStatus.SUCCEEDED)
         return True
-    # The job first, then the act: the order in which a transaction that ends a job locks them.
+    # The job first, then the action: the order in which a transaction that ends a job locks them.
     leases.progress(uow, lease, done=act.undone + restored, total=act.changed)
     act.undone += restored
     act.undo_reached_id = last
@@ -179,9 +186,9 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
 BULK_UNDO_TIME = timedelta(days=90)
 
 
-def get(uow: UnitOfWork, caller: Caller, bulk_id: int, *, lock: bool = False) -> BulkAct:
+def get(uow: UnitOfWork, caller: Caller, bulk_id: int, *, lock: bool = False) -> BulkAction:
     """Return a bulk action of the caller; raises ``bulk.not_found``."""
-    query = select(BulkAct).where(BulkAct.id == bulk_id, BulkAct.user_id == caller.user_id)
+    query = select(BulkAction).where(BulkAction.id == bulk_id, BulkAction.user_id == caller.user_id)
     locked = query.with_for_update().execution_options(populate_existing=True)
     found = uow.session.scalar(locked if lock else query)
     if found is None:
@@ -191,26 +198,28 @@ def get(uow: UnitOfWork, caller: Caller, bulk_id: int, *, lock: bool = False) ->
 
 def list_of(
     uow: UnitOfWork, caller: Caller, wanted: PageRequest, *, list_id: int
-) -> PageOfRows[BulkAct]:
+) -> PageOfRows[BulkAction]:
     """The caller's acts on one list, newest first. Raises ``cursor.invalid``."""
-    query = select(BulkAct).where(BulkAct.list_id == list_id, BulkAct.user_id == caller.user_id)
-    found = uow.session.scalars(paging.by_id(query, BulkAct.id, wanted)).all()
+    query = select(BulkAction).where(
+        BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
+    )
+    found = uow.session.scalars(paging.by_id(query, BulkAction.id, wanted)).all()
     return paging.cut(found, wanted.limit, lambda act: str(act.id))
 
 
-def job_of(uow: UnitOfWork, act: BulkAct) -> Job | None:
-    """The job that does the act; ``None`` once it has ended."""
+def job_of(uow: UnitOfWork, act: BulkAction) -> Job | None:
+    """The job that does the action; ``None`` once it has ended."""
     return records.find_unfinished(uow, act.user_id, [CHANGE_MEMBERS], act.id)
 
 
-def undo_until(act: BulkAct) -> datetime | None:
-    """Until when the act can be undone; ``None`` while it runs, and after its undo."""
+def undo_until(act: BulkAction) -> datetime | None:
+    """Until when the action can be undone; ``None`` while it runs, and after its undo."""
     if act.finished_at is None or act.undone_at is not None:
         return None
     return act.created_at + BULK_UNDO_TIME
 
 
-_OF_TAG = (BulkAction.TAG, BulkAction.UNTAG)
+_OF_TAG = (BulkActionKind.TAG, BulkActionKind.UNTAG)
 
 
 @dataclass(frozen=True)
@@ -221,7 +230,7 @@ class BulkOrder:
         value: the tag's name, or the tier; other actions have none.
     """
 
-    action: BulkAction
+    action: BulkActionKind
     value: str | None = None
 
 
@@ -232,7 +241,7 @@ def check(order: BulkOrder) -> BulkOrder:
             return BulkOrder(order.action, tags.read(order.value or ""))
         except ValueRefused as error:
             raise BULK_VALUE(rule=f"the name of a tag {error}") from None
-    if order.action is BulkAction.SET_TYPE:
+    if order.action is BulkActionKind.SET_TYPE:
         if order.value not in [*Tier]:
             raise BULK_VALUE(rule=f"{order.action} takes one of {', '.join(Tier)}")
     elif order.value is not None:
@@ -258,16 +267,18 @@ def begin(
     Raises ``quota.exceeded``; for a removal ``auth.login_again``; for a new tag ``tag.too_many``
     and ``list.busy``.
     """
-    if order.action is BulkAction.REMOVE:
+    if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
     owner_id = mailing_list.user_id
     quotas.require(uow, uow.settings, owner_id, PlanQuota.UNFINISHED_JOBS)
     quotas.require(uow, uow.settings, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
-    act = BulkAct(list_id=mailing_list.id, user_id=owner_id, filter=dict(kept), action=order.action)
-    if order.action is BulkAction.SET_TYPE:
+    act = BulkAction(
+        list_id=mailing_list.id, user_id=owner_id, filter=dict(kept), action=order.action
+    )
+    if order.action is BulkActionKind.SET_TYPE:
         act.type = order.value
     elif order.value is not None:
-        makes = order.action is BulkAction.TAG
+        makes = order.action is BulkActionKind.TAG
         # Another transaction may make or delete the same tag just now.
         with locks.waiting_briefly(uow):
             found = tags.tag_ids_of(uow, mailing_list.id, [order.value], make=makes, hold=True)
@@ -281,12 +292,12 @@ def begin(
 
 
 def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) -> int | None:
-    """The job that undoes an act: one job until the undo is done, then ``None``.
+    """The job that undoes a bulk action: one job until the undo is done, then ``None``.
 
     A failed or cancelled job is started again. Raises ``bulk.not_found``, ``bulk.running``,
     ``bulk.undo_over``.
     """
-    # The job before the act, as a transaction that takes a batch back locks them.
+    # The job before the action, as a transaction that takes a batch back locks them.
     job_id = get(uow, caller, bulk_id).undo_job_id
     job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
     act = get(uow, caller, bulk_id, lock=True)
@@ -304,7 +315,7 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) 
     if job is None:
         job = outbox.enqueue(
             uow,
-            UNDO_BULK_ACT,
+            UNDO_BULK_ACTION,
             user_id=caller.user_id,
             subject_id=act.id,
             request_id=request_id,
@@ -316,6 +327,6 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) 
     return job.id
 
 
-_IS_OFFERED = select(BulkAct.created_at > func.now() - BULK_UNDO_TIME).where(
-    BulkAct.id == bindparam("bulk_id")
+_IS_OFFERED = select(BulkAction.created_at > func.now() - BULK_UNDO_TIME).where(
+    BulkAction.id == bindparam("bulk_id")
 )

@@ -23,8 +23,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from models import (
-    BulkAct,
     BulkAction,
+    BulkActionKind,
     BulkChange,
     MemberTag,
     Subscription,
@@ -44,9 +44,10 @@ class Words:
         event: the action in the member's history.
         names: what changed beside status and mail, for the history.
         sets, restores: columns of the subscription ``m``; ``c`` is the row of ``bulk_changes``.
-        is_still: whether the undo concerns what the act set.
+        is_still: whether the undo concerns what the action set.
         also: what the undo does beside it, as one more part of the statement.
-        mail_before, mail_undone: whether the member got mail before the act, and before the undo.
+        mail_before, mail_undone: whether the member got mail before the action, and before the
+        undo.
     """
 
     event: str
@@ -76,8 +77,8 @@ _TYPE = (
     "CASE WHEN c.paid_expiry_before IS DISTINCT FROM c.paid_expiry_after"
     " THEN ARRAY['type', 'paid_expiry'] ELSE ARRAY['type'] END"
 )
-# The newest event that changed the column is the act's. Each change has an event, and those of one
-# member come in their order: they are written under the pair's lock or the list's.
+# The newest event that changed the column is the action's. Each change has an event, and those of
+# one member come in their order: they are written under the pair's lock or the list's.
 _IS_THE_LAST = """(m.updated_at = c.applied_at OR c.applied_at = (
         SELECT e.created_at FROM subscription_events AS e
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
@@ -102,11 +103,11 @@ _SAID_NO = """NOT EXISTS (
 _NO_OPT_OUT = f"{_SAID_NO})"
 _HAS_NOT_LEFT = f"{_SAID_NO} AND o.kind = 'list')"
 
-WORDS: Mapping[BulkAction, Words] = {
-    BulkAction.TAG: Words(
+WORDS: Mapping[BulkActionKind, Words] = {
+    BulkActionKind.TAG: Words(
         "edited", names=_TAGS, sets=_WITH_TAG, restores=_WITHOUT_TAG, is_still=_HAS_TAG
     ),
-    BulkAction.UNTAG: Words(
+    BulkActionKind.UNTAG: Words(
         "edited",
         names=_TAGS,
         sets=_WITHOUT_TAG,
@@ -114,14 +115,14 @@ WORDS: Mapping[BulkAction, Words] = {
         is_still=f"NOT {_HAS_TAG} AND {_HAS_ROOM}"
         " AND EXISTS (SELECT FROM tags WHERE tags.id = :tag_id)",
     ),
-    BulkAction.REMOVE: Words(
+    BulkActionKind.REMOVE: Words(
         "removed",
         sets="status = 'removed'",
         restores="status = c.status_before",
         is_still=f"m.status = 'removed' AND {_IS_THE_LAST.format(column='status')}"
         f" AND (c.status_before = 'unsubscribed' OR {_HAS_NOT_LEFT})",
     ),
-    BulkAction.SET_TYPE: Words(
+    BulkActionKind.SET_TYPE: Words(
         "edited",
         names=_TYPE,
         sets="type = :type, paid_expiry = c.paid_expiry_after",
@@ -131,7 +132,7 @@ WORDS: Mapping[BulkAction, Words] = {
         is_still="m.type = :type",
         also=_FORGET_TYPE,
     ),
-    BulkAction.EMAIL_OFF: Words(
+    BulkActionKind.EMAIL_OFF: Words(
         "email_disabled",
         sets="email_enabled = false",
         restores="email_enabled = true",
@@ -152,8 +153,8 @@ SELECT max(id), count(*), clock_timestamp() FROM (
 ) AS next
 """
 
-# OFFSET 0 makes Postgres look up one row at a time: its statistics know nothing of an act that was
-# begun just now.
+# OFFSET 0 makes Postgres look up one row at a time: its statistics know nothing of a bulk action
+# that was begun just now.
 APPLY = """
 WITH changed AS (
     UPDATE subscriptions AS m SET {sets}, updated_at = c.applied_at
@@ -232,7 +233,7 @@ class Counts(NamedTuple):
 
 
 def next_batch(
-    uow: UnitOfWork, act: BulkAct, statuses: Sequence[SubscriptionStatus]
+    uow: UnitOfWork, act: BulkAction, statuses: Sequence[SubscriptionStatus]
 ) -> MemberBatch | None:
     """The members after those that were looked at; ``None`` at the end of the list.
 
@@ -251,13 +252,13 @@ def next_batch(
 
 
 def apply(
-    uow: UnitOfWork, act: BulkAct, batch: MemberBatch, condition: ColumnElement[bool]
+    uow: UnitOfWork, act: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> Counts:
     """Change those of the batch that fit the condition."""
     matched, kept = _keep(uow, act, batch, condition)
     if not kept:
         return Counts(matched, 0)
-    words = WORDS[BulkAction(act.action)]
+    words = WORDS[BulkActionKind(act.action)]
     statement = APPLY.format(sets=words.sets, names=words.names, mail_before=words.mail_before)
     values = _values(act) | batch._asdict() | {"event": words.event}
     changed = uow.session.scalar(text(statement), values)
@@ -265,7 +266,7 @@ def apply(
 
 
 def _keep(
-    uow: UnitOfWork, act: BulkAct, batch: MemberBatch, condition: ColumnElement[bool]
+    uow: UnitOfWork, act: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> tuple[int, int]:
     """Write what is before, of those who will change; how many fit, and how many were written."""
     s, change = Subscription, cast("Table", BulkChange.__table__)
@@ -273,7 +274,7 @@ def _keep(
     if batch.status is SubscriptionStatus.PENDING:
         # By the moment of the last change is told who left since they asked to come.
         own.append(not_(opt_outs.HAS_LEFT))
-    if batch.status is SubscriptionStatus.REMOVED and act.action == BulkAction.REMOVE:
+    if batch.status is SubscriptionStatus.REMOVED and act.action == BulkActionKind.REMOVE:
         # The members whom this action removed have this status now; skip them.
         met = change.c.bulk_id == act.id, change.c.subscription_id == s.id
         own.append(~exists().where(*met))
@@ -300,44 +301,44 @@ def _keep(
     return matched, written
 
 
-def _differs(act: BulkAct) -> ColumnElement[bool]:
+def _differs(act: BulkAction) -> ColumnElement[bool]:
     """Return whether the action changes the member."""
     s = Subscription
     has_tag = literal(act.tag_id) == any_(s.tag_ids)
-    action = BulkAction(act.action)
+    action = BulkActionKind(act.action)
     match action:
-        case BulkAction.TAG:
+        case BulkActionKind.TAG:
             of_member = MemberTag.id == any_(s.tag_ids)
             living = select(func.count()).select_from(MemberTag).where(of_member).scalar_subquery()
             # The second is looked at where the first is false: ids of deleted tags may be there.
             most = MAX_TAGS_OF_MEMBER
             return ~has_tag & or_(func.cardinality(s.tag_ids) < most, living < most)
-        case BulkAction.UNTAG:
+        case BulkActionKind.UNTAG:
             return has_tag
-        case BulkAction.REMOVE:
+        case BulkActionKind.REMOVE:
             return s.status != SubscriptionStatus.REMOVED.value
-        case BulkAction.SET_TYPE:
+        case BulkActionKind.SET_TYPE:
             return or_(s.type != act.type, s.paid_expiry.is_distinct_from(_expiry_after(act)))
-        case BulkAction.EMAIL_OFF:
+        case BulkActionKind.EMAIL_OFF:
             return s.email_enabled.is_(True)
 
 
-def _expiry_after(act: BulkAct) -> ColumnElement[Any]:
+def _expiry_after(act: BulkAction) -> ColumnElement[Any]:
     """A tier that is given holds: an end that has passed goes. The free tier has none."""
     expiry = Subscription.paid_expiry
-    if act.action != BulkAction.SET_TYPE:
+    if act.action != BulkActionKind.SET_TYPE:
         return expiry.expression
     # A bare NULL of a common table expression is a text.
     none = sqlalchemy.cast(null(), expiry.type)
     return none if act.type == Tier.FREE else case((expiry > func.now(), expiry), else_=none)
 
 
-def take_back(uow: UnitOfWork, act: BulkAct) -> tuple[Counts, int | None]:
+def take_back(uow: UnitOfWork, act: BulkAction) -> tuple[Counts, int | None]:
     """Undo the next batch of changes; its counts and its last member, ``None`` if there is none.
 
     ``matched`` is how many are as before, and ``changed`` how many of them are active by that.
     """
-    words = WORDS[BulkAction(act.action)]
+    words = WORDS[BulkActionKind(act.action)]
     statement = TAKE_BACK.format(
         restores=words.restores,
         is_still=words.is_still,
@@ -350,6 +351,6 @@ def take_back(uow: UnitOfWork, act: BulkAct) -> tuple[Counts, int | None]:
     return Counts(restored, made_active), last
 
 
-def _values(act: BulkAct) -> dict[str, Any]:
+def _values(act: BulkAction) -> dict[str, Any]:
     ids = {"bulk_id": act.id, "user_id": act.user_id}
     return ids | {"tag_id": act.tag_id, "type": act.type}

@@ -230,7 +230,7 @@ def read_stored(
 
 
 def read_begun(uow: UnitOfWork, mailing_list: MailingList, kept: Mapping[str, Any]) -> MemberFilter:
-    """The filter of a bulk act or an export that has begun.
+    """The filter of a bulk action or an export that has begun.
 
     A field that was retired meanwhile still means the values that members have of it. Raises
     ``segment.tag_deleted``, which may be when a job that had ended is begun again.

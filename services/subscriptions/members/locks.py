@@ -3,13 +3,13 @@
 Two acts may concern a pair of list and person that has no row yet: an owner adds a person while
 that person opts out. No row lock can keep these apart, so they take advisory locks of the
 transaction (Postgres, "Explicit Locking"). An act on one pair takes the pair's lock exclusively and
-the list's lock shared. A bulk act takes the list's lock exclusively, since it can't hold a lock for
-each of its rows.
+the list's lock shared. A bulk action takes the list's lock exclusively, since it can't hold a lock
+for each of its rows.
 
 Chunks of one import concern different people, so they may be applied side by side: each takes the
-list's lock shared, which keeps other bulk acts out. Acts on one pair are kept out by two more locks
-of the list, its gate and its room. A chunk passes the gate, whose exclusive lock it holds for a
-moment, and stays in the room by a shared lock. An act holds the gate shared, so no chunk comes in
+list's lock shared, which keeps other bulk actions out. Acts on one pair are kept out by two more
+locks of the list, its gate and its room. A chunk passes the gate, whose exclusive lock it holds for
+a moment, and stays in the room by a shared lock. An act holds the gate shared, so no chunk comes in
 before it has ended, and waits until the room is empty. (Two kinds that exclude each other, and not
 themselves: P. J. Courtois and others, "Concurrent control with readers and writers", 1971.)
 
@@ -20,10 +20,10 @@ job then blanks their records under the shared locks of the lists.
 All acts take their locks in one order, so that no two wait for each other: lists (the list's lock,
 its gate, its room), new people, pairs, the rows of people.
 
-A bulk act may hold its list for seconds. A person who waits for an act on one pair is rather asked
-to try again, so such an act waits for two seconds at most. Chunks of an import follow one another,
-and an act that waits lets no further one in: it waits for what those inside still have to do, which
-is less than that unless the database is very slow.
+A bulk action may hold its list for seconds. A person who waits for an act on one pair is rather
+asked to try again, so such an act waits for two seconds at most. Chunks of an import follow one
+another, and an act that waits lets no further one in: it waits for what those inside still have to
+do, which is less than that unless the database is very slow.
 """
 
 from collections.abc import Iterator
@@ -116,10 +116,10 @@ def waiting_briefly(uow: UnitOfWork) -> Iterator[None]:
 
 
 def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
-    """Keep bulk acts off the list until the transaction ends; raises ``list.busy``.
+    """Keep bulk actions off the list until the transaction ends; raises ``list.busy``.
 
-    ``lock_pair`` does this too. Call this one before making a person, for whose address a bulk act
-    may wait.
+    ``lock_pair`` does this too. Call this one before making a person, for whose address a bulk
+    action may wait.
     """
     with waiting_briefly(uow):
         uow.session.execute(_SHARE, {"list_id": list_id})
@@ -151,7 +151,7 @@ def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: boo
 
     False for a person who was erased, or never existed: the caller must leave their records alone.
     Raises ``list.busy``, at once if it is not to wait for
-    bulk acts.
+    bulk actions.
     """
     share = _SHARE if wait_for_lists else _TRY_TO_SHARE
     with waiting_briefly(uow):

@@ -5,7 +5,7 @@ is erased, so that an owner who adds the address again does not bring the mail b
 a member may have moved to another address than the list knows: an opt-out is kept under all that
 the person had, in rows without the person.
 
-An opt-out counts from its commit, which needs no lock. While a bulk act holds the list, the
+An opt-out counts from its commit, which needs no lock. While a bulk action holds the list, the
 person's record stays behind it until it is settled.
 """
 

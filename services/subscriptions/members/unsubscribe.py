@@ -34,7 +34,7 @@ from storage.unit_of_work import UnitOfWork
 
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
-# Settles a record whose list was held by a bulk act when its person opted out. No user sees it.
+# Settles a record whose list was held by a bulk action when its person opted out. No user sees it.
 
 
 def opt_out(
@@ -43,7 +43,7 @@ def opt_out(
     """The person leaves the list or switches its mail off, whatever holds the list.
 
     The opt-out is committed when this returns, and all that is sent or shown from then on obeys it.
-    If a bulk act holds the list, the record follows once it is over, by a job.
+    If a bulk action holds the list, the record follows once it is over, by a job.
     """
     keyring = resources.keyring
     try:

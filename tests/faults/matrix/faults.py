@@ -41,7 +41,7 @@ def _of(
 
 @contextmanager
 def _list_locked(rig: Rig) -> Iterator[None]:
-    """As by a bulk act that takes long."""
+    """As by a bulk action that takes long."""
     connection = psycopg2.connect(rig.stack.owner_url)
     try:
         with connection.cursor() as cursor:

@@ -27,7 +27,7 @@ INSERTS = {
     " VALUES ({import}, {any}, false, {at}, 'active', 'free', 'free', now())",
     "bulk_changes": "bulk_changes (bulk_id, subscription_id, applied_at, updated_at_before,"
     " status_before, type_before) VALUES (1, {any}, {at}, now(), 'active', 'free')",
-    "bulk_acts": "bulk_acts (list_id, user_id, filter, action, status, finished_at)"
+    "bulk_actions": "bulk_actions (list_id, user_id, filter, action, status, finished_at)"
     " VALUES ({list}, {user}, '{{}}', 'remove', 'succeeded', {at})",
     "imports": "imports (list_id, user_id, source, object_prefix, size, status, finished_at,"
     " files_removed_at) VALUES ({list}, {user}, 'file', '{any}', 1, 'succeeded', {at}, now())",

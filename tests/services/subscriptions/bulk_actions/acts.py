@@ -1,9 +1,9 @@
-"""What a test does with bulk acts: ask for them, and work on them as a worker does."""
+"""What a test does with bulk actions: ask for them, and work on them as a worker does."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from models import BulkAction, Job
+from models import BulkActionKind, Job
 from services.subscriptions import lists
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
@@ -36,7 +36,9 @@ class Acts:
         self.importing.bring(self.owner, self.list_id, csv_of([[each, ""] for each in found]))
         return found
 
-    def begin(self, action: BulkAction, value: str | None = None, written: Any = EVERYBODY) -> int:
+    def begin(
+        self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY
+    ) -> int:
         """The job of a new act."""
         order = actions.check(BulkOrder(action, value))
         with self.resources.unit_of_work() as uow:
@@ -47,7 +49,7 @@ class Acts:
             return job.id
 
     def do(
-        self, action: BulkAction, value: str | None = None, written: Any = EVERYBODY
+        self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY
     ) -> dict[str, int]:
         """The result of an act that ended well."""
         return self._result(self.importing.work(self.begin(action, value, written)))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.errors import DomainError
-from models import BulkAction, FieldType, SubscriptionStatus
+from models import BulkActionKind, FieldType, SubscriptionStatus
 from services.jobs import batches
 from services.subscriptions import exports, fields, lists, segments, tags
 from services.subscriptions.bulk_actions import actions
@@ -72,7 +72,7 @@ def tagged(acts: Acts, tag_id: int) -> list[str]:
     return [str(email) for (email,) in rows]
 
 
-def begin_segment(acts: Acts, written: Any, action: BulkAction, value: str) -> tuple[int, int]:
+def begin_segment(acts: Acts, written: Any, action: BulkActionKind, value: str) -> tuple[int, int]:
     """A new segment, and the job of an act on its members."""
     with acts.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, acts.list_id)
@@ -101,7 +101,7 @@ def test_an_act_keeps_its_meaning_and_its_tag_to_its_end(
     town = new_town(acts)
     members = acts.add(8)
     vip = give(acts, members[:5], "vip", town)
-    segment_id, job_id = begin_segment(acts, OTHERS_IN_ROME, BulkAction.TAG, "greeted")
+    segment_id, job_id = begin_segment(acts, OTHERS_IN_ROME, BulkActionKind.TAG, "greeted")
     for _ in range(batches_before):
         take_turn(acts, job_id, monkeypatch)
     with acts.resources.unit_of_work() as uow:
@@ -131,10 +131,10 @@ def test_an_act_keeps_its_meaning_and_its_tag_to_its_end(
 def test_an_act_that_failed_does_not_go_on_without_its_tags(acts: Acts) -> None:
     members = acts.add(2)
     vip = give(acts, members[:1], "vip")
-    by_filter = acts.begin(BulkAction.REMOVE, written={"not": VIP})
-    by_value = acts.begin(BulkAction.TAG, "greeted")
+    by_filter = acts.begin(BulkActionKind.REMOVE, written={"not": VIP})
+    by_value = acts.begin(BulkActionKind.TAG, "greeted")
     acts.stack.query(
-        "UPDATE bulk_acts SET status = 'failed', finished_at = now() WHERE list_id = %s",
+        "UPDATE bulk_actions SET status = 'failed', finished_at = now() WHERE list_id = %s",
         acts.list_id,
     )
     with acts.resources.unit_of_work() as uow:

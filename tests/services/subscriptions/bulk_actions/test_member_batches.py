@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from core.errors import DomainError
 from core.settings.notations import PlanQuota
-from models import BulkAct, BulkAction, OptOutKind, Subscription, User
+from models import BulkAction, BulkActionKind, OptOutKind, Subscription, User
 from services.jobs import batches
 from services.jobs import lease as leases
 from services.jobs.lease import Lease, LeaseLost
@@ -37,7 +37,7 @@ def claim(acts: Acts, job_id: int) -> Lease:
 
 def kept_for_undo(acts: Acts) -> object:
     [(count,)] = acts.stack.query(
-        "SELECT count(*) FROM bulk_changes JOIN bulk_acts ON id = bulk_id WHERE list_id = %s",
+        "SELECT count(*) FROM bulk_changes JOIN bulk_actions ON id = bulk_id WHERE list_id = %s",
         acts.list_id,
     )
     return count
@@ -59,7 +59,7 @@ def test_many_batches_change_each_member_once_and_their_undo_restores_every_colu
 ) -> None:
     acts.add(10)
     before = acts.records()
-    result = acts.do(BulkAction.TAG, "vip")
+    result = acts.do(BulkActionKind.TAG, "vip")
     assert (result["matched"], result["changed"]) == (10, 10)
     assert set(Counter(acts.events()).values()) == {1}
     assert len(acts.events()) == 10
@@ -83,9 +83,9 @@ def test_an_act_goes_on_where_a_worker_died(
 ) -> None:
     acts.add(8)
     if is_undo:
-        job_id = acts.begin_undo(acts.do(BulkAction.REMOVE)["bulk_id"])
+        job_id = acts.begin_undo(acts.do(BulkActionKind.REMOVE)["bulk_id"])
     else:
-        job_id = acts.begin(BulkAction.REMOVE)
+        job_id = acts.begin(BulkActionKind.REMOVE)
     run = actions.undo_changes if is_undo else actions.change_members
     expected = "active" if is_undo else "removed"
     # In the middle of a batch, and after each of three.
@@ -122,7 +122,7 @@ def looks_once() -> Callable[[Lease], None]:
 
 def test_a_worker_that_lost_its_lease_changes_nothing(acts: Acts) -> None:
     acts.add(4)
-    job_id = acts.begin(BulkAction.REMOVE)
+    job_id = acts.begin(BulkActionKind.REMOVE)
     lost = claim(acts, job_id)
     with acts.resources.unit_of_work() as uow:
         leases.hand_back(uow, lost)
@@ -140,7 +140,7 @@ def test_members_in_any_status_are_met_once_though_the_act_changes_it(acts: Acts
     everyone = acts.add(7)
     for each in everyone[:2]:
         remove(acts, each)
-    result = acts.do(BulkAction.REMOVE, written=IN_ANY_STATUS)
+    result = acts.do(BulkActionKind.REMOVE, written=IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (7, 5)
     assert acts.statuses() == ["removed"] * 7
     assert acts.take_back(result["bulk_id"])["undone"] == 5
@@ -157,7 +157,7 @@ def test_a_member_who_left_while_the_list_was_held_counts_as_gone(acts: Acts) ->
         keyring = acts.resources.keyring
         kind = OptOutKind.LIST
         opt_outs.record_again(uow, keyring, acts.list_id, person, kind=kind, source=Via.TRACE)
-    result = acts.do(BulkAction.TAG, "vip", IN_ANY_STATUS)
+    result = acts.do(BulkActionKind.TAG, "vip", IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (1, 1)
     with acts.resources.unit_of_work() as uow:
         found = uow.session.query(Subscription).filter_by(user_id=person.id).one()
@@ -176,7 +176,7 @@ def test_a_member_has_a_hundred_tags_at_most(acts: Acts) -> None:
     )
 
     def tag(name: str) -> tuple[int, int]:
-        result = acts.do(BulkAction.TAG, name)
+        result = acts.do(BulkActionKind.TAG, name)
         return result["matched"], result["changed"]
 
     def delete(name: str) -> None:
@@ -188,7 +188,7 @@ def test_a_member_has_a_hundred_tags_at_most(acts: Acts) -> None:
     delete("tag 0")
     assert tag("vip") == (2, 1)
     assert tag("other") == (2, 1)
-    off = acts.do(BulkAction.UNTAG, "tag 1")["bulk_id"]
+    off = acts.do(BulkActionKind.UNTAG, "tag 1")["bulk_id"]
     assert tag("other") == (2, 1)
     delete("tag 2")
     assert acts.take_back(off)["undone"] == 1
@@ -197,7 +197,7 @@ def test_a_member_has_a_hundred_tags_at_most(acts: Acts) -> None:
 def test_the_undo_of_an_act_leaves_an_earlier_import_to_be_undone(acts: Acts) -> None:
     file = csv_of([[f"{n}.{acts.list_id}@example.com", ""] for n in range(4)])
     task = acts.importing.bring(acts.owner, acts.list_id, file)
-    for action, value in ((BulkAction.TAG, "vip"), (BulkAction.REMOVE, None)):
+    for action, value in ((BulkActionKind.TAG, "vip"), (BulkActionKind.REMOVE, None)):
         acts.take_back(acts.do(action, value)["bulk_id"])
     undone = acts.importing.take_back(acts.owner, task.id)
     assert (undone["undone"], undone["kept"]) == (4, 0)
@@ -209,9 +209,9 @@ def test_acts_that_are_undone_in_their_own_order_each_take_back_what_is_theirs(
     acts.add(4)
     shown = "SELECT status, email_enabled, tag_ids FROM subscriptions WHERE list_id = %s"
     before = acts.stack.query(shown, acts.list_id)
-    off = acts.do(BulkAction.EMAIL_OFF)["bulk_id"]
-    tagged = acts.do(BulkAction.TAG, "vip")["bulk_id"]
-    gone = acts.do(BulkAction.REMOVE)["bulk_id"]
+    off = acts.do(BulkActionKind.EMAIL_OFF)["bulk_id"]
+    tagged = acts.do(BulkActionKind.TAG, "vip")["bulk_id"]
+    gone = acts.do(BulkActionKind.REMOVE)["bulk_id"]
     for bulk_id in (off, tagged, gone):
         assert acts.take_back(bulk_id)["undone"] == 4
     assert acts.stack.query(shown, acts.list_id) == before
@@ -223,8 +223,8 @@ def test_two_tiers_that_are_undone_in_their_own_order_leave_the_one_before_both(
     acts.add(4)
     shown = "SELECT type, paid_expiry FROM subscriptions WHERE list_id = %s"
     before = acts.stack.query(shown, acts.list_id)
-    silver = acts.do(BulkAction.SET_TYPE, "silver")["bulk_id"]
-    gold = acts.do(BulkAction.SET_TYPE, "gold")["bulk_id"]
+    silver = acts.do(BulkActionKind.SET_TYPE, "silver")["bulk_id"]
+    gold = acts.do(BulkActionKind.SET_TYPE, "gold")["bulk_id"]
     assert acts.take_back(silver) == {"bulk_id": silver, "undone": 0, "kept": 4}
     assert acts.take_back(gold) == {"bulk_id": gold, "undone": 4, "kept": 0}
     assert acts.stack.query(shown, acts.list_id) == before
@@ -235,7 +235,7 @@ def test_a_cancelled_act_stays_as_far_as_it_came_and_can_be_taken_back(
 ) -> None:
     acts.add(5)
     before = acts.records()
-    job_id = acts.begin(BulkAction.REMOVE)
+    job_id = acts.begin(BulkActionKind.REMOVE)
     lease, over = claim(acts, job_id), iter([False, True])
     with monkeypatch.context() as patched:
         patched.setattr(batches.Turn, "is_over", lambda _: next(over))
@@ -244,7 +244,9 @@ def test_a_cancelled_act_stays_as_far_as_it_came_and_can_be_taken_back(
     with acts.resources.unit_of_work() as uow:
         leases.cancel(uow, again)
     with acts.resources.unit_of_work() as uow:
-        act = uow.session.scalars(select(BulkAct).where(BulkAct.list_id == acts.list_id)).one()
+        act = uow.session.scalars(
+            select(BulkAction).where(BulkAction.list_id == acts.list_id)
+        ).one()
     assert (act.status, act.changed, act.finished_at is None) == ("cancelled", 3, False)
     assert acts.take_back(act.id)["undone"] == 3
     assert acts.records() == before
@@ -252,7 +254,7 @@ def test_a_cancelled_act_stays_as_far_as_it_came_and_can_be_taken_back(
 
 def test_an_undo_brings_no_more_members_back_than_the_plan_has_room_for(acts: Acts) -> None:
     gone = acts.add(3)
-    bulk_id = acts.do(BulkAction.REMOVE)["bulk_id"]
+    bulk_id = acts.do(BulkActionKind.REMOVE)["bulk_id"]
     acts.add(2, tag="new")
     quota = {PlanQuota.MEMBERS: 4}
     bounded = acts.stack.settings().model_copy(update={"quota_paid": quota})

@@ -240,7 +240,8 @@ def test_an_undo_is_offered_for_ninety_days_and_what_it_needs_is_kept_so_long(
     some_members(client, list_id, 1, vips=1)
     bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
     stack.query(
-        "UPDATE bulk_acts SET created_at = created_at - interval '91 days' WHERE id = %s", bulk_id
+        "UPDATE bulk_actions SET created_at = created_at - interval '91 days' WHERE id = %s",
+        bulk_id,
     )
     problem(undo(client, bulk_id), 409, "bulk.undo_over")
     [kept] = [rule for rule in RULES if rule.name == "bulk_changes"]

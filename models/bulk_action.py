@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from models.declarative import CreatedAt, Model, SerialId, known
 
 
-class BulkAction(StrEnum):
+class BulkActionKind(StrEnum):
     TAG = "tag"
     UNTAG = "untag"
     REMOVE = "remove"
@@ -16,20 +16,20 @@ class BulkAction(StrEnum):
     EMAIL_OFF = "email_off"
 
 
-class BulkAct(Model):
+class BulkAction(Model):
     """A bulk action of an owner on all members of a list that fit a filter: its progress and
     counts.
 
     Members are looked at in the order of their ids, status by status.
     """
 
-    __tablename__ = "bulk_acts"
+    __tablename__ = "bulk_actions"
     __table_args__ = (
-        known("action", BulkAction),
+        known("action", BulkActionKind),
         known("status", ("running", "succeeded", "failed", "cancelled")),
-        Index("ix_bulk_acts_user_id_id", "user_id", "id"),
-        Index("ix_bulk_acts_list_id", "list_id"),
-        Index("ix_bulk_acts_finished_at", "finished_at"),
+        Index("ix_bulk_actions_user_id_id", "user_id", "id"),
+        Index("ix_bulk_actions_list_id", "list_id"),
+        Index("ix_bulk_actions_finished_at", "finished_at"),
     )
 
     id: Mapped[SerialId]
@@ -59,7 +59,7 @@ class BulkAct(Model):
 
 
 class BulkChange(Model):
-    """A member whom an act changed, with the values before."""
+    """A member whom a bulk action changed, with the values before."""
 
     __tablename__ = "bulk_changes"
     # Found by the erasure of a person.
