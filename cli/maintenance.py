@@ -32,7 +32,8 @@ def list_jobs(
     """Show jobs of all users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         found = records.list_all(uow, PageRequest(limit), status=status)
-        show_all([_brief(job) for job in found.rows], as_json=as_json)
+        shown = _brief if as_json else _row
+        show_all([shown(job) for job in found.rows], as_json=as_json)
 
 
 @jobs.command("show")
@@ -94,6 +95,17 @@ def _brief(job: Job) -> dict[str, Any]:
         **fields(job, "id kind status attempt"),
         "progress": f"{job.progress_done}/{job.progress_total or '?'}",
         **fields(job, "created_at started_at finished_at"),
+    }
+
+
+def _row(job: Job) -> dict[str, Any]:
+    """Return what a table shows of a job: one time and how long the work took."""
+    ended, began = job.finished_at, job.started_at
+    return {
+        **fields(job, "id kind status attempt"),
+        "progress": f"{job.progress_done}/{job.progress_total}" if job.progress_total else "",
+        **fields(job, "created_at"),
+        "took": _duration((ended - began).total_seconds()) if ended and began else "",
     }
 
 
