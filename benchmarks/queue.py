@@ -1,4 +1,4 @@
-"""The request queue beside `send_task().get()`, and what 500 waiting callers cost everybody else."""
+"""The request queue beside `send_task().get()`, and what 500 waiting callers cost others."""
 
 import asyncio
 import re

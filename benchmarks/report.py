@@ -37,7 +37,7 @@ of all figures are drawn into `build/benchmarks/`."""
 _GROWTH = """\
 ## Growth
 
-What each route, each page and each kind of maintenance takes on ten times the rows: the same call, or
+What each route, page and kind of maintenance takes on ten times the rows: the same call, or
 the same work that is due, by the owner who has the most of everything. At 1 there are 2 M
 subscriptions, 1 M jobs, 2 M entries of the ledger and 3 M events. What looks at each account, or
 counts each member, is compared by account and by member. `make bench NAME=growth` measures it."""

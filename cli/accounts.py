@@ -149,10 +149,14 @@ def erase_user(
 
 
 @app.command("list")
-def list_users(as_json: Json = False) -> None:
+def list_users(
+    owners: Annotated[bool, typer.Option("--owners", help="Only those who have a list.")] = False,
+    email: Annotated[str, typer.Option(help="Only those whose address has this part.")] = "",
+    as_json: Json = False,
+) -> None:
     """Show the 1,000 newest users, newest first."""
     from services import listed_users
 
     with connected() as resources:
-        users = listed_users.newest_users(resources.database)
+        users = listed_users.newest_users(resources.database, owners=owners, email=email)
         show_all([fields(user, _USER) for user in users], as_json=as_json)

@@ -32,7 +32,8 @@ def list_jobs(
     """Show jobs of all users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         found = records.list_all(uow, PageRequest(limit), status=status)
-        show_all([_brief(job) for job in found.rows], as_json=as_json)
+        shown = _brief if as_json else _row
+        show_all([shown(job) for job in found.rows], as_json=as_json)
 
 
 @jobs.command("show")
@@ -97,6 +98,17 @@ def _brief(job: Job) -> dict[str, Any]:
     }
 
 
+def _row(job: Job) -> dict[str, Any]:
+    """Return what a table shows of a job: one time and how long the work took."""
+    ended, began = job.finished_at, job.started_at
+    return {
+        **fields(job, "id kind status attempt"),
+        "progress": f"{job.progress_done}/{job.progress_total}" if job.progress_total else "",
+        **fields(job, "created_at"),
+        "took": _duration((ended - began).total_seconds()) if ended and began else "",
+    }
+
+
 maintenance_app = typer.Typer(add_completion=False)
 
 
@@ -148,9 +160,16 @@ def _brief_maintenance(row: Maintenance, *, now: datetime) -> dict[str, Any]:
         "every": _duration(row.every_seconds),
         "last run": started and f"{_duration((now - started).total_seconds())} ago",
         "took": None if seconds is None else f"{seconds:.2f} s",
-        "result": row.last_error or (row.last_result or {}).get("done"),
+        "result": row.last_error or _outcome(row.last_result),
         "next": "runs" if is_running else f"in {_duration(due)}" if due > 0 else "due",
     }
+
+
+def _outcome(result: dict[str, Any] | None) -> object:
+    """Return how much was done; a backup without a place is off."""
+    if result is None:
+        return None
+    return "off" if result["done"] is None else result["done"]
 
 
 def _duration(seconds: float) -> str:

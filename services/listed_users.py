@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 from storage.database import Database, Statement
 
-_NEWEST = Statement(
-    "SELECT id, email, name, plan, is_operator, created_at FROM users"
-    " ORDER BY created_at DESC, id DESC LIMIT :most"
-)
+_NEWEST = Statement("""
+    SELECT id, email, name, plan, is_operator, created_at FROM users
+    WHERE (NOT CAST(:owners AS boolean)
+            OR EXISTS (SELECT FROM lists WHERE lists.user_id = users.id))
+        AND strpos(lower(email), lower(CAST(:part AS text))) > 0
+    ORDER BY created_at DESC, id DESC LIMIT :most
+""")
 
 
 class ListedUser(NamedTuple):
@@ -24,5 +27,14 @@ class ListedUser(NamedTuple):
     created_at: datetime
 
 
-def newest_users(database: Database, *, most: int = 1000) -> list[ListedUser]:
-    return [ListedUser(*row) for row in database.rows(_NEWEST, most=most)]
+def newest_users(
+    database: Database, *, owners: bool = False, email: str = "", most: int = 1000
+) -> list[ListedUser]:
+    """Return the newest users, newest first.
+
+    Args:
+        owners: only those who have a list.
+        email: a part of the address, in any case.
+    """
+    found = database.rows(_NEWEST, owners=owners, part=email, most=most)
+    return [ListedUser(*row) for row in found]

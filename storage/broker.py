@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from celery import Celery
 from kombu.connection import Connection
-from kombu.entity import Queue
+from kombu.entity import Queue as BrokerQueue
 from kombu.exceptions import OperationalError
 from kombu.transport import TRANSPORT_ALIASES, memory, redis
 from kombu.utils.url import as_url, parse_url
@@ -82,7 +82,7 @@ def _app(**reached: Any) -> Celery:
         accept_content=["json"],
         result_serializer="json",
         task_ignore_result=True,
-        task_queues=[Queue(queue_name(queue), routing_key=queue_name(queue)) for queue in Queue],
+        task_queues=[BrokerQueue(name, routing_key=name) for name in map(queue_name, Queue)],
         task_default_queue=queue_name(Queue.MAINTENANCE),
         # A mistyped queue name is an error, and makes no queue without workers.
         task_create_missing_queues=False,
@@ -136,10 +136,10 @@ def message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) ->
 @cache
 def _form(task: str, queue: Queue) -> dict[str, Any]:
     """A message of this task as Celery's producer makes it, taken from a broker in memory."""
-    queue = queue_name(queue)
+    name = queue_name(queue)
     with _app(broker_url="memory://") as app:
-        app.send_task(task, kwargs={}, queue=queue)
-    form: dict[str, Any] = memory.Channel.queues.pop(queue).get_nowait()
+        app.send_task(task, kwargs={}, queue=name)
+    form: dict[str, Any] = memory.Channel.queues.pop(name).get_nowait()
     return {**form, "body": orjson.loads(base64.b64decode(form["body"]))}
 
 
@@ -159,7 +159,7 @@ class Broker:
         *,
         task_id: str | None = None,
     ) -> bool:
-        """Put one message on the queue's queue; ``False`` when the broker can't take it now.
+        """Put one message on the queue; ``False`` when the broker can't take it now.
 
         No work is lost by a ``False``: the sweep sends it again.
         """
@@ -187,12 +187,12 @@ class Broker:
         return self._breaker.attempt("broker.not_asked", partial(self._count, queue), queue=queue)
 
     def _count(self, queue: Queue) -> int:
-        queue: Queue = self._app.amqp.queues[queue_name(queue)]
+        asked: BrokerQueue = self._app.amqp.queues[queue_name(queue)]
         with self._app.pool.acquire(block=True) as connection, _closed_by_failure(connection):
 
             def ask() -> int:
                 # It makes the queue unless it is there.
-                declared = queue(connection.default_channel).queue_declare()
+                declared = asked(connection.default_channel).queue_declare()
                 return int(declared.message_count)
 
             count: int = connection.ensure(connection, ask, max_retries=0)()

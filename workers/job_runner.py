@@ -17,7 +17,7 @@ from datetime import timedelta
 import psycopg2
 import structlog
 from celery import current_task
-from celery.exceptions import SoftTimeLimitExceeded
+from celery.exceptions import Retry, SoftTimeLimitExceeded
 from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -216,8 +216,19 @@ def _waited_for_a_server(error: Exception) -> bool:
     return any(frame.f_globals.get("__name__") in _SOCKET_MODULES for frame in last)
 
 
+class TaskFailed(Exception):
+    """The work of a task failed, which its row has written down: Flower shows it as a failure.
+
+    Its argument is the code of the error.
+    """
+
+
 def run_job(context: WorkerContext, *, job_id: int) -> None:
-    """Do the job. A second delivery of its message ends at the claim."""
+    """Do the job. A second delivery of its message ends at the claim.
+
+    Raises ``TaskFailed`` or Celery's ``Retry`` for work that failed, so that the state of the task
+    is that of the work. The job itself is queued again by its row, and by no message of Celery's.
+    """
     with context.resources.unit_of_work() as uow:
         lease = leases.claim(uow, job_id)
     if lease is None:
@@ -234,6 +245,10 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
             if time.monotonic() - began < current_task.time_limit:
                 rotation.hand_back()
             raise
+    if lease.failed_by is not None:
+        raise TaskFailed(lease.failed_by)
+    if lease.is_retried:
+        raise Retry("The job is queued again, for later.")
 
 
 class _Rotation:

@@ -16,7 +16,7 @@ def run(serves: Serving) -> None:
     hide_memory()
     options = ["--pool", serves.pool.value, "--concurrency", str(serves.jobs_at_once)]
     options += ["--queues", ",".join(map(queue_name, serves.limits))]
-    options += ["--hostname", f"{'+'.join(serves.limits)}@%h"]
+    options += ["--hostname", f"{serves.name}@%h"]
     # Gossip and mingle are messages between workers, and no worker here uses them.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
     settings = load_worker_settings(serves.limits)

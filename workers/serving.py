@@ -45,6 +45,13 @@ class Serving:
     limits: Mapping[Queue, int]
 
     @property
+    def name(self) -> str:
+        """Return a short name for Flower, which shows a worker's queues beside it."""
+        if len(self.limits) == 1:
+            return next(iter(self.limits))
+        return "waiting" if self.pool is Pool.THREADS else "computing"
+
+    @property
     def jobs_at_once(self) -> int:
         return sum(self.limits.values())
 

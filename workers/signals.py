@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from celery import signals
-from prometheus_client import start_http_server
+from prometheus_client import disable_created_metrics, start_http_server
 
 from core.counters.pool_counts import pool_registry
 from core.counters.shared_counts import shared_folder
@@ -64,6 +64,7 @@ def _say_ready(process: ProcessContext, **_: Any) -> None:
 
 def serve_metrics(settings: Settings) -> None:
     if settings.worker_metrics_address is not None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         serve = partial(_serve, settings.worker_metrics_address)
         signals.worker_ready.connect(serve, weak=False)
 

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import version
 from itertools import count
 from typing import Any
 
@@ -101,7 +102,7 @@ CANARY = "queue.canary"
 
 def bind_canary(app: Celery, process: ProcessContext) -> None:
     def arrive(queue: str, sent: str) -> None:
-        Canaries(process.get().resources.redis).arrived(queue, sent)
+        Canaries(process.get().resources.redis).arrived(queue, sent, version("pressroom"))
 
     app.task(arrive, name=CANARY)
 

@@ -25,7 +25,7 @@ from services.jobs.maintenance import MaintenanceKind
 from storage.redis.request_work import AllCallersLeft, RequestLease
 from workers.context import ProcessContext, WorkerContext
 from workers.held_work import Held
-from workers.job_runner import KILL_AFTER_SECONDS, run_job
+from workers.job_runner import KILL_AFTER_SECONDS, TaskFailed, run_job
 
 log = get_logger(__name__)
 
@@ -60,13 +60,14 @@ def bind(app: Celery, process: ProcessContext) -> None:
         # A pool of threads can do neither.
         most = kind.deadline_seconds + kind.max_stay_seconds
         limits = {"soft_time_limit": most, "time_limit": most + KILL_AFTER_SECONDS}
-        app.task(run_one, name=kind.name, **limits)
+        app.task(run_one, name=kind.name, throws=(TaskFailed,), **limits)
     for asked, answer in kinds.registered_requests().items():
         task = _task(process, partial(answer_request, kind=asked, answer=answer))
         # Events double what a worker sends for so short a task, and name no job.
         app.task(task, name=asked.task, send_events=False)
     for periodic in maintenance.registered():
-        app.task(_task(process, partial(run_maintenance, kind=periodic)), name=periodic.name)
+        run = partial(run_maintenance, kind=periodic)
+        app.task(_task(process, run), name=periodic.name, throws=(TaskFailed,))
 
 
 def _task(process: ProcessContext, run: Callable[..., object]) -> Callable[..., None]:
@@ -130,10 +131,11 @@ def _error(error: DomainError) -> dict[str, Any]:
 
 
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
-    """A message that comes too early, or a second time, ends at the claim."""
+    """Do the work, if it is due. A message that comes too early, or twice, ends at the claim."""
     try:
         maintenance.run_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
         log.warning("maintenance.lease_lost", maintenance=kind.name)
-    except Exception:  # it is due again soon, and its row has the error
+    except Exception as error:  # it is due again soon, and its row has the error
         log.exception("maintenance.failed", maintenance=kind.name)
+        raise TaskFailed(type(error).__name__) from None

@@ -122,7 +122,7 @@ def console_problem(settings: Settings, problem: ShownProblem) -> Response:
     elif status == HTTPStatus.INTERNAL_SERVER_ERROR:
         heading, text = _OUR_FAULT
     else:
-        heading, text = _BY_CODE.get(problem.code, ("That didn’t work", problem.message))
+        heading, text = _BY_CODE.get(problem.code, ("Failed", problem.message))
     number = problem.request_id if problem.is_our_fault else None
     values = {"base": settings.public_base, "heading": heading, "text": text, "number": number}
     return console_page("console_problem.html", values, status=status)

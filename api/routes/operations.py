@@ -6,7 +6,7 @@ from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
@@ -14,6 +14,7 @@ from api import health
 from api.auth.page_sessions import redirect_to_path
 from api.auth.requirements import PUBLIC, UNLIMITED
 from api.bodies.json_bodies import JsonRoute
+from api.console.assets import CONSOLE_PATH
 from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
 from api.html.frame import page
 from api.middleware.headers import VERSIONS
@@ -40,6 +41,12 @@ async def check_health(request: Request, response: Response, state: StateOf) -> 
     if seen is not None:
         response.headers[SEEN_HEADER] = seen
     return ProcessHealth(status="ok")
+
+
+@router.get("/health", include_in_schema=False)
+async def find_health() -> RedirectResponse:
+    """Lead to `/healthz` whoever guesses the path."""
+    return RedirectResponse("/healthz")
 
 
 @router.get(
@@ -119,6 +126,7 @@ def _record(settings: Settings) -> ServiceRecord:
     links = ServiceLinks(
         documentation=f"{base}{DOCS_PATH}" if settings.api_docs else None,
         openapi=f"{base}{DOCUMENT_PATH}" if settings.api_docs else None,
+        console=f"{base}{CONSOLE_PATH}",
         account=f"{base}{mailed_tokens.ACCOUNT_PATH}",
         health=f"{base}/healthz",
     )

@@ -12,6 +12,10 @@ class ServiceLinks(Schema):
         description="The same for programs, in OpenAPI 3.1",
         examples=["https://api.example.com/openapi.json"],
     )
+    console: Url = Field(
+        description="For people: their lists, images, texts and credits",
+        examples=["https://api.example.com/console"],
+    )
     account: Url = Field(
         description="For people: their keys, sessions and programs",
         examples=["https://api.example.com/account"],

@@ -205,8 +205,8 @@ FROM generate_series(1, 2 * {lists}::bigint) AS n ORDER BY n
 """,
     # Each changed a hundred members of the largest list, or fewer.
     "bulk_actions": """
-INSERT INTO bulk_actions (list_id, user_id, filter, action, status, seen, matched, changed, created_at,
-    finished_at)
+INSERT INTO bulk_actions (list_id, user_id, filter, action, status, seen, matched, changed,
+    created_at, finished_at)
 SELECT pg_temp.list_id(1), pg_temp.person_id(1), '{{"field": "tag", "is": "vip"}}', 'remove',
     'succeeded', 100, 100, 100, pg_temp.ago(n, {small}, 300), pg_temp.ago(n, {small}, 300)
 FROM generate_series(1, {small}::bigint) AS n ORDER BY n

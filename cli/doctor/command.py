@@ -25,7 +25,8 @@ from cli.doctor.examination import (
     judged,
 )
 from cli.doctor.service_checks import ask_mail, ask_providers, ask_public_url
-from cli.doctor.store_checks import ask_broker, ask_database, ask_redis, ask_storage
+from cli.doctor.store_checks import ask_broker, ask_cache, ask_database, ask_storage
+from cli.doctor.work_checks import ask_backup
 from cli.output import Json, show_all
 from core.errors import SettingsError
 from core.logging import configure_logging
@@ -56,9 +57,9 @@ def doctor(
 ) -> None:
     """Check everything that this deployment needs. With faults, the exit code is 1.
 
-    It asks the database, Redis, the broker, the object storage, the mail server, the public URL and
-    providers, all at the same time, and ends within half a minute whatever hangs. It sees what its
-    own process was handed: ask where mail is sent from about mail.
+    It asks the database, Redis, the broker, the workers of each queue, the object storage, the mail
+    server, the public URL and providers, all at the same time, and ends within half a minute
+    whatever hangs. It sees what its own process was handed: ask where mail is sent from about mail.
     """
     use_running_stack()
     found = _examined(send, seconds)
@@ -90,9 +91,10 @@ def _examined(send: str | None, seconds: float) -> list[Diagnosis]:
     logging.disable(logging.WARNING)
     parts: dict[str, Ask] = {
         "database": ask_database,
-        "redis": ask_redis,
+        "redis": ask_cache,
         "broker": ask_broker,
         "object storage": ask_storage,
+        "backup": ask_backup,
         "mail": partial(ask_mail, send),
         "public URL": ask_public_url,
         "providers": ask_providers,

@@ -37,7 +37,7 @@ class CheckState(StrEnum):
 class Diagnosis:
     """
     Attributes:
-        part: what was asked; ``examine`` fills it in.
+        part: what was asked; ``examine`` fills in the name of the asked part where it is empty.
         found: what was seen.
         advice: what the operator can do; something fine may be better too.
     """
@@ -79,7 +79,7 @@ class _Asked:
     def run(self, ask: Ask, settings: Settings) -> None:
         try:
             for answer in ask(settings):
-                self.answers.append(replace(answer, part=self.part))
+                self.answers.append(replace(answer, part=answer.part or self.part))
         except _UNREACHABLE as error:
             said = " ".join(str(getattr(error, "orig", None) or error).split())
             self.tell(said or type(error).__name__, f"See the settings of this part: {self.part}.")

@@ -2,6 +2,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +13,8 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from cli.doctor.examination import Diagnosis, fine, judged, skipped, wrong
+from cli.doctor import work_checks
+from cli.doctor.examination import CheckState, Diagnosis, fine, judged, skipped, wrong
 from core.settings import Settings
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure
 from storage.database import NoTimeLimits, connector, open_database
@@ -52,8 +54,12 @@ def ask_database(settings: Settings) -> Iterator[Diagnosis]:
             named = urlsplit(settings.database_url.get_secret_value())
             yield fine("connection", f"{named.hostname}:{named.port or 5432}{named.path}")
             yield from _server(connection)
-            yield _revision(connection)
+            revision = _revision(connection)
+            yield revision
             yield from _room_and_log(connection)
+            if revision.state is CheckState.FINE:
+                for each in work_checks.ask_maintenance(connection):
+                    yield replace(each, part="maintenance")
     except OperationalError as error:
         if not isinstance(error.orig, NoTimeLimits):
             raise
@@ -181,6 +187,13 @@ def ask_redis(settings: Settings) -> Iterator[Diagnosis]:
     yield from _version_and_policy(info)
     yield _memory(info)
     yield _persistence(info)
+
+
+def ask_cache(settings: Settings) -> Iterator[Diagnosis]:
+    yield from ask_redis(settings)
+    with closing(open_redis(settings)) as client:
+        for each in work_checks.ask_workers(client):
+            yield replace(each, part="workers")
 
 
 def ask_broker(settings: Settings) -> Iterator[Diagnosis]:

@@ -1,8 +1,11 @@
 """The errors of the product.
 
 A service raises a ``DomainError`` with a stable dotted ``code`` and a ``Kind`` that knows nothing
-of HTTP; ``api.errors`` is the only place that turns a kind into a status. ``core.errors``
-declares which ones can be raised.
+of HTTP; ``api.errors`` is the only place that turns a kind into a status.
+
+The modules of this package declare every error once, one module an area. Code raises an entry
+(``raise LIST_NOT_FOUND()``) and routes document it (``refuses(LIST_NOT_FOUND)``), so that the
+document and the reply can't say different sentences.
 """
 
 from collections.abc import Mapping

@@ -160,4 +160,8 @@ def make_router(box: HookBox, prefix: str) -> APIRouter:
         headers = {"Retry-After": str(behaviour.retry_after)} if asks else {}
         return Response(f"attempt {attempt}\n", status, headers, media_type="text/plain")
 
+    @router.post("/{name}")
+    async def name_the_right_path(name: str) -> Response:
+        raise HTTPException(404, f"Webhooks are received at {prefix}/to/{name}.")
+
     return router

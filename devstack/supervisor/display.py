@@ -75,19 +75,21 @@ class Display:
                 return
             table = Table.grid(padding=(0, 3))
             table.add_column(style="bold")
-            rows = {
-                "API": run.api_url,
-                "Documentation": f"{run.api_url}/docs",
-                "Flower": run.flower_url,
-                "    login": f"{run.flower_user} / {run.flower_password}",
-                "Sandbox": run.sandbox_url,
-                "Mailbox": run.mailbox_url,
-                "Status": run.status_url,
-                "Demo login": f"{run.demo.email} / {run.demo.password}",
-                "API key": run.demo.api_key,
-                "Data and logs": str(run.home),
-            }
-            for name, value in rows.items():
+            rows = [
+                ("Console", f"{run.api_url}/console"),
+                ("    login", f"{run.demo.email} / {run.demo.password}"),
+                ("API", run.api_url),
+                ("    key", run.demo.api_key),
+                ("    reference", f"{run.api_url}/docs"),
+                ("    guides", "docs/README.md"),
+                ("Flower", run.flower_url),
+                ("    login", f"{run.flower_user} / {run.flower_password}"),
+                ("Sandbox", run.sandbox_url),
+                ("Mailbox", run.mailbox_url),
+                ("Status", run.status_url),
+                ("Data and logs", str(run.home)),
+            ]
+            for name, value in rows:
                 table.add_row(name, Text(value, overflow="fold"))
             upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
             upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]

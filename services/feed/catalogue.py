@@ -277,7 +277,7 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
         "The file of an export is there, or won't be.", SubjectKind.EXPORT, ExportFacts
     ),
     _TYPE.BULK_ENDED: _of_bulk(
-        "A bulk action of a list ended, such as the undo of an import: one event for all. "
+        "A change of many members ended, such as the undo of an import: one event for all. "
         "Without a subject it is a bulk action.",
         SubjectKind.IMPORT,
         BulkFacts,

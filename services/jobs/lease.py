@@ -139,6 +139,10 @@ class Lease:
     request_id: str | None
     traceparent: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
+    # For whoever watches the tasks: whether the work of this turn failed and is done again later,
+    # and the code of the error by which the job failed.
+    is_retried: bool = False
+    failed_by: str | None = None
 
     def check_cancelled(self) -> None:
         """Raises ``JobCancelled``; long work calls it between steps."""
@@ -253,6 +257,7 @@ def fail(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     A caller who waits for the job is refused by the error's kind.
     """
     _change(uow, lease, JobStatus.FAILED, error=error)
+    lease.failed_by = error.code
     if lease.user_id is not None and is_plan_error(error.code):
         record_error(uow, lease.user_id, error.code)
 
@@ -274,6 +279,7 @@ def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta, reason: str) ->
         "last_reason": reason,
     }
     _change(uow, lease, JobStatus.QUEUED, **again)
+    lease.is_retried = True
     queue = kind_named(lease.kind).queue
     uow.after_commit(partial(work_metrics.count_retry, queue, lease.kind))
 
@@ -286,8 +292,10 @@ def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     crashes = lease.crashes + 1
     if crashes >= MAX_CRASHES:
         _change(uow, lease, JobStatus.FAILED, error=error, crashes=crashes)
+        lease.failed_by = error.code
     else:
         hand_back(uow, lease, crashes=crashes)
+        lease.is_retried = True
 
 
 def hand_back(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:

@@ -328,7 +328,7 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
     models.MemberTag: "until its owner deletes it or is erased",
     models.FormerAddress: "until its person is erased: lists may know them by it",
     models.ImportChunk: "as long as the files of its import",
-    models.DeletedTag: "until maintenance has taken it off all members, an hour after it was deleted",
+    models.DeletedTag: "until maintenance has taken it off all members, an hour after its deletion",
     models.MemberDayDelta: "until it is added to its day, after half a minute",
     models.NamedMember: "as long as the files of its import",
     models.OAuthGrant: "until its person is erased: events name it",

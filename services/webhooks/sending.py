@@ -72,6 +72,7 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
                 made = dict(zip((each.delivery_id for each in messages), tries, strict=False))
                 claiming.write(uow, endpoint, messages[0].url, made)
                 claiming.give_back(uow, messages[len(tries) :])
+                lease.is_retried |= not all(each.is_success for each in tries)
             if time.monotonic() > ends_at:
                 leases.hand_back(uow, lease)
                 return

@@ -4,6 +4,8 @@ A canary is a message that does nothing but say that it has arrived. At most one
 way, until it counts as lost.
 """
 
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -21,7 +23,7 @@ _SILENT_AFTER_SECONDS = 30
 _GIVEN_UP_AFTER_SECONDS = 86_400
 
 # Fields of a queue: when its last canary was sent, since when none has arrived (while one is under
-# way), and how many seconds the last one took.
+# way), how many seconds the last one took, and the version of the worker that took it.
 _PREAMBLE = """
 local hash, queue = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
@@ -46,11 +48,32 @@ return moment
 _ARRIVE = (
     _PREAMBLE
     + """
-redis.call('HSET', hash, queue .. ':took', string.format('%.6f', now - tonumber(ARGV[2])))
+local took = string.format('%.6f', now - tonumber(ARGV[2]))
+redis.call('HSET', hash, queue .. ':took', took, queue .. ':version', ARGV[4])
 redis.call('HDEL', hash, queue .. ':waiting')
 redis.call('EXPIRE', hash, ARGV[3])
 """
 )
+
+
+@dataclass
+class QueueAge:
+    """How a queue does, by its canaries.
+
+    Attributes:
+        seconds: what the last one took, or for how long one has been under way if longer.
+        silence: seconds since the last one was sent.
+        version: the release of the worker that took the last one; empty before the first.
+    """
+
+    seconds: float = 0.0
+    silence: float = 0.0
+    version: str = ""
+
+    @property
+    def is_silent(self) -> bool:
+        """Say whether the queue's workers have gone."""
+        return self.silence > _SILENT_AFTER_SECONDS
 
 
 class Canaries:
@@ -63,33 +86,36 @@ class Canaries:
         moment: Any = self._client.eval(_SEND, 1, _HASH, queue, *limits)
         return None if moment is None else moment.decode()
 
-    def arrived(self, queue: str, sent: str) -> None:
-        self._client.eval(_ARRIVE, 1, _HASH, queue, sent, _KEPT_SECONDS)
+    def arrived(self, queue: str, sent: str, version: str) -> None:
+        self._client.eval(_ARRIVE, 1, _HASH, queue, sent, _KEPT_SECONDS, version)
 
-    def seconds(self) -> dict[str, float]:
-        """For each queue what its last canary took, or how long one has been under way if longer."""
-        return self._read()[0]
-
-    def seconds_or_silence(self) -> dict[str, float]:
-        """As ``seconds``, but of a queue to which nobody sends any more: the time since the last."""
-        found, silent = self._read()
-        for queue, seconds in silent.items():
-            if _SILENT_AFTER_SECONDS < seconds < _GIVEN_UP_AFTER_SECONDS:
-                found[queue] = max(found.get(queue, 0.0), seconds)
-        return found
-
-    def _read(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the seconds that canaries take, and those since each queue's last one was sent."""
+    def ages(self) -> dict[str, QueueAge]:
+        """Return how each queue does to which canaries were sent lately."""
         fields: Any = self._client.hgetall(_HASH)
         clock: Any = self._client.time()
         now = clock[0] + clock[1] / 1_000_000
-        found: dict[str, float] = {}
-        silent: dict[str, float] = {}
+        found: defaultdict[str, QueueAge] = defaultdict(QueueAge)
         for name, value in fields.items():
             queue, _, what = name.decode().rpartition(":")
+            age = found[queue]
             if what == "sent":
-                silent[queue] = now - float(value)
-            elif what in ("took", "waiting"):
+                age.silence = now - float(value)
+            elif what == "version":
+                age.version = value.decode()
+            else:
                 seconds = float(value) if what == "took" else now - float(value)
-                found[queue] = max(found.get(queue, 0.0), seconds)
-        return found, silent
+                age.seconds = max(age.seconds, seconds)
+        return dict(found)
+
+    def seconds(self) -> dict[str, float]:
+        """Return of each queue what its last canary took, or how long one has been under way."""
+        return {queue: age.seconds for queue, age in self.ages().items()}
+
+    def seconds_or_silence(self) -> dict[str, float]:
+        """Return ``seconds``, but for a queue without senders the time since the last one."""
+        return {
+            queue: max(age.seconds, age.silence)
+            if age.is_silent and age.silence < _GIVEN_UP_AFTER_SECONDS
+            else age.seconds
+            for queue, age in self.ages().items()
+        }

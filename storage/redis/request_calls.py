@@ -64,7 +64,7 @@ class _Step:
 
 class RequestCalls:
     """``send`` is for a broker that is elsewhere than the client's Redis. Without it the step that
-    adds a caller puts the message on the queue's queue, and no other comes between."""
+    adds a caller puts the message on the queue, and no other comes between."""
 
     def __init__(
         self, client: redis.asyncio.Redis, waiter: str | None, send: Send | None = None

@@ -109,11 +109,11 @@ def total_of(counted: ShownCount) -> str:
 @pytest.mark.parametrize(
     ("counted", "button"),
     [
-        (NOBODY, "<button disabled>Do it</button>"),
-        (ShownCount(MemberCount(0, is_exact=False), RECOUNT), "<button>Do it</button>"),
+        (NOBODY, "<button disabled>Apply</button>"),
+        (ShownCount(MemberCount(0, is_exact=False), RECOUNT), "<button>Apply</button>"),
         (
             ShownCount(MemberCount(1_234, is_exact=False), RECOUNT),
-            "<button>Do it to at least 1,234 members</button>",
+            "<button>Apply to at least 1,234 members</button>",
         ),
     ],
 )

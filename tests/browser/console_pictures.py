@@ -127,7 +127,7 @@ def _take_import(page: Page, stack: Stack) -> None:
         {"name": "moved-in.csv", "mimeType": "text/csv", "buffer": file}
     )
     page.get_by_role("button", name="Preview").click()
-    expect(page.get_by_role("heading", name="How the file is read")).to_be_visible()
+    expect(page.get_by_role("heading", name="Columns")).to_be_visible()
     page.get_by_label("Who", exact=True).select_option(label="Name")
     page.get_by_label("Home town").select_option(label="Create a field")
     page.get_by_role("button", name="Refresh preview").click()

@@ -93,8 +93,8 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
         [EXPLANATIONS[Scope.COMPOSER], EXPLANATIONS[Scope.CREDIT_READ]]
     )
     keep(page, "grants")
-    granted.get_by_role("link", name="Take back").click()
-    page.get_by_role("button", name="Take it back").click()
+    granted.get_by_role("link", name="Revoke access").click()
+    page.get_by_role("button", name="Revoke access").click()
     shows(page, LISTED)
     expect(page.get_by_text("No other app may use your account")).to_be_visible()
     keep(page, "grants-none")

@@ -35,7 +35,7 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_an_act(
         page.get_by_label("URL").fill(f"daily-{owner.user_id}")
         page.get_by_role("button", name="Create the list").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("The Daily Demo")
-        expect(page.get_by_role("status")).to_contain_text("is made.")
+        expect(page.get_by_role("status")).to_contain_text("is created.")
         [made] = data(api.get("/lists"))["items"]
         imported(api, made["id"], of_addresses("ada@example.com", "bob@example.com"))
 
@@ -56,7 +56,7 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_an_act(
         page.get_by_role("link", name="Members").first.click()
         page.get_by_role("link", name="Change all of them").click()
         page.get_by_label("Switch their mail off").check()
-        page.get_by_role("button", name="Do it to 2 members").click()
+        page.get_by_role("button", name="Apply to 2 members").click()
         state = page.locator("#state").get_by_role("status")
         expect(state.filter(has_text="Done: 2 of 2 changed")).to_be_visible()
         page.get_by_role("button", name="Undo it").click()

@@ -40,7 +40,7 @@ def test_members_are_mapped_imported_watched_and_undone(
         page.get_by_role("link", name="Import a file").click()
         page.locator("#file").set_input_files(sheet_of_members)
         page.get_by_role("button", name="Preview").click()
-        expect(page.get_by_role("heading", name="How the file is read")).to_be_visible()
+        expect(page.get_by_role("heading", name="Columns")).to_be_visible()
         keep(page, "console-import-looked-at")
         page.get_by_label("Who", exact=True).select_option(label="Name")
         page.get_by_label("Home town").select_option(label="Create a field")

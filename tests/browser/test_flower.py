@@ -13,11 +13,12 @@ from playwright.sync_api import FloatRect, Locator, Page, expect
 from devstack import LOOPBACK
 from devstack.supervisor.programs import answers
 from tests.browser.looks import Keep, Open
-from tests.contract.replies import data, send
+from tests.contract.replies import data, problem, send
+from tests.hooks import happen, hooked, new_endpoint
 from tests.maintenance import run_maintenance
-from tests.pictures import photo
+from tests.pictures import encoded, photo
 from tests.ports import free_port
-from tests.stack import Stack, eventually, plain_client
+from tests.stack import Owner, Stack, eventually, plain_client
 from workers.flower_server import script
 from workers.task_queues import queues_of_tasks
 
@@ -176,6 +177,26 @@ def _is_done(stack: Stack, url: str, job_id: int) -> bool:
         each["state"] == "SUCCESS" and f"job-{job_id}-" in name
         for name, each in tasks(stack, url).items()
     )
+
+
+@full
+def test_a_turn_whose_work_failed_is_no_success(
+    stack: Stack, owner: Owner, client: httpx2.Client, url: str
+) -> None:
+    problem(send(client, encoded("PNG")[:-30]), 422, "image.truncated")
+    with hooked() as receiver:
+        receiver.answer = lambda _: (404, {})
+        new_endpoint(client, receiver.url)
+        happen(stack, owner)
+        eventually(lambda: receiver.hooks, what="a try")
+
+    def states(name: str) -> dict[str, str]:
+        found = tasks(stack, url).values()
+        return {each["state"]: str(each["exception"]) for each in found if each["name"] == name}
+
+    eventually(lambda: "FAILURE" in states("media/attachment.process"), what="a failure")
+    eventually(lambda: "RETRY" in states("webhooks/webhook.send"), what="a retry")
+    assert "image.truncated" in states("media/attachment.process")["FAILURE"]
 
 
 def test_the_script_that_is_changed_is_the_one_that_was_looked_at() -> None:

@@ -121,7 +121,7 @@ def _look_at(keys: Keyboard, file: Path) -> None:
     _begins_at_what_is_wrong(keys, "The file")
     keys.choose_file("The file", file)
     keys.press("button", "Preview")
-    keys.watch_until(keys.page.get_by_role("heading", name="How the file is read"))
+    keys.watch_until(keys.page.get_by_role("heading", name="Columns"))
 
 
 def _map_its_columns(keys: Keyboard) -> None:

@@ -6,16 +6,25 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from pydantic import SecretStr
 
+from core import clock
+from core.queues import Queue
 from devstack import LOOPBACK
+from services.backup import manifests
+from services.backup.manifests import Manifest
+from storage.backup_files.places import open_sealed_place
+from storage.redis.canaries import Canaries
 from tests.commands import ended_process, pressroom
 from tests.ports import free_port
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 
 ALL_FINE = {
     ("database", "connection"),
@@ -31,6 +40,10 @@ ALL_FINE = {
     ("redis", "policy"),
     ("redis", "memory"),
     ("redis", "persistence"),
+    *(("workers", str(queue)) for queue in Queue),
+    ("workers", "version"),
+    ("maintenance", "schedule"),
+    ("maintenance", "last runs"),
     ("object storage", "bucket"),
     ("object storage", "write"),
     ("object storage", "read"),
@@ -51,6 +64,12 @@ ALL_FINE = {
     ("this machine", "memory"),
 }
 NOBODY = f"{LOOPBACK}:9"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _workers_that_have_begun(stack: Stack) -> None:
+    ages = Canaries(stack.resources.redis).ages
+    eventually(lambda: set(Queue) <= set(ages()), what="the first canaries of all queues")
 
 
 def doctor(
@@ -94,6 +113,7 @@ def test_a_stack_in_which_everything_works_is_told_so(stack: Stack) -> None:
     assert skipped == {
         ("database", "replica"),
         ("broker", "connection"),
+        ("backup", "newest"),
         ("mail", "sending"),
     }
     assert stack.stored("doctor/") == []
@@ -145,6 +165,75 @@ def test_parts_that_accept_and_never_answer_hold_up_nothing(stack: Stack) -> Non
     assert code == 1
     assert {name for name, _ in faults(found)} == set(URLS)
     assert found["this machine", "disk"]["state"] == "fine"
+
+
+def test_queues_without_workers_and_late_maintenance_are_found(
+    make_stack: Callable[[str], Stack], stack: Stack
+) -> None:
+    deserted = make_stack("deserted")
+    names = ("PRESSROOM_DATABASE_URL", "PRESSROOM_REDIS_URL")
+    elsewhere = {name: deserted.environment[name] for name in names}
+    code, found = doctor(stack, **elsewhere)
+    assert code == 1
+    assert set(faults(found)) == {("workers", str(queue)) for queue in Queue}
+    assert found["maintenance", "schedule"]["state"] == "skipped"
+
+    redis = deserted.resources.redis
+    canaries = Canaries(redis)
+    for queue in Queue:
+        sent = canaries.due(queue)
+        assert sent is not None
+        canaries.arrived(queue, sent, "0.0.1")
+    long_ago = str(redis.time()[0] - 100)
+    changed: dict[Any, Any] = {f"{Queue.EXPORT}:sent": long_ago, f"{Queue.MEDIA}:waiting": long_ago}
+    redis.hset("pressroom:canaries", mapping=changed)
+    deserted.query(
+        "INSERT INTO maintenance (name, every_seconds, due_at, last_error) VALUES"
+        " ('late', 60, now() - interval '5 h', NULL), ('broken', 60, now(), 'OSError: full')"
+    )
+    code, found = doctor(stack, **elsewhere)
+    assert code == 1
+    shown = {name: each["found"] for name, each in faults(found).items()}
+    assert re.fullmatch(r"no worker has .* for 10\d s", shown.pop(("workers", Queue.EXPORT)))
+    assert re.fullmatch(r"a message takes 10\d\.\d\d s", shown.pop(("workers", Queue.MEDIA)))
+    assert shown == {
+        ("maintenance", "schedule"): "late: late (5 h)",
+        ("maintenance", "last runs"): "broken: OSError: full",
+    }
+    assert found["workers", "version"]["found"].startswith("0.0.1, and this command is ")
+
+
+def test_a_backup_that_is_missing_or_old_is_found(stack: Stack, tmp_path: Path) -> None:
+    given = {
+        "PRESSROOM_BACKUP_URL": f"file://{tmp_path}",
+        "PRESSROOM_BACKUP_KEYS": f"k1:{'A' * 43}",
+    }
+    code, found = doctor(stack, **given)
+    assert (code, found["backup", "newest"]["found"]) == (1, "there is none yet")
+    url, keys = (SecretStr(value) for value in given.values())
+    settings = stack.settings().model_copy(update={"backup_url": url, "backup_keys": keys})
+    place = open_sealed_place(settings)
+    now = clock.now()
+    for age, state in ((timedelta(hours=31), "wrong"), (timedelta(hours=25), "fine")):
+        began_at = now - age
+        manifests.write(
+            place,
+            Manifest(
+                id=manifests.new_id(began_at),
+                began_at=began_at,
+                finished_at=began_at,
+                release="1",
+                revision="0001",
+                database_pieces=0,
+                database_bytes=0,
+                object_lists=0,
+                objects=0,
+                copied=0,
+                secret_keys={},
+                encryption_keys={},
+            ),
+        )
+        assert doctor(stack, **given)[1]["backup", "newest"]["state"] == state
 
 
 def with_password(url: str, password: str) -> str:

@@ -128,7 +128,7 @@ def test_a_segment_whose_field_was_retired_says_so(console: OwnerAtConsole, list
 
 
 def acts_of(list_id: int, rest: str = "") -> str:
-    return f"/console/lists/{list_id}/acts{rest}"
+    return f"/console/lists/{list_id}/bulk-actions{rest}"
 
 
 def begun(console: OwnerAtConsole, path: str, **typed: str) -> str:
@@ -156,7 +156,7 @@ def test_members_who_were_chosen_are_tagged_and_it_is_undone(
     path = acts_of(list_id, "/new?tag=vip")
     text = console.see(path)
     assert "<b>2</b> members are chosen" in text
-    assert "Do it to 2 members" in text
+    assert "Apply to 2 members" in text
     watched = begun(console, path, action="tag", tag_name="Patron")
     # An act of one list is none of another.
     console.see(watched.replace(str(list_id), str(new_list(console.api)["id"])), 404)
@@ -201,9 +201,9 @@ def test_an_act_that_waits_is_ended(quiet: Stack) -> None:
         list_id = new_list(console.api)["id"]
         watched = begun(console, acts_of(list_id, "/new"), action="email_off")
         text = console.see(watched)
-        assert "Under way: 0 changed so far" in text
+        assert "Running: 0 changed so far" in text
         assert "every 1s" in text
-        assert "The bulk action is being cancelled." in console.do(watched)
+        assert "The bulk action is cancelled." in console.do(watched)
         text = console.see(watched)
         assert "Ended early: 0 changed" in text
         assert "every 1s" not in text

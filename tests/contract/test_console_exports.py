@@ -88,7 +88,7 @@ def test_what_is_wrong_stands_beside_its_field(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     reply = console.send(path_of(list_id), format="pdf", status_active="on")
     text = shown(reply, 422)
-    assert "told beside its field" in text
+    assert "Please correct the fields below" in text
     assert 'name="status_active" value="on" checked' in text
 
 

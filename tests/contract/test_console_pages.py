@@ -140,8 +140,8 @@ def test_a_script_whose_session_has_ended_leads_the_whole_page_to_the_login(
 def test_a_notice_is_told_once(owner: OwnerAtConsole) -> None:
     reply = owner.send("/console/lists/new", title="Zürich & more", slug="a-notice-is-told")
     path = reply.headers["location"]
-    assert "is made." in shown(owner.visitor.client.get(path))
-    assert "is made." not in shown(owner.visitor.client.get(path))
+    assert "is created." in shown(owner.visitor.client.get(path))
+    assert "is created." not in shown(owner.visitor.client.get(path))
 
 
 def test_the_account_leads_to_the_console(owner: OwnerAtConsole, stack: Stack) -> None:

@@ -40,6 +40,8 @@ def made_key(console: OwnerAtConsole, *ticked: Scope, **typed: str) -> str:
 def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
+    both = {"name": "x", "reach": "all", "lifetime": "90", f"scope.{Scope.ATTACHMENT}": "on"}
+    assert wrong_beside(shown(console.send(NEW_KEY, **both), 422), "reach")
     key = made_key(console, Scope.ATTACHMENT, Scope.WEBHOOK)
     with stack.client(key) as client:
         data(client.get("/attachments"))
@@ -55,9 +57,9 @@ def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
     assert days == 89
 
     end = f"{KEYS}/{key_id}/end"
-    assert heading(console.see(end)) == f"End Upload <script> (…{key[-4:]})?"
+    assert heading(console.see(end)) == f"Revoke Upload <script> (…{key[-4:]})?"
     assert stack.opens(key)
-    assert "is ended." in console.do(end)
+    assert "is revoked." in console.do(end)
     assert not stack.opens(key)
     console.see(end, 404)
     assert console.visitor.client.post(end, data={}).status_code == 403
@@ -134,7 +136,7 @@ def test_access_is_shown_and_taken_back_after_a_question(
     text = console.see(ACCESS)
     assert "Ledger &amp; &lt;reader&gt;" in text
     assert EXPLANATIONS[Scope.CREDIT_READ] in text
-    assert "You gave 1 program of others access" in console.see(PROGRAMS)
+    assert "You gave 1 app of others access" in console.see(PROGRAMS)
     [grant] = data(console.api.get("/grants"))
     end = f"{ACCESS}/{grant['id']}/end"
     [call] = calls_of(console.see(end))
@@ -179,9 +181,9 @@ def test_a_webhook_is_made_tested_resent_paused_and_ended(
     assert state.startswith("is tried again in ")
     assert re.fullmatch(r"503, in [\d,]+ ms: taken", answer)
     assert [
-        row[1].startswith("not reached; the first time") for row in rows_of(console.see(HOOKS))[1:]
+        row[1].startswith("failing; the first time") for row in rows_of(console.see(HOOKS))[1:]
     ] == [True]
-    assert "1 of them is not reached" in console.see(PROGRAMS)
+    assert "1 of them is failing" in console.see(PROGRAMS)
 
     text = console.see(path)
     [resend] = re.findall(r'formaction="[^"]*(/console[^"]*resend)"', text)
@@ -206,7 +208,7 @@ def test_a_webhook_is_made_tested_resent_paused_and_ended(
     text = shown(console.send(f"{path}/rotate"))
     [newer] = re.findall(r'value="(whsec_[^"]+)"', text)
     assert newer != secret
-    assert "is ended" in console.do(f"{path}/end")
+    assert "is deleted" in console.do(f"{path}/end")
     assert data(console.api.get("/webhook-endpoints")) == []
     for page in ("", "/change", "/rotate", "/end"):
         console.see(path + page, 404)

@@ -224,7 +224,7 @@ def test_a_canary_that_does_not_arrive_shows_that_the_queue_stands_still(stack: 
     assert canaries.due(queue) is None
     first = canaries.seconds()[queue]
     eventually(lambda: canaries.seconds()[queue] > first, what="a growing time")
-    canaries.arrived(queue, sent)
+    canaries.arrived(queue, sent, "1.0")
     took = canaries.seconds()[queue]
     assert took > first
     assert canaries.seconds()[queue] == took
@@ -239,7 +239,7 @@ def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: St
     redis.hset("pressroom:canaries", mapping={f"{queue}:sent": moment, f"{queue}:waiting": moment})
     sent = canaries.due(queue)
     assert sent is not None
-    canaries.arrived(queue, sent)
+    canaries.arrived(queue, sent, "1.0")
     assert canaries.seconds()[queue] < MAX_QUEUE_SECONDS_OF_WAITERS / 2
 
 
@@ -249,7 +249,7 @@ def test_a_queue_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stac
     canaries = Canaries(redis)
     sent = canaries.due(queue)
     assert sent is not None
-    canaries.arrived(queue, sent)
+    canaries.arrived(queue, sent, "1.0")
     now, _ = redis.time()
     for silent, is_shown in ((20, False), (40, True), (100_000, False)):
         redis.hset("pressroom:canaries", f"{queue}:sent", str(now - silent))

@@ -35,14 +35,16 @@ def test_a_person_sees_a_page_with_links(stack: Stack, stranger: httpx2.Client) 
     reply = stranger.get("/", headers={"Accept": BROWSER})
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
-    for path in ("/docs", "/openapi.json", "/account"):
+    assert reply.text.index(f"{stack.api_url}/console") < reply.text.index("/docs")
+    for path in ("/console", "/docs", "/openapi.json", "/account"):
         assert f'href="{stack.api_url}{path}"' in reply.text
     assert "script" not in reply.text
 
 
-def test_the_other_usual_address_leads_to_the_documentation(stranger: httpx2.Client) -> None:
-    reply = stranger.get("/redoc")
-    assert (reply.status_code, reply.headers["location"]) == (307, "/docs")
+def test_other_usual_addresses_lead_to_ours(stranger: httpx2.Client) -> None:
+    for path, ours in (("/redoc", "/docs"), ("/health", "/healthz")):
+        reply = stranger.get(path)
+        assert (reply.status_code, reply.headers["location"]) == (307, ours)
     shown = stranger.get("/docs")
     assert shown.status_code == 200
     loaded = re.findall(r'(?:src|href)="([^"]+)"', shown.text)

@@ -92,7 +92,7 @@ def sized(filled: Stack) -> Iterator[SizedStack]:
 
 
 def plans_of_all(sized: SizedStack, home: Path) -> list[Plan]:
-    """The plans of all that one call of each route runs, and one run of each kind of maintenance."""
+    """The plans of what one call of each route runs, and one run of each kind of maintenance."""
     with plans_meanwhile(home) as plans:
         calls = [name for _, name, _ in one_round([sized], [0])]
     assert len(plans) > len(calls) > 60

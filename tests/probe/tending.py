@@ -1,4 +1,4 @@
-"""`python -m tests.probe.tending worker --queue bulk …`: our worker, with maintenance every two seconds.
+"""`python -m tests.probe.tending worker --queue bulk …`: our worker; it tends every two seconds.
 
 A run notes in `tended` when it began and ended, and does what the row of `tending` says.
 """

@@ -56,6 +56,7 @@ PAGES = {
         f"GET {path}": Call(303)
         for path in ("/account/grants", "/account/keys", "/account/keys/new")
     },
+    "GET /health": Call(307),
     "GET /.well-known/security.txt": Call(404),
     "GET /.well-known/change-password": Call(303),
     "GET /register/confirm": Call(403, query={"token": "unknown"}),

@@ -22,7 +22,7 @@ import importlib, json, sys
 from services.jobs import kinds, maintenance
 for name in sys.argv[1:]:
     importlib.import_module(name)
-names = [kind.name for kind in kinds.registered()] + [kind.name for kind in maintenance.registered()]
+names = [kind.name for kind in (*kinds.registered(), *maintenance.registered())]
 print(json.dumps(sorted(names + [kind.task for kind in kinds.registered_requests()])))
 """
 

@@ -146,6 +146,8 @@ def make_key(visit: RecentFormVisit) -> Response:
     try:
         if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked):
             raise wrong_field("reach", "tick what the key may do")
+        if reach == "all" and ticked:
+            raise wrong_field("reach", "full access goes with no tick below")
         if lifetime not in _LIFETIMES:
             raise wrong_field("lifetime", "must be one of those that the page offers")
         _, lasts = _LIFETIMES[lifetime]
@@ -189,7 +191,7 @@ def end_key(visit: FormVisit, key_id: PathId) -> Response:
     label, kept = _own_key(visit, key_id).label, KEEP_ENDPOINTS in visit.form
     with visit.unit_of_work() as uow:
         revoke_key(uow, key_id=key_id, user_id=visit.user_id, keep_endpoints=kept)
-    return visit.done(KEYS_PATH, f"The key “{label}” is ended.")
+    return visit.done(KEYS_PATH, f"The key “{label}” is revoked.")
 
 
 def _live(visit: ConsoleVisit) -> list[ShownKey]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -67,9 +68,13 @@ class ShownEndpoint:
         return self.endpoint.url
 
     @property
+    def host(self) -> str:
+        return urlsplit(self.url).netloc
+
+    @property
     def state(self) -> str:
         if self.is_active and self.endpoint.failing_since is not None:
-            return "not reached"
+            return "failing"
         return _STATES[EndpointState(self.endpoint.state)]
 
     @property
@@ -299,7 +304,7 @@ def show_endpoint_end(visit: Visit, endpoint_id: PathId) -> Response:
 def end_endpoint(visit: FormVisit, endpoint_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         webhook_endpoints.delete(uow, visit.caller, endpoint_id)
-    return visit.done(PATH, "The webhook is ended: nothing is sent to it any more.")
+    return visit.done(PATH, "The webhook is deleted: nothing is sent to it any more.")
 
 
 # The fields of the form, which are in the page's URL too.

@@ -224,9 +224,7 @@ def cancel_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
         mailing_list = visit.own_list(uow, list_id)
         job = actions.job_of(uow, _act(uow, visit, mailing_list.id, bulk_id))
         ended = 0 if job is None else records.cancel(uow, visit.caller, job.id)
-    notice = (
-        "The bulk action is being cancelled." if ended else "The bulk action had already ended."
-    )
+    notice = "The bulk action is cancelled." if ended else "The bulk action had ended before."
     return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 

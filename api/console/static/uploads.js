@@ -37,7 +37,7 @@ function send(form) {
     const page = new DOMParser().parseFromString(request.responseText, "text/html");
     const main = page.querySelector("main");
     const wrong = main && main.querySelector(".wrong, h1");
-    stop(wrong ? wrong.textContent.trim() : "That didn’t work. Please try again.");
+    stop(wrong ? wrong.textContent.trim() : "Failed. Please try again.");
     for (const each of page.querySelectorAll(".field .wrong")) {
       words.textContent = each.textContent.trim();
     }

@@ -261,9 +261,9 @@ async def undo_bulk_action(
 ) -> JSONResponse:
     """Undo a bulk action; the answer is how many are as they were before it.
 
-    What was changed since stays, and is counted as `kept` in the job's result; so does what people
-    said themselves. 0: the action was undone before. It can be undone for 90 days. Waits 30 s
-    unless `Prefer` says otherwise; a 202 has the job's id.
+    Members who were changed since stay as they are, and are counted as `kept` in the job's result;
+    so does what people said themselves. 0: it was undone before. It can be undone for 90 days.
+    Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     request_id = current_request_id()
     job_id = await state.in_unit_of_work(lambda uow: actions.undo(uow, caller, bulk_id, request_id))

@@ -65,6 +65,14 @@ def test_it_fails_as_often_as_it_is_told_for_each_event(app: FastAPI) -> None:
     assert post(app, path, "evt_2").status_code == 503
 
 
+def test_a_webhook_to_the_wrong_path_is_told_the_right_one(app: FastAPI) -> None:
+    reply = call(app, "POST", "/hooks/mine", content=b"{}")
+    assert (reply.status_code, reply.json()["detail"]) == (
+        404,
+        "Webhooks are received at /hooks/to/mine.",
+    )
+
+
 def fetch(path: str, *providers: SandboxProvider, host: str = "localhost") -> httpx2.Response:
     async def get() -> httpx2.Response:
         transport = httpx2.ASGITransport(app=create_app(providers))

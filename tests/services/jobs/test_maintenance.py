@@ -1,4 +1,4 @@
-"""Maintenance: one process at a time does what is due, whatever becomes of messages and processes."""
+"""Maintenance: one process does what is due, whatever becomes of messages and processes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -44,7 +44,7 @@ class Body:
         return not _is_stream(self._content) or self._start is not None
 
     def arguments(self, opened: ExitStack) -> dict[str, Any]:
-        """httpx2' arguments for it. A file that is opened for it is closed with ``opened``."""
+        """httpx2's arguments for it. A file that is opened for it is closed with ``opened``."""
         if self._kind is None or self._content is None:
             return {}
         if self._kind == "json":

@@ -117,7 +117,8 @@ class AgedRows:
             "list": "lists (id, user_id, title, slug) VALUES ({user}, {user}, 'x', 's{user}')",
             "import": "imports (list_id, user_id, source, object_prefix, size)"
             " VALUES ({list}, {user}, 'file', 'parent', 1)",
-            "maintenance": "maintenance (name, every_seconds) VALUES ('maintenance.shorten_ips', 3600)",
+            "maintenance": "maintenance (name, every_seconds)"
+            " VALUES ('maintenance.shorten_ips', 3600)",
             "endpoint": "webhook_endpoints (user_id, url, types, place, event_id)"
             " VALUES ({user}, 'https://example.com/', '{{key.created}}', 1, 1)",
             "client": "oauth_clients (client_id, name, redirect_uris, scopes)"

@@ -1,0 +1,97 @@
+"""Checks of the work behind the API: the workers of each queue, maintenance and backups."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib.metadata import version
+
+import redis
+from sqlalchemy import Connection, text
+
+from cli.doctor.examination import Diagnosis, fine, judged, skipped, wrong
+from core import clock
+from core.queues import Queue
+from core.settings import Settings
+from services.backup import manifests
+from storage.backup_files.places import open_sealed_place
+from storage.redis.canaries import Canaries, QueueAge
+
+# These are the bounds of the alerts, in deploy/observability/prometheus/alerts.yml.
+_MAX_QUEUE_SECONDS = 30.0
+_MAX_LATE_SECONDS = 2 * 3600
+_MAX_BACKUP_LATE = timedelta(hours=6)
+
+_MAINTENANCE = text(
+    "SELECT name, extract(epoch FROM now() - due_at) AS late, last_error FROM maintenance"
+    " WHERE name NOT LIKE 'backup%' ORDER BY name"
+)
+
+
+def ask_workers(client: redis.Redis) -> Iterator[Diagnosis]:
+    """Tell of each queue how long a message takes, by the canaries that its workers send."""
+    ages = Canaries(client).ages()
+    for queue in Queue:
+        yield _queue(queue, ages.get(queue))
+    own = version("pressroom")
+    others = sorted({age.version for age in ages.values()} - {own, ""})
+    if others:
+        found = f"{', '.join(others)}, and this command is {own}"
+        yield fine("version", found, "Run one release everywhere, once an upgrade is done.")
+    else:
+        yield fine("version", own)
+
+
+def _queue(queue: Queue, age: QueueAge | None) -> Diagnosis:
+    advice = f"Start a worker with --queue {queue}, or look at the log of the one that runs."
+    if age is None:
+        return wrong(queue, "no worker serves this queue", advice)
+    if age.is_silent:
+        return wrong(queue, f"no worker has served this queue for {age.silence:.0f} s", advice)
+    return judged(
+        queue,
+        f"a message takes {age.seconds:.2f} s",
+        is_wrong=age.seconds > _MAX_QUEUE_SECONDS,
+        advice="Start more workers of this queue.",
+    )
+
+
+def ask_maintenance(connection: Connection) -> Iterator[Diagnosis]:
+    rows = connection.execute(_MAINTENANCE).all()
+    if not rows:
+        yield skipped("schedule", "nothing is scheduled before the first worker runs")
+        return
+    late = [f"{row.name} ({row.late / 3600:.0f} h)" for row in rows if row.late > _MAX_LATE_SECONDS]
+    yield judged(
+        "schedule",
+        f"late: {', '.join(late)}" if late else "nothing is late",
+        is_wrong=bool(late),
+        advice=f"Start a worker with --queue {Queue.MAINTENANCE}, or look at its log.",
+    )
+    failing = [f"{row.name}: {row.last_error}" for row in rows if row.last_error is not None]
+    yield judged(
+        "last runs",
+        "; ".join(failing) or "none failed",
+        is_wrong=bool(failing),
+        advice="Run one by `pressroom maintenance NAME` to see what fails.",
+    )
+
+
+def ask_backup(settings: Settings) -> Iterator[Diagnosis]:
+    """Tell how old the newest whole backup is."""
+    if settings.backup_url is None:
+        yield skipped("newest", "not configured for this process", "See docs/backup.md.")
+        return
+    place = open_sealed_place(settings, max_wait_seconds=0.0)
+    ids = manifests.whole_ids(place)
+    advice = "Run `pressroom backup create` to see what fails."
+    if not ids:
+        yield wrong("newest", "there is none yet", advice)
+        return
+    newest = manifests.read(place, ids[-1])
+    age = clock.now() - newest.finished_at
+    bound = timedelta(hours=settings.backup_hours) + _MAX_BACKUP_LATE
+    yield judged(
+        "newest",
+        f"{newest.id}, {age.total_seconds() / 3600:.0f} h old",
+        is_wrong=bool(settings.backup_hours) and age > bound,
+        advice=advice,
+    )
