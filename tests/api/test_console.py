@@ -121,7 +121,7 @@ def test_an_act_is_offered_unless_it_is_known_to_be_about_nobody(
     counted: ShownCount, button: str
 ) -> None:
     nothing: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}
-    text = page_of("new_act.html", counted, written={}, written_text="{}", **nothing)
+    text = page_of("new_bulk_action.html", counted, written={}, written_text="{}", **nothing)
     assert button in text
 
 

@@ -51,9 +51,9 @@ const balance = await (await call('GET', '/auxilia/credits/balance')).json()
 let error
 try {
   await call('POST', '/auxilia/credits/consume', { amount: 1, source_id: 'javascript' })
-} catch (error) {
-  if (!(error instanceof oauth.WWWAuthenticateChallengeError)) throw error
-  error = { status: error.status, challenge: error.cause[0].parameters, scheme: error.cause[0].scheme }
+} catch (thrown) {
+  if (!(thrown instanceof oauth.WWWAuthenticateChallengeError)) throw thrown
+  error = { status: thrown.status, challenge: thrown.cause[0].parameters, scheme: thrown.cause[0].scheme }
 }
 
 const userInfo = await oauth.userInfoRequest(server, client, tokens.access_token, insecure)
