@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.console import console_display
 from api.console.assets import asset_path
+from api.console.members.filter_form import MATCHES
 from api.console.navigation import (
     NAVIGATION,
     OF_DEVELOPERS,
@@ -54,6 +55,7 @@ _TEMPLATES.globals |= {
     "navigation": NAVIGATION,
     "current_mark": current_mark,
     "of_list": of_list,
+    "filter_matches": MATCHES,
     "of_developers": OF_DEVELOPERS,
     "of_operators": OF_OPERATORS,
     "curl_call": console_display.curl_call,

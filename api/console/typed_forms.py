@@ -14,7 +14,7 @@ from core.errors.requests import BODY_INVALID
 
 B = TypeVar("B", bound=Body)
 
-_SOMETHING_WRONG = "Please correct the fields below."
+SOMETHING_WRONG = "Please correct the fields below."
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 # A form can show errors of these kinds; the others have a page of their own.
 _SHOWN_IN_FORM = frozenset(
@@ -66,7 +66,7 @@ class TypedForm:
             wrong = {_field_of(each): _rule_of(each) for each in error.problems}
         if not wrong or not all(wrong):
             return replace(self, problem=_sentence(error.message), status=status)
-        return replace(self, wrong=wrong, problem=_SOMETHING_WRONG, status=status)
+        return replace(self, wrong=wrong, problem=SOMETHING_WRONG, status=status)
 
 
 def body_of_form(schema: type[B], values: Mapping[str, Any]) -> B:

@@ -12,6 +12,7 @@ import pytest
 from api.console.console_display import counted, curl_call, number, relative, signed
 from api.console.frame import console_part
 from api.console.lists.growth import GrowthPlot, growth_plot
+from api.console.members.filter_form import FilterDraft
 from api.console.members.forms import NOBODY, ShownCount
 from api.console.typed_forms import TypedForm
 from services.subscriptions.figures import MemberFigures
@@ -97,6 +98,8 @@ def page_of(template: str, counted: ShownCount, **others: Any) -> str:
         "list": SimpleNamespace(id=1, title="A list"),
         "form": TypedForm(),
         "counted_now": counted,
+        "draft": FilterDraft(None),
+        "choices": {},
     }
     return console_part(template, values | others)
 

@@ -19,9 +19,11 @@ def log_in_browser(page: Page, stack: Stack, user_id: int) -> None:
 
 
 @contextmanager
-def console_in(browser: Browser, stack: Stack, owner: Owner) -> Iterator[Page]:
+def console_in(
+    browser: Browser, stack: Stack, owner: Owner, *, scripts: bool = True
+) -> Iterator[Page]:
     """A page of a browser in which the owner is logged in; it fails if the page logs an error."""
-    context = browser.new_context(viewport=WIDE)
+    context = browser.new_context(viewport=WIDE, java_script_enabled=scripts)
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -37,7 +39,7 @@ def console_in(browser: Browser, stack: Stack, owner: Owner) -> Iterator[Page]:
     log_in_browser(page, stack, owner.user_id)
     yield page
     context.close()
-    assert complaints == []
+    assert complaints == [], complaints
 
 
 def shows_console(page: Page, heading: str) -> None:

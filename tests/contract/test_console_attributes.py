@@ -87,11 +87,11 @@ def test_a_segment_is_made_counted_changed_and_deleted(
     some_members(console.api, list_id, 3, vips=2)
     base = f"/console/lists/{list_id}/segments"
     assert "This list has no segment yet" in console.see(base)
-    console.do(f"{base}/new", name="VIPs", filter='{"field": "tag", "is": "vip"}')
+    console.do(f"{base}/new", name="VIPs", filter='{"field": "tag", "is": "vip"}', use="json")
     [made] = data(console.api.get(f"/lists/{list_id}/segments"))["items"]
     path = f"{base}/{made['id']}"
     assert "<b>2</b> members now" in console.see(path)
-    console.do(path, name="Others", filter='{"not": {"field": "tag", "is": "vip"}}')
+    console.do(path, name="Others", filter='{"not": {"field": "tag", "is": "vip"}}', use="json")
     text = console.see(path)
     assert "<b>1</b> member now" in text
     assert 'value="Others"' in text
@@ -107,7 +107,8 @@ def test_a_segment_that_breaks_a_rule_is_not_made(console: OwnerAtConsole, list_
         ("filter", "{", 400),
         ("filter", '{"field": "fields.gone", "is": "x"}', 400),
     ):
-        values = {"name": "Another", "filter": '{"field": "tag", "is": "vip"}', name: typed}
+        values = {"name": "Another", "filter": '{"field": "tag", "is": "vip"}', "use": "json"}
+        values[name] = typed
         reply = console.send(f"/console/lists/{list_id}/segments/new", **values)
         assert wrong_beside(shown(reply, status), name)
     assert len(data(console.api.get(f"/lists/{list_id}/segments"))["items"]) == 1
@@ -121,7 +122,7 @@ def test_a_segment_whose_field_was_retired_says_so(console: OwnerAtConsole, list
     text = console.see(path)
     assert heading(text) == "Change a segment"
     assert "fields.city" in text
-    console.do(path, filter='{"field": "tag", "is": "vip"}')
+    console.do(path, filter='{"field": "tag", "is": "vip"}', use="json")
 
 
 # -- bulk actions ----------------------------------------------------------------------------------

@@ -58,7 +58,11 @@ FOUND: list[tuple[dict[str, str], list[str]]] = [
     ({"q": "cleo &", "since": "2020-01-01"}, ["cleo@example.org"]),
     ({"type": "gold", "tag": "VIP"}, ["ada@example.com"]),
     ({"status": "removed"}, []),
-    ({"filter": '{"field": "type", "is": "free"}', "tag": "vip"}, ["bob@example.com"]),
+    (
+        {"match.0": "all", "field.0.0": "type", "kind.0.0": "word", "operator.0.0": "is"}
+        | {"value.0.0": "free", "tag": "vip"},
+        ["bob@example.com"],
+    ),
 ]
 
 

@@ -13,6 +13,7 @@ from api.answers import list_response
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import TIERS
+from api.console.members.filter_form import read_filter
 from api.console.members.forms import (
     ALL_ACTIVE,
     NOBODY,
@@ -20,7 +21,6 @@ from api.console.members.forms import (
     MemberSelection,
     SelectionOf,
     as_json,
-    read_filter,
     shown_count,
 )
 from api.console.navigation import list_path

@@ -1,7 +1,7 @@
 """A selection of members: all of it is in a page's query, to be bookmarked, sent and linked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -9,10 +9,8 @@ from urllib.parse import urlencode
 import orjson
 from fastapi import Depends, Request
 
-from core.errors.mailing import (
-    FILTER_INVALID,
-    FILTER_NOT_JSON,
-)
+from api.console.members.filter_form import FilterDraft, draft_of_form, read_filter
+from core.errors.mailing import FILTER_INVALID
 from models import MailingList, SubscriptionStatus
 from services.subscriptions import segments
 from services.subscriptions.filters import member_filter
@@ -36,9 +34,10 @@ EXACTLY = "exactly"
 
 @dataclass(frozen=True)
 class MemberSelection:
-    """The inputs that are not empty, by the names of ``_NAMES``."""
+    """The inputs that are not empty, by the names of ``_NAMES``, and the filter as it is edited."""
 
     typed: Mapping[str, str]
+    draft: FilterDraft = field(default_factory=lambda: FilterDraft(None))
 
     @property
     def is_plain(self) -> bool:
@@ -78,21 +77,15 @@ class MemberSelection:
         return parts[0] if len(parts) == 1 else {"all": parts}
 
 
-def read_filter(text: str) -> dict[str, Any]:
-    """Read a filter that was typed as JSON; raises ``filter.invalid`` for another text."""
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        raise FILTER_NOT_JSON() from None
-    if not isinstance(found, dict):
-        raise FILTER_INVALID(place="filter", rule="must be an object")
-    return found
-
-
 async def _selection(request: Request) -> MemberSelection:
     query = request.query_params
     typed = {name: query.get(name, "").strip()[:MAX_INPUT_CHARACTERS] for name in _NAMES}
-    return MemberSelection({name: text for name, text in typed.items() if text})
+    draft = draft_of_form(query)
+    if draft.group is not None:
+        # Links of the page have the filter as JSON, without the rows that lack a value.
+        written = draft.written()
+        typed["filter"] = "" if written is None else orjson.dumps(written).decode()
+    return MemberSelection({name: text for name, text in typed.items() if text}, draft)
 
 
 SelectionOf = Annotated[MemberSelection, Depends(_selection)]

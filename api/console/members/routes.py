@@ -1,11 +1,13 @@
 """The members of a list: found, added one by one, and each with history and consent."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
+import orjson
 from fastapi import APIRouter
 from fastapi.responses import Response
 
@@ -15,6 +17,8 @@ from api.auth.page_sessions import FormFields
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
+from api.console.members import filter_form
+from api.console.members.filter_form import Choice, FilterDraft
 from api.console.members.forms import SELECTION_PLACES, MemberSelection, SelectionOf, as_json
 from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
@@ -80,7 +84,7 @@ async def show_members(
 def _members_page(
     visit: ConsoleVisit, list_id: int, selection: MemberSelection, cursor: str | None
 ) -> Response:
-    form = TypedForm(selection.typed)
+    form, draft = TypedForm(selection.typed), selection.draft
     found: PageOfRows[dict[str, Any]] = PageOfRows([], None)
     total, written = None, None
     wanted = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
@@ -91,18 +95,29 @@ def _members_page(
         chosen = selection.segment_id
         if chosen is not None and chosen not in {each.id for each in kept}:
             kept.append(segments.get(uow, mailing_list.id, chosen))
+        choices = filter_form.choices_of(uow, mailing_list)
+        draft = filter_form.with_rows(draft, choices)
+    segment_choices = [(str(each.id), each.name) for each in kept]
     try:
         with visit.unit_of_work() as uow:
+            if (own := draft.written()) is not None:
+                # An error names its place in this filter, and a row has that place.
+                member_filter.read(uow, mailing_list, own)
             written = selection.written(uow, mailing_list)
         found, total = _found(visit, mailing_list, selection, written, wanted)
         page_sessions.note_members_read(visit.state, visit.caller)
     except DomainError as error:
         form = form.refused(error, SELECTION_PLACES)
+        if draft.mark(error):
+            form = replace(form, wrong={})
     return visit.form_page(
         "members.html",
         form,
+        draft=draft,
+        choices=choices,
+        chips=_chips(selection, draft, choices, dict(segment_choices)),
         list=shown,
-        segments=[(str(each.id), each.name) for each in kept],
+        segments=segment_choices,
         members=found.rows,
         next_cursor=found.next_cursor,
         total=total,
@@ -114,6 +129,34 @@ def _members_page(
         statuses=STATUSES,
         tiers=TIERS,
     )
+
+
+def _chips(
+    selection: MemberSelection,
+    draft: FilterDraft,
+    choices: Mapping[str, Choice],
+    segment_names: Mapping[str, str],
+) -> list[tuple[str, str]]:
+    """Return what was chosen, in words, each with the query that leaves it out."""
+    typed = selection.typed
+    words = {
+        "q": f"Address or name contains {typed.get('q')}",
+        "status": f"Status is {STATUSES.get(typed.get('status', ''), typed.get('status'))}",
+        "type": f"Tier is {TIERS.get(typed.get('type', ''), typed.get('type'))}",
+        "tag": f"Tag is {typed.get('tag')}",
+        "since": f"Joined on or after {typed.get('since')}",
+        "segment": f"Segment {segment_names.get(typed.get('segment', ''))}",
+    }
+    found = [(words[name], _without(typed, name)) for name in words if name in typed]
+    if draft.group is not None:
+        for said, rest in filter_form.chips_of(draft.group, choices):
+            left = {} if rest is None else {"filter": orjson.dumps(rest).decode()}
+            found.append((said, _without({**typed, **left}, "" if left else "filter")))
+    return found
+
+
+def _without(typed: Mapping[str, str], name: str) -> str:
+    return f"?{urlencode({each: text for each, text in typed.items() if each != name})}"
 
 
 def _found(

@@ -10,17 +10,23 @@ from fastapi.responses import Response
 from api.answers import list_response
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
+from api.console.members.filter_form import (
+    FilterDraft,
+    choices_of,
+    draft_of_filter,
+    draft_of_form,
+    read_filter,
+    with_rows,
+)
 from api.console.members.forms import (
     ALL_ACTIVE,
     SELECTION_PLACES,
     SelectionOf,
     ShownCount,
-    as_json,
-    read_filter,
     shown_count,
 )
 from api.console.navigation import list_path
-from api.console.typed_forms import TypedForm, body_of_form
+from api.console.typed_forms import SOMETHING_WRONG, TypedForm, body_of_form
 from api.console.visits import ConsoleVisit, FormVisit, Visit
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId
@@ -62,26 +68,35 @@ def show_new_segment(visit: Visit, list_id: ListId, selection: SelectionOf) -> R
     """Show the form, with the filter of the members who were looked for just now."""
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
+        form, draft = TypedForm(), FilterDraft(None, selection.typed.get("filter", ""))
         try:
-            written = selection.written(uow, mailing_list)
-            form = TypedForm({"filter": as_json(written or ALL_ACTIVE)})
+            written = selection.written(uow, mailing_list) or ALL_ACTIVE
+            draft = draft_of_filter(written, choices_of(uow, mailing_list))
         except DomainError as error:
-            form = TypedForm({"filter": selection.typed.get("filter", "")})
             form = form.refused(error, SELECTION_PLACES)
-    return _form_page(visit, list_id, form)
+    return _form_page(visit, list_id, form, draft)
 
 
 @router.post("/segments/new")
-@RECORDS.threaded
-def make_segment(visit: FormVisit, list_id: ListId) -> Response:
+async def make_segment(visit: FormVisit, list_id: ListId) -> Response:
+    """Create the segment; a button of the filter shows the form again instead."""
+    if "do" in visit.form:
+        return await SEARCHES_BY_CALLER.run(visit.user_id, partial(_edited, visit, list_id))
+    return await RECORDS.run(_make_segment, visit, list_id)
+
+
+def _make_segment(visit: ConsoleVisit, list_id: int) -> Response:
+    draft = draft_of_form(visit.form)
+    if draft.mark_open():
+        return _form_page(visit, list_id, _incomplete(visit), draft)
     try:
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
             name = visit.form.get("name", "")
-            made = segments.create(uow, mailing_list, name, _written(visit))
+            made = segments.create(uow, mailing_list, name, _written(draft))
             segment_id, name = made.id, made.name
     except DomainError as error:
-        return _form_page(visit, list_id, visit.refused(error, _PLACES))
+        return _refused_page(visit, list_id, error, draft)
     path = f"{list_path(list_id)}/members?segment={segment_id}"
     return visit.done(path, f"The segment “{name}” is created.")
 
@@ -99,28 +114,39 @@ def _segment_page(visit: ConsoleVisit, list_id: int, segment_id: int, asked: str
         mailing_list = visit.own_list(uow, list_id)
         segment = segments.get(uow, mailing_list.id, segment_id)
         [written] = member_filter.shown(uow, mailing_list, segment.filter)
-        form = TypedForm({"name": segment.name, "filter": as_json(written)})
+        form = TypedForm({"name": segment.name})
+        draft = draft_of_filter(written, choices_of(uow, mailing_list))
         try:
             wanted = member_filter.read(uow, mailing_list, written)
         except DomainError as error:
             # A field was retired, or has lost a choice: the page says so.
             stale = replace(form.refused(error, SELECTION_PLACES), status=HTTPStatus.OK)
-            return _form_page(visit, list_id, stale, segment_id)
+            return _form_page(visit, list_id, stale, draft, segment_id)
     counted = shown_count(visit.state.resources, mailing_list, wanted, asked, {})
-    return _form_page(visit, list_id, form, segment_id, counted)
+    return _form_page(visit, list_id, form, draft, segment_id, counted=counted)
 
 
 @router.post("/segments/{segment_id}")
-@RECORDS.threaded
-def change_segment(visit: FormVisit, list_id: ListId, segment_id: PathId) -> Response:
+async def change_segment(visit: FormVisit, list_id: ListId, segment_id: PathId) -> Response:
+    """Change the segment; a button of the filter shows the form again instead."""
+    if "do" in visit.form:
+        work = partial(_edited, visit, list_id, segment_id)
+        return await SEARCHES_BY_CALLER.run(visit.user_id, work)
+    return await RECORDS.run(_change_segment, visit, list_id, segment_id)
+
+
+def _change_segment(visit: ConsoleVisit, list_id: int, segment_id: int) -> Response:
+    draft = draft_of_form(visit.form)
+    if draft.mark_open():
+        return _form_page(visit, list_id, _incomplete(visit), draft, segment_id)
     try:
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
             segments.get(uow, mailing_list.id, segment_id)
-            values = {"name": visit.form.get("name", ""), "filter": _written(visit)}
+            values = {"name": visit.form.get("name", ""), "filter": _written(draft)}
             segments.change(uow, mailing_list, segment_id, values)
     except DomainError as error:
-        return _form_page(visit, list_id, visit.refused(error, _PLACES), segment_id)
+        return _refused_page(visit, list_id, error, draft, segment_id)
     return visit.done(f"{list_path(list_id)}/segments/{segment_id}", "The segment is changed.")
 
 
@@ -136,21 +162,67 @@ def delete_segment(visit: FormVisit, list_id: ListId, segment_id: PathId) -> Res
     return visit.done(path, f"The segment “{name}” is deleted. Its members stay.")
 
 
-def _written(visit: ConsoleVisit) -> object:
-    return read_filter(visit.form.get("filter", "").strip() or "null")
+def _edited(visit: ConsoleVisit, list_id: int, segment_id: int | None = None) -> Response:
+    """Show the form with the rows that its button asked for, and how many members fit them."""
+    form, draft, counted = TypedForm(visit.form), draft_of_form(visit.form), None
+    try:
+        with visit.unit_of_work() as uow:
+            mailing_list = visit.own_list(uow, list_id)
+            if segment_id is not None:
+                segments.get(uow, mailing_list.id, segment_id)
+            written = draft.written()
+            wanted = member_filter.read(uow, mailing_list, written or ALL_ACTIVE)
+    except DomainError as error:
+        return _refused_page(visit, list_id, error, draft, segment_id, status=HTTPStatus.OK)
+    if written is not None:
+        counted = shown_count(visit.state.resources, mailing_list, wanted, "", {})
+        # The page that counts for longer would not have the rows.
+        counted = replace(counted, recount=None)
+    return _form_page(visit, list_id, form, draft, segment_id, counted=counted)
+
+
+def _written(draft: FilterDraft) -> object:
+    return draft.written() or read_filter("null")
+
+
+def _incomplete(visit: ConsoleVisit) -> TypedForm:
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    return TypedForm(visit.form, problem=SOMETHING_WRONG, status=status)
+
+
+def _refused_page(
+    visit: ConsoleVisit,
+    list_id: int,
+    error: DomainError,
+    draft: FilterDraft,
+    segment_id: int | None = None,
+    *,
+    status: int | None = None,
+) -> Response:
+    form = visit.refused(error, _PLACES)
+    if draft.mark(error):
+        form = replace(form, wrong={})
+    form = form if status is None else replace(form, status=status)
+    return _form_page(visit, list_id, form, draft, segment_id)
 
 
 def _form_page(
     visit: ConsoleVisit,
     list_id: int,
     form: TypedForm,
+    draft: FilterDraft,
     segment_id: int | None = None,
+    *,
     counted: ShownCount | None = None,
 ) -> Response:
     with visit.unit_of_work() as uow:
-        shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+        mailing_list = visit.own_list(uow, list_id)
+        choices = choices_of(uow, mailing_list)
+        shown = list_response(uow, visit.state, mailing_list)
+    draft = with_rows(draft, choices)
+    form = replace(form, typed={**form.typed, "filter": draft.text})
     values = {"list": shown, "segment_id": segment_id, "counted_now": counted}
-    return visit.form_page("segment.html", form, **values)
+    return visit.form_page("segment.html", form, draft=draft, choices=choices, **values)
 
 
 TAGS_ON_PAGE = 50

@@ -1,0 +1,83 @@
+"""The filter builder in a real browser: with and without scripts, by keyboard, and on a phone."""
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.consoles import console_in
+from tests.browser.looks import WIDE, Keep, fits, require_accessible
+from tests.contract.replies import data
+from tests.contract.segments import new_field
+from tests.contract.subscribers import new_list
+from tests.stack import Stack
+
+
+def add(page: Page, field: str, operator: str, value: str) -> None:
+    """Add a condition to the first group, by keyboard alone."""
+    choice = page.get_by_label("Field", exact=True).last
+    choice.focus()
+    choice.select_option(label=field)
+    settled(page)
+    page.get_by_role("button", name="Add a condition").last.press("Enter")
+    page.get_by_label(f"{field}: operator").select_option(label=operator)
+    settled(page)
+    typed = page.get_by_label(f"{field}: value")
+    if typed.evaluate("input => input.tagName") == "SELECT":
+        typed.select_option(label=value)
+    else:
+        typed.fill(value)
+    typed.press("Tab")
+    settled(page)
+
+
+def settled(page: Page) -> None:
+    """Wait for what a script asks after each change: a button would interrupt it."""
+    expect(page.locator(".htmx-request")).to_have_count(0)
+
+
+@pytest.mark.both("browser")
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+def test_a_segment_is_built_counted_and_saved(
+    stack: Stack, browser: Browser, keep: Keep, scripts: bool
+) -> None:
+    owner = stack.new_owner()
+    with (
+        console_in(browser, stack, owner, scripts=scripts) as page,
+        stack.client(owner.key) as api,
+    ):
+        list_id = new_list(api)["id"]
+        new_field(api, "city")
+        for name, city, tag in (("ada", "Berlin", "press"), ("bob", "Rome", "press")):
+            member = {"fields": {"city": city}, "tags": [tag]}
+            data(api.put(f"/lists/{list_id}/members/{name}@example.com", json=member))
+        page.goto(f"{stack.api_url}/console/lists/{list_id}/members")
+        page.get_by_text("More conditions").press("Enter")
+        add(page, "City", "is", "Berlin")
+        add(page, "Tag", "is", "press")
+        add(page, "Joined", "is on or after", "2026-01-01")
+        page.get_by_role("button", name="Find").press("Enter")
+        expect(page.get_by_role("link", name="Remove: City is Berlin")).to_be_visible()
+        expect(page.get_by_role("link", name="ada@example.com")).to_be_visible()
+        expect(page.get_by_role("link", name="bob@example.com")).to_have_count(0)
+        if scripts:
+            require_accessible(page)
+        keep(page, f"filter-{scripts}")
+        page.set_viewport_size({"width": 360, "height": 780})
+        assert fits(page, 360)
+        keep(page, f"filter-narrow-{scripts}")
+        page.set_viewport_size(WIDE)
+        page.get_by_role("link", name="Save as segment").press("Enter")
+        page.get_by_label("Name", exact=True).fill("Press in Berlin")
+        if scripts:
+            page.get_by_label("City: value").fill("rome")
+            page.get_by_label("Name", exact=True).focus()
+            expect(page.locator("#count")).to_contain_text("1 member now")
+        else:
+            page.get_by_role("button", name="Count the members").press("Enter")
+            expect(page.locator("#count")).to_contain_text("1 member now")
+        if scripts:
+            require_accessible(page)
+        keep(page, f"segment-{scripts}")
+        page.get_by_role("button", name="Create the segment").press("Enter")
+        expect(page.get_by_role("status")).to_contain_text("is created")
+        [made] = data(api.get(f"/lists/{list_id}/segments"))["items"]
+        assert {"field": "tag", "is": "press"} in made["filter"]["all"]
