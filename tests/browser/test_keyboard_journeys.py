@@ -197,7 +197,7 @@ def test_an_owner_makes_a_key_and_copies_it(
 ) -> None:
     with at_keyboard(browser, circumstances) as keys:
         _open_console(keys, stack, owner)
-        keys.press("link", "Programs")
+        keys.press("link", "Developers")
         keys.press("link", "Create a key")
         keys.shows("Create an API key")
         keys.write("Name", "Upload script")
@@ -230,7 +230,7 @@ def test_an_owner_makes_a_webhook_and_tests_it(
 ) -> None:
     with hooked() as receiver, at_keyboard(browser, circumstances) as keys:
         _open_console(keys, stack, owner)
-        keys.press("link", "Programs")
+        keys.press("link", "Developers")
         keys.press("link", "Create a webhook")
         keys.shows("Create a webhook")
         keys.write("URL", receiver.url)
