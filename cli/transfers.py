@@ -14,6 +14,7 @@ from services.subscriptions import exports, lists
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.imports import records, shown_cells, staging
 from services.subscriptions.imports.records import ImportOptions
+from services.subscriptions.imports.written_forms import DateOrder
 from storage.resources import Resources
 
 NOT_ALL_VALID = 3
@@ -41,6 +42,9 @@ def import_members(
     create_fields: Annotated[
         bool, typer.Option("--create-fields", help="Make fields of columns that are unknown.")
     ] = False,
+    date_order: Annotated[
+        DateOrder | None, typer.Option(help="Whether 03/04/2025 begins with the day or the month.")
+    ] = None,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")
     ] = None,
@@ -52,7 +56,8 @@ def import_members(
     rows are invalid, 1 when the import failed.
     """
     columns = records.read_mapping(mapping, IMPORT_MAPPING_OPTION)
-    options = ImportOptions(dry_run, "update" if update else "skip", columns, kind, create_fields)
+    on_existing = "update" if update else "skip"
+    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields, date_order)
     with connected() as resources:
         job_id = _begin(resources, list_name, file, options)
         job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)

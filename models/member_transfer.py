@@ -29,6 +29,7 @@ class MemberImport(Model):
         known("source", ("members", "file")),
         known("kind", ImportKind),
         known("on_existing", ("skip", "update")),
+        known("date_order", ("dmy", "mdy")),
         known("status", ("running", "succeeded", "failed", "cancelled")),
         Index("ix_imports_user_id_id", "user_id", text("id DESC")),
         Index("ix_imports_list_id", "list_id"),
@@ -62,6 +63,10 @@ class MemberImport(Model):
     on_existing: Mapped[str] = mapped_column(default="skip", server_default="skip")
     # True if columns that nothing else is known of become fields of the owner.
     create_fields: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    # dmy or mdy, for columns of dates that don't show it.
+    date_order: Mapped[str | None]
+    # How columns write dates and numbers, by their indexes, as the whole file shows it.
+    column_forms: Mapped[dict[str, Any] | None]
     # Made by a command of the operator, which no quota bounds.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
@@ -207,6 +212,10 @@ class MemberExport(Model):
     filter: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     statuses: Mapped[list[str] | None]
     format: Mapped[str] = mapped_column(default="csv", server_default="csv")
+    # dmy or mdy, for columns of dates that don't show it.
+    date_order: Mapped[str | None]
+    # How columns write dates and numbers, by their indexes, as the whole file shows it.
+    column_forms: Mapped[dict[str, Any] | None]
     # Made by a command of the operator, which no quota bounds.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The file is numbered objects under this prefix.

@@ -33,6 +33,7 @@ from core.queues import Queue
 from models import ImportKind, MemberImport
 from services.subscriptions.imports import endings, records, staging
 from services.subscriptions.imports.records import ImportOptions
+from services.subscriptions.imports.written_forms import DateOrder
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -62,9 +63,20 @@ Mapping = Annotated[
     Query(
         description="JSON object: columns, by name or place from 0, and what they are: email, "
         "name, first_name, last_name, tier, paid_expiry, status, tags, joined_at, fields.<key>, "
+        "fields.<key>:<type> with the type of a new field, "
         "consent.at, consent.ip, consent.url, consent.wording, consent.confirmed_at, "
         "consent.confirmed_ip or ignore",
         examples=['{"Mail": "email", "Company": "fields.company"}'],
+    ),
+]
+
+
+DateOrderOf = Annotated[
+    DateOrder | None,
+    Query(
+        description="Whether the day or the month comes first in dates such as 03/04/2025, where "
+        "no date of the same column shows it. Without it such a file fails with "
+        "import.date_order_needed"
     ),
 ]
 
@@ -132,6 +144,7 @@ async def import_members(
     mapping: Mapping = None,
     kind: Kind = ImportKind.MEMBERS,
     create_fields: CreateFields = False,
+    date_order: DateOrderOf = None,
 ) -> JSONResponse:
     """Import members from a file of up to 2 GB, on the paid plan; a dry run needs none.
 
@@ -141,7 +154,7 @@ async def import_members(
     Answers 202 with the job once the file is stored; `Prefer: wait=N` waits for the job's end.
     """
     columns = records.read_mapping(mapping, imports.IMPORT_MAPPING)
-    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields)
+    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields, date_order)
     state.queue_ages.check(Queue.BULK, waits=False)
     check = partial(records.check_upload, caller=caller, list_id=list_id, dry_run=dry_run)
     await state.in_unit_of_work(check)

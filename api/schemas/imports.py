@@ -27,6 +27,12 @@ class ImportColumn(Schema):
     creates: str | None = Field(
         default=None, description="The type of the field that is made of it", examples=["text"]
     )
+    written: str | None = Field(
+        default=None,
+        description="How it writes dates (dmy or mdy) or numbers (point or comma), where the file "
+        "shows it",
+        examples=["dmy"],
+    )
 
 
 class ImportRecord(Schema):
@@ -44,6 +50,9 @@ class ImportRecord(Schema):
     on_existing: str = Field(description="skip or update", examples=["skip"])
     create_fields: bool = Field(
         description="Whether unknown columns become fields", examples=[False]
+    )
+    date_order: str | None = Field(
+        description="dmy or mdy, for columns of dates that don't show it", examples=[None]
     )
     status: str = Field(
         description="running, succeeded, failed or cancelled", examples=["succeeded"]

@@ -100,6 +100,20 @@ IMPORT_TOO_MANY_FIELDS = invalid(
     room=48,
     names="'Company', 'Country'",
 )
+IMPORT_DATE_ORDER_NEEDED = invalid(
+    "import.date_order_needed",
+    "Dates such as {cell} in the column {column!r} may begin with the day or with the month. Say "
+    "which: date_order=dmy or date_order=mdy.",
+    column="Joined",
+    cell="03/04/2025",
+)
+IMPORT_MAPPING_TYPE = invalid(
+    "import.mapping_type",
+    "The mapping names the type {type!r} for the field {key!r}. {rule}",
+    type="date",
+    key="company",
+    rule="The field's type is text.",
+)
 IMPORT_NO_EMAIL_COLUMN = invalid(
     "import.no_email_column",
     "No column is known to hold e-mail addresses. {columns} Name one in the mapping, or call it "

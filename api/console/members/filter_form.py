@@ -30,7 +30,7 @@ MATCHES = {
     "not_all": "not all of these",
 }
 _NEGATED = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
-# Beside the operators of the grammar, of which ``exists`` with false is one of its own here.
+# The operators of the grammar; ``exists`` with false is one of its own here.
 _MISSING = "missing"
 _WORDS: Mapping[str, str] = {
     Operator.IS: "is",
@@ -82,7 +82,7 @@ class NotShown(Exception):
 
 @dataclass(frozen=True)
 class Choice:
-    """What a row may be about.
+    """A subject that a row may be about.
 
     Attributes:
         options: the values to choose from and their words; empty where a value is typed.
@@ -103,7 +103,7 @@ class Choice:
 
 @dataclass
 class Row:
-    """One condition, as it was typed. A row without a value is not a condition yet."""
+    """A condition, as it was typed. A row without a value is not a condition yet."""
 
     name: str
     kind: str

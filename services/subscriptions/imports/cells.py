@@ -3,13 +3,11 @@
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, date, datetime
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
-from core.errors.imports import IMPORT_MAPPING_FIELD
+from core.errors.imports import IMPORT_MAPPING_FIELD, IMPORT_MAPPING_TYPE
 from models import FieldType, MemberField
 from services.subscriptions import branding, fields
 from services.subscriptions.export_sheets import bare_cell
@@ -17,9 +15,9 @@ from services.subscriptions.fields import (
     MAX_KEY_CHARACTERS,
     MAX_LABEL_CHARACTERS,
     FieldValue,
-    ValueRefused,
 )
 from services.subscriptions.imports.columns import (
+    BOOLEANS,
     FIELD_PREFIX,
     MAX_WORD_CHARACTERS,
     NOT_SUBSCRIBED,
@@ -32,86 +30,52 @@ from services.subscriptions.imports.columns import (
     key,
     suppression_status,
 )
-
-_OTHER_FORMS = (
-    *("%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%b %d, %Y", "%d %b %Y", "%B %d, %Y", "%d %B %Y"),
-    *("%b %d, %Y %I:%M %p", "%Y-%m-%d %H:%M:%S %z"),
-)
-
-
-def read_moment(cell: str) -> datetime | None:
-    """A time with its zone, UTC if it names none; ``None`` for a cell that says no.
-
-    Raises ``ValueError``, whose text names the cell.
-    """
-    text = bare_cell(cell).strip()
-    if is_no(text):
-        return None
-    found = _moment(text) if len(text) <= MAX_WORD_CHARACTERS else None
-    if found is None:
-        raise ValueError(f"{text[:60]!r} is no date that can be read.")
-    return found
-
-
-@lru_cache(1024)
-def _moment(text: str) -> datetime | None:
-    text = text.removesuffix(" UTC")
-    for form in (None, *_OTHER_FORMS):
-        try:
-            # A time without a zone gets one below, whatever its form.
-            found = datetime.strptime(text, form) if form else datetime.fromisoformat(text)  # noqa: DTZ007
-            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-        except (ValueError, OverflowError):
-            continue
-    # Seconds or milliseconds since 1970, as programs write them: from 2001 on.
-    if len(text) in (10, 13) and text.isascii() and text.isdecimal():
-        return datetime.fromtimestamp(int(text[:10]), UTC)
-    return None
-
+from services.subscriptions.imports.written_forms import ColumnForms, is_written_date
 
 MAX_CELL_CHARACTERS_SHOWN = 40
 
 # Numbers that are written as we write them: in another form, such as that of a postal code or of a
 # telephone number, signs or zeros would be lost.
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,9})(\.\d{0,4}[1-9])?\Z", re.ASCII)
-_PLAIN_DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
-_PLAIN_BOOLEANS = frozenset({"true", "false", "yes", "no"})
+# Amounts with a decimal comma; "1,2" may be a list.
+_AMOUNT = re.compile(r"-?(0|[1-9]\d{0,9}|[1-9]\d{0,2}(\.\d{3})+),\d\d\Z", re.ASCII)
 
 
-def read_value(cell: str, field: MemberField) -> FieldValue | None:
-    """The value of a cell as the field stores it; ``None`` for a blank one.
+def read_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -> FieldValue | None:
+    """The value of a cell of this column as the field stores it; ``None`` for a blank one.
 
-    Raises ``ValueRefused``, whose text names the rule and the cell.
+    Raises ``ValueError``, whose text is the rule.
     """
-    written = text = bare_cell(cell).strip()
-    try:
-        if text and field.type == FieldType.DATE:
-            # In any form that the other columns of dates may have.
-            with suppress(ValueError):
-                moment = read_moment(text)
-                text = text if moment is None else moment.date().isoformat()
-        return fields.stored_of_text(field, text)
-    except ValueRefused as error:
-        shown = written[:MAX_CELL_CHARACTERS_SHOWN]
-        shown += "…" if len(written) > len(shown) else ""
-        raise ValueRefused(f"{error}, not {shown!r}") from None
+    text = bare_cell(cell).strip()
+    if not text:
+        return None
+    if field.type == FieldType.DATE:
+        moment = forms.moment(index, text)
+        return None if moment is None else fields.stored(field, moment.date().isoformat())
+    if field.type == FieldType.NUMBER:
+        text = forms.number(index, text)
+    elif field.type == FieldType.BOOLEAN and (word := key(text)) in BOOLEANS:
+        return BOOLEANS[word]
+    return fields.stored_of_text(field, text)
 
 
-def _is_plain_date(text: str) -> bool:
-    try:
-        return _PLAIN_DATE.match(text) is not None and date.fromisoformat(text) is not None
-    except ValueError:
-        return False
+def cell_shown(cell: str) -> str:
+    """The cell as an error names it."""
+    text = bare_cell(cell).strip()
+    shown = text[:MAX_CELL_CHARACTERS_SHOWN]
+    return shown + "…" if len(text) > len(shown) else shown
 
 
 def guess_type(cells: Iterable[str]) -> FieldType:
     """The type of which all these cells are written values; text where they don't agree."""
     seen = {text for cell in cells if (text := bare_cell(cell).strip())}
-    if seen and all(map(_PLAIN_NUMBER.match, seen)):
+    if not seen:
+        return FieldType.TEXT
+    if all(map(_PLAIN_NUMBER.match, seen)) or all(map(_AMOUNT.match, seen)):
         return FieldType.NUMBER
-    if seen and all(map(_is_plain_date, seen)):
+    if all(map(is_written_date, seen)):
         return FieldType.DATE
-    if seen and {text.casefold() for text in seen} <= _PLAIN_BOOLEANS:
+    if all(key(text) in BOOLEANS for text in seen):
         return FieldType.BOOLEAN
     return FieldType.TEXT
 
@@ -196,6 +160,8 @@ class MarkReader:
 
 # A file may have a hundred thousand columns.
 MAX_NEW_FIELDS = 500
+# A field of choices has to be made with its choices first.
+NEW_TYPES = (FieldType.TEXT, FieldType.NUMBER, FieldType.DATE, FieldType.BOOLEAN)
 
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
 _NOT_OF_A_KEY = re.compile(r"[^a-z0-9]+")
@@ -206,11 +172,16 @@ def match_fields(
 ) -> None:
     """Give these columns to the fields that the mapping or their own names name.
 
-    A field takes one column; a column of exactly its key or label comes first.
+    A field takes one column; a column of exactly its key or label comes first. Raises
+    ``import.mapping_type``.
     """
     by_key = {field.key: field for field in fields}
     for index in columns:
         if (wanted := by_key.get(layout.wanted_fields.get(index, ""))) is not None:
+            type_ = layout.wanted_types.get(index, wanted.type)
+            if type_ != wanted.type:
+                rule = f"The field's type is {wanted.type}."
+                raise IMPORT_MAPPING_TYPE(type=type_[:60], key=wanted.key, rule=rule)
             layout.fields[index] = wanted
     for fold in (str, key):
         named: dict[str, MemberField] = {}
@@ -239,7 +210,7 @@ def new_fields(
     """The fields that the rest of these columns would become, with ids below 0.
 
     At most ``MAX_NEW_FIELDS``, which is more than any owner may have. ``taken``: the keys of the
-    owner's fields. Raises ``import.mapping_field``.
+    owner's fields. Raises ``import.mapping_field``, ``import.mapping_type``.
     """
     found: dict[int, MemberField] = {}
     keys = {*taken}
@@ -272,7 +243,11 @@ def _new_field(
     label = "".join(filter(str.isprintable, shown))[:MAX_LABEL_CHARACTERS].strip()
     if not label or not branding.is_fit_for_label(label):
         label = f"Column {index + 1}"
-    type_ = guess_type(_cells(sample, index))
+    wanted = layout.wanted_types.get(index)
+    if wanted is not None and wanted not in NEW_TYPES:
+        rule = f"A new field has one of {', '.join(NEW_TYPES)}."
+        raise IMPORT_MAPPING_TYPE(type=wanted[:60], key=key, rule=rule)
+    type_ = FieldType(wanted) if wanted else guess_type(_cells(sample, index))
     return MemberField(id=-index - 1, key=key, label=label, type=type_, choices=[])
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 
 from core.errors import imports as errors
-from models import ImportKind, MemberField
+from models import FieldType, ImportKind, MemberField
 from services.subscriptions.fields import FieldValue
 
 
@@ -28,6 +28,17 @@ class SuppressionStatus(StrEnum):
     COMPLAINED = "complained"
 
 
+class LeftOut(NamedTuple):
+    """A value that a row was taken over without: its column, the rule and, if any, the cell."""
+
+    column: str
+    rule: str
+    cell: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.rule}" + ("" if self.cell is None else f", not {self.cell!r}")
+
+
 class RowExtras(NamedTuple):
     """The values of a row beyond name, tier and status. Most files have none of it.
 
@@ -36,14 +47,14 @@ class RowExtras(NamedTuple):
         tags: names of tags, none of them twice.
         joined_at: when the person joined the list that the file comes from, in ISO 8601.
         claim: what the file says of the person's consent, by the name of each part.
-        left_out: a sentence for each value that could not be taken over.
+        left_out: the values that could not be taken over.
     """
 
     fields: Mapping[str, FieldValue]
     tags: Sequence[str]
     joined_at: str | None
     claim: Mapping[str, str]
-    left_out: Sequence[str]
+    left_out: Sequence[LeftOut]
 
 
 class MemberRow(NamedTuple):
@@ -141,6 +152,9 @@ TIERS = _by_key("tiers")
 _NO = _keys(_WORDS["no"]) | {""}
 
 
+BOOLEANS = {word: meaning == "yes" for word, meaning in _by_key("booleans").items()}
+
+
 def is_no(cell: str) -> bool:
     """Return whether a cell says no, is empty, or is a date of zeros alone."""
     return len(cell) <= MAX_WORD_CHARACTERS and key(cell).lstrip("0") in _NO
@@ -223,6 +237,7 @@ class ColumnLayout:
         consent: columns of what the file says of the person's consent, by the name of each part.
         fields: columns of an owner's fields.
         wanted_fields: columns that the mapping gives to fields, by their keys.
+        wanted_types: the types that the mapping names for them.
         passed_over: columns that the mapping has ignored.
     """
 
@@ -246,6 +261,7 @@ class ColumnLayout:
     consent: dict[str, int] = field(default_factory=dict)
     fields: dict[int, MemberField] = field(default_factory=dict)
     wanted_fields: dict[int, str] = field(default_factory=dict)
+    wanted_types: dict[int, str] = field(default_factory=dict)
     passed_over: set[int] = field(default_factory=set)
 
     def give(self, index: int, role: str) -> None:
@@ -253,13 +269,26 @@ class ColumnLayout:
         if role == "ignore":
             self.passed_over.add(index)
         elif role.startswith(FIELD_PREFIX):
-            self.wanted_fields[index] = role.removeprefix(FIELD_PREFIX)
+            key, _, type_ = role.removeprefix(FIELD_PREFIX).partition(":")
+            self.wanted_fields[index] = key
+            if type_:
+                self.wanted_types[index] = type_
         elif role.startswith(CONSENT_PREFIX):
             self.consent[role.removeprefix(CONSENT_PREFIX)] = index
         elif role in _MAPPED_LISTS:
             getattr(self, role).append(index)
         else:
             setattr(self, role, index)
+
+    def dates(self) -> list[int]:
+        """Return the columns of dates and times."""
+        singles = self.paid_expiry, self.joined_at, self.created_at
+        consent = (self.consent.get(part) for part in ("at", "confirmed_at"))
+        fields = (index for index, each in self.fields.items() if each.type == FieldType.DATE)
+        return [index for index in (*singles, *consent, *fields) if index is not None]
+
+    def numbers(self) -> list[int]:
+        return [index for index, each in self.fields.items() if each.type == FieldType.NUMBER]
 
     def meanings(self) -> dict[int, str]:
         """Return the meaning of each column that has one."""
@@ -307,10 +336,13 @@ def detect_layout(
     for column, role in (mapping or {}).items():
         if role not in ROLES and not role.startswith(FIELD_PREFIX):
             raise errors.IMPORT_MAPPING_ROLE(
-                role=role[:60], roles=", ".join((*ROLES, "fields.<key>"))
+                role=role[:60], roles=", ".join((*ROLES, "fields.<key>", "fields.<key>:<type>"))
             )
-        if role not in ("ignore", "tags") and role in mapped.values():
-            raise errors.IMPORT_MAPPING_ROLE_TWICE(role=role)
+        taken, _, _ = role.partition(":")
+        if taken not in ("ignore", "tags") and taken in [
+            each.partition(":")[0] for each in mapped.values()
+        ]:
+            raise errors.IMPORT_MAPPING_ROLE_TWICE(role=taken)
         mapped[index_of(header, column)] = role
     keys = {key(name) for name in header}
     product = next((product for product, needed in PRODUCTS if needed <= keys), None)

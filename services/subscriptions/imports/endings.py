@@ -19,7 +19,7 @@ from services.feed.catalogue import FeedEventType, announce
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
-from services.subscriptions.imports.columns import RowExtras
+from services.subscriptions.imports.columns import LeftOut, RowExtras
 from storage.unit_of_work import UnitOfWork
 
 NOTICE_WINDOW = timedelta(hours=1)
@@ -243,5 +243,7 @@ def decode(data: bytes) -> list[JudgedRow]:
     found: Any = orjson.loads(data)
     rows = [JudgedRow(*row) for row in found["rows"]]
     for at, extras in found["extras"].items():
-        rows[int(at)] = rows[int(at)]._replace(extras=RowExtras(*extras))
+        values = RowExtras(*extras)
+        values = values._replace(left_out=[LeftOut(*each) for each in values.left_out])
+        rows[int(at)] = rows[int(at)]._replace(extras=values)
     return rows

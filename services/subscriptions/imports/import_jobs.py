@@ -12,6 +12,7 @@ from functools import partial
 
 from sqlalchemy import select
 
+from core.errors import DomainError
 from core.errors.jobs import JOB_ROWS_FAILED
 from core.queues import Queue
 from core.scopes import Scope
@@ -161,22 +162,40 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
     while not task.is_split and not turn.is_over():
         lease.check_cancelled()
         rows = split.read_next(store=True)
+        forms, is_read_so, error = _settle(split)
         with resources.unit_of_work() as uow:
             # Fails if another worker has the job now, in the transaction of the progress.
-            total = task.received + rows if split.is_complete else None
+            is_split = split.is_complete and is_read_so and error is None
+            total = task.received + rows if is_split else None
             leases.progress(uow, lease, done=0, total=total)
             task = uow.session.get_one(MemberImport, task.id)
             if not task.by_operator:
                 storage, more = PlanQuota.STORAGE_MB, split.chunk_bytes
                 quotas.require(uow, resources.settings, task.user_id, storage, more=more)
             task.chunk_bytes += split.chunk_bytes
-            task.chunks, task.is_split = split.number, split.is_complete
-            task.received += rows
-            if task.description is None:
-                task.description = {**split.description, "header": split.header}
-                if split.samples is not None:
-                    shown_cells.keep(resources, task, split.samples)
+            task.chunks, task.received = split.number, task.received + rows
+            task.is_split = is_split
+            if split.samples is not None and (task.description is None or split.is_complete):
+                shown_cells.keep(resources, task, split.samples)
+            task.description = task.description or {**split.description, "header": split.header}
+            if is_split or not is_read_so:
+                splitting.note_forms(task, forms, read_again=not is_read_so)
+        if error is not None:
+            raise error
+        if not is_read_so:
+            split.close()
+            split = splitting.take_split(resources, task)
     return task, _is_kept(resources, task, split)
+
+
+def _settle(split: FileSplit) -> tuple[dict[str, str], bool, DomainError | None]:
+    """``FileSplit.settle`` once the file has been read; its error is for after the samples."""
+    if not split.is_complete:
+        return {}, True, None
+    try:
+        return *split.settle(), None
+    except DomainError as error:
+        return {}, True, error
 
 
 def _is_kept(resources: Resources, task: MemberImport, split: FileSplit) -> bool:

@@ -48,6 +48,7 @@ from services.subscriptions.imports.delimited import (
     widened,
 )
 from services.subscriptions.imports.row_mapper import BLANKS, RowMapper
+from services.subscriptions.imports.written_forms import ColumnForms
 
 # Each object may have keys of its own. Keys beyond this number are not columns.
 MAX_JSON_KEYS = 300
@@ -212,12 +213,15 @@ def open_rows(
     mapping: Mapping[str, str] | None = None,
     find_fields: FindFields = pass_over,
     note_header: NoteHeader = pass_over,
+    *,
+    forms: ColumnForms | None = None,
 ) -> MemberReader:
     """Recognise the form of the file, and begin to read it.
 
     ``source`` needs ``seek`` and ``tell`` for a zip (see ``RangedFile``), otherwise only ``read``.
     ``mapping`` names columns, or their indexes from 0, and the role of each: one of
-    ``columns.ROLES``, or a field. It wins over the header.
+    ``columns.ROLES``, or a field. It wins over the header. ``forms`` learns how the columns write
+    dates and numbers.
 
     Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
     ``import.mapping_column``, ``import.mapping_role``, ``import.json_array``,
@@ -237,10 +241,14 @@ def open_rows(
     note_header(dialect.header, dialect.sample)
     layout, email = _layout(dialect, mapping)
     find_fields(layout, dialect.sample)
+    forms = forms or ColumnForms()
+    forms.learn(layout.dates(), layout.numbers(), dialect.sample)
     if dialect.delimiter is None:
-        rows = _json_rows(everything, layout, email, partial(_grown, dialect, mapping, find_fields))
+        rows = _json_rows(
+            everything, layout, email, forms, partial(_grown, dialect, mapping, find_fields)
+        )
     else:
-        make = RowMapper(layout, email).make
+        make = RowMapper(layout, email, forms).make
         rows = (
             each if isinstance(each, RejectedRecord) else make(*each, damaged=text.damaged)
             for each in DelimitedRecords(everything, dialect.delimiter or "")
@@ -311,12 +319,13 @@ def _json_rows(
     everything: Iterable[Block],
     layout: ColumnLayout,
     email: int,
+    forms: ColumnForms,
     grow: Callable[[Sequence[str], ColumnLayout], ColumnLayout],
 ) -> Iterator[Outcome]:
     """The rows. Keys that come later, such as the time when a person left, are columns as well."""
     names = [*layout.header]
     known = set(names)
-    mapper = RowMapper(layout, email)
+    mapper = RowMapper(layout, email, forms)
     for found in objects(everything):
         if isinstance(found, RejectedRecord):
             yield found
@@ -327,5 +336,5 @@ def _json_rows(
             if len(grown) > len(names):
                 names, known = grown, set(grown)
                 layout = grow(names, layout)
-                mapper = RowMapper(layout, email)
+                mapper = RowMapper(layout, email, forms)
         yield mapper.make(line, cells(values, names))

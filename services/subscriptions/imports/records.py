@@ -32,6 +32,7 @@ from services.subscriptions.bulk_files import IMPORTS, NewFile
 from services.subscriptions.imports.endings import COUNTS
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.subscriptions.imports.undo import UNDO_IMPORT
+from services.subscriptions.imports.written_forms import DateOrder
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -50,6 +51,7 @@ class ImportOptions:
         mapping: columns of the file, by name or index, and their roles.
         kind: what the rows are.
         create_fields: make fields of the columns that nothing else is known of.
+        date_order: whether the day or the month comes first, in columns that don't show it.
     """
 
     dry_run: bool = False
@@ -57,6 +59,7 @@ class ImportOptions:
     mapping: Mapping[str, str] | None = None
     kind: ImportKind = ImportKind.MEMBERS
     create_fields: bool = False
+    date_order: DateOrder | None = None
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -194,7 +197,7 @@ IMPORT_JOBS = (ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS)
 # The values of an import before its file is read.
 _UNREAD: Mapping[str, Any] = {
     "status": "running",
-    **dict.fromkeys(("error", "description", "columns", "samples", "finished_at")),
+    **dict.fromkeys(("error", "description", "columns", "column_forms", "samples", "finished_at")),
     **dict.fromkeys((*COUNTS, "left_out", "over_quota", "chunks", "chunk_bytes", "applied"), 0),
     **dict.fromkeys(("is_split", "side_by_side"), False),
 }

@@ -16,20 +16,16 @@ from models import ConsentHow
 from services.subscriptions import tags
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.fields import FieldValue, ValueRefused
-from services.subscriptions.imports.cells import (
-    MAX_CELL_CHARACTERS_SHOWN,
-    MarkReader,
-    MemberMarks,
-    read_moment,
-    read_value,
-)
+from services.subscriptions.imports.cells import MarkReader, MemberMarks, cell_shown, read_value
 from services.subscriptions.imports.columns import (
     ColumnLayout,
+    LeftOut,
     MemberRow,
     RejectedRecord,
     RowExtras,
 )
 from services.subscriptions.imports.containers import is_damaged, repair_text
+from services.subscriptions.imports.written_forms import ColumnForms
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
 # A value that does not fit is left out and told of; the row is taken over without it.
@@ -44,8 +40,9 @@ _ADDRESSES = ("ip", "confirmed_ip")
 class AttributeReader:
     """Reads these columns of the records of one layout."""
 
-    def __init__(self, layout: ColumnLayout) -> None:
+    def __init__(self, layout: ColumnLayout, forms: ColumnForms) -> None:
         self._layout = layout
+        self._forms = forms
         # A record of ours may have both.
         joined = layout.joined_at, layout.created_at
         self._joined = [index for index in joined if index is not None]
@@ -53,7 +50,7 @@ class AttributeReader:
 
     def read(self, cells: Sequence[str]) -> RowExtras | None:
         """Return the extras of a record that has all columns, or ``None``."""
-        left_out: list[str] = []
+        left_out: list[LeftOut] = []
         fields = dict(self._fields(cells, left_out))
         named = self._tags(cells, left_out) if self._layout.tags else ()
         claim = dict(self._claims(cells, left_out)) if self._layout.consent else {}
@@ -63,63 +60,83 @@ class AttributeReader:
         return RowExtras(fields, named, joined_at, claim, left_out)
 
     def _fields(
-        self, cells: Sequence[str], left_out: list[str]
+        self, cells: Sequence[str], left_out: list[LeftOut]
     ) -> Iterator[tuple[str, FieldValue]]:
         for index, field in self._layout.fields.items():
             if not cells[index]:
                 continue
             try:
-                if (value := read_value(cells[index], field)) is not None:
+                value = read_value(cells[index], field, self._forms, index)
+                if value is not None:
                     yield str(field.id), value
-            except ValueRefused as error:
-                left_out.append(self._told(index, error))
+            except ValueError as error:
+                left_out.append(self._told(index, error, cells[index]))
 
-    def _tags(self, cells: Sequence[str], left_out: list[str]) -> Sequence[str]:
+    def _tags(self, cells: Sequence[str], left_out: list[LeftOut]) -> Sequence[str]:
         found: dict[str, str] = {}
         for index in self._layout.tags:
-            unfit = ""
+            unfit: LeftOut | None = None
             for written in split_tags(cells[index]):
                 try:
                     name = tags.read(written)
                 except ValueRefused as error:
-                    unfit = unfit or f"each {error}, not {written[:MAX_CELL_CHARACTERS_SHOWN]!r}"
+                    unfit = unfit or self._told(index, f"each {error}", written)
                     continue
                 if tags.folded(name) in found or len(found) < MAX_TAGS_OF_MEMBER:
                     found.setdefault(tags.folded(name), name)
                 else:
-                    unfit = unfit or f"a member has at most {MAX_TAGS_OF_MEMBER} tags"
-            # A cell gets one sentence, however many values it has.
-            if unfit:
-                left_out.append(self._told(index, unfit))
+                    rule = f"a member has at most {MAX_TAGS_OF_MEMBER} tags"
+                    unfit = unfit or self._told(index, rule)
+            # A cell is told of once, however many values it has.
+            if unfit is not None:
+                left_out.append(unfit)
         return [*found.values()]
 
-    def _claims(self, cells: Sequence[str], left_out: list[str]) -> Iterator[tuple[str, str]]:
+    def _claims(self, cells: Sequence[str], left_out: list[LeftOut]) -> Iterator[tuple[str, str]]:
         for part, index in self._layout.consent.items():
             text = bare_cell(cells[index]).strip()
             if not text:
                 continue
             try:
-                if claimed := _claimed(part, text):
+                if claimed := self._claimed(part, index, text):
                     yield part, claimed
             except ValueError as error:
-                left_out.append(self._told(index, error))
+                left_out.append(self._told(index, error, text))
 
     def _joined_at(
-        self, cells: Sequence[str], claim: Mapping[str, str], left_out: list[str]
+        self, cells: Sequence[str], claim: Mapping[str, str], left_out: list[LeftOut]
     ) -> str | None:
         for index in self._joined:
             try:
-                moment = read_moment(cells[index])
+                moment = self._forms.moment(index, cells[index])
             except ValueError as error:
-                left_out.append(self._told(index, error))
+                left_out.append(self._told(index, error, cells[index]))
             else:
                 if moment is not None:
                     return clock.iso(moment)
         # Mailchimp has no other date of joining.
         return claim.get("confirmed_at") or claim.get("at")
 
-    def _told(self, index: int, rule: object) -> str:
-        return f"{self._layout.header[index].strip()[:MAX_COLUMN_CHARACTERS_SHOWN]}: {rule}"
+    def _claimed(self, part: str, index: int, text: str) -> str | None:
+        """Return a part of a claim as it is kept; raises ``ValueError``, whose text is the rule."""
+        if part in _MOMENTS:
+            moment = self._forms.moment(index, text)
+            return None if moment is None else clock.iso(moment)
+        if len(text) > MAX_CLAIM_CHARACTERS:
+            raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
+        if part in _ADDRESSES:
+            try:
+                # Our own exports have the networks alone of addresses that are old.
+                ipaddress.ip_network(text, strict=False)
+            except ValueError:
+                raise ValueError("must be an IP address") from None
+        if part == "how" and text not in set(ConsentHow):
+            raise ValueError(f"must be one of {', '.join(ConsentHow)}")
+        return text
+
+    def _told(self, index: int, rule: object, cell: str | None = None) -> LeftOut:
+        column = self._layout.header[index].strip()[:MAX_COLUMN_CHARACTERS_SHOWN]
+        return LeftOut(column, str(rule), None if cell is None else cell_shown(cell))
 
 
 def split_tags(cell: str) -> Iterator[str]:
@@ -138,25 +155,6 @@ def split_tags(cell: str) -> Iterator[str]:
             yield shown
 
 
-def _claimed(part: str, text: str) -> str | None:
-    """Return a part of a claim as it is kept; raises ``ValueError``."""
-    if part in _MOMENTS:
-        moment = read_moment(text)
-        return None if moment is None else clock.iso(moment)
-    if len(text) > MAX_CLAIM_CHARACTERS:
-        raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
-    if part in _ADDRESSES:
-        try:
-            # Our own exports have the networks alone of addresses that are old.
-            ipaddress.ip_network(text, strict=False)
-        except ValueError:
-            shown = text[:MAX_CELL_CHARACTERS_SHOWN]
-            raise ValueError(f"must be an IP address, not {shown!r}") from None
-    if part == "how" and text not in set(ConsentHow):
-        raise ValueError(f"must be one of {', '.join(ConsentHow)}")
-    return text
-
-
 MAX_MEMBER_NAME_CHARACTERS = 200
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
@@ -168,13 +166,14 @@ BLANKS = " \t\r\n\x1a\ufeff\xa0"
 class RowMapper:
     """Makes the rows of files of one layout, which has a column of addresses."""
 
-    def __init__(self, layout: ColumnLayout, email: int) -> None:
+    def __init__(self, layout: ColumnLayout, email: int, forms: ColumnForms) -> None:
         self._email = email
+        self._forms = forms
         self._name = layout.name
         self._parts = [i for i in (layout.first_name, layout.last_name) if i is not None]
         self._expiry = layout.paid_expiry
         self._marks = MarkReader(layout)
-        attributes = AttributeReader(layout)
+        attributes = AttributeReader(layout, forms)
         # Most files have none.
         self._attributes = attributes if attributes.indexes else None
         singles = [i for i in (email, self._name, self._expiry) if i is not None]
@@ -216,15 +215,16 @@ class RowMapper:
             return RejectedRecord(line, *marks.problem, cells)
         try:
             expiry = self._expiry_of(padded, marks)
-        except ValueError as error:
-            return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
+        except ValueError:
+            reason = f"{bare_cell(padded[self._expiry or 0]).strip()[:60]!r} is no date."
+            return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
         extras = self._attributes.read(padded) if self._attributes else None
         return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells, extras)
 
     def _expiry_of(self, cells: Sequence[str], marks: MemberMarks) -> datetime | None:
         if self._expiry is None or marks.tier == "free" or not cells[self._expiry]:
             return None
-        return read_moment(cells[self._expiry])
+        return self._forms.moment(self._expiry, cells[self._expiry])
 
 
 def _tidy_email(email: str) -> str:

@@ -4,7 +4,7 @@ These are other people's data: they are kept encrypted under the key of the impo
 as long as that file's rows that were not added.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, NamedTuple, Self
 
@@ -18,6 +18,7 @@ from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from services.subscriptions import bulk_files
 from services.subscriptions.imports.columns import MemberRow, RejectedRecord
+from services.subscriptions.imports.endings import DUPLICATE_CODE, JudgedRow
 from storage.encryption import seal, unseal
 from storage.resources import Resources
 
@@ -27,6 +28,7 @@ MAX_EXAMPLE_CHARACTERS = 60
 # Further columns have names alone.
 MAX_COLUMNS_WITH_EXAMPLES = 500
 MAX_LEFT_OUT_SHOWN = 20
+MAX_PROBLEMS = 50
 
 AnyRow = MemberRow | RejectedRecord
 
@@ -36,10 +38,12 @@ class ImportSamples(NamedTuple):
     Attributes:
         examples: some cells of each column, in the order of the columns.
         preview: the first rows as they would be.
+        problems: what does not fit, by column and rule, once the file has been read.
     """
 
     examples: Sequence[Sequence[str]]
     preview: Sequence[Mapping[str, Any]]
+    problems: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def of(
@@ -57,6 +61,37 @@ class ImportSamples(NamedTuple):
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
         examples = [_examples(records, index) for index in columns]
         return cls(examples, list(_preview(first, keys)))
+
+
+class Problems:
+    """Groups the problems of a file's rows by column and rule, with the first examples of each."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str | None, str], dict[str, Any]] = {}
+
+    def note(self, rows: Iterable[JudgedRow]) -> None:
+        for row in rows:
+            if row.code is not None and row.code != DUPLICATE_CODE:
+                cells = ", ".join(filter(None, map(str.strip, row.cells)))
+                self._add(None, row.reason or row.code, row.line, cells)
+            for each in row.extras.left_out if row.extras else ():
+                self._add(each.column, each.rule, row.line, each.cell or "")
+
+    def _add(self, column: str | None, rule: str, line: int, cell: str) -> None:
+        found = self._groups.get((column, rule))
+        if found is None:
+            if len(self._groups) >= MAX_PROBLEMS:
+                # Rules that quote a cell may be as many as the rows.
+                column, rule = None, "Other problems"
+            new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
+            found = self._groups.setdefault((column, rule), new)
+        found["rows"] += 1
+        if len(found["examples"]) < MAX_EXAMPLES:
+            found["examples"].append({"line": line, "cell": cell[:MAX_EXAMPLE_CHARACTERS]})
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Return the most frequent first."""
+        return sorted(self._groups.values(), key=lambda each: -each["rows"])
 
 
 def keep(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
@@ -80,7 +115,8 @@ def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
         {**column, "examples": cells}
         for column, cells in zip(result["columns"], examples, strict=False)
     ]
-    return {**result, "columns": columns, **({"preview": found.preview} if found.preview else {})}
+    kept = {"preview": found.preview, "problems": found.problems}
+    return {**result, "columns": columns, **{name: each for name, each in kept.items() if each}}
 
 
 def _name(task: MemberImport) -> str:
@@ -111,6 +147,7 @@ def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[
             yield {"line": row.line, "code": "email.invalid", "reason": address.reason}
         else:
             extras = row.extras
+            left_out = [] if extras is None else extras.left_out[:MAX_LEFT_OUT_SHOWN]
             fields = {} if extras is None else extras.fields
             yield {
                 "line": row.line,
@@ -123,5 +160,5 @@ def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[
                 "tags": [] if extras is None else extras.tags,
                 "fields": {keys[name]: value for name, value in fields.items() if name in keys},
                 "consent": {} if extras is None else extras.claim,
-                "left_out": [] if extras is None else extras.left_out[:MAX_LEFT_OUT_SHOWN],
+                "left_out": [str(each) for each in left_out],
             }

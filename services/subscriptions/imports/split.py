@@ -45,7 +45,13 @@ from services.subscriptions.imports.endings import (
 )
 from services.subscriptions.imports.reader import as_lines, open_rows, pass_over
 from services.subscriptions.imports.row_mapper import tidy_name
-from services.subscriptions.imports.shown_cells import MAX_ROWS_SHOWN, AnyRow, ImportSamples
+from services.subscriptions.imports.shown_cells import (
+    MAX_ROWS_SHOWN,
+    AnyRow,
+    ImportSamples,
+    Problems,
+)
+from services.subscriptions.imports.written_forms import ColumnForms, DateOrder
 from storage.encryption import seal
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -122,7 +128,7 @@ def judge_rows(
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
                 # Much longer than the cells that don't fit.
-                characters += sum(map(len, row.extras.left_out))
+                characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:
                 break
         if not batch:
@@ -293,7 +299,10 @@ class FileSplit:
         # How many rows a request has; a file has to be read for that, and has None.
         self.total: int | None = None
         self.samples: ImportSamples | None = None
+        self._problems = Problems()
         self.read_as = _read_as(task)
+        order = DateOrder(task.date_order) if task.date_order else None
+        self._forms = ColumnForms(task.column_forms, order)
         rows = self._open(resources, task)
         self._at_once = min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
         self._batches = judge_rows(rows, self._seen, self._at_once)
@@ -326,7 +335,8 @@ class FileSplit:
             return suppressed(reader, reader.header, ImportKind(task.kind))
         plan = ColumnPlan(resources, task)
         note = plan.note_header if task.dry_run else pass_over
-        reader = open_rows(stored, task.filename, task.mapping, plan.find_fields, note)
+        find = plan.find_fields
+        reader = open_rows(stored, task.filename, task.mapping, find, note, forms=self._forms)
         self.header, self.description = reader.header, dataclasses.asdict(reader.description)
         rows = iter(reader)
         first = list(islice(rows, MAX_ROWS_SHOWN)) if task.dry_run else []
@@ -353,11 +363,23 @@ class FileSplit:
         if rows and store:
             key = chunk_key(self._prefix, self.number)
             self._objects.put(key, seal(encoded, self._key, key), "application/octet-stream")
+        if self.samples is not None:
+            self._problems.note(rows)
+            if not batch:
+                self.samples = self.samples._replace(problems=self._problems.groups())
         self.rows = rows if is_of_request else []
         self.chunk_bytes = len(encoded)
         self.number += bool(rows)
         self.received += len(rows)
         return len(rows)
+
+    def settle(self) -> tuple[dict[str, str], bool]:
+        """Return how the columns write dates and numbers, and whether the file was read so.
+
+        Call it once the file has been read. Raises ``import.date_order_needed``.
+        """
+        settled = self._forms.settled(self.header)
+        return settled, not self._forms.differs(settled)
 
     @property
     def has_several_chunks(self) -> bool:
@@ -370,7 +392,25 @@ class FileSplit:
 
 def _read_as(task: MemberImport) -> tuple[Any, ...]:
     """Return the options that decide which chunks the file makes."""
-    return task.kind, task.mapping, task.dry_run, task.create_fields
+    options = task.kind, task.mapping, task.dry_run, task.create_fields
+    return *options, task.date_order, task.column_forms
+
+
+def note_forms(task: MemberImport, forms: Mapping[str, str], *, read_again: bool) -> None:
+    """Keep how the columns write dates and numbers, for the owner and for the next reading.
+
+    ``read_again``: the file was read in another way, so that its chunks are made anew.
+    """
+    task.column_forms = dict(forms)
+    if read_again:
+        task.chunks = task.chunk_bytes = task.received = 0
+        task.description = None
+    if task.columns is not None:
+        found = [
+            {**column, "written": forms[str(index)]} if str(index) in forms else column
+            for index, column in enumerate(task.columns["columns"])
+        ]
+        task.columns = {**task.columns, "columns": found}
 
 
 _open: dict[int, FileSplit] = {}

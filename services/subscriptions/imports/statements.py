@@ -207,7 +207,7 @@ def left_out(
     """
     found: dict[int, list[str]] = {}
     for number, extras in of_rows(rows):
-        told = [*extras.left_out]
+        told = [str(each) for each in extras.left_out]
         missing = [name for name in extras.tags if name not in tag_ids]
         if missing and not task.dry_run:
             told.append(f"The list has no room for more tags, such as {missing[0]!r}.")

@@ -199,7 +199,7 @@ def test_value_that_does_not_fit_is_in_the_file_of_errors_and_the_row_is_added(
     assert line[0] == people[0]
     assert line[6:8] == ["2", "row.left_out"]
     assert "Age: must be a number, not 'old'" in line[8]
-    assert "created_at: 'soon' is no date" in line[8]
+    assert "created_at: must be a date, not 'soon'" in line[8]
     assert shown(importing, owner, list_id)[people[0]]["fields"] == {"company": "Acme"}
 
 
