@@ -1,5 +1,6 @@
 """The console's pages of imports: a file from the first look at it to its undo."""
 
+import html
 import re
 import secrets
 from typing import Any
@@ -165,7 +166,7 @@ def test_the_boxes_of_the_form_are_options_of_the_import(console: OwnerAtConsole
     list_id = new_list(console.api)["id"]
     content = sheet(["Email", "Town"], [people(1)[0], "Rome"])
     path = looked_at(console, list_id, content, update="on", create_fields="on")
-    assert "A new field of type text" in console.see(path)
+    assert "A new field: text" in console.see(path)
     shown = import_of(console, path)
     assert (shown["on_existing"], shown["create_fields"], shown["kind"]) == (
         "update",
@@ -224,7 +225,12 @@ def test_the_rows_that_were_not_added_are_there_as_soon_as_the_page_says_so(
         if RUNNING not in text:
             break
     assert has_some
-    assert ["2002", "nothing"] in [row[:2] for row in rows_of(text)]
+    [problems] = [row for row in rows_of(text) if row[0] == "The row"]
+    assert problems[1:] == [
+        "An email address must have an @-sign.",
+        "2",
+        "line 2002: nothing ; line 2003: =1+1",
+    ]
     reply = console.visitor.get(f"{path}/not-added")
     assert reply.status_code == 303
     lines = httpx2.get(reply.headers["location"], timeout=30.0).text.splitlines()
@@ -235,7 +241,7 @@ def test_no_page_leads_to_a_file_that_was_removed(console: OwnerAtConsole, stack
     list_id = new_list(console.api)["id"]
     result = imported(console.api, list_id, of_addresses(people(1)[0], "nothing"))
     path = f"/console/imports/{result['import_id']}"
-    assert "Download all of them" in console.see(path)
+    assert "errors.csv" in console.see(path)
     stack.query(
         "UPDATE imports SET files_removed_at = now(), wrapped_key = NULL, wrapped_by = NULL"
         " WHERE id = %s",
@@ -299,3 +305,46 @@ def test_an_import_that_broke_goes_on_when_its_owner_asks(quiet: Stack) -> None:
         assert RUNNING in console.see(path)
         work.work(job_id)
         assert numbers(ended(console, path))["were added"] == "1"
+
+
+def test_the_owner_is_asked_what_comes_first_in_dates_and_sees_how_they_are_read(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    who = people(2)
+    content = sheet(["Email", "created_at"], [who[0], "03/04/2025"], [who[1], "05/06/2025"])
+    path = looked_at(console, list_id, content)
+    text = console.see(path)
+    assert "may begin with the day or with the month" in text
+    assert "Import it" not in text
+    reply = console.send(path, act="look", date_order="ymd")
+    assert wrong_beside(shown(reply, 422), "date_order")
+    console.send(path, act="look", date_order="dmy")
+    text = ended(console, path)
+    assert "Dates with the day first" in text
+    console.send(path, act="start")
+    ended(console, path)
+    found = everybody(console.api, list_id)
+    assert [found[each]["joined_at"][:10] for each in who] == ["2025-04-03", "2025-06-05"]
+
+
+def test_the_type_of_a_new_field_is_chosen_with_its_column(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    path = looked_at(console, list_id, sheet(["Email", "Code"], [people(1)[0], "12"]))
+    console.send(path, column_1="new:text", act="look")
+    assert "A new field: text" in ended(console, path)
+    console.send(path, act="start")
+    ended(console, path)
+    [member] = everybody(console.api, list_id).values()
+    assert member["fields"] == {"code": "12"}
+
+
+def test_an_import_leads_to_its_members_and_to_a_tag_for_them(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    imported(console.api, list_id, of_addresses(*people(1)))
+    result = imported(console.api, list_id, of_addresses(*people(2)))
+    text = console.see(f"/console/imports/{result['import_id']}")
+    links = re.findall(r'<a class="button[^"]*" href="([^"]+import_id[^"]+)">', text)
+    members, action = (shown(console.visitor.get(html.unescape(each))) for each in links)
+    assert len(set(re.findall(r"/members/\d+", members))) == 2
+    assert "2 members" in action

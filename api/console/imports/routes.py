@@ -17,9 +17,11 @@ from api.bodies.upload_stream import store_upload
 from api.console.assets import CONSOLE_PATH
 from api.console.imports.views import (
     COLUMNS_ON_PAGE,
-    NEW_FIELD,
+    DATE_ORDERS,
+    FIELD_TYPES,
     ShownImport,
     chosen_by,
+    is_new_field,
     mapping_of,
     roles_to_choose,
     shown_import,
@@ -42,6 +44,7 @@ from services.paging import PageRequest
 from services.subscriptions import lists
 from services.subscriptions.imports import records
 from services.subscriptions.imports.records import ImportOptions
+from services.subscriptions.imports.written_forms import DateOrder
 from storage.unit_of_work import UnitOfWork
 
 PREFIX = f"{CONSOLE_PATH}/imports"
@@ -216,6 +219,7 @@ def reading_form(shown: ShownImport) -> TypedForm:
     typed = {each.box: each.chosen for each in shown.choices}
     if shown.task.on_existing == UPDATE:
         typed[UPDATE] = "on"
+    typed["date_order"] = shown.task.date_order or ""
     return TypedForm(typed)
 
 
@@ -227,11 +231,17 @@ def _reading_choice(shown: ShownImport, form: Mapping[str, str]) -> tuple[Import
     task, choices = shown.task, shown.choices
     on_existing, mapping, creates = _on_existing(form), task.mapping, task.create_fields
     chosen = chosen_by(form, choices)
+    order = form.get("date_order", task.date_order or "")
+    if order and order not in set(DateOrder):
+        raise wrong_field("date_order", "Choose what comes first.")
+    is_ordered = order != (task.date_order or "")
     differs = on_existing != task.on_existing or chosen != [each.chosen for each in choices]
     if differs:
         mapping = mapping_of(choices, chosen, shown.fields) or mapping
-        creates = NEW_FIELD in chosen
-    return ImportOptions(True, on_existing, mapping, ImportKind(task.kind), creates), differs
+        creates = any(map(is_new_field, chosen))
+    date_order = DateOrder(order) if order else None
+    options = ImportOptions(True, on_existing, mapping, ImportKind(task.kind), creates, date_order)
+    return options, differs or is_ordered
 
 
 def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, Any]:
@@ -244,6 +254,8 @@ def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, 
         "choices": shown.choices[first : first + COLUMNS_ON_PAGE],
         "first_column": first,
         "columns_on_page": COLUMNS_ON_PAGE,
+        "date_orders": DATE_ORDERS,
+        "field_types": FIELD_TYPES,
     }
 
 

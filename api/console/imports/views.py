@@ -9,19 +9,36 @@ from api.console.typed_forms import wrong_field
 from api.console.visits import ConsoleVisit
 from core import clock
 from core.errors import DomainError
+from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
 from models import FINISHED, Job, MemberField, MemberImport
 from services.jobs import records as jobs
 from services.jobs.records import Progress
 from services.subscriptions import fields, lists
 from services.subscriptions.imports import cells, columns, endings, records, shown_cells
 from services.subscriptions.imports.columns import CONSENT_PREFIX, FIELD_PREFIX, IGNORED
-from services.subscriptions.imports.staging import RejectedRow, first_rejects
+from services.subscriptions.imports.written_forms import DateOrder, DecimalMark
 
 COLUMNS_ON_PAGE = 20
 MAX_NAME_CHARACTERS_SHOWN = 80
 IGNORE, NEW_FIELD, AS_RECOGNISED = "ignore", "new", ""
+FIELD_TYPES = dict(zip(cells.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True))
+# Further choices, with the type of the new field behind the colon.
+_TYPED_FIELDS = {
+    f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
+}
+DATE_ORDERS = (
+    ("", "As the file shows"),
+    (DateOrder.DAY_FIRST.value, "Day first: 31/12/2025"),
+    (DateOrder.MONTH_FIRST.value, "Month first: 12/31/2025"),
+)
+_WRITTEN = {
+    DateOrder.DAY_FIRST: "Dates with the day first",
+    DateOrder.MONTH_FIRST: "Dates with the month first",
+    DecimalMark.POINT: "Numbers with a decimal point",
+    DecimalMark.COMMA: "Numbers with a decimal comma",
+}
 # Roles that several columns may have.
-_OFTEN = (IGNORE, NEW_FIELD, AS_RECOGNISED, "tags", "tier", "status")
+_OFTEN = (IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", "status")
 _WORDS = {
     "email": "E-mail address",
     "name": "Name",
@@ -50,6 +67,7 @@ class ColumnChoice:
     Attributes:
         becomes: a role of ``columns.ROLES``, a field, or several roles with commas.
         creates: the type of the field that is made of it.
+        written: how it writes dates or numbers, in words.
         chosen: the value of its select box.
     """
 
@@ -58,6 +76,7 @@ class ColumnChoice:
     examples: Sequence[str]
     becomes: str
     creates: str | None
+    written: str | None
     chosen: str
 
     @property
@@ -94,21 +113,24 @@ def column_choices(
         becomes, creates = str(each["becomes"]), each.get("creates")
         if index in given:
             role = given[index]
-            is_new = role.startswith(FIELD_PREFIX) and role not in own
-            chosen = NEW_FIELD if is_new else role
+            name, _, type_ = role.partition(":")
+            is_new = role.startswith(FIELD_PREFIX) and name not in own
+            chosen = (f"{NEW_FIELD}:{type_}" if type_ else NEW_FIELD) if is_new else name
         elif creates is not None:
             chosen = NEW_FIELD
         else:
             chosen = IGNORE if becomes == IGNORED else AS_RECOGNISED
         examples = each.get("examples", ())
-        found.append(ColumnChoice(index, names[index], examples, becomes, creates, chosen))
+        written = _WRITTEN.get(each.get("written", ""))
+        found.append(ColumnChoice(index, names[index], examples, becomes, creates, written, chosen))
     return found
 
 
 def roles_to_choose(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
     known = [(role, _words(role)) for role in columns.ROLES if role != IGNORE]
     own = [(FIELD_PREFIX + field.key, f"Field: {field.label}") for field in fields]
-    return [(IGNORE, "Nothing: leave it out"), *known, *own, (NEW_FIELD, "Create a field")]
+    new = [(NEW_FIELD, "Create a field"), *_TYPED_FIELDS.items()]
+    return [(IGNORE, "Nothing: leave it out"), *known, *own, *new]
 
 
 def chosen_by(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
@@ -135,18 +157,22 @@ def mapping_of(
         if value == AS_RECOGNISED:
             continue
         role = value
-        if value == NEW_FIELD:
+        if is_new_field(value):
             key = each.becomes.removeprefix(FIELD_PREFIX)
             if each.creates is None:
                 key = cells.free_key(each.name, keys)
             keys.add(key)
-            role = FIELD_PREFIX + key
+            role = FIELD_PREFIX + key + value.removeprefix(NEW_FIELD)
         try:
             is_found = bool(each.name.strip()) and columns.index_of(names, each.name) == each.index
         except DomainError:
             is_found = False
         found[each.name if is_found else str(each.index)] = role
     return found
+
+
+def is_new_field(choice: str) -> bool:
+    return choice == NEW_FIELD or choice in _TYPED_FIELDS
 
 
 def _words(role: str) -> str:
@@ -158,12 +184,12 @@ def _words(role: str) -> str:
 _MINUTE, _HOUR = 60, 3_600
 # The verdicts on rows that were not added, in the order of the page.
 VERDICTS = {
-    "already": "were members already",
+    "already": "are members already",
     "opted_out": "said no, here or in the file",
     "invalid": "have no valid address",
-    "duplicate": "came twice in the file",
+    "duplicate": "come twice in the file",
     "denied": "are on a deny list",
-    "over_quota": "had no room in your plan",
+    "over_quota": "have no room in your plan",
 }
 
 
@@ -175,6 +201,7 @@ class ShownImport:
         job: the job that works on it now.
         choices: the columns of a dry run that can be read again.
         preview: the first rows of a dry run as they would be.
+        problems: what does not fit in the file, by column and rule.
         fields: the owner's.
     """
 
@@ -184,7 +211,7 @@ class ShownImport:
     undo: Job | None
     choices: Sequence[ColumnChoice] = ()
     preview: Sequence[Mapping[str, Any]] = ()
-    rejects: Sequence[RejectedRow] = ()
+    problems: Sequence[Mapping[str, Any]] = ()
     fields: Sequence[MemberField] = ()
 
     @property
@@ -223,6 +250,14 @@ class ShownImport:
     def can_be_undone(self) -> bool:
         over = self.task.status != "running" and not self.task.dry_run
         return over and not self.is_undoing and records.undo_until(self.task) is not None
+
+    @property
+    def date_order_matters(self) -> bool:
+        """Return whether the owner is asked for the order of dates, or has chosen it."""
+        is_asked = self.task.error is not None and self.task.error["code"] == (
+            IMPORT_DATE_ORDER_NEEDED.code
+        )
+        return is_asked or self.task.date_order is not None
 
     @property
     def is_broken(self) -> bool:
@@ -286,10 +321,10 @@ def shown_import(visit: ConsoleVisit, import_id: int) -> ShownImport:
     shown = ShownImport(task, title, job, undo, fields=own)
     if shown.is_live:
         return shown
-    found = shown_cells.shown(resources, endings.result_of(task)) if task.dry_run else {}
+    found = shown_cells.shown(resources, endings.result_of(task))
     return replace(
         shown,
-        choices=column_choices(task, found.get("columns", ()), own),
+        choices=column_choices(task, found.get("columns", ()), own) if task.dry_run else (),
         preview=found.get("preview", ()),
-        rejects=first_rejects(resources, task) if shown.has_rejects else (),
+        problems=found.get("problems", ()),
     )

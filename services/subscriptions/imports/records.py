@@ -266,6 +266,7 @@ def read_again(
         uow.session.execute(delete(kept).where(kept.import_id == task.id))
     for name, value in {**_UNREAD, **options.columns}.items():
         setattr(task, name, value)
+    task.created_at = func.now()
     uow.session.flush()
     kind = IMPORT_FILE if options.kind is ImportKind.MEMBERS else IMPORT_SUPPRESSIONS
     return outbox.enqueue(

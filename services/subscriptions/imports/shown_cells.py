@@ -101,7 +101,7 @@ def keep(resources: Resources, task: MemberImport, samples: ImportSamples) -> No
 
 def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
     """The result of an import's job, with the samples as long as they are kept."""
-    if "columns" not in result:
+    if "import_id" not in result:
         return {**result}
     query = select(MemberImport).where(MemberImport.id == result["import_id"])
     with resources.unit_of_work() as uow:
@@ -113,10 +113,10 @@ def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
     examples = chain(found.examples, repeat(()))
     columns = [
         {**column, "examples": cells}
-        for column, cells in zip(result["columns"], examples, strict=False)
+        for column, cells in zip(result.get("columns", ()), examples, strict=False)
     ]
-    kept = {"preview": found.preview, "problems": found.problems}
-    return {**result, "columns": columns, **{name: each for name, each in kept.items() if each}}
+    kept = {"columns": columns, "preview": found.preview, "problems": found.problems}
+    return {**result, **{name: each for name, each in kept.items() if each}}
 
 
 def _name(task: MemberImport) -> str:

@@ -332,6 +332,7 @@ class FileSplit:
         if task.kind != ImportKind.MEMBERS:
             reader = open_rows(as_lines(stored, task.size), task.filename, task.mapping)
             self.header, self.description = reader.header, dataclasses.asdict(reader.description)
+            self.samples = ImportSamples((), ())
             return suppressed(reader, reader.header, ImportKind(task.kind))
         plan = ColumnPlan(resources, task)
         note = plan.note_header if task.dry_run else pass_over

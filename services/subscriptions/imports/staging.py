@@ -5,15 +5,14 @@ import hashlib
 import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import NamedTuple, cast
+from typing import cast
 
 import psycopg2
 import psycopg2.extensions
 from sqlalchemy import select, text
 
 from core import ids
-from core.errors import DomainError, TransientError
+from core.errors import TransientError
 from core.errors.access import QUOTA_EXCEEDED
 from core.errors.imports import IMPORT_ERRORS_GONE
 from core.errors.mailing import MEMBER_DENIED
@@ -69,7 +68,7 @@ def rejects_csv(
         if row.code is not None:
             code, reason = row.code, row.reason or ""
         else:
-            code, reason = REASONS.get(verdict, (_LEFT_OUT, "The row was added, but for:"))
+            code, reason = REASONS.get(verdict, (_LEFT_OUT, "Some of its values are left out:"))
         # The reasons of ours begin no formula; one about a row of the file may quote the file.
         if told or row.code is not None:
             reason = guard_foreign_cell(" ".join([reason, *told]))
@@ -127,49 +126,6 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
             yield zlib.decompress(unseal(chunk.not_added, key, rejects_name(prefix, number)))
 
     return pieces()
-
-
-MAX_REJECTS_SHOWN = 10
-MAX_CELLS_SHOWN = 4
-MAX_CELL_CHARACTERS = 60
-
-
-class RejectedRow(NamedTuple):
-    """A row of the file, with the first of its cells, and why it was not added, or not whole."""
-
-    line: str
-    cells: Sequence[str]
-    code: str
-    reason: str
-
-
-def first_rejects(resources: Resources, task: MemberImport) -> list[RejectedRow]:
-    """Some of the rows that were not added so far; none when they are not kept any more."""
-    width = len(header_of(task))
-    try:
-        pieces = stream_rejects(resources, task.id)
-    except DomainError as error:
-        if error.code != IMPORT_ERRORS_GONE.code:
-            raise
-        return []
-    return list(islice(_rows(pieces, width), MAX_REJECTS_SHOWN))
-
-
-def _rows(pieces: Iterator[bytes], width: int) -> Iterator[RejectedRow]:
-    next(pieces)  # the header
-    for piece in pieces:
-        lines = csv.reader(io.StringIO(piece.decode(), newline=""))
-        while True:
-            try:
-                found = next(lines, None)
-            except csv.Error:
-                # A cell of more than 128 KB: the file to download has the rest.
-                return
-            if found is None:
-                break
-            line, code, reason = found[width : width + len(ADDED_COLUMNS)]
-            cells = [cell[:MAX_CELL_CHARACTERS] for cell in found[:width][:MAX_CELLS_SHOWN]]
-            yield RejectedRow(line, cells, code, reason)
 
 
 _STAGED = """
