@@ -22,7 +22,7 @@ from core.errors.mailing import (
 )
 from core.errors.requests import CURSOR_INVALID
 from models import MemberField
-from services.subscriptions import fields, lists, tags
+from services.subscriptions import field_types, fields, lists, tags
 
 router = APIRouter(tags=["Fields and tags"], route_class=JsonRoute)
 
@@ -41,7 +41,7 @@ _RULES = (
 def create_field(state: StateOf, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
     """Create a field that the members of all the caller's lists may have a value of.
 
-    An owner has at most 50 fields. The type stays: members have values of it.
+    An owner has at most 50 fields.
     """
     with state.resources.unit_of_work() as uow:
         made = fields.create(uow, caller.user_id, **_columns(body.sent()))
@@ -56,19 +56,31 @@ def list_fields(state: StateOf, caller: ListReader) -> Envelope[list[FieldRecord
         return envelope([_record(each) for each in fields.list_of(uow, caller.user_id)])
 
 
-@router.patch("/fields/{field_id}", responses=refuses(errors.FIELD_NOT_FOUND, *_RULES))
+@router.patch(
+    "/fields/{field_id}",
+    responses=refuses(
+        errors.FIELD_NOT_FOUND,
+        *_RULES,
+        errors.FIELD_IN_USE,
+        errors.FIELD_VALUES_UNFIT,
+        errors.FIELD_TOO_MANY_VALUES,
+        LIST_BUSY,
+    ),
+)
 @RECORDS.threaded
 def change_field(
     state: StateOf, caller: ListEditor, field_id: PathId, body: FieldChanges
 ) -> Envelope[FieldRecord]:
     """Change what the body names. A new key or label changes no member.
 
-    A choice that is taken away stays the value of the members who have it.
+    A choice that is taken away stays the value of the members who have it. Another type converts
+    the values of all members, as an import reads them: nothing is changed unless every value fits.
+    The error names in `used_by` each segment, and each unfinished bulk action, export and import
+    that may use the field.
     """
     with state.resources.unit_of_work() as uow:
-        return envelope(
-            _record(fields.change(uow, caller.user_id, field_id, _columns(body.sent())))
-        )
+        changed = field_types.change(uow, caller.user_id, field_id, _columns(body.sent()))
+        return envelope(_record(changed))
 
 
 @router.delete("/fields/{field_id}", responses=refuses(errors.FIELD_NOT_FOUND))

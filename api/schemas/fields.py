@@ -66,13 +66,18 @@ class NewField(_FieldWords):
     key: str = Field(description=_KEY, examples=["city"])
     label: str = Field(description="1 to 100 characters", examples=["City"])
     type: FieldTypeName = Field(
-        description="text, number, date, boolean or choice; it stays", examples=["text"]
+        description="text, number, date, boolean or choice", examples=["text"]
     )
 
 
 class FieldChanges(_FieldWords):
     key: str = Field(default="", description=_KEY, examples=["town"])
     label: str = Field(default="", description="1 to 100 characters", examples=["Town"])
+    type: FieldTypeName = Field(
+        default=FieldType.TEXT,
+        description="Another type converts all values, if every one fits",
+        examples=["number"],
+    )
 
 
 class TagRecord(Schema):

@@ -1,5 +1,8 @@
 """Lists, subscriptions, challenges and exports."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from core.errors.catalogue import (
     conflict,
     forbidden,
@@ -219,6 +222,34 @@ FIELD_TOO_MANY = conflict(
 )
 FIELD_VALUE = invalid("field.value", "{rules}", rules="body.fields.city: is no field of this owner")
 
+FIELD_IN_USE = conflict(
+    "field.in_use",
+    "The type of {key!r} can't be changed while {uses} may use it.",
+    key="city",
+    uses="the segment 'Readers in Rome'",
+)
+FIELD_VALUES_UNFIT = conflict(
+    "field.values_unfit",
+    "{count} of its values are no {type}, such as {named}.",
+    count=2,
+    type="number",
+    named="'Rome', 'Oslo'",
+)
+FIELD_TOO_MANY_VALUES = conflict(
+    "field.too_many_values",
+    "A type can be changed while the field has at most {most:,} different values.",
+    most=50_000,
+)
+
+
+def uses_named(uses: Sequence[Mapping[str, Any]]) -> str:
+    """Words for what uses a tag or a field: each has a ``kind`` and a ``name``."""
+    named = [f"the {each['kind'].replace('_', ' ')} {each['name']!r}" for each in uses]
+    more = len(named) - _MAX_USES_NAMED
+    return ", ".join(named[:_MAX_USES_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+_MAX_USES_NAMED = 5
 TAG_NOT_FOUND = not_found("tag.not_found", "There is no such tag on this list.")
 TAG_NAME_TAKEN = conflict("tag.name_taken", "The list has a tag {name!r}.", name="VIP")
 TAG_IN_USE = conflict(

@@ -148,8 +148,14 @@ class OwnFields:
         return OwnFields(each for each in self.by_key.values() if each.is_public)
 
     def of_ids(self, values: StoredValues) -> dict[str, FieldValue]:
-        """The values of these fields alone, by the fields' ids still."""
-        return {name: value for name, value in values.items() if name in self._keys}
+        """The values that still fit these fields, by the fields' ids still."""
+        found = {}
+        for name, value in values.items():
+            if name in self._keys:
+                with suppress(ValueRefused):
+                    stored(self.by_key[self._keys[name]], value)
+                    found[name] = value
+        return found
 
     def read(
         self, given: Mapping[str, object], *, is_text: bool = False
@@ -214,7 +220,7 @@ def create(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) ->
 
 
 def change(uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]) -> MemberField:
-    """Set the named columns. Its type stays: members have values of it.
+    """Set the named columns. ``field_types.change`` changes the type too.
 
     A choice that is taken away stays the value of the members who have it. Raises
     ``field.not_found``, ``field.key``, ``field.key_taken``, ``field.label``, ``field.choices``,

@@ -169,7 +169,6 @@ SELECT 'export', id, kind FROM exports
 WHERE list_id = :list_id AND finished_at IS NULL AND {_IN_FILTER}
 ORDER BY kind DESC, id
 """)  # noqa: S608
-_MAX_NAMED = 5
 
 
 def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
@@ -189,10 +188,9 @@ def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
         for row in uow.session.execute(_USES, {"tag_id": tag.id, "list_id": tag.list_id})
     ]
     if uses:
-        named = [f"the {each['kind'].replace('_', ' ')} {each['name']!r}" for each in uses]
-        more = len(named) - _MAX_NAMED
-        words = ", ".join(named[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        raise errors.TAG_IN_USE(name=tag.name, uses=words, facts={"used_by": uses})
+        raise errors.TAG_IN_USE(
+            name=tag.name, uses=errors.uses_named(uses), facts={"used_by": uses}
+        )
     uow.session.delete(tag)
     uow.session.add(DeletedTag(list_id=list_id, id=tag_id))
     uow.session.flush()

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from services.subscriptions.fields import MAX_FIELDS
+from tests.contract.bulk import everybody, imported, sheet
 from tests.contract.replies import data, problem
 from tests.contract.segments import new_field, put
 from tests.contract.subscribers import members, new_address
@@ -185,3 +186,69 @@ def test_an_owner_has_a_bounded_number_of_fields_also_when_they_are_made_at_once
     assert len(found) == MAX_FIELDS
     data(client.delete(f"/fields/{found[0]['id']}"))
     new_field(client, "another")
+
+
+def a_field(client: httpx2.Client, list_id: int, values: list[Any]) -> str:
+    """The path of a field of texts of which members have these values."""
+    field = new_field(client, "worth", "text")
+    for value in values:
+        put(client, list_id, new_address(), fields={"worth": value})
+    return f"/fields/{field['id']}"
+
+
+def worths(client: httpx2.Client, list_id: int) -> set[Any]:
+    return {each["fields"]["worth"] for each in members(client, list_id)}
+
+
+@pytest.mark.parametrize(
+    ("values", "type_", "after"),
+    [
+        (["594,08", "1.000,5"], "number", {594.08, 1000.5}),
+        (["20.08.2025", "31/12/2024"], "date", {"2025-08-20", "2024-12-31"}),
+        (["ja", "no"], "boolean", {True, False}),
+    ],
+)
+def test_another_type_converts_every_value(
+    client: httpx2.Client, list_id: int, values: list[str], type_: str, after: set[Any]
+) -> None:
+    path = a_field(client, list_id, values)
+    assert data(client.patch(path, json={"type": type_}))["type"] == type_
+    assert worths(client, list_id) == after
+    data(client.patch(path, json={"type": "text"}))
+    assert all(isinstance(each, str) for each in worths(client, list_id))
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"), [(["12", "twelve"], "number"), (["03/04/2025"], "date")]
+)
+def test_a_type_that_some_value_does_not_fit_changes_nothing(
+    client: httpx2.Client, list_id: int, values: list[str], type_: str
+) -> None:
+    path = a_field(client, list_id, values)
+    reply = client.patch(path, json={"type": type_, "label": "Other"})
+    assert repr(values[-1]) in problem(reply, 409, "field.values_unfit")["detail"]
+    assert worths(client, list_id) == set(values)
+    assert [each["label"] for each in data(client.get("/fields"))] == ["Worth"]
+
+
+def test_the_type_of_a_field_that_a_segment_uses_stays(client: httpx2.Client, list_id: int) -> None:
+    path = a_field(client, list_id, ["12"])
+    body = {"name": "Twelve", "filter": {"not": {"field": "fields.worth", "is": "12"}}}
+    segment = data(client.post(f"/lists/{list_id}/segments", json=body))
+    used = problem(client.patch(path, json={"type": "number"}), 409, "field.in_use")
+    assert used["used_by"] == [{"kind": "segment", "id": segment["id"], "name": "Twelve"}]
+    data(client.delete(f"/lists/{list_id}/segments/{segment['id']}"))
+    assert data(client.patch(path, json={"type": "number"}))["type"] == "number"
+
+
+def test_an_undo_puts_back_values_of_the_type_that_the_field_has_then(
+    client: httpx2.Client, list_id: int
+) -> None:
+    path = a_field(client, list_id, ["12"])
+    [email] = everybody(client, list_id)
+    file = sheet(["Email", "Worth"], [email, "13"])
+    result = imported(client, list_id, file, on_existing="update")
+    data(client.patch(path, json={"type": "number"}))
+    assert worths(client, list_id) == {13}
+    data(client.delete(f"/imports/{result['import_id']}/members", headers={"Prefer": "wait=30"}))
+    assert worths(client, list_id) == {12}

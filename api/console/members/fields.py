@@ -16,7 +16,7 @@ from api.schemas.fields import FieldChanges, NewField
 from core.errors import DomainError
 from core.errors.mailing import FIELD_KEY_TAKEN
 from models import FieldType
-from services.subscriptions import fields
+from services.subscriptions import field_types, fields
 
 FIELDS_PATH = f"{CONSOLE_PATH}/fields"
 router = APIRouter(prefix=FIELDS_PATH, dependencies=[PUBLIC], include_in_schema=False)
@@ -72,11 +72,13 @@ def show_field(visit: Visit, field_id: PathId) -> Response:
 @router.post("/{field_id}")
 @RECORDS.threaded
 def change_field(visit: FormVisit, field_id: PathId) -> Response:
-    """Change the field; its type stays, since members have values of it."""
+    """Change the field, and with its type all values of it."""
     try:
-        body = body_of_form(FieldChanges, _typed(visit.form))
+        body = body_of_form(
+            FieldChanges, {**_typed(visit.form), "type": visit.form.get("type", "")}
+        )
         with visit.unit_of_work() as uow:
-            fields.change(uow, visit.user_id, field_id, _columns(body.sent()))
+            field_types.change(uow, visit.user_id, field_id, _columns(body.sent()))
     except DomainError as error:
         return _form_page(visit, visit.refused(error, _PLACES), field_id)
     return visit.done(FIELDS_PATH, f"The field “{body.label}” is changed.")
