@@ -162,7 +162,7 @@ class Importing:
         job = self.work(self.begin_undo(owner, import_id))
         assert job.status == "succeeded", job.error
         assert job.result is not None
-        assert self.is_undone(owner, import_id)
+        assert job.result["kept"] or self.is_undone(owner, import_id)
         return job.result
 
     # -- looking -------------------------------------------------------------------------------

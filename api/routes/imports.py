@@ -24,7 +24,7 @@ from api.openapi import PREFER_PARAMETER, refuses, text_of
 from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, Page, envelope, page
-from api.schemas.imports import ImportRecord
+from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord
 from api.state import State
 from api.waiting.streams import SLOW_DOWNLOADS
@@ -234,6 +234,18 @@ def download_import_errors(
     return StreamingResponse(pieces, headers=headers, media_type="text/csv; charset=utf-8")
 
 
+@router.get("/imports/{import_id}/undo", responses=refuses(imports.IMPORT_NOT_FOUND))
+@RECORDS.threaded
+def preview_undo(state: StateOf, caller: ListReader, import_id: PathId) -> Envelope[UndoPreview]:
+    """Count whom an undo would take back now, and name what holds the members who would stay.
+
+    Looks at no more than 100,000 of the import's members.
+    """
+    with state.resources.unit_of_work() as uow:
+        found = records.undo_preview(uow, caller, import_id)
+    return envelope(UndoPreview.model_validate(found, from_attributes=True))
+
+
 @router.delete(
     "/imports/{import_id}/members",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
@@ -252,8 +264,9 @@ async def undo_import(
 ) -> JSONResponse:
     """Undo an import; the answer is how many members are as they were before it.
 
-    A member who was changed since then stays, and is counted as `kept` in the job's result. 0: the
-    import was undone before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
+    A member who was changed since then stays, and is counted as `kept` in the job's result; once
+    nothing holds them any more, another call takes them back too. 0: the import was undone whole
+    before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
     otherwise; a 202 has the job's id.
     """
     request_id = current_request_id()

@@ -95,7 +95,7 @@ class ImportRecord(Schema):
     )
     undone_at: Timestamp | None = Field(examples=[None])
     undo_until: Timestamp | None = Field(
-        description="Until when it can be undone; null while it runs, and after its undo"
+        description="Until when it can be undone; null while it runs, and once nobody is left"
     )
     errors_url: Url = Field(
         description="CSV of the rows that were not added; lasts 15 minutes",
@@ -105,3 +105,23 @@ class ImportRecord(Schema):
     )
     created_at: Timestamp
     finished_at: Timestamp | None
+
+
+class UndoHolder(Schema):
+    kind: str = Field(description="bulk_action or import", examples=["bulk_action"])
+    id: int
+    name: str = Field(description="The action, or the name of the file", examples=["tag"])
+    members: int = Field(examples=[143])
+
+
+class UndoPreview(Schema):
+    undone: int = Field(description="Would be as they were before the import", examples=[159])
+    kept: int = Field(
+        description="Would stay, since they were changed after the import", examples=[143]
+    )
+    left: int = Field(description="Are no members any more", examples=[0])
+    held_by: list[UndoHolder] = Field(
+        description="The bulk actions and imports that changed those who would stay: undo these "
+        "first, then the import takes them back too; the 20 with most members"
+    )
+    is_exact: bool = Field(description="false: the import brought more than were counted")

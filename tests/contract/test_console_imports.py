@@ -20,7 +20,7 @@ from tests.consoles import (
     shown,
     wrong_beside,
 )
-from tests.contract.bulk import everybody, imported, of_addresses, sheet, upload
+from tests.contract.bulk import everybody, finished, imported, of_addresses, sheet, upload
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
 from tests.importing import Importing
@@ -348,3 +348,27 @@ def test_an_import_leads_to_its_members_and_to_a_tag_for_them(console: OwnerAtCo
     members, action = (shown(console.visitor.get(html.unescape(each))) for each in links)
     assert len(set(re.findall(r"/members/\d+", members))) == 2
     assert "2 members" in action
+
+
+def test_the_question_before_an_undo_names_what_holds_members(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    who = people(3)
+    result = imported(console.api, list_id, of_addresses(*who))
+    body = {"action": "tag", "value": "held", "filter": {"field": "email", "is": who[0]}}
+    path = f"/lists/{list_id}/members/bulk"
+    job = data(console.api.post(path, json=body, headers={"Prefer": "wait=30"}), 202)
+    bulk_id = finished(console.api, job["id"])["result"]["bulk_id"]
+    path = f"/console/imports/{result['import_id']}"
+    text = console.see(f"{path}/undo")
+    assert "Undo the import of 2 members?" in text
+    assert ["Give the tag “held”", "1"] in rows_of(text)
+    assert f"/lists/{list_id}/bulk-actions/{bulk_id}" in text
+    console.send(f"{path}/undo")
+    assert "The import is partly undone" in ended(console, path)
+    data(console.api.delete(f"/bulk/{bulk_id}"))
+    assert "Undo the import of 1 member?" in console.see(f"{path}/undo")
+    console.send(f"{path}/undo")
+    text = ended(console, path)
+    assert "The import is undone" in text
+    assert f"{path}/undo" not in text
+    assert everybody(console.api, list_id) == {}

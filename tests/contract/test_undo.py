@@ -1,6 +1,7 @@
 """Taking an import back."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import httpx2
 
@@ -8,12 +9,14 @@ from tests.contract.bulk import (
     add,
     addresses,
     everybody,
+    finished,
     imported,
     newest_job,
     of_addresses,
     sheet,
 )
 from tests.contract.replies import data
+from tests.contract.segments import act
 from tests.contract.subscribers import (
     Reader,
     count,
@@ -114,3 +117,61 @@ def test_an_undo_leaves_what_other_imports_kept_for_theirs(
     for import_id in (of_other, of_one):
         data(undo(client, import_id))
     assert known_member(client, list_id, one)["name"] == "Same"
+
+
+# -- an undo that can be finished -----------------------------------------------------------------
+
+
+def previewed(client: httpx2.Client, import_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = data(client.get(f"/imports/{import_id}/undo"))
+    assert found.pop("is_exact")
+    return found
+
+
+def test_members_whom_a_bulk_action_holds_are_taken_back_once_it_is_undone(
+    client: httpx2.Client, list_id: int
+) -> None:
+    gone, *new = addresses(6)
+    # One was a member before, and is one again by the import.
+    imported(client, list_id, of_addresses(gone))
+    user_id = known_member(client, list_id, gone)["user_id"]
+    data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+    before = known_member(client, list_id, gone)
+    import_id = imported(client, list_id, of_addresses(gone, *new))["import_id"]
+    some = {"any": [{"field": "email", "is": each} for each in (gone, new[0])]}
+    job = data(act(client, list_id, "tag", filter=some, value="held"), 202)
+    bulk_id = finished(client, job["id"])["result"]["bulk_id"]
+    left = known_member(client, list_id, new[1])["user_id"]
+    data(client.delete(f"/subscriptions/{list_id}/members/{left}"))
+
+    holder = {"kind": "bulk_action", "id": bulk_id, "name": "tag", "members": 2}
+    assert previewed(client, import_id) == {
+        "undone": 3,
+        "kept": 2,
+        "left": 1,
+        "held_by": [holder],
+    }
+    assert data(undo(client, import_id)) == 3
+    assert set(everybody(client, list_id)) == {gone, new[0]}
+    assert data(client.get(f"/imports/{import_id}"))["undo_until"] is not None
+    assert previewed(client, import_id)["held_by"] == [holder]
+    assert data(undo(client, import_id)) == 3
+
+    data(client.delete(f"/bulk/{bulk_id}"))
+    assert previewed(client, import_id) == {"undone": 2, "kept": 0, "left": 1, "held_by": []}
+    assert data(undo(client, import_id)) == 5
+    assert everybody(client, list_id) == {}
+    assert known_member(client, list_id, gone) == before
+
+
+def test_a_later_import_is_named_as_what_holds_a_member(
+    client: httpx2.Client, list_id: int
+) -> None:
+    [one] = addresses(1)
+    first = imported(client, list_id, of_addresses(one))["import_id"]
+    file = sheet(["Email", "Name"], [one, "Ada"])
+    later = imported(client, list_id, file, "later.csv", on_existing="update")["import_id"]
+    holder = {"kind": "import", "id": later, "name": "later.csv", "members": 1}
+    assert previewed(client, first) == {"undone": 0, "kept": 1, "left": 0, "held_by": [holder]}
+    assert [data(undo(client, each)) for each in (first, later, first)] == [0, 0, 1]
+    assert everybody(client, list_id) == {}

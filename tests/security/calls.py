@@ -152,6 +152,7 @@ CALLS: dict[str, Call] = {
     "PATCH /deny-list": Call(200, json={"add_addresses": ["{as_whom}@example.org"]}),
     "GET /deny-list": Call(200),
     "GET /imports": Call(200),
+    "GET /imports/{import_id}/undo": Call(404),
     "GET /imports/{import_id}": Call(404),
     # Opened by a signed link alone.
     "GET /imports/{import_id}/errors.csv": Call(403, own=403),

@@ -26,6 +26,8 @@ from api.console.imports.views import (
     roles_to_choose,
     shown_import,
 )
+from api.console.members.bulk import words_of
+from api.console.navigation import list_path
 from api.console.part_streams import LivePart, part_stream
 from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit, FormVisit, Visit
@@ -41,7 +43,8 @@ from models import ImportKind, Plan
 from services.accounts import accounts
 from services.jobs import records as jobs
 from services.paging import PageRequest
-from services.subscriptions import lists
+from services.subscriptions import lists, tags
+from services.subscriptions.bulk_actions import actions
 from services.subscriptions.imports import records
 from services.subscriptions.imports.records import ImportOptions
 from services.subscriptions.imports.written_forms import DateOrder
@@ -307,7 +310,7 @@ def download_rejects(visit: Visit, import_id: PathId) -> Response:
 @router.get("/{import_id}/undo")
 @RECORDS.threaded
 def show_undo(visit: Visit, import_id: PathId) -> Response:
-    return visit.form_page("undo_import.html", TypedForm(), shown=shown_import(visit, import_id))
+    return _undo_page(visit, import_id, TypedForm())
 
 
 @router.post("/{import_id}/undo")
@@ -317,6 +320,23 @@ def undo_import(visit: FormVisit, import_id: PathId) -> Response:
         with visit.unit_of_work() as uow:
             records.undo(uow, visit.caller, import_id, current_request_id())
     except DomainError as error:
-        form = visit.refused(error)
-        return visit.form_page("undo_import.html", form, shown=shown_import(visit, import_id))
+        return _undo_page(visit, import_id, visit.refused(error))
     return redirect_to_path(visit.state, f"{PREFIX}/{import_id}")
+
+
+def _undo_page(visit: ConsoleVisit, import_id: int, form: TypedForm) -> Response:
+    """Show whom the undo would take back, and links to what holds the others."""
+    with visit.unit_of_work() as uow:
+        preview = records.undo_preview(uow, visit.caller, import_id)
+        ids = [each.id for each in preview.held_by if each.kind == "bulk_action"]
+        acts = {each.id: each for each in actions.of_ids(uow, visit.caller, ids)}
+        names = tags.names_of(uow, (each.tag_id for each in acts.values() if each.tag_id))
+    holders = []
+    for each in preview.held_by:
+        words, path = f"The import of {each.name or 'members'}", f"{PREFIX}/{each.id}"
+        if (act := acts.get(each.id)) is not None and each.kind == "bulk_action":
+            words = words_of(act, names)
+            path = f"{list_path(act.list_id)}/bulk-actions/{act.id}"
+        holders.append((words, path, each.members))
+    shown = shown_import(visit, import_id)
+    return visit.form_page("undo_import.html", form, shown=shown, preview=preview, holders=holders)

@@ -220,11 +220,7 @@ class ShownImport:
 
     @property
     def is_undoing(self) -> bool:
-        return (
-            self.task.undone_at is None
-            and self.undo is not None
-            and self.undo.status not in FINISHED
-        )
+        return self.undo is not None and self.undo.status not in FINISHED
 
     @property
     def is_live(self) -> bool:

@@ -245,17 +245,22 @@ def _shown(uow: UnitOfWork, acts: list[BulkAction]) -> list[_Shown]:
             # A job and its effects end in one transaction: whoever has seen the job's end, and
             # reads the record after it, sees all of them.
             uow.session.refresh(act)
-        tag = names.get(act.tag_id or 0)
-        of_tag = f"the tag “{tag}”" if tag is not None else "a tag that is gone"
-        words = {
-            BulkActionKind.TAG: f"Give {of_tag}",
-            BulkActionKind.UNTAG: f"Take off {of_tag}",
-            BulkActionKind.SET_TYPE: f"Move to {act.type}",
-            BulkActionKind.EMAIL_OFF: "Switch mail off",
-            BulkActionKind.REMOVE: "Remove from the list",
-        }[BulkActionKind(act.action)]
+        words = words_of(act, names)
         shown.append(_Shown(act, words, actions.undo_until(act), _state(act, undo_job)))
     return shown
+
+
+def words_of(act: BulkAction, names: Mapping[int, str]) -> str:
+    """Say what the bulk action does; ``names``: of tags by their ids."""
+    tag = names.get(act.tag_id or 0)
+    of_tag = f"the tag “{tag}”" if tag is not None else "a tag that is gone"
+    return {
+        BulkActionKind.TAG: f"Give {of_tag}",
+        BulkActionKind.UNTAG: f"Take off {of_tag}",
+        BulkActionKind.SET_TYPE: f"Move to {act.type}",
+        BulkActionKind.EMAIL_OFF: "Switch mail off",
+        BulkActionKind.REMOVE: "Remove from the list",
+    }[BulkActionKind(act.action)]
 
 
 def _state(act: BulkAction, undo_job: Job | None) -> ActState:

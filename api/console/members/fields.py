@@ -74,9 +74,8 @@ def show_field(visit: Visit, field_id: PathId) -> Response:
 def change_field(visit: FormVisit, field_id: PathId) -> Response:
     """Change the field, and with its type all values of it."""
     try:
-        body = body_of_form(
-            FieldChanges, {**_typed(visit.form), "type": visit.form.get("type", "")}
-        )
+        type_ = {"type": visit.form["type"]} if "type" in visit.form else {}
+        body = body_of_form(FieldChanges, {**_typed(visit.form), **type_})
         with visit.unit_of_work() as uow:
             field_types.change(uow, visit.user_id, field_id, _columns(body.sent()))
     except DomainError as error:

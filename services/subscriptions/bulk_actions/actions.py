@@ -7,7 +7,7 @@ changed twice. The undo goes through what was written; what the person or the ow
 and so do opt-outs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -194,6 +194,12 @@ def get(uow: UnitOfWork, caller: Caller, bulk_id: int, *, lock: bool = False) ->
     if found is None:
         raise BULK_NOT_FOUND()
     return found
+
+
+def of_ids(uow: UnitOfWork, caller: Caller, ids: Sequence[int]) -> Sequence[BulkAction]:
+    """Return those of these bulk actions that are the caller's."""
+    query = select(BulkAction).where(BulkAction.user_id == caller.user_id, BulkAction.id.in_(ids))
+    return uow.session.scalars(query).all()
 
 
 def list_of(

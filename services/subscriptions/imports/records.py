@@ -31,7 +31,7 @@ from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
 from services.subscriptions.imports.endings import COUNTS
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
-from services.subscriptions.imports.undo import UNDO_IMPORT
+from services.subscriptions.imports.undo import UNDO_IMPORT, UndoPreview, preview
 from services.subscriptions.imports.written_forms import DateOrder
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -288,16 +288,27 @@ def retry(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
 
 
 def undo_until(task: MemberImport) -> datetime | None:
-    """Until when the import can be undone; ``None`` while it runs, and after its undo."""
-    if task.finished_at is None or task.undone_at is not None:
+    """Until when the import can be undone; ``None`` while it runs, and once it is undone whole."""
+    if task.finished_at is None or is_undone(task):
         return None
     return task.created_at + UNDO_TIME
 
 
-def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int | None:
-    """The job that undoes an import: one job until the undo is done, then ``None``.
+def is_undone(task: MemberImport) -> bool:
+    """Return whether nobody stayed whom another undo might take back."""
+    return task.undone_at is not None and not task.kept
 
-    A failed or cancelled job is started again. Raises ``import.not_found``, ``import.running``,
+
+def undo_preview(uow: UnitOfWork, caller: Caller, import_id: int) -> UndoPreview:
+    """Return what an undo of the import would do now; raises ``import.not_found``."""
+    return preview(uow, get(uow, caller, import_id))
+
+
+def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int | None:
+    """The job that undoes an import: one job until nobody stays, then ``None``.
+
+    A failed or cancelled job is started again. After one that left members alone, another takes
+    back those whom nothing holds any more. Raises ``import.not_found``, ``import.running``,
     ``import.undo_over``.
     """
     # The job before the import, as a transaction that takes a batch back locks them.
@@ -307,14 +318,15 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":
         raise IMPORT_RUNNING()
-    if task.undone_at is not None:
+    if is_undone(task):
         return None
     job = uow.session.get(Job, task.undo_job_id, with_for_update=True) if task.undo_job_id else None
     goes_on = job is not None and job.finished_at is None
     # By the database's clock, as what an undo needs is deleted by it.
     if not goes_on and not uow.session.scalar(_IS_OFFERED, {"import_id": task.id}):
         raise IMPORT_UNDO_OVER(days=UNDO_TIME.days)
-    if job is None:
+    if job is None or task.undone_at is not None:
+        task.undone_at = task.undo_restored = task.undo_removed = None
         job = outbox.enqueue(
             uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id, request_id=request_id
         )

@@ -5,7 +5,10 @@ A record is unchanged if its ``updated_at`` is still that of the import. Later a
 the owner stay, and so do opt-outs. Claims of consent by the file go, whatever was changed.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from sqlalchemy import func, text
 
@@ -129,9 +132,16 @@ WITH first AS (
     ORDER BY subscription_id LIMIT :batch
 ), batch AS (
     -- A range, not a join: the plan of a join would rely on statistics of a new import.
-    DELETE FROM import_changes WHERE import_id = :import_id
+    SELECT * FROM import_changes WHERE import_id = :import_id
         AND subscription_id > :after AND subscription_id <= (SELECT max(subscription_id) FROM first)
-    RETURNING *
+), gone AS (
+    -- All but those of members whom a later change holds: another undo may take them back.
+    DELETE FROM import_changes AS c WHERE import_id = :import_id
+        AND subscription_id > :after AND subscription_id <= (SELECT max(subscription_id) FROM first)
+        AND NOT (c.activated AND EXISTS (
+            SELECT FROM subscriptions AS m WHERE m.id = c.subscription_id
+                AND m.status = 'active' AND m.updated_at <> c.applied_at OFFSET 0
+        ))
 ), untouched AS (
     UPDATE subscriptions AS m SET
         status = CASE WHEN b.activated THEN b.status_before ELSE m.status END,
@@ -150,7 +160,9 @@ WITH first AS (
         paid_expiry = CASE WHEN m.paid_expiry IS NOT DISTINCT FROM b.paid_expiry_after
             THEN b.paid_expiry_before ELSE m.paid_expiry END,
         {_EXTRAS_BEFORE}
-        updated_at = clock_timestamp()
+        -- By it the undo of what holds a member makes them as they were before that.
+        updated_at = CASE WHEN b.activated AND m.status = 'active'
+            THEN m.updated_at ELSE clock_timestamp() END
     FROM batch AS b WHERE m.id = b.subscription_id AND m.updated_at <> b.applied_at AND (
         (m.name IS NOT DISTINCT FROM b.name_after AND b.name_after IS DISTINCT FROM b.name_before)
         OR (m.type = b.type_after AND b.type_after <> b.type_before)
@@ -202,3 +214,71 @@ WITH batch AS (
 )
 SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 """
+
+
+class Holder(NamedTuple):
+    """A later bulk action or import that changed some of the members whom an import brought."""
+
+    kind: str
+    id: int
+    name: str
+    members: int
+
+
+@dataclass(frozen=True)
+class UndoPreview:
+    """The members that an undo would take back now, and those that it could not.
+
+    Attributes:
+        undone: how many would be as before.
+        kept: how many would stay, since they were changed after the import.
+        held_by: what changed them; once that is undone, these can be taken back too.
+        left: how many are no members any more.
+        is_exact: whether all members were counted; otherwise there are more.
+    """
+
+    undone: int
+    kept: int
+    left: int
+    held_by: Sequence[Holder]
+    is_exact: bool
+
+
+MAX_PREVIEWED = 100_000
+_MAX_HOLDERS = 20
+_MINE = """WITH mine AS (
+    SELECT id, status = 'active' AS is_member, updated_at = imported_at AS is_untouched, imported_at
+    FROM subscriptions WHERE import_id = :import_id LIMIT :most
+)"""
+_COUNT = text(f"""{_MINE}
+SELECT count(*), count(*) FILTER (WHERE is_member AND is_untouched),
+    count(*) FILTER (WHERE NOT is_member)
+FROM mine""")  # noqa: S608
+_HOLDERS = text(f"""{_MINE}, held AS (SELECT * FROM mine WHERE is_member AND NOT is_untouched),
+by_kind AS (
+    SELECT 'bulk_action' AS kind, c.bulk_id AS id FROM held CROSS JOIN LATERAL (
+        SELECT bulk_id FROM bulk_changes WHERE subscription_id = held.id
+            AND applied_at > held.imported_at OFFSET 0
+    ) AS c
+    UNION ALL SELECT 'import', c.import_id FROM held CROSS JOIN LATERAL (
+        SELECT import_id FROM import_changes WHERE subscription_id = held.id
+            AND applied_at > held.imported_at AND import_id <> :import_id OFFSET 0
+    ) AS c
+)
+SELECT kind, id, coalesce(
+        CASE kind WHEN 'import' THEN (SELECT filename FROM imports WHERE id = by_kind.id)
+            ELSE (SELECT action FROM bulk_actions WHERE id = by_kind.id) END, ''
+    ) AS name, count(*) AS members
+FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")  # noqa: S608
+
+
+def preview(uow: UnitOfWork, task: MemberImport) -> UndoPreview:
+    """Return what an undo would do now, of at most ``MAX_PREVIEWED`` members."""
+    values = {"import_id": task.id, "most": MAX_PREVIEWED + 1}
+    count, undone, left = uow.session.execute(_COUNT, values).one()
+    kept = count - undone - left
+    held_by: list[Holder] = []
+    if kept:
+        found = uow.session.execute(_HOLDERS, {**values, "holders": _MAX_HOLDERS})
+        held_by = [Holder(*row) for row in found]
+    return UndoPreview(undone, kept, left, held_by, is_exact=count <= MAX_PREVIEWED)
