@@ -131,7 +131,7 @@ def _take_import(page: Page, stack: Stack) -> None:
     page.get_by_label("Who", exact=True).select_option(label="Name")
     page.get_by_label("Home town").select_option(label="Create a field")
     page.get_by_role("button", name="Refresh preview").click()
-    expect(page.get_by_text("A new field of type text")).to_be_visible()
+    expect(page.get_by_text("A new field: text")).to_be_visible()
     _take(page, "import-as-read", whole=True)
     page.get_by_role("button", name="Import it").click()
     expect(page.get_by_role("heading", name="Results by row")).to_be_visible()

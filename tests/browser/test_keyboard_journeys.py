@@ -128,7 +128,7 @@ def _map_its_columns(keys: Keyboard) -> None:
     keys.choose("Who", "Name")
     keys.choose("Home town", "Create a field")
     keys.press("button", "Refresh preview")
-    keys.watch_until(keys.page.get_by_text("A new field of type text"))
+    keys.watch_until(keys.page.get_by_text("A new field: text"))
     keys.walk()
     keys.reach("combobox", "Who", back=True)
 
