@@ -157,6 +157,14 @@ class SubscriptionEvent(Model):
         # For the erasure of a person, which goes through what is about them and what they did. Most
         # rows that name an actor are those of imports and undos, which come from no address.
         Index("ix_subscription_events_user_id_id", "user_id", "id"),
+        # Counts who was asked to confirm, and who did.
+        Index(
+            "ix_subscription_events_sign_ups",
+            "list_id",
+            "created_at",
+            postgresql_where="action = 'confirmed' OR action = 'requested'"
+            " AND status_after = 'pending'",
+        ),
         Index(
             "ix_subscription_events_actor_id_id",
             "actor_id",

@@ -54,6 +54,26 @@ OF_A_LIST = (
 )
 
 
+# Pages that are found by their names, beside those of the navigation.
+_FINDABLE = (
+    NavigationEntry("Create a list", f"{CONSOLE_PATH}/lists/new"),
+    NavigationEntry("Import a file", f"{CONSOLE_PATH}/imports/new"),
+    NavigationEntry("Fields of your members", f"{CONSOLE_PATH}/fields"),
+    NavigationEntry("Create an API key", f"{CONSOLE_PATH}/developers/keys/new"),
+    NavigationEntry("Create a webhook", f"{CONSOLE_PATH}/developers/webhooks/new"),
+    NavigationEntry("Buy credits", f"{CONSOLE_PATH}/credits/buy"),
+    NavigationEntry("Orders and receipts", f"{CONSOLE_PATH}/credits/orders"),
+    NavigationEntry("Your account: password, sessions, second factor", "/account"),
+)
+
+
+def pages_named(words: str, *, is_operator: bool) -> list[NavigationEntry]:
+    """Return the pages whose name has these words."""
+    sought = words.strip().casefold()
+    known = (*NAVIGATION, *OF_DEVELOPERS[1:], *_FINDABLE, *(OF_OPERATORS if is_operator else ()))
+    return [each for each in known if len(sought) > 1 and sought in each.label.casefold()]
+
+
 def navigation_of(*, is_operator: bool) -> tuple[NavigationEntry, ...]:
     return (*NAVIGATION, OPERATORS) if is_operator else NAVIGATION
 

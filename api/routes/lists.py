@@ -96,7 +96,8 @@ def read_list_stats(
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         found = figures.read(uow, mailing_list.id, days, by)
-    return envelope(ListFigures.of(by, days, found))
+        sign_ups = figures.sign_ups(uow, mailing_list.id, days)
+    return envelope(ListFigures.of(by, days, found, sign_ups))
 
 
 @router.patch(

@@ -14,7 +14,7 @@ from services.subscriptions.branding import (
 )
 from services.subscriptions.consent import MAX_WORDING_CHARACTERS
 from services.subscriptions.deny_lists import MAX_ENTRIES
-from services.subscriptions.figures import DayRange, FiguresBy, MemberFigures
+from services.subscriptions.figures import DayRange, FiguresBy, MemberFigures, SignUps
 
 ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
 _IMAGE = "An absolute http or https address"
@@ -31,7 +31,7 @@ class Channel(Schema):
     user_id: int = Field(description="Its owner")
     subscriber_count: int = Field(description="Active subscribers", examples=[4930])
     email_channel_enabled: bool = Field(
-        description="Whether the list is sent by mail", examples=[True]
+        description="Whether apps that send mail get its members", examples=[True]
     )
     challenge_enabled: bool = Field(description="Whether strangers subscribe with a challenge")
     challenge_provider: ChallengeProvider | None
@@ -217,14 +217,20 @@ class ListFigures(Schema):
     rows: list[FiguresRow] = Field(
         description="Each day in order; or the sources, or the tiers, of those who came or went"
     )
+    asked: int = Field(
+        description="How often in this time a person was asked by mail to confirm", examples=[120]
+    )
+    confirmed: int = Field(description="How often one did so", examples=[96])
 
     @classmethod
-    def of(cls, by: FiguresBy, days: DayRange, found: Sequence[MemberFigures]) -> Self:
+    def of(
+        cls, by: FiguresBy, days: DayRange, found: Sequence[MemberFigures], sign_ups: SignUps
+    ) -> Self:
         rows = [
             FiguresRow(key=each.key, joined=each.joined, left=each.left, net=each.net)
             for each in found
         ]
-        return cls(by=by, first_day=days.first, last_day=days.last, rows=rows)
+        return cls(by=by, first_day=days.first, last_day=days.last, rows=rows, **sign_ups._asdict())
 
 
 _ADDRESSES = ["spam@example.net"]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, exists, func, select, text
 
@@ -115,6 +115,29 @@ def read(uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy) -> Sequen
         return [found.get(str(day)) or MemberFigures(str(day)) for day in days.days]
     keys = [*Tier] if by is FiguresBy.TIER else sorted(found)
     return [each for key in keys if (each := found.get(key)) and (each.joined or each.left)]
+
+
+class SignUps(NamedTuple):
+    """How often a person was asked by mail to confirm, and how often one did."""
+
+    asked: int
+    confirmed: int
+
+
+def sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
+    """The list's sign-ups of these days (UTC): a confirmation counts on its own day."""
+    values = {"list_id": list_id, "first": days.first, "after": days.last + timedelta(days=1)}
+    return SignUps(*uow.session.execute(_SIGN_UPS, values).one())
+
+
+_SIGN_UPS = text("""
+SELECT count(*) FILTER (WHERE action = 'requested'), count(*) FILTER (WHERE action = 'confirmed')
+FROM subscription_events
+WHERE list_id = :list_id
+    AND (action = 'confirmed' OR action = 'requested' AND status_after = 'pending')
+    AND created_at >= CAST(:first AS timestamp) AT TIME ZONE 'UTC'
+    AND created_at < CAST(:after AS timestamp) AT TIME ZONE 'UTC'
+""")
 
 
 def members_by(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:

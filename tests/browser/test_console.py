@@ -77,14 +77,16 @@ def test_the_finder_opens_by_its_keys_and_leads_on(
         page.goto(f"{stack.api_url}/console")
         for keys in ("Control+k", "Meta+k"):
             page.keyboard.press(keys)
-            dialog = page.get_by_role("dialog", name="Search lists and members")
+            dialog = page.get_by_role("dialog", name="Find pages, lists and members")
             expect(dialog).to_be_visible()
             expect(page.locator(":focus")).to_have_attribute("type", "search")
             page.keyboard.press("Escape")
             expect(dialog).to_be_hidden()
         page.get_by_role("link", name="Find", exact=True).click()
         page.keyboard.type("lett")
-        expect(dialog.get_by_role("link")).to_have_text(["Letters to find", "letty@example.com"])
+        expect(dialog.get_by_role("link")).to_have_text(
+            ["Letters to find", "letty@example.com", "Search the members of Letters to find"]
+        )
         if IS_THOROUGH:
             require_accessible(page)
         keep(page, "console-finder")
@@ -94,7 +96,7 @@ def test_the_finder_opens_by_its_keys_and_leads_on(
         shows_console(page, "letty@example.com")
         page.keyboard.press("Control+k")
         page.keyboard.type("letters")
-        expect(page.get_by_role("dialog").get_by_role("link")).to_have_count(1)
+        expect(page.get_by_role("dialog").get_by_role("link")).to_have_count(2)
         page.keyboard.press("Enter")
         shows_console(page, "Letters to find")
 

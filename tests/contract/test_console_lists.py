@@ -164,7 +164,7 @@ def test_the_call_that_a_page_shows_does_what_its_form_does(console: OwnerAtCons
 
 def found(console: OwnerAtConsole, words: str) -> list[str]:
     text = console.see("/console/find", q=words)
-    [part] = re.findall(r'<div id="found">(.*?)</div>', text, re.DOTALL)
+    [part] = re.findall(r'<div id="found">(.*?)(?:<h2>|</div>)', text, re.DOTALL)
     return [re.sub(r"<[^>]+>", "", each) for each in re.findall(r"<a [^>]*>(.*?)</a>", part)]
 
 

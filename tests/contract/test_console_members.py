@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.consoles import (
@@ -18,7 +19,8 @@ from tests.consoles import (
 from tests.contract.bulk import imported, of_addresses, sheet
 from tests.contract.replies import data
 from tests.contract.segments import new_field, new_segment
-from tests.contract.subscribers import Reader, known_member, new_list
+from tests.contract.subscribers import Reader, known_member, members, new_list
+from tests.stack import eventually
 
 
 @pytest.fixture
@@ -248,3 +250,33 @@ def test_what_people_typed_is_text_and_nothing_else(console: OwnerAtConsole) -> 
     assert "<script>alert" not in text
     assert name in html.unescape(text)
     assert name in html.unescape(console.see(path_of(made["id"])))
+
+
+def test_ticked_members_are_changed_together(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    emails = [f"{name}@example.com" for name in ("ada", "ben", "eve")]
+    for email in emails:
+        data(console.api.put(f"/lists/{list_id}/members/{email}", json={}))
+    path = f"/console/lists/{list_id}"
+    page = console.see(f"{path}/members")
+    assert [f'name="chosen" value="{email}"' in page for email in emails] == [True] * 3
+    chosen = httpx2.QueryParams([("chosen", email) for email in emails[:2]])
+    page = console.see(f"{path}/bulk-actions/new?{chosen}")
+    assert "Apply to 2 members" in page
+    console.send(f"{path}/bulk-actions/new?{chosen}", action="tag", tag_name="picked")
+
+    def tagged() -> bool:
+        found = members(console.api, list_id)
+        return {each["email"] for each in found if each["tags"]} == set(emails[:2])
+
+    eventually(tagged, what="the tag on two members")
+
+
+def test_a_page_and_a_search_of_each_list_are_found_by_their_names(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    page = console.see("/console/find?q=webhook")
+    assert "/console/developers/webhooks" in page
+    assert f"/console/lists/{list_id}/members?q=webhook" in page
+    assert "/console/operators" not in console.see("/console/find?q=maintenance")

@@ -11,9 +11,10 @@ from core import clock
 from tests.commands import pressroom
 from tests.contract.bulk import add, addresses, imported, of_addresses
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, new_address, new_list
+from tests.contract.subscribers import Reader, new_address, new_list, subscribe
 from tests.maintenance import run_maintenance
 from tests.stack import Stack
+from tests.visiting import a_visitor
 
 
 def stats(client: httpx2.Client, list_id: int, **asked: str) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def test_a_new_list_has_a_row_for_each_of_the_last_thirty_days(
     client: httpx2.Client, list_id: int
 ) -> None:
     found = stats(client, list_id)
-    assert set(found) == {"by", "first_day", "last_day", "rows"}
+    assert set(found) == {"by", "first_day", "last_day", "rows", "asked", "confirmed"}
     assert found["by"] == "day"
     days = [date.fromisoformat(row.pop("key")) for row in found["rows"]]
     assert [str(days[0]), str(days[-1])] == [found["first_day"], found["last_day"]]
@@ -140,3 +141,21 @@ def test_the_figures_come_to_the_members(stack: Stack, list_id: int, reader: Rea
     fault = {"list_id": list_id, "source": "login", "tier": "free", "active": 1, "counted": 2}
     assert faults() == [fault]
     stack.query("UPDATE member_days SET joined = joined - 1 WHERE list_id = %s", list_id)
+
+
+def test_the_statistics_tell_how_many_of_those_who_were_asked_confirmed(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    list_id = new_list(client, confirm_required=True)["id"]
+    first, *_ = emails = [new_address() for _ in range(3)]
+    for email in emails:
+        data(subscribe(client, list_id, email))
+    with a_visitor(stack) as visitor:
+        title = data(client.get(f"/lists/{list_id}"))["title"]
+        path = visitor.mailed_path(first, f"Confirm: “{title}”")
+        assert visitor.fill_in(path).status_code in {200, 303}
+    found = stats(client, list_id)
+    assert (found["asked"], found["confirmed"]) == (3, 1)
+    yesterday = str(today() - timedelta(days=1))
+    found = stats(client, list_id, to=yesterday)
+    assert (found["asked"], found["confirmed"]) == (0, 0)

@@ -101,6 +101,7 @@ def show_list(visit: Visit, list_id: ListId, days: str = _USUAL_PERIOD) -> Respo
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
         growth = figures.read(uow, mailing_list.id, wanted, FiguresBy.DAY)
+        sign_ups = figures.sign_ups(uow, mailing_list.id, wanted)
         by_source = figures.members_by(uow, mailing_list.id, FiguresBy.SOURCE)
         by_tier = figures.members_by(uow, mailing_list.id, FiguresBy.TIER)
         shown = list_response(uow, visit.state, mailing_list)
@@ -110,6 +111,7 @@ def show_list(visit: Visit, list_id: ListId, days: str = _USUAL_PERIOD) -> Respo
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
         plot=growth_plot(growth),
+        sign_ups=sign_ups,
         period=period,
         periods=_PERIODS,
     )

@@ -30,6 +30,7 @@ SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
 # The page comes first: a script, or its reader, asks for a count that takes longer.
 AT_ONCE = timedelta(milliseconds=30)
 EXACTLY = "exactly"
+MAX_CHOSEN = 100
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,9 @@ async def _selection(request: Request) -> MemberSelection:
         # Links of the page have the filter as JSON, without the rows that lack a value.
         written = draft.written()
         typed["filter"] = "" if written is None else orjson.dumps(written).decode()
+    if chosen := query.getlist("chosen")[:MAX_CHOSEN]:
+        # The rows of a table that were ticked.
+        typed["filter"] = orjson.dumps({"field": "email", "in": chosen}).decode()
     return MemberSelection({name: text for name, text in typed.items() if text}, draft)
 
 

@@ -7,7 +7,7 @@ from api.answers import list_responses
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS
-from api.console.navigation import list_path
+from api.console.navigation import list_path, pages_named
 from api.console.visits import Visit
 from api.limits.bulkheads import RECORDS
 from api.schemas.lists import Channel
@@ -24,6 +24,7 @@ from services.subscriptions.filters import member_filter
 router = APIRouter(prefix=CONSOLE_PATH, dependencies=[PUBLIC], include_in_schema=False)
 
 LISTS_ON_OVERVIEW = 5
+LISTS_TO_SEARCH = 10
 
 
 @router.get("")
@@ -71,5 +72,13 @@ def show_found(visit: Visit, q: str = "") -> Response:
     sought = q.replace("\0", "")[: member_filter.MAX_SOUGHT_CHARACTERS]
     with visit.unit_of_work() as uow:
         found = member_filter.find(uow, visit.caller, sought)
+        some = lists.list_of(uow, visit.user_id, PageRequest(LISTS_TO_SEARCH)).rows
+        is_operator = accounts.get(uow, visit.user_id).is_operator
     least = member_filter.MIN_SOUGHT_CHARACTERS
-    return visit.page("find.html", q=sought, found=found, least=least)
+    return visit.page(
+        "find.html",
+        q=sought,
+        found=found,
+        pages=pages_named(sought, is_operator=is_operator),
+        searchable=some if len(sought.strip()) >= least else [],
+    )

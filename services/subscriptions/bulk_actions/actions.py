@@ -166,9 +166,16 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
     room, owner_id = None, act.user_id
     if act.action == BulkActionKind.REMOVE:
         room = quotas.hold(uow, uow.settings, owner_id, PlanQuota.MEMBERS)
-    (restored, made_active), last = batches.take_back(uow, act)
-    if room is not None and made_active > max(room, 0):
-        raise quotas.exceeded(uow, uow.settings, owner_id, PlanQuota.MEMBERS)
+    with uow.session.begin_nested() as tried:
+        (restored, made_active), last = batches.take_back(uow, act)
+        is_too_many = room is not None and made_active > max(room, 0)
+        if is_too_many:
+            tried.rollback()
+    if is_too_many:
+        if not room or room < 0:
+            raise quotas.exceeded(uow, uow.settings, owner_id, PlanQuota.MEMBERS)
+        # As many as there is room for.
+        (restored, _), last = batches.take_back(uow, act, most=room)
     if last is None:
         kept = act.changed - act.undone
         leases.succeed(uow, lease, {"bulk_id": act.id, "undone": act.undone, "kept": kept})

@@ -333,7 +333,9 @@ def _expiry_after(act: BulkAction) -> ColumnElement[Any]:
     return none if act.type == Tier.FREE else case((expiry > func.now(), expiry), else_=none)
 
 
-def take_back(uow: UnitOfWork, act: BulkAction) -> tuple[Counts, int | None]:
+def take_back(
+    uow: UnitOfWork, act: BulkAction, most: int | None = None
+) -> tuple[Counts, int | None]:
     """Undo the next batch of changes; its counts and its last member, ``None`` if there is none.
 
     ``matched`` is how many are as before, and ``changed`` how many of them are active by that.
@@ -346,7 +348,8 @@ def take_back(uow: UnitOfWork, act: BulkAction) -> tuple[Counts, int | None]:
         names=words.names,
         mail_undone=words.mail_undone,
     )
-    values = _values(act) | {"after": act.undo_reached_id or 0, "most": MAX_BATCH_MEMBERS}
+    values = _values(act) | {"after": act.undo_reached_id or 0}
+    values["most"] = most or MAX_BATCH_MEMBERS
     restored, made_active, last = uow.session.execute(text(statement), values).one()
     return Counts(restored, made_active), last
 

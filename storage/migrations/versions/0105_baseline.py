@@ -11,7 +11,7 @@ from models import Model
 from storage.migrations import extensions
 from storage.schema import functions
 
-revision = "0104"
+revision = "0105"
 down_revision = None
 branch_labels = None
 depends_on = None
