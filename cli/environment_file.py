@@ -156,7 +156,7 @@ def _require_usable(values: Mapping[str, str]) -> None:
 
 
 def _lines(values: Mapping[str, str]) -> Iterator[str]:
-    yield from _comment("Made by pressroom env. docs/operations.md says what each setting does.")
+    yield from _comment("Made by pressroom env. docs/settings.md says what each setting does.")
     yield from _comment("Run deploy/compose/secrets.sh after a change: a secret is a file there.")
     texts = setting_texts()
     for name in Settings.model_fields:

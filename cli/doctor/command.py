@@ -81,7 +81,7 @@ def _examined(send: str | None, seconds: float) -> list[Diagnosis]:
     try:
         settings = load_settings()
     except SettingsError as error:
-        advice = "Set it as docs/operations.md says."
+        advice = "Set it as docs/install.md says."
         return [
             Diagnosis("settings", name, CheckState.WRONG, rule, advice)
             for name, _, rule in (line.partition(": ") for line in str(error).splitlines())

@@ -35,9 +35,9 @@ AT_ONCE = 60
 
 def stated(process: str) -> list[int]:
     """The numbers in this process's row of the table."""
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "day-two.md").read_text()
     row = re.search(rf"^\| {re.escape(process)} \| (.+) \|$", text, re.MULTILINE)
-    assert row, f"operations.md doesn't count the connections of {process}"
+    assert row, f"day-two.md doesn't count the connections of {process}"
     return [int(number) for number in re.findall(r"[0-9]+", row[1])]
 
 

@@ -34,7 +34,7 @@ from tests.stack import Owner, Stack, eventually
 from tests.subscribers import new_list
 
 _NAME = "pgbouncer"
-_DOCUMENT = ROOT / "docs" / "operations.md"
+_DOCUMENT = ROOT / "docs" / "day-two.md"
 
 
 @dataclass(frozen=True)

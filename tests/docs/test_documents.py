@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.house import PACKAGES
-from cli.environment_file import setting_texts
+from cli import settings_reference
 from core.settings import Settings
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variable_of
 from tests.command_line import require_accepted, require_known
@@ -66,16 +66,9 @@ def test_settings_that_are_named_exist(document: Path) -> None:
     assert named <= _settings() | NOT_SETTINGS
 
 
-def test_every_setting_is_in_the_operators_table_with_its_meaning_and_default() -> None:
-    text = (markdown.ROOT / "docs" / "operations.md").read_text()
-    rows = set(re.findall(r"^\| `(PRESSROOM_\w+)` \| (.*?) \| (.*) \|$", text, re.MULTILINE))
-    expected, texts = set(), setting_texts()
-    for name, field in Settings.model_fields.items():
-        default = "required" if field.is_required() else ""
-        if not field.is_required() and field.default not in (None, ()):
-            default = f"`{field.default}`"
-        expected.add((variable_of(name), default, texts[name]))
-    assert rows == expected
+def test_the_page_of_settings_is_that_of_the_settings() -> None:
+    """If it is not: ``python -m cli.settings_reference > docs/settings.md``."""
+    assert (markdown.ROOT / "docs" / "settings.md").read_text() == settings_reference.page()
 
 
 def _settings() -> set[str]:

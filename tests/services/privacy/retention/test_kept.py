@@ -42,7 +42,7 @@ def test_the_operators_page_has_the_same_table() -> None:
     for model, why in {**KEPT_UNTIL, **KEPT_FOR_GOOD}.items():
         lines.append(f"| `{model.__tablename__}` | {why} |  |")
     expected = "\n".join([*HEAD, *sorted(lines)])
-    assert expected in (ROOT / "docs" / "operations.md").read_text(), expected
+    assert expected in (ROOT / "docs" / "day-two.md").read_text(), expected
 
 
 # -- the setting ----------------------------------------------------------------------------------
