@@ -71,7 +71,7 @@ class HeadersMiddleware:
 
 # The versions of the contract: each is the date of a change that breaks callers.
 #
-# docs/api.md says what such a change is, and for how long a version lives.
+# docs/conventions.md says what such a change is, and for how long a version lives.
 
 VERSION_HEADER = "Pressroom-Version"
 # The newest first. Callers who ask for none get the oldest: what they were written for is unknown,

@@ -78,7 +78,7 @@ def extend_deadline(scope: Scope) -> None:
 
 
 # The headers that scripts of other origins may read, beside those that browsers always let them
-# read. docs/api.md lists them.
+# read. docs/conventions.md lists them.
 EXPOSED_HEADERS = (
     "X-Request-ID",
     "Location",

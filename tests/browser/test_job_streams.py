@@ -1,4 +1,4 @@
-"""The event stream of a job, read by a page of another origin as docs/api.md says."""
+"""The event stream of a job, read by a page of another origin as docs/quickstart.md says."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def sample() -> str:
     """The function of the page, without the lines that call it."""
     [block] = [
         block.text
-        for block in markdown.blocks(markdown.ROOT / "docs" / "api.md")
+        for block in markdown.blocks(markdown.ROOT / "docs" / "quickstart.md")
         if block.language == "js" and "async function watch" in block.text
     ]
     return block.partition("\nconst [newest]")[0]

@@ -118,10 +118,10 @@ def test_the_pasted_form_subscribes_on_another_site_and_leads_back(
 
 
 def documented_form(stack: Stack, list_id: int, redirect_url: str) -> str:
-    """The form of docs/api.md, for this list."""
+    """The form of docs/subscribers.md, for this list."""
     [example] = [
         block.text
-        for block in markdown.blocks(markdown.ROOT / "docs" / "api.md")
+        for block in markdown.blocks(markdown.ROOT / "docs" / "subscribers.md")
         if block.language == "html"
     ]
     action = "https://pressroom.example.com/subscriptions/4711"

@@ -52,9 +52,10 @@ def directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
     return tmp_path
 
 
-def test_readme_and_the_api_page_have_examples_to_run() -> None:
-    api = {("docs/api.md", language) for language in _RUNS}
-    assert set(_SCRIPTS) >= {("README.md", "sh"), *api}
+def test_readme_and_the_pages_of_the_api_have_examples_to_run() -> None:
+    quickstart = {("docs/quickstart.md", language) for language in _RUNS}
+    others = ("README", "docs/conventions", "docs/subscribers", "docs/images", "docs/credits")
+    assert set(_SCRIPTS) >= {*quickstart, *((f"{page}.md", "sh") for page in others)}
     assert {language for _, language in _SCRIPTS} == set(_RUNS)
 
 
@@ -83,8 +84,8 @@ def test_examples_work_as_they_are_written(
     assert done.returncode == 0, done.stdout + done.stderr
     if language == "sh":
         assert '"data":' in done.stdout
-    if name == "docs/api.md" and language != "sh":
+    if name == "docs/quickstart.md" and language != "sh":
         assert "reader@example.com pending" in done.stdout
         assert f"{stack.api_url}/media/" in done.stdout
-    if name == "docs/api.md" and language == "js":
+    if name == "docs/quickstart.md" and language == "js":
         assert "succeeded" in done.stdout
