@@ -54,6 +54,7 @@ def directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
 
 def test_readme_and_the_pages_of_the_api_have_examples_to_run() -> None:
     quickstart = {("docs/quickstart.md", language) for language in _RUNS}
+    quickstart |= {("docs/start.md", "sh"), ("docs/start.md", "python")}
     others = ("README", "docs/conventions", "docs/subscribers", "docs/images", "docs/credits")
     assert set(_SCRIPTS) >= {*quickstart, *((f"{page}.md", "sh") for page in others)}
     assert {language for _, language in _SCRIPTS} == set(_RUNS)
