@@ -152,7 +152,7 @@ def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
     path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
     refused = client.put(path, json={"enabled": True})
     problem(refused, 409, "subscription.opted_out")
-    # By their own act.
+    # By their own action.
     reader.joins(list_id)
     assert reader.stands(list_id) == ("active", True)
 

@@ -95,7 +95,7 @@ def test_page_offers_to_unsubscribe_and_to_stop_the_mail(
 
 
 def noted(reader: Subscriber, action: str) -> list[tuple[object, ...]]:
-    """Whose act it was, and from where."""
+    """Who did it, and from where."""
     query = "SELECT actor, actor_id, via, ip FROM subscription_events WHERE list_id = %s"
     return reader.stack.query(f"{query} AND action = %s", reader.list_id, action)
 

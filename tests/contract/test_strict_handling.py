@@ -246,7 +246,7 @@ def test_other_parts_are_refused_if_asked_to_and_passed_over_otherwise(
 
 
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
-def test_an_act_with_its_dry_run_in_the_body_is_not_done(
+def test_a_bulk_action_with_its_dry_run_in_the_body_is_not_done(
     quiet_client: httpx2.Client, headers: dict[str, str]
 ) -> None:
     list_id = new_list(quiet_client)["id"]

@@ -161,13 +161,13 @@ def test_names_of_temporary_tables_mislead_no_check(rows: Rows) -> None:
             cursor.execute(_ADD, (rows.list_id, MISSING, None))
 
 
-def _in_background(act: Callable[[], object]) -> Callable[[], object]:
+def _in_background(action: Callable[[], object]) -> Callable[[], object]:
     """Starts it; the returned function waits, and returns what it gave or raised."""
     outcome: list[object] = []
 
     def run() -> None:
         try:
-            outcome.append(act())
+            outcome.append(action())
         except psycopg2.Error as error:
             outcome.append(error)
 

@@ -29,9 +29,9 @@ pytestmark = pytest.mark.stack
 NEW_KEY = f"b2:{base64.urlsafe_b64encode(token_bytes(32)).decode()}"
 
 
-def refused(code: str, act: Callable[[], object]) -> str:
+def refused(code: str, action: Callable[[], object]) -> str:
     with pytest.raises(DomainError) as raised:
-        act()
+        action()
     assert raised.value.code == code, raised.value
     return raised.value.message
 
@@ -174,8 +174,8 @@ def test_a_backup_from_whose_revision_no_migration_leads_on_is_refused(
 ) -> None:
     made = dataclasses.replace(backups.create(), revision="0050", release="0.9.0")
     target = saved(empty, backups.folder)
-    for act in (restoring.restore, restoring.verify):
-        said = refused("backup.too_old", partial(act, target.resources, target.place, made))
+    for action in (restoring.restore, restoring.verify):
+        said = refused("backup.too_old", partial(action, target.resources, target.place, made))
         assert "restore it with that release" in said
     assert empty.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
 

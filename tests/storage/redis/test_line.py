@@ -66,13 +66,13 @@ class Line:
 
         self._in_a_process(go)
 
-    def _in_a_process(self, act: Callable[[RequestCalls], Awaitable[None]]) -> None:
+    def _in_a_process(self, action: Callable[[RequestCalls], Awaitable[None]]) -> None:
         async def run() -> None:
             client = open_async_redis(self._resources.settings)
             calls = RequestCalls(client, "here")
             loop = asyncio.ensure_future(calls.run())
             try:
-                await act(calls)
+                await action(calls)
             finally:
                 loop.cancel()
                 await client.aclose()
