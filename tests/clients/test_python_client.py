@@ -100,7 +100,7 @@ def test_a_url_of_another_login_or_server_gives_no_tokens(
         assert other_server.value.code == "iss.mismatch"
 
 
-def test_a_person_who_says_no_is_a_error(
+def test_a_person_who_says_no_is_an_error(
     package: ModuleType, stack: Stack, owner: Owner, login: Any
 ) -> None:
     begun = login.begin(SCOPES)
@@ -151,7 +151,7 @@ def test_an_upload_is_downloaded_again(pressroom: Any, tmp_path: Path) -> None:
     assert len(pressroom.download_media(made["filename"]).read()) == made["size"]
 
 
-def test_a_error_has_its_code_status_places_and_request(
+def test_an_error_has_its_code_status_places_and_request(
     package: ModuleType, pressroom: Any
 ) -> None:
     with pytest.raises(package.ApiError) as missing:

@@ -122,7 +122,7 @@ def test_a_stream_of_a_job_that_breaks_off_is_taken_up_where_it_was(way: Any) ->
     assert streams[1]["last_event_id"]
 
 
-def test_an_answer_that_is_no_problem_document_is_a_error_too(package: ModuleType) -> None:
+def test_an_answer_that_is_no_problem_document_is_an_error_too(package: ModuleType) -> None:
     answer = httpx2.Response(502, text="<h1>Bad gateway</h1>")
     http = httpx2.Client(transport=httpx2.MockTransport(lambda _: answer))
     with pytest.raises(package.ApiError) as caught:

@@ -206,10 +206,8 @@ def test_a_value_that_does_not_go_with_the_action_is_422(
         {"action": "set_type", "filter": VIP},
         {"action": "remove", "filter": VIP, "value": "now"},
     ]:
-        refused = problem(
-            client.post(f"/lists/{list_id}/members/bulk", json=body), 422, "bulk.value"
-        )
-        assert [each["field"] for each in refused["errors"]] == ["body.value"]
+        error = problem(client.post(f"/lists/{list_id}/members/bulk", json=body), 422, "bulk.value")
+        assert [each["field"] for each in error["errors"]] == ["body.value"]
 
 
 def test_a_segment_or_a_filter_and_not_both(client: httpx2.Client, list_id: int) -> None:

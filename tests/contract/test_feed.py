@@ -120,8 +120,8 @@ def test_a_bulk_action_on_many_members_is_one_event_with_its_counts(
 
 
 def test_an_import_that_fails_ends_too(client: httpx2.Client, list_id: int) -> None:
-    refused = add(client, list_id, "not an address")
-    problem(refused, 422, refused.json()["code"])
+    reply = add(client, list_id, "not an address")
+    problem(reply, 422, reply.json()["code"])
     [found] = events(client, type="import.ended")
     assert (found["data"]["status"], found["data"]["invalid"]) == ("failed", 1)
 

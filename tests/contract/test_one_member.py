@@ -53,8 +53,8 @@ def test_what_names_no_person_is_refused(client: httpx2.Client, list_id: int) ->
             client.put(path_of(list_id, named), json={}),
             client.patch(path_of(list_id, named), json={}),
         ):
-            refused = problem(reply, 400, "request.invalid")
-            assert refused["errors"][0]["field"] == "path.user_id"
+            error = problem(reply, 400, "request.invalid")
+            assert error["errors"][0]["field"] == "path.user_id"
 
 
 def test_who_is_no_member_is_not_found(

@@ -369,8 +369,8 @@ def test_adding_members_fills_the_plan_and_no_more(stack: Stack, client: httpx2.
     list_id = new_list(client)["id"]
     leave_room_for_members(stack, list_id, room=2)
     new = [new_address() for _ in range(3)]
-    refused = add(client, list_id, *new)
-    exceeded(refused, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
+    reply = add(client, list_id, *new)
+    exceeded(reply, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
     assert set(everybody(client, list_id)) == set(new[:2])
     # Active members take no room, so a call that adds nobody is none too many.
     assert data(add(client, list_id, *new[:2])) == 0

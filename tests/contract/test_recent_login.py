@@ -101,9 +101,9 @@ def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack
         list_id = new_list(owner.api)["id"]
         age(stack, owner.owner.email, 15)
         path = f"/console/lists/{list_id}/bulk-actions/new"
-        refused = owner.send(path, action="remove")
-        assert "This needs a login of the last 15 minutes" in shown(refused, 403)
-        assert forms_of(refused)[0][1]["action"] == "remove"
+        reply = owner.send(path, action="remove")
+        assert "This needs a login of the last 15 minutes" in shown(reply, 403)
+        assert forms_of(reply)[0][1]["action"] == "remove"
         assert "The bulk action has started." in owner.do(path, action="email_off")
 
 

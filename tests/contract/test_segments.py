@@ -166,9 +166,9 @@ def test_a_tag_with_another_name_is_the_same_tag(client: httpx2.Client, list_id:
 def test_a_tag_that_a_segment_names_is_in_use(client: httpx2.Client, list_id: int) -> None:
     made = new_segment(client, list_id, {"not": {"any": [VIP, {"field": "type", "is": "gold"}]}})
     path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'vip')}"
-    refused = problem(client.delete(path), 409, "tag.in_use")
-    assert refused["used_by"] == [{"kind": "segment", "id": made["id"], "name": "VIPs"}]
-    assert "the segment 'VIPs'" in refused["message"]
+    error = problem(client.delete(path), 409, "tag.in_use")
+    assert error["used_by"] == [{"kind": "segment", "id": made["id"], "name": "VIPs"}]
+    assert "the segment 'VIPs'" in error["message"]
     # A number that is as the tag's id is none of it.
     number = {"field": "import_id", "is": int(path.rpartition("/")[2])}
     several = {"all": [number, {"field": "tag", "exists": True}]}

@@ -56,7 +56,7 @@ def delete(bulk: BulkActions, tag_id: int) -> None:
         tags.delete(uow, bulk.list_id, tag_id)
 
 
-def refused(bulk: BulkActions, tag_id: int) -> list[dict[str, Any]]:
+def uses_of(bulk: BulkActions, tag_id: int) -> list[dict[str, Any]]:
     with pytest.raises(DomainError) as caught:
         delete(bulk, tag_id)
     assert caught.value.code == "tag.in_use"
@@ -120,7 +120,7 @@ def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
         segments.change(uow, mailing_list, segment_id, {"filter": VIP})
         segments.remove(uow, mailing_list, segment_id)
     for tag_id in (vip, greeted):
-        [use] = refused(bulk, tag_id)
+        [use] = uses_of(bulk, tag_id)
         assert (use["kind"], use["name"]) == ("bulk_action", "tag")
     result = bulk.importing.work(job_id).result or {}
     assert (result.get("matched"), result.get("changed")) == (3, 3)
@@ -158,7 +158,7 @@ def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk: BulkActions) -> N
         exports.enqueue_export(
             uow, bulk.owner.user_id, mailing_list, ExportKind.MEMBERS, choice=choice
         )
-    [use] = refused(bulk, vip)
+    [use] = uses_of(bulk, vip)
     assert (use["kind"], use["name"]) == ("export", "members")
     bulk.stack.query("UPDATE exports SET finished_at = now() WHERE list_id = %s", bulk.list_id)
     delete(bulk, vip)
@@ -175,7 +175,7 @@ def test_nobody_deletes_a_tag_while_another_begins_to_use_it(bulk: BulkActions) 
         with pytest.raises(DomainError) as caught:
             delete(bulk, vip)
         assert caught.value.code == "list.busy"
-    [use] = refused(bulk, vip)
+    [use] = uses_of(bulk, vip)
     assert (use["kind"], use["name"]) == ("segment", "VIPs")
 
 

@@ -266,9 +266,9 @@ def test_an_undo_brings_no_more_members_back_than_the_plan_has_room_for(bulk: Bu
     bounded = bulk.stack.settings().model_copy(update={"quota_paid": quota})
     job_id = bulk.begin_undo(bulk_id)
     lease = claim(bulk, job_id)
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         actions.undo_changes(replace(bulk.resources, settings=bounded), lease)
-    assert refused.value.code == "quota.exceeded"
+    assert caught.value.code == "quota.exceeded"
     assert bulk.statuses() == ["removed"] * 3 + ["active"] * 2
     # With room for all it goes on.
     with bulk.resources.unit_of_work() as uow:
