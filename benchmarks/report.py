@@ -27,20 +27,18 @@ _HEAD = """\
 # Performance
 
 Written by `make bench`; don't edit. Each figure is the median of at least three rounds in which
-product and baseline took turns in one run: × is the product's time or rate by that of its
-baseline, a small program that does the same by hand. Absolute times say more of the machine than
-of Pressroom. The first lines of `benchmarks/<name>.py` say what a benchmark measures;
-`benchmarks/results/` has each figure, its smallest and largest round, and what it was made of.
+product and baseline took turns: × is the product's time or rate by that of a small program that
+does the same by hand. Absolute times depend on the machine.
 
-`make bench` runs all of them, `make bench NAME=queue` one, `SIZE=full` the large form. Pictures
-of all figures are drawn into `build/benchmarks/`."""
+`benchmarks/<name>.py` says what a benchmark measures, `benchmarks/results/` has each round.
+`make bench NAME=queue` runs one, `SIZE=full` the large form."""
 _GROWTH = """\
 ## Growth
 
-What each route, page and kind of maintenance takes on ten times the rows: the same call, or
-the same work that is due, by the owner who has the most of everything. At 1 there are 2 M
-subscriptions, 1 M jobs, 2 M entries of the ledger and 3 M events. What looks at each account, or
-counts each member, is compared by account and by member. `make bench NAME=growth` measures it."""
+The time of each route, page and kind of maintenance on ten times the rows, for the owner who has
+the most of everything. At 1 there are 2 M subscriptions, 1 M jobs, 2 M entries of the ledger and
+3 M events. Work on each account or member is compared by account or member.
+`make bench NAME=growth` measures it."""
 
 _Finding = dict[str, Any]
 # Each line of the page tells of the findings that share a name and a bar.
@@ -104,11 +102,11 @@ def _table(groups: _Groups) -> str:
 
 
 def _missed(groups: _Groups) -> list[str]:
-    """Name those that miss their bar, in a part of the page; in none where each meets it."""
+    """Name those that miss their bar, where a row of the table has several; else nothing."""
     missed = {
         group: short
         for group, findings in groups.items()
-        if (short := [each for each in findings if not each["met"]])
+        if len(findings) > 1 and (short := [each for each in findings if not each["met"]])
     }
     if not missed:
         return []

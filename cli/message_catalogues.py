@@ -48,8 +48,8 @@ def texts() -> dict[str, set[str]]:
     for path in READER_TEMPLATES:
         for text in _of_template(path):
             found[text].add(path.relative_to(ROOT).as_posix())
-    for room in _MODULES:
-        for path in (ROOT / room).rglob("*.py"):
+    for package in _MODULES:
+        for path in (ROOT / package).rglob("*.py"):
             for text in _of_module(path):
                 found[text].add(path.relative_to(ROOT).as_posix())
     return dict(found)

@@ -1,4 +1,4 @@
-"""The ground that all rooms stand on. It is imported before any library is."""
+"""The layer that all other packages import. It is imported before any library is."""
 
 from core.process import absent_modules
 

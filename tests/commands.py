@@ -82,7 +82,7 @@ def printed(stack: Stack, *words: str, stdin: str = "", **environment: str) -> A
     return json.loads(done.stdout)
 
 
-def refused(stack: Stack, code: str, *words: str) -> None:
+def fails_with(stack: Stack, code: str, *words: str) -> None:
     """The command ends with 1, says why in one line, and prints nothing for scripts to read."""
     done = pressroom(stack, *words, "--json")
     assert (done.returncode, done.stdout) == (1, "")

@@ -75,7 +75,7 @@ class Caller:
         return f"{self._doing} for {time.monotonic() - self._since:.1f} s"
 
 
-Act = Callable[[Caller], None]
+Action = Callable[[Caller], None]
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Load:
     """Calls that go on until the load ends.
 
     Attributes:
-        done: how many acts of callers have ended well.
+        done: how many actions of callers have ended well.
         again: each answer because of which a call was made again.
         longest: seconds that the slowest call took, with all of its tries.
     """
@@ -102,15 +102,15 @@ class Load:
             self.done += 1
 
     @contextmanager
-    def going_on(self, *acts: tuple[str, Act]) -> Iterator[None]:
-        """Repeat each act, as the caller with this key.
+    def going_on(self, *actions: tuple[str, Action]) -> Iterator[None]:
+        """Repeat each action, as the caller with this key.
 
         A failure says what each caller was doing.
         """
-        self._callers = [Caller(self, key) for key, _ in acts]
+        self._callers = [Caller(self, key) for key, _ in actions]
         threads = [
-            threading.Thread(target=self._repeat, args=(act, caller), daemon=True)
-            for (_, act), caller in zip(acts, self._callers, strict=True)
+            threading.Thread(target=self._repeat, args=(action, caller), daemon=True)
+            for (_, action), caller in zip(actions, self._callers, strict=True)
         ]
         for thread in threads:
             thread.start()
@@ -123,19 +123,19 @@ class Load:
             self._end(threads)
         assert self._faults == []
 
-    def require_more(self, acts: int, *, within: float = 120.0) -> None:
+    def require_more(self, actions: int, *, within: float = 120.0) -> None:
         """Wait until so many more have ended well."""
         before = self.done
 
         def is_enough() -> bool:
             assert self._faults == []
-            return self.done >= before + acts
+            return self.done >= before + actions
 
-        eventually(is_enough, within=within, what=f"{acts} acts after {before}")
+        eventually(is_enough, within=within, what=f"{actions} actions after {before}")
 
     def _end(self, threads: list[threading.Thread]) -> None:
         self._over.set()
-        # Two calls of an act, each with its last try.
+        # Two calls of an action, each with its last try.
         until = time.monotonic() + 4 * MENDED_WITHIN
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
@@ -144,10 +144,10 @@ class Load:
     def _told(self) -> list[str]:
         return [caller.told() for caller in self._callers]
 
-    def _repeat(self, act: Act, caller: Caller) -> None:
+    def _repeat(self, action: Action, caller: Caller) -> None:
         try:
             while not self._over.is_set():
-                act(caller)
+                action(caller)
         except BaseException as error:  # noqa: BLE001 - the thread of the test raises it
             self._faults.append(error)
         finally:

@@ -138,7 +138,7 @@ def log_in(stack: Stack, owner: Owner) -> Person:
     return Person(stack, owner, browser)
 
 
-def is_refused(reply: httpx2.Response, status: int, error: str) -> bool:
+def is_error(reply: httpx2.Response, status: int, error: str) -> bool:
     """Whether it is an answer of RFC 6749, 5.2, and gives nothing."""
     assert (reply.status_code, reply.json().get("error")) == (status, error), reply.text
     assert reply.headers["content-type"] == "application/json"

@@ -40,7 +40,7 @@ class Asset:
 
 
 def _load(name: str, sources: tuple[tuple[str, str], ...]) -> Asset:
-    content = b"\n".join(files(room).joinpath(path).read_bytes() for room, path in sources)
+    content = b"\n".join(files(package).joinpath(path).read_bytes() for package, path in sources)
     digest = hashlib.sha256(content).hexdigest()[:16]
     path = PurePath(name)
     return Asset(content, _MEDIA_TYPES[path.suffix], f"{path.stem}.{digest}{path.suffix}")

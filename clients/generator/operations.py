@@ -103,7 +103,7 @@ def operations(document: Json) -> list[Operation]:
 
 
 def error_codes(document: Json) -> list[str]:
-    """The codes of all refusals that the document shows."""
+    """The codes of all errors that the document shows."""
     return sorted({code for item in _operation_items(document) for code in _codes(item)})
 
 

@@ -92,7 +92,7 @@ def methods(document: Json) -> str:
 
 
 def contract(found: list[str], version: str) -> str:
-    """The module with the version of the contract and all codes of refusals."""
+    """The module with the version of the contract and all codes of errors."""
     lines = "".join(f"    {json.dumps(code)},\n" for code in found)
     return f'from typing import Literal\n\nVERSION = "{version}"\n\nCode = Literal[\n{lines}]\n'
 

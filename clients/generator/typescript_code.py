@@ -22,7 +22,7 @@ def methods(found: list[Operation]) -> str:
 
 
 def contract(found: list[str], version: str) -> str:
-    """The module with the version of the contract and all codes of refusals."""
+    """The module with the version of the contract and all codes of errors."""
     lines = "".join(f"  | {json.dumps(code)}\n" for code in found)
     return f'export const VERSION = "{version}";\n\nexport type Code =\n{lines};\n'
 

@@ -120,7 +120,7 @@ def total_of(counted: ShownCount) -> str:
         ),
     ],
 )
-def test_an_act_is_offered_unless_it_is_known_to_be_about_nobody(
+def test_a_bulk_action_is_offered_unless_it_is_known_to_be_about_nobody(
     counted: ShownCount, button: str
 ) -> None:
     nothing: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}

@@ -13,7 +13,7 @@ from tests.clients.building import build_typescript
 from tests.stack import Owner, Stack
 
 _USE = """async ([url, key]) => {
-  const { Pressroom, Refused } = await import("/index.js");
+  const { ApiError, Pressroom } = await import("/index.js");
   const pressroom = new Pressroom(url, { credentials: key });
   const list = await pressroom.createList({ body: { title: "Page", slug: `page-${Date.now()}` } });
   const rows = Array.from({ length: 300 }, (_, n) => `reader${n}@example.com\\n`);
@@ -38,7 +38,7 @@ _USE = """async ([url, key]) => {
     last: states.at(-1),
     emails: emails.size,
     bytes: (await media.blob()).size === made.size,
-    code: error instanceof Refused && error.code,
+    code: error instanceof ApiError && error.code,
   };
 }"""
 

@@ -1,4 +1,4 @@
-"""The owner's console in a real browser: a first list, its members, acts and the finder.
+"""The owner's console in a real browser: a first list, its members, bulk actions and the finder.
 
 Each form and page is proven without a browser, in tests/contract/test_console_*; here is what
 scripts do, and what people see of it.
@@ -18,7 +18,7 @@ from tests.stack import Owner, Stack
 
 
 @pytest.mark.both("browser")
-def test_an_owner_makes_a_list_finds_members_and_undoes_an_act(
+def test_an_owner_makes_a_list_finds_members_and_undoes_a_bulk_action(
     stack: Stack, browser: Browser, keep: Keep
 ) -> None:
     owner = stack.new_owner()
@@ -61,7 +61,7 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_an_act(
         expect(state.filter(has_text="Done: 2 of 2 changed")).to_be_visible()
         page.get_by_role("button", name="Undo it").click()
         expect(state.filter(has_text="Undone: 2 are as before")).to_be_visible()
-        keep(page, "console-act-undone")
+        keep(page, "console-bulk-action-undone")
         ada = data(api.get(f"/lists/{made['id']}/members/ada@example.com"))
         assert (ada["name"], ada["tags"], ada["email_enabled"]) == ("Ada", ["vip"], True)
 

@@ -80,9 +80,9 @@ def test_a_program_gets_tokens_renews_them_and_ends_them(
     assert len(kept) == 1
     assert kept[0].access_token != tokens.access_token
     login.revoke(kept[0])
-    with pytest.raises(package.Refused) as refused:
+    with pytest.raises(package.ApiError) as caught:
         login.refresh(kept[0])
-    assert refused.value.code == "invalid_grant"
+    assert caught.value.code == "invalid_grant"
 
 
 def test_a_url_of_another_login_or_server_gives_no_tokens(
@@ -90,23 +90,23 @@ def test_a_url_of_another_login_or_server_gives_no_tokens(
 ) -> None:
     begun = login.begin(SCOPES)
     returned = _returned(stack, owner, begun.url)
-    with pytest.raises(package.Refused) as other_login:
+    with pytest.raises(package.ApiError) as other_login:
         login.finish(login.begin(SCOPES), returned)
     assert other_login.value.code == "state.mismatch"
     foreign = f"{oauth.REDIRECT}?code=c&state={begun.state}"
     for url in (foreign, f"{foreign}&iss=https://evil.example"):
-        with pytest.raises(package.Refused) as other_server:
+        with pytest.raises(package.ApiError) as other_server:
             login.finish(begun, url)
         assert other_server.value.code == "iss.mismatch"
 
 
-def test_a_person_who_says_no_is_a_error(
+def test_a_person_who_says_no_is_an_error(
     package: ModuleType, stack: Stack, owner: Owner, login: Any
 ) -> None:
     begun = login.begin(SCOPES)
-    with pytest.raises(package.Refused) as refused:
+    with pytest.raises(package.ApiError) as caught:
         login.finish(begun, _returned(stack, owner, begun.url, decision="deny"))
-    assert refused.value.code == "access_denied"
+    assert caught.value.code == "access_denied"
 
 
 def _new_list(pressroom: Any, name: str = "garden") -> int:
@@ -139,7 +139,7 @@ def test_a_file_is_uploaded_from_a_path_bytes_and_streams(
     assert {each["original_filename"] for each in made} == {"photo.jpg"}
     assert len({each["original_checksum"] for each in made}) == 1
     assert {each["status"] for each in made} == {2}
-    with pytest.raises(package.Refused, match="name must end in"):
+    with pytest.raises(package.ApiError, match="name must end in"):
         pressroom.upload_attachment(photo())
 
 
@@ -151,14 +151,14 @@ def test_an_upload_is_downloaded_again(pressroom: Any, tmp_path: Path) -> None:
     assert len(pressroom.download_media(made["filename"]).read()) == made["size"]
 
 
-def test_a_error_has_its_code_status_places_and_request(
+def test_an_error_has_its_code_status_places_and_request(
     package: ModuleType, pressroom: Any
 ) -> None:
-    with pytest.raises(package.Refused) as missing:
+    with pytest.raises(package.ApiError) as missing:
         pressroom.read_attachment("0123456789ab")
     assert (missing.value.code, missing.value.status) == ("attachment.not_found", 404)
     assert missing.value.request_id
-    with pytest.raises(package.Refused) as invalid:
+    with pytest.raises(package.ApiError) as invalid:
         pressroom.create_list({"title": 7, "slug": "garden"})
     assert invalid.value.status == 422
     assert "body.title" in {each["field"] for each in invalid.value.errors}
@@ -172,7 +172,7 @@ def test_credentials_are_asked_for_at_each_call(
     given = iter([owner.key, "prk_none"])
     with package.Pressroom(stack.api_url, lambda: next(given)) as client:
         assert client.read_me()["id"] == owner.user_id
-        with pytest.raises(package.Refused):
+        with pytest.raises(package.ApiError):
             client.read_me()
 
 

@@ -66,7 +66,7 @@ class Host:
     def do(self, *words: str) -> str:
         return _run(*self.prefix, *words)
 
-    def inside(self, act: Callable[[], T]) -> T:
+    def inside(self, action: Callable[[], T]) -> T:
         """Do it in the network of this host. It must start no process."""
 
         def enter() -> T:
@@ -74,7 +74,7 @@ class Host:
             with (_NAMESPACES / self.namespace).open() as entrance:
                 if _LIBC.setns(entrance.fileno(), _CLONE_NEWNET) != 0:
                     raise OSError(ctypes.get_errno(), "setns")
-            return act()
+            return action()
 
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(enter).result()
@@ -108,9 +108,9 @@ class Host:
         """Take ``cut_off`` back."""
         self._filter("-D", other)
 
-    def _filter(self, act: str, other: "Host") -> None:
-        self.do("iptables", "-w", act, "OUTPUT", "-d", other.address, "-j", "DROP")
-        self.do("iptables", "-w", act, "INPUT", "-s", other.address, "-j", "DROP")
+    def _filter(self, action: str, other: "Host") -> None:
+        self.do("iptables", "-w", action, "OUTPUT", "-d", other.address, "-j", "DROP")
+        self.do("iptables", "-w", action, "INPUT", "-s", other.address, "-j", "DROP")
 
 
 @dataclass(frozen=True)

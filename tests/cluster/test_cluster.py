@@ -67,8 +67,8 @@ class Work:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        acts = (self._charge, self._charge, self._upload)
-        with self.load.going_on(*((self.owner.key, act) for act in acts)):
+        actions = (self._charge, self._charge, self._upload)
+        with self.load.going_on(*((self.owner.key, action) for action in actions)):
             yield
 
     def ask_for_jobs(self, count: int, seconds: float) -> None:

@@ -64,8 +64,8 @@ def test_the_proxy_ends_bodies_that_no_route_takes_and_lets_files_of_members_pas
     caller: httpx2.Client,
 ) -> None:
     large = b"\0" * (40 * MEGABYTE)
-    refused = caller.post("/attachments", content=large)
-    assert refused.status_code == 413
+    reply = caller.post("/attachments", content=large)
+    assert reply.status_code == 413
     path = f"/lists/{new_list(caller, 'large')}/imports"
     assert caller.post(path, content=large).status_code in (200, 202)
 

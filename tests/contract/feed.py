@@ -1,4 +1,4 @@
-"""What the tests of the feed do: cause an event of each type by its public act, and read it."""
+"""What the tests of the feed do: cause an event of each type by its public action, and read it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -175,7 +175,7 @@ def _revoke(scene: Scene) -> None:
 
 _TYPE = FeedEventType
 # By each the owner's newest event is of that type.
-ACTS: Mapping[FeedEventType, Callable[[Scene], object]] = {
+ACTIONS: Mapping[FeedEventType, Callable[[Scene], object]] = {
     _TYPE.SUBSCRIPTION_CREATED: _subscribe,
     _TYPE.SUBSCRIPTION_CONFIRMED: _confirm,
     _TYPE.SUBSCRIPTION_LEFT: _leave,

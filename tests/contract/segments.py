@@ -58,13 +58,13 @@ def filter_of_bytes(size: int) -> dict[str, Any]:
     return written
 
 
-def act(client: httpx2.Client, list_id: int, action: str, **body: Any) -> httpx2.Response:
+def bulk_action(client: httpx2.Client, list_id: int, action: str, **body: Any) -> httpx2.Response:
     return client.post(f"/lists/{list_id}/members/bulk", json={"action": action, **body})
 
 
 def acted(client: httpx2.Client, list_id: int, action: str, **body: Any) -> dict[str, Any]:
-    """The result of an act that went well."""
-    begun = act(client, list_id, action, **body)
+    """The result of a bulk action that went well."""
+    begun = bulk_action(client, list_id, action, **body)
     job = finished(client, data(begun, 202)["id"])
     assert (job["kind"], job["status"]) == ("members.bulk", "succeeded"), job
     result: dict[str, Any] = job["result"]

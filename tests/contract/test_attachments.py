@@ -223,8 +223,8 @@ def test_words_have_bounds(client: httpx2.Client) -> None:
         ({"tags": ["a\nb"]}, "body.tags[0]"),
         ({"tags": [7]}, "body.tags[0]"),
     ]:
-        refused = problem(client.patch(path, json=body), 422, "body.invalid")
-        assert refused["errors"][0]["field"] == field
+        error = problem(client.patch(path, json=body), 422, "body.invalid")
+        assert error["errors"][0]["field"] == field
     after = data(client.get(path))
     assert {name: after[name] for name in WORDS} == longest
 

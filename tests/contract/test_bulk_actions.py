@@ -11,8 +11,8 @@ from tests.contract.bulk import finished, newest_job
 from tests.contract.replies import data, problem
 from tests.contract.segments import (
     VIP,
-    act,
     acted,
+    bulk_action,
     new_segment,
     set_member,
     some_members,
@@ -26,10 +26,10 @@ from tests.stack import Stack
 ALL = {"field": "email", "exists": True}
 
 
-def test_an_act_is_a_job_that_tells_what_it_did(client: httpx2.Client, list_id: int) -> None:
+def test_a_bulk_action_is_a_job_that_tells_what_it_did(client: httpx2.Client, list_id: int) -> None:
     [ada, ben, _] = some_members(client, list_id, 3, vips=2)
     set_member(client, list_id, ada, add_tags=["spring"])
-    begun = act(client, list_id, "tag", filter=VIP, value="spring")
+    begun = bulk_action(client, list_id, "tag", filter=VIP, value="spring")
     job = data(begun, 202)
     assert begun.headers["location"] == f"/jobs/{job['id']}"
     done = finished(client, job["id"])
@@ -52,7 +52,7 @@ def test_a_dry_run_answers_the_number_and_changes_nothing(
     assert standing(client, list_id, members) == before
 
 
-ACTS: list[tuple[str, str | None, dict[str, Any]]] = [
+ACTIONS: list[tuple[str, str | None, dict[str, Any]]] = [
     ("tag", "Spring", {"tags": ["Spring", "vip"]}),
     ("untag", "VIP", {"tags": []}),
     ("remove", None, {"status": "removed"}),
@@ -61,8 +61,8 @@ ACTS: list[tuple[str, str | None, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("action", "value", "expected"), ACTS)
-def test_each_act_changes_those_who_fit_and_its_undo_brings_all_back(
+@pytest.mark.parametrize(("action", "value", "expected"), ACTIONS)
+def test_each_bulk_action_changes_those_who_fit_and_its_undo_brings_all_back(
     client: httpx2.Client, list_id: int, action: str, value: str | None, expected: dict[str, Any]
 ) -> None:
     members = some_members(client, list_id, 3, vips=2)
@@ -84,7 +84,7 @@ def test_each_act_changes_those_who_fit_and_its_undo_brings_all_back(
     assert data(undo(client, result["bulk_id"])) == 0
 
 
-def test_the_history_of_a_member_tells_of_acts(client: httpx2.Client, list_id: int) -> None:
+def test_the_history_of_a_member_tells_of_bulk_actions(client: httpx2.Client, list_id: int) -> None:
     [ada] = some_members(client, list_id, 1, vips=1)
     bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
     data(undo(client, bulk_id))
@@ -138,7 +138,7 @@ def test_mail_that_was_switched_since_stays_as_it_is(client: httpx2.Client, list
     for enabled in (True, False):
         path = f"/subscriptions/{list_id}/members/{user_id}/email"
         assert data(client.put(path, json={"enabled": enabled})) == 1
-    # A later act of another kind does not stand in the way.
+    # A later bulk action of another kind does not stand in the way.
     acted(client, list_id, "tag", filter=ALL, value="later")
     assert data(undo(client, bulk_id)) == 1
     shown = standing(client, list_id, [on_and_off, untouched])
@@ -166,7 +166,7 @@ def test_no_undo_brings_back_or_mails_a_person_who_said_no(
     assert (found[stays.email]["status"], found[stays.email]["email_enabled"]) == ("active", True)
 
 
-def test_a_person_whose_mail_the_act_found_off_keeps_it_off(
+def test_a_person_whose_mail_the_bulk_action_found_off_keeps_it_off(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).wants_mail(list_id, False)
@@ -206,23 +206,23 @@ def test_a_value_that_does_not_go_with_the_action_is_422(
         {"action": "set_type", "filter": VIP},
         {"action": "remove", "filter": VIP, "value": "now"},
     ]:
-        refused = problem(
-            client.post(f"/lists/{list_id}/members/bulk", json=body), 422, "bulk.value"
-        )
-        assert [each["field"] for each in refused["errors"]] == ["body.value"]
+        error = problem(client.post(f"/lists/{list_id}/members/bulk", json=body), 422, "bulk.value")
+        assert [each["field"] for each in error["errors"]] == ["body.value"]
 
 
 def test_a_segment_or_a_filter_and_not_both(client: httpx2.Client, list_id: int) -> None:
     made = new_segment(client, list_id)
-    problem(act(client, list_id, "remove"), 400, "selection.unclear")
-    both = act(client, list_id, "remove", filter=VIP, segment_id=made["id"])
+    problem(bulk_action(client, list_id, "remove"), 400, "selection.unclear")
+    both = bulk_action(client, list_id, "remove", filter=VIP, segment_id=made["id"])
     problem(both, 400, "selection.unclear")
-    problem(act(client, list_id, "burn", filter=VIP), 422, "body.invalid")
+    problem(bulk_action(client, list_id, "burn", filter=VIP), 422, "body.invalid")
 
 
-def test_an_act_that_still_runs_is_not_undone(quiet: Stack, quiet_client: httpx2.Client) -> None:
+def test_a_bulk_action_that_still_runs_is_not_undone(
+    quiet: Stack, quiet_client: httpx2.Client
+) -> None:
     list_id = new_list(quiet_client)["id"]
-    job = data(act(quiet_client, list_id, "remove", filter=ALL), 202)
+    job = data(bulk_action(quiet_client, list_id, "remove", filter=ALL), 202)
     [(bulk_id,)] = quiet.query("SELECT subject_id FROM jobs WHERE id = %s", job["id"])
     assert isinstance(bulk_id, int)
     problem(undo(quiet_client, bulk_id), 409, "bulk.running")
@@ -230,7 +230,7 @@ def test_an_act_that_still_runs_is_not_undone(quiet: Stack, quiet_client: httpx2
     # What it changed until then can be taken back, by one job.
     undos = {data(undo(quiet_client, bulk_id, Prefer="wait=0"), 202) for _ in range(2)}
     assert len(undos) == 1
-    # An act whose undo was asked for does not go on.
+    # A bulk action whose undo was asked for does not go on.
     problem(quiet_client.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
 
 

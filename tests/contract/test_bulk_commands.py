@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from core.scopes import Scope
-from tests.commands import pressroom, printed, refused
+from tests.commands import fails_with, pressroom, printed
 from tests.contract.bulk import addresses, counts, everybody, imported, objects, of_addresses, sheet
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import count, known_member, new_address
@@ -84,13 +84,13 @@ def test_what_cannot_be_imported_is_told_in_one_line(
 ) -> None:
     before = objects(stack)
     missing = str(tmp_path / "missing.csv")
-    refused(stack, "import.file", "import", str(list_id), missing)
+    fails_with(stack, "import.file", "import", str(list_id), missing)
     file.write_bytes(b"")
-    refused(stack, "import.empty", "import", str(list_id), str(file))
+    fails_with(stack, "import.empty", "import", str(list_id), str(file))
     file.write_bytes(b"Colour,Shape\nred,round\n")
-    refused(stack, "import.no_email_column", "import", str(list_id), str(file))
+    fails_with(stack, "import.no_email_column", "import", str(list_id), str(file))
     mapping = ("--mapping", '{"Colour": 1}')
-    refused(stack, "import.mapping", "import", str(list_id), str(file), *mapping)
+    fails_with(stack, "import.mapping", "import", str(list_id), str(file), *mapping)
     assert objects(stack) <= before
 
 
@@ -129,4 +129,4 @@ def test_the_operator_makes_a_roster_that_the_owner_does_not_see(
 
 def test_a_result_that_cannot_be_written_is_told_in_one_line(stack: Stack, list_id: int) -> None:
     words = ("export", str(list_id), "--output", "/nowhere/out.csv.gz")
-    refused(stack, "file.not_written", *words)
+    fails_with(stack, "file.not_written", *words)

@@ -232,8 +232,8 @@ def test_a_rosters_trace_ids_stand_for_their_person_alone(
     left = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
     assert [row["email"] for row in left] == [stays["email"]]
     other = new_list(client)["id"]
-    refused = stranger.delete(f"/subscriptions/{other}", params={"trace_id": stays["trace_id"]})
-    problem(refused, 403, "trace.invalid")
+    reply = stranger.delete(f"/subscriptions/{other}", params={"trace_id": stays["trace_id"]})
+    problem(reply, 403, "trace.invalid")
 
 
 def test_a_person_whose_erasure_has_begun_is_in_no_roster(

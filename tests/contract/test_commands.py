@@ -3,7 +3,7 @@
 import httpx2
 import pytest
 
-from tests.commands import ended, ended_process, pressroom, printed, refused
+from tests.commands import ended, ended_process, fails_with, pressroom, printed
 from tests.contract.replies import data, problem, send
 from tests.contract.test_replies import TIMESTAMP
 from tests.stack import Owner, Stack
@@ -25,7 +25,7 @@ def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:
     [(stored,)] = stack.query("SELECT password_hash FROM users WHERE id = %s", made["id"])
     assert str(stored).startswith("$argon2id$")
     create = ("users", "create", email.upper(), "--name", "Again", "--password", PASSWORD)
-    refused(stack, "user.exists", *create)
+    fails_with(stack, "user.exists", *create)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:
     ],
 )
 def test_errors_end_with_1_and_say_why(stack: Stack, code: str, words: list[str]) -> None:
-    refused(stack, code, *words)
+    fails_with(stack, code, *words)
 
 
 def test_a_process_says_what_a_command_says_in_the_process_of_the_tests(
@@ -77,7 +77,7 @@ def test_a_key_may_end_at_a_time(stack: Stack, owner: Owner) -> None:
     assert printed(stack, *words, "2131-02-03")["expires_at"] == "2131-02-03T00:00:00.000000Z"
     made = printed(stack, *words, "2131-02-03T04:05:06")
     assert made["expires_at"] == "2131-02-03T04:05:06.000000Z"
-    refused(stack, "api_key.expiry", *words, "2001-02-03")
+    fails_with(stack, "api_key.expiry", *words, "2001-02-03")
 
 
 def test_operator_restricts_keys_and_gives_delivery(stack: Stack, owner: Owner) -> None:
@@ -103,8 +103,8 @@ def test_lists_are_created(stack: Stack, owner: Owner) -> None:
     open_one = printed(stack, *create, f"open-{slug}", "--no-confirm")
     for name, is_asked in ((made["slug"], True), (open_one["slug"], False)):
         assert printed(stack, "lists", "show", name)["confirm_required"] is is_asked
-    refused(stack, "list.slug_taken", *create, slug)
-    refused(stack, "list.slug", *create, "12345")
+    fails_with(stack, "list.slug_taken", *create, slug)
+    fails_with(stack, "list.slug", *create, "12345")
 
 
 def test_jobs_are_listed_shown_and_not_retried_without_cause(
@@ -121,7 +121,7 @@ def test_jobs_are_listed_shown_and_not_retried_without_cause(
     listed = printed(stack, "jobs", "list", "--status", "succeeded", "--limit", "1000")
     assert job["id"] in [each["id"] for each in listed]
     assert {each["status"] for each in listed} == {"succeeded"}
-    refused(stack, "job.not_retryable", "jobs", "retry", str(job["id"]))
+    fails_with(stack, "job.not_retryable", "jobs", "retry", str(job["id"]))
 
 
 def test_migrate_says_the_revision_and_may_run_again(stack: Stack) -> None:

@@ -128,12 +128,12 @@ def test_a_segment_whose_field_was_retired_says_so(console: OwnerAtConsole, list
 # -- bulk actions ----------------------------------------------------------------------------------
 
 
-def acts_of(list_id: int, rest: str = "") -> str:
+def bulk_actions_of(list_id: int, rest: str = "") -> str:
     return f"/console/lists/{list_id}/bulk-actions{rest}"
 
 
 def begun(console: OwnerAtConsole, path: str, **typed: str) -> str:
-    """The path of the page that watches the act."""
+    """The path of the page that watches the bulk action."""
     reply = console.send(path, **typed)
     assert reply.status_code == 303, reply.text
     return str(reply.headers["location"]).removeprefix(console.visitor.stack.api_url)
@@ -154,12 +154,12 @@ def test_members_who_were_chosen_are_tagged_and_it_is_undone(
 ) -> None:
     emails = some_members(console.api, list_id, 3, vips=2)
     before = standing(console.api, list_id, emails)
-    path = acts_of(list_id, "/new?tag=vip")
+    path = bulk_actions_of(list_id, "/new?tag=vip")
     text = console.see(path)
     assert "<b>2</b> members are chosen" in text
     assert "Apply to 2 members" in text
     watched = begun(console, path, action="tag", tag_name="Patron")
-    # An act of one list is none of another.
+    # A bulk action of one list is none of another.
     console.see(watched.replace(str(list_id), str(new_list(console.api)["id"])), 404)
     text = until(console, watched, "2 of 2 changed")
     assert "Give the tag “Patron”" in text
@@ -169,7 +169,7 @@ def test_members_who_were_chosen_are_tagged_and_it_is_undone(
     assert "Undo it" not in until(console, watched, "2 are as before")
     after = standing(console.api, list_id, emails)
     assert [each["tags"] for each in after] == [each["tags"] for each in before]
-    [_, row] = rows_of(console.see(acts_of(list_id)))
+    [_, row] = rows_of(console.see(bulk_actions_of(list_id)))
     assert row[0] == "Give the tag “Patron”"
     assert "undone" in row[1].lower()
 
@@ -177,30 +177,32 @@ def test_members_who_were_chosen_are_tagged_and_it_is_undone(
 def test_a_tier_is_given_to_a_segment(console: OwnerAtConsole, list_id: int) -> None:
     emails = some_members(console.api, list_id, 2, vips=1)
     segment = new_segment(console.api, list_id)
-    path = acts_of(list_id, f"/new?segment={segment['id']}")
+    path = bulk_actions_of(list_id, f"/new?segment={segment['id']}")
     watched = begun(console, path, action="set_type", tier="gold")
     until(console, watched, "1 of 1 changed")
     tiers = [each["type"] for each in standing(console.api, list_id, emails)]
     assert tiers == ["gold", "free"]
 
 
-def test_an_act_without_its_value_is_not_begun(console: OwnerAtConsole, list_id: int) -> None:
+def test_a_bulk_action_without_its_value_is_not_begun(
+    console: OwnerAtConsole, list_id: int
+) -> None:
     for typed, place in (
         ({"action": "tag", "tag_name": ""}, "tag_name"),
         ({"action": "set_type", "tier": "platinum"}, "tier"),
         ({"action": "explode"}, "action"),
     ):
-        text = shown(console.send(acts_of(list_id, "/new"), **typed), 422)
+        text = shown(console.send(bulk_actions_of(list_id, "/new"), **typed), 422)
         assert wrong_beside(text, place)
         assert "body." not in text
-    assert "No bulk action yet" in console.see(acts_of(list_id))
+    assert "No bulk action yet" in console.see(bulk_actions_of(list_id))
 
 
-def test_an_act_that_waits_is_ended(quiet: Stack) -> None:
+def test_a_bulk_action_that_waits_is_ended(quiet: Stack) -> None:
     # No worker takes it here.
     with at_console(quiet) as console:
         list_id = new_list(console.api)["id"]
-        watched = begun(console, acts_of(list_id, "/new"), action="email_off")
+        watched = begun(console, bulk_actions_of(list_id, "/new"), action="email_off")
         text = console.see(watched)
         assert "Running: 0 changed so far" in text
         assert "every 1s" in text

@@ -51,7 +51,7 @@ def events_of(owner: OwnerAtConsole, kind: str) -> list[dict[str, Any]]:
     return [each for each in found if each["type"] == kind]
 
 
-def acts_of(operator: OwnerAtConsole) -> list[dict[str, Any]]:
+def actions_of(operator: OwnerAtConsole) -> list[dict[str, Any]]:
     """What the operator did, the last first."""
     return [each["detail"] for each in events_of(operator, "operator.acted")]
 
@@ -123,10 +123,10 @@ def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
             assert (event["ip"], event["user_agent"]) == (None, None)
             assert event["credential"]["kind"] == "command"
         assert "plan.changed" in operator.see(path)
-    [act] = events_of(operator, "operator.acted")
-    assert act["detail"] == {"act": "plan.changed", "user_id": user_id, "plan": "paid"}
-    assert act["ip"] == "127.0.0.1"
-    assert act["credential"]["kind"] == "session"
+    [action] = events_of(operator, "operator.acted")
+    assert action["detail"] == {"act": "plan.changed", "user_id": user_id, "plan": "paid"}
+    assert action["ip"] == "127.0.0.1"
+    assert action["credential"]["kind"] == "session"
 
 
 def test_a_change_needs_a_recent_login_and_a_form_of_ours(
@@ -183,7 +183,7 @@ def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
     operator.do(f"{HOME}/orders/{second.order_id}", resolution="refunded")
     of_status = rows_of(operator.see(f"{HOME}/orders", status="refunded"))
     assert str(second.order_id) in [row[0] for row in of_status]
-    assert acts_of(operator)[:2] == [
+    assert actions_of(operator)[:2] == [
         {"act": "order.refunded", "order_id": second.order_id},
         {"act": "order.credited", "order_id": first.order_id},
     ]
@@ -220,7 +220,7 @@ def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(
         assert "It broke." in operator.see(path)
         assert "The job starts again." in operator.do(path, act="retry")
         assert data(owner.api.get(f"/jobs/{broken}"))["status"] == "queued"
-        assert acts_of(operator) == [
+        assert actions_of(operator) == [
             {"act": "job.retried", "job_id": broken},
             {"act": "job.cancelled", "job_id": waiting},
         ]
@@ -246,7 +246,7 @@ def test_maintenance_is_shown_and_run_now(operator: OwnerAtConsole, stack: Stack
         number = sorted(KINDS).index(name)
         assert f"A worker runs {name} within seconds." in operator.do(path, number)
         eventually(lambda: stack.query(ran, name) != before, what=f"a run of {name}")
-        assert acts_of(operator)[0] == {"act": "maintenance.begun", "maintenance": name}
+        assert actions_of(operator)[0] == {"act": "maintenance.begun", "maintenance": name}
         operator_form = {"name": "maintenance.tidy"}
         assert operator.send(path, **operator_form).status_code == 404
         lease = f"UPDATE maintenance SET lease_expires_at = {{}} WHERE name = '{name}'"

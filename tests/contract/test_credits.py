@@ -76,9 +76,9 @@ def test_too_little_is_402_and_changes_nothing(
     assert stack.query("SELECT 1 FROM credit_accounts WHERE user_id = %s", owner.user_id) == []
     grant(stack, owner.user_id, "5")
     before = data(client.get(BALANCE))
-    refused = consume(client, "99999999999.9999")
-    problem(refused, 402, "credits.insufficient")
-    exact = credits.exactly(refused.text)
+    reply = consume(client, "99999999999.9999")
+    problem(reply, 402, "credits.insufficient")
+    exact = credits.exactly(reply.text)
     assert (exact["balance_credit"], exact["needed"]) == (5, Decimal("99999999999.9999"))
     problem(consume(client, "5.0001", key="k" * 16), 402, "credits.insufficient")
     assert data(client.get(BALANCE)) == before

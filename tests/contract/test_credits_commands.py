@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from services.credits import ledger, verify
-from tests.commands import pressroom, printed, refused
+from tests.commands import fails_with, pressroom, printed
 from tests.stack import Owner, Stack
 
 GRANT = (
@@ -87,7 +87,7 @@ def test_credits_are_granted_adjusted_and_proven(books: Stack, account: Owner) -
 def test_errors_end_with_1_and_change_nothing(
     stack: Stack, owner: Owner, code: str, words: list[str]
 ) -> None:
-    refused(stack, code, "credits", *(word or owner.email for word in words))
+    fails_with(stack, code, "credits", *(word or owner.email for word in words))
     assert stack.query("SELECT 1 FROM credit_entries WHERE user_id = %s", owner.user_id) == []
 
 

@@ -39,7 +39,7 @@ def deny(client: httpx2.Client, *entries: str) -> int:
     return changed
 
 
-def refused_places(client: httpx2.Client, method: str, body: dict[str, Any]) -> list[str]:
+def error_places(client: httpx2.Client, method: str, body: dict[str, Any]) -> list[str]:
     found = problem(client.request(method, PATH, json=body), 422, "deny_list.entry")
     return [each["field"] for each in found["errors"]]
 
@@ -79,14 +79,14 @@ def test_what_is_neither_is_named_and_changes_nothing(client: httpx2.Client) -> 
         "addresses": ["ada@example.net", "ada@", "example.net"],
         "domains": ["ada@example.net", "example.net", "*", "*.", "*.*.net", "a b.net", ""],
     }
-    assert refused_places(client, "PUT", body) == [
+    assert error_places(client, "PUT", body) == [
         "body.addresses[1]",
         "body.addresses[2]",
         "body.domains[0]",
         *(f"body.domains[{number}]" for number in range(2, 7)),
     ]
-    assert refused_places(client, "PATCH", {"remove_domains": ["-"]}) == ["body.remove_domains[0]"]
-    assert refused_places(client, "PATCH", {"add_addresses": ["-"]}) == ["body.add_addresses[0]"]
+    assert error_places(client, "PATCH", {"remove_domains": ["-"]}) == ["body.remove_domains[0]"]
+    assert error_places(client, "PATCH", {"add_addresses": ["-"]}) == ["body.add_addresses[0]"]
     assert data(client.get(PATH)) == {"addresses": [], "domains": ["example.org"]}
 
 

@@ -103,8 +103,8 @@ def test_five_megabytes_pass_and_one_byte_more_does_not(
     assert MAX_IMAGE_BYTES == 5 * 1024 * 1024
     with leaves_nothing(stack, client):
         for extra in (1, 1000, 64 * 1024, 1024 * 1024):
-            refused = send(client, padded(MAX_IMAGE_BYTES + extra), "a.jpg")
-            problem(refused, 413, "attachment.too_large")
+            reply = send(client, padded(MAX_IMAGE_BYTES + extra), "a.jpg")
+            problem(reply, 413, "attachment.too_large")
     assert data(send(client, padded(MAX_IMAGE_BYTES), "a.jpg"))["original_size"] == MAX_IMAGE_BYTES
 
 

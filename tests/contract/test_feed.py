@@ -9,7 +9,7 @@ from core.scopes import Scope
 from services.feed.catalogue import CATALOGUE, FeedEventType
 from tests.contract import credits
 from tests.contract.bulk import COUNTS, add, addresses, imported, of_addresses
-from tests.contract.feed import ACTS, Scene, events, page
+from tests.contract.feed import ACTIONS, Scene, events, page
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import Reader, new_address, new_list, subscribe
 from tests.contract.test_replies import TIMESTAMP
@@ -36,10 +36,10 @@ def scene(
 
 
 @pytest.mark.parametrize("kind", FeedEventType)
-def test_each_type_is_written_by_its_act_with_the_data_that_its_schema_has(
+def test_each_type_is_written_by_its_action_with_the_data_that_its_schema_has(
     scene: Scene, kind: FeedEventType
 ) -> None:
-    ACTS[kind](scene)
+    ACTIONS[kind](scene)
     *_, found = events(scene.client, type=kind.value)
     assert re.fullmatch(TIMESTAMP, found["occurred_at"])
     entry = CATALOGUE[kind]
@@ -47,7 +47,7 @@ def test_each_type_is_written_by_its_act_with_the_data_that_its_schema_has(
     assert set(found["data"]) == set(entry.data.model_fields)
     entry.data.model_validate(found["data"], strict=True)
     assert found["list_id"] is None or found["list_id"] == scene.list_id or "transfer" in kind
-    # The act is an event of that type to no other owner.
+    # The action is an event of that type to no other owner.
     with scene.stack.client(scene.stack.new_owner().key) as other:
         assert kind == FeedEventType.KEY_CREATED or page(other, type=kind.value)["items"] == []
 
@@ -89,7 +89,7 @@ def test_a_member_who_comes_and_goes_is_told_in_order(scene: Scene) -> None:
 
 
 def test_a_transfer_is_an_event_of_both_lists(scene: Scene) -> None:
-    ACTS[FeedEventType.SUBSCRIPTION_TRANSFERRED](scene)
+    ACTIONS[FeedEventType.SUBSCRIPTION_TRANSFERRED](scene)
     away, there = events(scene.client, 2, type="subscription.transferred")
     assert away["list_id"] == away["data"]["from_list_id"] == scene.list_id
     assert there["list_id"] == there["data"]["to_list_id"] != scene.list_id
@@ -101,7 +101,7 @@ def test_a_transfer_is_an_event_of_both_lists(scene: Scene) -> None:
     ]
 
 
-def test_an_act_on_many_members_is_one_event_with_its_counts(
+def test_a_bulk_action_on_many_members_is_one_event_with_its_counts(
     stack: Stack, client: httpx2.Client, owner: Owner, list_id: int
 ) -> None:
     result = imported(client, list_id, of_addresses(*addresses(50), "not an address"))
@@ -120,8 +120,8 @@ def test_an_act_on_many_members_is_one_event_with_its_counts(
 
 
 def test_an_import_that_fails_ends_too(client: httpx2.Client, list_id: int) -> None:
-    refused = add(client, list_id, "not an address")
-    problem(refused, 422, refused.json()["code"])
+    reply = add(client, list_id, "not an address")
+    problem(reply, 422, reply.json()["code"])
     [found] = events(client, type="import.ended")
     assert (found["data"]["status"], found["data"]["invalid"]) == ("failed", 1)
 

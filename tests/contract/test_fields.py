@@ -40,8 +40,8 @@ def test_a_field_takes_values_of_its_type_and_no_other(
         assert members(client, list_id, email=email)[0]["fields"] == {"thing": value}
     for value in wrong:
         reply = client.put(f"/lists/{list_id}/members/{email}", json={"fields": {"thing": value}})
-        refused = problem(reply, 422, "field.value")
-        assert [each["field"] for each in refused["errors"]] == ["body.fields.thing"]
+        error = problem(reply, 422, "field.value")
+        assert [each["field"] for each in error["errors"]] == ["body.fields.thing"]
     assert members(client, list_id, email=email)[0]["fields"] == {"thing": right[-1]}
 
 
@@ -65,10 +65,10 @@ def test_each_wrong_value_is_named_and_nothing_changes(client: httpx2.Client, li
     email = new_address()
     before = put(client, list_id, email, fields={"visits": 1})
     body = {"name": "New", "fields": {"visits": "many", "unknown": 1}}
-    refused = problem(
+    error = problem(
         client.patch(f"/lists/{list_id}/members/{email}", json=body), 422, "field.value"
     )
-    assert [each["field"] for each in refused["errors"]] == [
+    assert [each["field"] for each in error["errors"]] == [
         "body.fields.visits",
         "body.fields.unknown",
     ]

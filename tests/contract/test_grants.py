@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.commands import pressroom, printed, refused
+from tests.commands import fails_with, pressroom, printed
 from tests.contract.replies import data
 from tests.erasing import erase
 from tests.oauth import REDIRECT, Person, Program, log_in, register
@@ -100,7 +100,7 @@ def test_the_command_refuses_what_no_client_may_be(
 
 
 def test_the_command_says_in_a_sentence_that_there_is_no_such_client(stack: Stack) -> None:
-    refused(stack, "oauth_client.not_found", "oauth-clients", "revoke", "nobody")
+    fails_with(stack, "oauth_client.not_found", "oauth-clients", "revoke", "nobody")
 
 
 # -- what is forgotten -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from tests.commands import printed, refused
+from tests.commands import fails_with, printed
 from tests.consoles import at_operators_console, forms_of, heading
 from tests.contract.bulk import imported, sheet
 from tests.contract.replies import data, problem
@@ -70,7 +70,7 @@ def test_honest_texts_pass(client: httpx2.Client, list_id: int) -> None:
 
 def test_the_command_that_creates_a_list_refuses_it_too(stack: Stack, owner: Owner) -> None:
     options = ("--title", "Win at evil.com", "--slug", new_slug())
-    refused(stack, "text.leads_away", "lists", "create", owner.email, *options)
+    fails_with(stack, "text.leads_away", "lists", "create", owner.email, *options)
 
 
 # -- labels ---------------------------------------------------------------------------------------

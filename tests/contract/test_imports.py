@@ -150,9 +150,9 @@ def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
     unmarked = of_addresses(reader.email, new)
     assert counts(imported(client, list_id, unmarked)) == {"received": 2, "opted_out": 2}
     path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
-    refused = client.put(path, json={"enabled": True})
-    problem(refused, 409, "subscription.opted_out")
-    # By their own act.
+    reply = client.put(path, json={"enabled": True})
+    problem(reply, 409, "subscription.opted_out")
+    # By their own action.
     reader.joins(list_id)
     assert reader.stands(list_id) == ("active", True)
 

@@ -65,9 +65,9 @@ def test_a_colour_that_can_not_be_read_is_refused_and_says_why(client: httpx2.Cl
         ("url(https://evil.example)", "#rrggbb"),
     ]:
         made = new_list(client)
-        refused = problem(change(client, made["id"], colour=colour), 422, "list.colour")
-        assert refused["errors"][0]["field"] == "body.colour"
-        assert said in refused["detail"]
+        error = problem(change(client, made["id"], colour=colour), 422, "list.colour")
+        assert error["errors"][0]["field"] == "body.colour"
+        assert said in error["detail"]
         assert data(client.get(f"/lists/{made['id']}"))["colour"] is None
 
 

@@ -50,7 +50,7 @@ def test_a_new_list_has_a_row_for_each_of_the_last_thirty_days(
     assert stats(client, list_id, by="tier")["rows"] == []
 
 
-def test_each_act_is_counted_where_it_belongs(
+def test_each_action_is_counted_where_it_belongs(
     stack: Stack,
     client: httpx2.Client,
     stranger: httpx2.Client,

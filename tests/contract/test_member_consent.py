@@ -246,7 +246,7 @@ def test_a_transfer_takes_what_shows_the_consent_along_with_its_list(
         "wording": "Of the source",
         "list_id": source,
     }
-    # The owner's own act, who may be anywhere.
+    # The owner's own action, who may be anywhere.
     assert moved | {"at": None} == {
         **NOWHERE,
         "at": None,

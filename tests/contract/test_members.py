@@ -189,13 +189,13 @@ def history(
     return items
 
 
-def test_each_act_of_a_person_is_kept(
+def test_each_action_of_a_person_is_kept(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
     base = f"/subscriptions/{list_id}"
     one_click = {"List-Unsubscribe": "One-Click"}
-    acts: list[tuple[httpx2.Client, str, str, dict[str, Any]]] = [
+    actions: list[tuple[httpx2.Client, str, str, dict[str, Any]]] = [
         (reader.client, "POST", f"{base}/no-challenge", {}),
         (reader.client, "PUT", f"{base}/email", {"json": {"enabled": False}}),
         (stranger, "PUT", f"{base}/email", {"params": trace, "json": {"enabled": True}}),
@@ -215,13 +215,13 @@ def test_each_act_of_a_person_is_kept(
         ("subscribed", "user", "login", "pending", "active", False, True),
         ("unsubscribed", "user", "login", "active", "unsubscribed", True, True),
     ]
-    for number, (caller, method, path, sent) in enumerate(acts):
-        headers = {"X-Request-ID": f"act-{number}"}
+    for number, (caller, method, path, sent) in enumerate(actions):
+        headers = {"X-Request-ID": f"action-{number}"}
         assert data(caller.request(method, path, headers=headers, **sent)) == 1
     found = history(client, list_id, reader.user_id)[::-1]
     assert [summary(each) for each in found] == expected
     for number, each in enumerate(found):
-        assert (each["ip"], each["request_id"]) == ("127.0.0.1", f"act-{number}")
+        assert (each["ip"], each["request_id"]) == ("127.0.0.1", f"action-{number}")
         assert each["actor_id"] == (None if each["actor"] == "stranger" else reader.user_id)
         assert re.fullmatch(TIMESTAMP, each["created_at"])
 
@@ -231,20 +231,20 @@ def summary(entry: dict[str, Any]) -> tuple[object, ...]:
     return entry["action"], entry["actor"], entry["via"], *(entry[name] for name in names)
 
 
-def test_each_act_of_an_owner_is_kept(
+def test_each_action_of_an_owner_is_kept(
     client: httpx2.Client, owner: Owner, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
     reader.joins(list_id)
     path = f"/subscriptions/{list_id}/members/{reader.user_id}"
-    acts: list[tuple[str, str, dict[str, Any]]] = [
+    actions: list[tuple[str, str, dict[str, Any]]] = [
         ("PUT", f"{path}/email", {"json": {"enabled": False}}),
         ("PUT", f"{path}/email", {"json": {"enabled": True}}),
         ("PATCH", f"/lists/{list_id}/members/{reader.user_id}", {"json": {"type": "gold"}}),
         ("POST", f"{path}/transfer", {"params": {"dst_list_id": other}}),
     ]
-    for number, (method, where, sent) in enumerate(acts):
-        data(client.request(method, where, headers={"X-Request-ID": f"act-{number}"}, **sent))
+    for number, (method, where, sent) in enumerate(actions):
+        data(client.request(method, where, headers={"X-Request-ID": f"action-{number}"}, **sent))
     assert data(client.delete(f"/subscriptions/{other}/members/{reader.user_id}")) == 1
     found = history(client, list_id, reader.user_id)[::-1][1:]
     assert [summary(each) for each in found] == [
@@ -253,7 +253,7 @@ def test_each_act_of_an_owner_is_kept(
         ("edited", "owner", "login", "active", "active", True, True),
         ("transferred_away", "owner", "login", "active", "removed", True, True),
     ]
-    assert [each["request_id"] for each in found] == [f"act-{number}" for number in range(4)]
+    assert [each["request_id"] for each in found] == [f"action-{number}" for number in range(4)]
     assert {(each["actor_id"], each["ip"]) for each in found} == {(owner.user_id, "127.0.0.1")}
     assert [summary(each) for each in history(client, other, reader.user_id)] == [
         ("removed", "owner", "login", "active", "removed", True, True),

@@ -11,7 +11,7 @@ from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 from core.scopes import EXPLANATIONS, Scope
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from tests.contract.replies import data, problem
-from tests.oauth import REDIRECT, Person, Program, fields_of, is_refused, log_in, register
+from tests.oauth import REDIRECT, Person, Program, fields_of, is_error, log_in, register
 from tests.stack import RETIRED, Owner, Stack
 
 ME = "/users/me"
@@ -115,7 +115,7 @@ def test_a_person_may_agree_to_less_than_was_asked(
         problem(client.get(SEEN), 403, "auth.insufficient_scope")
 
 
-def test_agreeing_to_nothing_is_a_error(program: Program, person: Person) -> None:
+def test_agreeing_to_nothing_is_an_error(program: Program, person: Person) -> None:
     location = person.answer(program.request()).headers["location"]
     assert fields_of(location)["error"] == "access_denied"
 
@@ -162,11 +162,11 @@ def test_tokens_live_for_an_hour_and_refreshes_for_thirty_days(
     signer = stack.resources.keyring.signer("oauth-token")
     stack.query(past, signer.digest(given["access_token"].encode()))
     with stack.client(given["access_token"]) as client:
-        refused = client.get(ME)
-    problem(refused, 401, "auth.invalid_credentials")
-    assert 'error="invalid_token"' in refused.headers["www-authenticate"]
+        reply = client.get(ME)
+    problem(reply, 401, "auth.invalid_credentials")
+    assert 'error="invalid_token"' in reply.headers["www-authenticate"]
     stack.query(past, signer.digest(given["refresh_token"].encode()))
-    assert is_refused(program.refresh(given["refresh_token"]), 400, "invalid_grant")
+    assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
 
 
 def test_a_code_lives_for_a_minute(stack: Stack, program: Program, person: Person) -> None:
@@ -182,7 +182,7 @@ def test_a_code_lives_for_a_minute(stack: Stack, program: Program, person: Perso
         " (SELECT id FROM oauth_grants WHERE user_id = %s)",
         person.owner.user_id,
     )
-    assert is_refused(program.exchange(code), 400, "invalid_grant")
+    assert is_error(program.exchange(code), 400, "invalid_grant")
 
 
 def test_no_secret_is_stored(stack: Stack, program: Program, person: Person) -> None:
@@ -225,7 +225,7 @@ def test_revoking_a_refresh_token_ends_the_whole_login(
     assert (reply.status_code, reply.json()) == (200, {})
     assert not stack.opens(first["access_token"])
     assert not stack.opens(second["access_token"])
-    assert is_refused(program.refresh(second["refresh_token"]), 400, "invalid_grant")
+    assert is_error(program.refresh(second["refresh_token"]), 400, "invalid_grant")
     assert stack.opens(other["access_token"])
 
 
@@ -248,7 +248,7 @@ def public_program(stack: Stack) -> Program:
 def test_revoking_what_is_no_token_is_fine(program: Program) -> None:
     for token in ("x", ACCESS_TOKEN.generate(), REFRESH_TOKEN.generate()):
         assert program.post("/oauth/revoke", {"token": token}).status_code == 200
-    assert is_refused(program.post("/oauth/revoke", {}), 400, "invalid_request")
+    assert is_error(program.post("/oauth/revoke", {}), 400, "invalid_request")
 
 
 def test_introspection_tells_its_client_about_both_tokens(
@@ -281,7 +281,7 @@ def test_introspection_tells_nothing_of_what_does_not_count(
 def test_introspection_needs_a_secret(public_program: Program, person: Person) -> None:
     given = public_program.tokens(person)
     reply = public_program.post("/oauth/introspect", {"token": given["access_token"]})
-    assert is_refused(reply, 401, "invalid_client")
+    assert is_error(reply, 401, "invalid_client")
 
 
 # -- metadata, userinfo, CORS ------------------------------------------------------------------
@@ -342,7 +342,7 @@ def test_pages_of_any_origin_may_exchange_codes_and_none_may_read_the_consent(
     ],
 )
 def test_what_is_malformed_is_refused(program: Program, form: dict[str, str], error: str) -> None:
-    assert is_refused(program.post("/oauth/token", form), 400, error)
+    assert is_error(program.post("/oauth/token", form), 400, error)
 
 
 def test_only_a_form_is_read(stack: Stack, program: Program, person: Person) -> None:
@@ -356,11 +356,11 @@ def test_only_a_form_is_read(stack: Stack, program: Program, person: Person) -> 
         "code_verifier": program.verifier,
     }
     with stack.client() as client:
-        assert is_refused(client.post("/oauth/token", json=sent), 400, "invalid_request")
-        assert is_refused(client.post("/oauth/token", params=sent), 400, "invalid_request")
+        assert is_error(client.post("/oauth/token", json=sent), 400, "invalid_request")
+        assert is_error(client.post("/oauth/token", params=sent), 400, "invalid_request")
         assert client.get("/oauth/token", params=sent).status_code == 405
         twice = httpx2.post(f"{stack.api_url}/oauth/token", data={"grant_type": ["a", "b"]})
-        assert is_refused(twice, 400, "invalid_request")
+        assert is_error(twice, 400, "invalid_request")
     assert program.exchange(code).status_code == 200
 
 
@@ -373,5 +373,5 @@ def test_a_client_nobody_knows_is_401_and_told_how(stranger: httpx2.Client) -> N
             data={"grant_type": "refresh_token", "refresh_token": "x"},
             headers=httpx2.Headers({"Authorization": header}, encoding="latin-1"),
         )
-        assert is_refused(reply, 401, "invalid_client")
+        assert is_error(reply, 401, "invalid_client")
         assert reply.headers["www-authenticate"].startswith("Basic")

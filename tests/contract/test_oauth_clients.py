@@ -64,9 +64,9 @@ def test_authlibs_client_reads_the_balance_and_may_not_consume(
         balance = data(client.get("/auxilia/credits/balance"))
         assert balance["balance_credit"] == 12.5
         body = {"amount": 1, "source_id": "python"}
-        refused = client.post("/auxilia/credits/consume", json=body)
-        problem(refused, 403, "auth.insufficient_scope")
-        assert 'error="insufficient_scope"' in refused.headers["www-authenticate"]
+        reply = client.post("/auxilia/credits/consume", json=body)
+        problem(reply, 403, "auth.insufficient_scope")
+        assert 'error="insufficient_scope"' in reply.headers["www-authenticate"]
         refreshed = client.refresh_token(found["token_endpoint"])
         assert refreshed["access_token"] != token["access_token"]
         assert data(client.get("/users/me"))["id"] == person.owner.user_id

@@ -38,11 +38,11 @@ def test_a_member_is_read_by_the_address_in_any_spelling_and_status(
     for named in (reader.email, reader.email.upper(), reader.email.replace("@", "%40")):
         assert data(client.get(path_of(list_id, named))) == by_id
     assert data(client.get(path_of(letter["slug"], reader.email))) == by_id
-    for act, status in (
+    for action, status in (
         (lambda: reader.leaves(list_id), "unsubscribed"),
         (lambda: client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"), "removed"),
     ):
-        act()
+        action()
         assert data(client.get(path_of(list_id, reader.email)))["status"] == status
 
 
@@ -53,8 +53,8 @@ def test_what_names_no_person_is_refused(client: httpx2.Client, list_id: int) ->
             client.put(path_of(list_id, named), json={}),
             client.patch(path_of(list_id, named), json={}),
         ):
-            refused = problem(reply, 400, "request.invalid")
-            assert refused["errors"][0]["field"] == "path.user_id"
+            error = problem(reply, 400, "request.invalid")
+            assert error["errors"][0]["field"] == "path.user_id"
 
 
 def test_who_is_no_member_is_not_found(

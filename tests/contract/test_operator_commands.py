@@ -8,7 +8,7 @@ import pytest
 
 import workers.task_table  # noqa: F401 - registers all maintenance
 from services.jobs import maintenance
-from tests.commands import pressroom, printed, refused
+from tests.commands import fails_with, pressroom, printed
 from tests.contract.replies import data, send
 from tests.contract.test_replies import TIMESTAMP
 from tests.maintenance import run_maintenance
@@ -61,7 +61,7 @@ def test_a_password_that_is_refused_changes_nothing(stack: Stack, owner: Owner) 
     done = pressroom(stack, *change, stdin="short")
     assert (done.returncode, done.stdout) == (1, "")
     assert "password.length" in done.stderr
-    refused(stack, "user.not_found", "users", "show", "nobody@example.com")
+    fails_with(stack, "user.not_found", "users", "show", "nobody@example.com")
 
 
 def test_lists_are_listed_shown_and_archived(
@@ -116,7 +116,7 @@ def test_a_queued_job_is_cancelled_with_its_subject(
     done = pressroom(quiet, "jobs", "watch", str(queued))
     assert done.returncode == 1
     assert "job.cancelled" in done.stdout
-    refused(quiet, "job.not_found", "jobs", "cancel", "999999999")
+    fails_with(quiet, "job.not_found", "jobs", "cancel", "999999999")
 
 
 def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx2.Client) -> None:
@@ -206,11 +206,11 @@ def test_maintenance_runs_now_although_it_is_not_due(stack: Stack) -> None:
 
 
 def test_maintenance_that_runs_or_is_unknown_is_refused(stack: Stack) -> None:
-    refused(stack, "maintenance.not_found", "maintenance", "maintenance.tidy")
+    fails_with(stack, "maintenance.not_found", "maintenance", "maintenance.tidy")
     run_maintenance(stack, "maintenance.sweep_files")
     lease = "UPDATE maintenance SET lease_expires_at = {} WHERE name = 'maintenance.sweep_files'"
     stack.query(lease.format("now() + interval '1 minute'"))
     try:
-        refused(stack, "maintenance.running", "maintenance", "maintenance.sweep_files")
+        fails_with(stack, "maintenance.running", "maintenance", "maintenance.sweep_files")
     finally:
         stack.query(lease.format("NULL"))

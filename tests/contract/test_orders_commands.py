@@ -11,7 +11,7 @@ from integrations.payments.port import Evidence
 from models import OrderVia
 from services.credits import ledger, verify
 from services.credits.settlement import settle
-from tests.commands import pressroom, printed, refused
+from tests.commands import fails_with, pressroom, printed
 from tests.faults import till
 from tests.faults.till import Terms
 from tests.stack import Owner, Stack
@@ -89,7 +89,7 @@ def test_orders_are_listed_and_shown_with_their_history(books: Stack, sold: Term
     assert (shown["refunded_amount"], shown["credited"], shown["taken"]) == ("2.00", "500", "200")
     assert [line.split()[1] for line in shown["history"]] == ["created", "pending", "paid"]
     assert shown["payment_id"] == sold.payment_id
-    refused(books, "order.not_found", "credits", "orders", "show", "12345")
+    fails_with(books, "order.not_found", "credits", "orders", "show", "12345")
 
 
 def test_what_is_in_review_is_credited_or_refunded_once(books: Stack, holder: Owner) -> None:
@@ -101,10 +101,10 @@ def test_what_is_in_review_is_credited_or_refunded_once(books: Stack, holder: Ow
     shown = printed(books, "credits", "orders", "show", str(first.order_id))
     assert shown["mismatch"] == "amount: 499 instead of 500"
     review = ("credits", "orders", "review", str(first.order_id))
-    refused(books, "order.resolution", *review)
-    refused(books, "order.resolution", *review, "--credit", "--refunded")
+    fails_with(books, "order.resolution", *review)
+    fails_with(books, "order.resolution", *review, "--credit", "--refunded")
     assert printed(books, *review, "--credit")["status"] == "paid"
-    refused(books, "order.not_in_review", *review, "--refunded")
+    fails_with(books, "order.not_in_review", *review, "--refunded")
     assert books.query("SELECT balance FROM credit_accounts") == [(500,)]
     given_back = printed(books, "credits", "orders", "review", str(second.order_id), "--refunded")
     assert given_back["status"] == "refunded"

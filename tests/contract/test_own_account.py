@@ -85,7 +85,7 @@ def test_nobody_ends_a_session_of_somebody_else(stack: Stack, person: Visitor) -
 @pytest.mark.parametrize(
     "path", ["/logout", "/account/sessions", "/account/password", "/account/email"]
 )
-def test_acts_from_other_sites_are_refused(
+def test_actions_from_other_sites_are_refused(
     stack: Stack, person: Visitor, elsewhere: Visitor, path: str
 ) -> None:
     form = {"session": "others", "current": PASSWORD, "password": OTHER_PASSWORD}

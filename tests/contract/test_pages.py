@@ -95,7 +95,7 @@ def test_page_offers_to_unsubscribe_and_to_stop_the_mail(
 
 
 def noted(reader: Subscriber, action: str) -> list[tuple[object, ...]]:
-    """Whose act it was, and from where."""
+    """Who did it, and from where."""
     query = "SELECT actor, actor_id, via, ip FROM subscription_events WHERE list_id = %s"
     return reader.stack.query(f"{query} AND action = %s", reader.list_id, action)
 
@@ -160,10 +160,10 @@ def test_closed_list_can_be_left_and_not_joined(
     assert client.delete(f"/lists/{reader.list_id}").is_success
     assert "closed" in look(stranger, reader).text
     assert buttons(press(stranger, reader, "leave")) == []
-    refused = stranger.post(
+    reply = stranger.post(
         "/unsubscribe", params={"trace_id": reader.trace_id}, data={"action": "undo"}
     )
-    assert heading(refused, 404) == "There is no open list here"
+    assert heading(reply, 404) == "There is no open list here"
     assert reader.stands() == ("unsubscribed", True)
 
 
@@ -278,8 +278,8 @@ def test_what_is_neither_one_click_nor_a_button_does_nothing(
     stranger: httpx2.Client, reader: Subscriber, body: dict[str, str]
 ) -> None:
     before = reader.kept()
-    refused = stranger.post(reader.unsubscribe_url, data=body)
-    assert heading(refused, 422) == "That didn’t work"
+    reply = stranger.post(reader.unsubscribe_url, data=body)
+    assert heading(reply, 422) == "That didn’t work"
     assert reader.kept() == before
 
 

@@ -450,8 +450,8 @@ def test_no_mailed_link_erases_an_account(
     shown = browser.get("/preferences/erase")
     assert "has an account here" in shown.text
     assert "<button" not in shown.text
-    refused = browser.post("/preferences/erase", data={"csrf_token": csrf(page)})
-    assert refused.status_code == 403
+    reply = browser.post("/preferences/erase", data={"csrf_token": csrf(page)})
+    assert reply.status_code == 403
     assert reader.stands() == ("active", True)
 
 

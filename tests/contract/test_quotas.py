@@ -14,7 +14,7 @@ from services.access.quotas import row_bytes
 from tests.contract.bulk import OURS, add, errors, everybody, export, of_addresses, sheet, upload
 from tests.contract.composing import METADATA, ask, fresh
 from tests.contract.replies import data, problem, send
-from tests.contract.segments import VIP, act, acted, filter_of_bytes, new_segment
+from tests.contract.segments import VIP, acted, bulk_action, filter_of_bytes, new_segment
 from tests.contract.subscribers import a_reader, known_member, new_address, new_list
 from tests.hooks import hooked, new_endpoint
 from tests.maintenance import run_maintenance
@@ -251,7 +251,7 @@ def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
         for reply in (
             client.post(segments, json={"name": "Another", "filter": VIP}),
             client.patch(path, json={"filter": filter_of_bytes(9_001)}),
-            act(client, list_id, "email_off", filter=VIP),
+            bulk_action(client, list_id, "email_off", filter=VIP),
             export(client, list_id, "members"),
             client.post(f"{hook}/test"),
             client.post(f"{hook}/replay", json={"since": "2026-01-01T00:00:00Z"}),
@@ -369,8 +369,8 @@ def test_adding_members_fills_the_plan_and_no_more(stack: Stack, client: httpx2.
     list_id = new_list(client)["id"]
     leave_room_for_members(stack, list_id, room=2)
     new = [new_address() for _ in range(3)]
-    refused = add(client, list_id, *new)
-    exceeded(refused, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
+    reply = add(client, list_id, *new)
+    exceeded(reply, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
     assert set(everybody(client, list_id)) == set(new[:2])
     # Active members take no room, so a call that adds nobody is none too many.
     assert data(add(client, list_id, *new[:2])) == 0

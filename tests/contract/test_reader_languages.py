@@ -76,8 +76,8 @@ def test_programs_and_owners_read_english(
     for path in ("/login", "/register"):
         page = stranger.get(path, headers=GERMAN)
         assert '<html lang="en">' in page.text
-    refused = stranger.get("/lists", headers=GERMAN)
-    assert refused.json()["detail"].startswith("Send an API key")
+    reply = stranger.get("/lists", headers=GERMAN)
+    assert reply.json()["detail"].startswith("Send an API key")
     assert stranger.get(f"/s/{slug}", headers=ENGLISH).headers["content-language"] == "en"
 
 

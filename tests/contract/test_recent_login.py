@@ -71,7 +71,7 @@ def test_a_session_with_an_old_login_removes_nobody_and_gives_nothing_away(
         hooks = "/webhook-endpoints"
         asked = {"url": "http://127.0.0.1:9/hook", "types": ["subscription.created"]}
         hook = f"{hooks}/{data(program.post(hooks, json=asked))['id']}"
-        acts = (
+        actions = (
             ("POST", hooks, asked),
             ("PATCH", hook, {"url": f"{asked['url']}/2"}),
             ("POST", f"{hook}/rotate", None),
@@ -80,7 +80,7 @@ def test_a_session_with_an_old_login_removes_nobody_and_gives_nothing_away(
             ("DELETE", f"/lists/{list_id}/traces", None),
         )
         age(stack, email, 15)
-        for method, path, body in acts:
+        for method, path, body in actions:
             reply = member.client.request(method, path, json=body, headers=origin)
             problem(reply, 403, "auth.login_again")
         # What removes nobody is not asked for it, and a key never.
@@ -89,10 +89,10 @@ def test_a_session_with_an_old_login_removes_nobody_and_gives_nothing_away(
         )
         data(dry_run)
         data(member.client.post(bulk, json=removal | {"action": "email_off"}, headers=origin), 202)
-        for method, path, body in acts:
+        for method, path, body in actions:
             data(program.request(method, path, json=body), 200, 202)
         age(stack, email, 14)
-        for method, path, body in acts:
+        for method, path, body in actions:
             data(member.client.request(method, path, json=body, headers=origin), 200, 202)
 
 
@@ -101,9 +101,9 @@ def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack
         list_id = new_list(owner.api)["id"]
         age(stack, owner.owner.email, 15)
         path = f"/console/lists/{list_id}/bulk-actions/new"
-        refused = owner.send(path, action="remove")
-        assert "This needs a login of the last 15 minutes" in shown(refused, 403)
-        assert forms_of(refused)[0][1]["action"] == "remove"
+        reply = owner.send(path, action="remove")
+        assert "This needs a login of the last 15 minutes" in shown(reply, 403)
+        assert forms_of(reply)[0][1]["action"] == "remove"
         assert "The bulk action has started." in owner.do(path, action="email_off")
 
 

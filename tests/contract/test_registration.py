@@ -123,7 +123,7 @@ def test_a_link_makes_one_account_once(stack: Stack, visitor: Visitor) -> None:
         assert other.log_in(email, OTHER_PASSWORD).status_code == 403
 
 
-def refused_for(reply: httpx2.Response) -> str:
+def error_text(reply: httpx2.Response) -> str:
     """What the page says was wrong."""
     assert reply.status_code == 422
     [problem] = re.findall(r'role="alert"[^>]*>(.*?)<', reply.text, re.DOTALL)
@@ -135,23 +135,23 @@ def test_common_passwords_and_those_of_the_person_are_refused(visitor: Visitor) 
     link = asked_to_register(visitor, email)
     local_part = email.partition("@")[0]
     for common in ("password", "Password1", "ILOVEYOU2", "12345678"):
-        assert "10,000 most common" in refused_for(visitor.fill_in(link, password=common))
+        assert "10,000 most common" in error_text(visitor.fill_in(link, password=common))
     for personal in (email, email.upper(), local_part, "Vivienne Westwood", "viviennewestwood"):
         reply = visitor.fill_in(link, name="Vivienne  Westwood", password=personal)
-        assert "your name, your address" in refused_for(reply), personal
-    assert "your name" in refused_for(
+        assert "your name, your address" in error_text(reply), personal
+    assert "your name" in error_text(
         visitor.fill_in(link, name="Vivienne Westwood", password="Vivienne")
     )
     # They are rules for a new password alone: one that a person has opens their account.
     assert visitor.fill_in(link, name="Vivienne Westwood", password=PASSWORD).status_code == 303
     assert visitor.fill_in("/password/forgotten", email=email).status_code == 303
     reset = visitor.mailed_path(email, NEW)
-    assert "10,000" in refused_for(visitor.fill_in(reset, password="sunshine1"))
+    assert "10,000" in error_text(visitor.fill_in(reset, password="sunshine1"))
     for personal in (local_part, "vivienne westwood"):
-        assert "your name" in refused_for(visitor.fill_in(reset, password=personal))
+        assert "your name" in error_text(visitor.fill_in(reset, password=personal))
     for personal in (local_part, "vivienne westwood", "password"):
         reply = visitor.fill_in("/account/password", current=PASSWORD, password=personal)
-        refused_for(reply)
+        error_text(reply)
     assert visitor.fill_in(reset, password=OTHER_PASSWORD).status_code == 303
 
 

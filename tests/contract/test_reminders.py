@@ -162,16 +162,16 @@ def test_nobody_is_reminded_to_whom_a_no_was_said(
         [mail] = mailed(stack, email, 1)
         stranger.post("/confirm", params={"token": token_of(mail)})
 
-    acts: list[Callable[[int, str, int], None]] = [
+    actions: list[Callable[[int, str, int], None]] = [
         *(leaves, is_removed, reports, is_denied, is_archived, is_erased, confirms)
     ]
     made = {}
-    for act in acts:
+    for action in actions:
         list_id, email = new_list(client, confirm_required=True)["id"], new_address()
         ask(stranger, list_id, email)
         mailed(stack, email, 1)
-        act(list_id, email, known_user(stack, list_id))
-        made[act.__name__] = list_id
+        action(list_id, email, known_user(stack, list_id))
+        made[action.__name__] = list_id
     # One who is reminded, to see that the run was one.
     list_id, email = new_list(client, confirm_required=True)["id"], new_address()
     ask(stranger, list_id, email)

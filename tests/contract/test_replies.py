@@ -330,9 +330,9 @@ def test_a_command_refuses_in_our_words(words: list[str]) -> None:
 
 def test_a_wrong_setting_is_refused_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRESSROOM_DATABASE_URL", "mysql://pressroom")
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(SettingsError) as caught:
         read_settings(DatabaseSettings)
-    assert str(refused.value) == "PRESSROOM_DATABASE_URL: must begin with postgresql://"
+    assert str(caught.value) == "PRESSROOM_DATABASE_URL: must begin with postgresql://"
 
 
 # -- headers for scripts --------------------------------------------------------------------------

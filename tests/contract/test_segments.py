@@ -11,7 +11,7 @@ from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
 from tests.contract.replies import data, problem
 from tests.contract.segments import (
     VIP,
-    act,
+    bulk_action,
     filter_of_bytes,
     new_field,
     new_segment,
@@ -97,7 +97,7 @@ def test_a_filter_that_is_none_is_400_and_names_the_place(
     for reply in (
         client.post(path, json={"name": "Another", "filter": written}),
         client.patch(f"{path}/{made['id']}", json={"filter": written}),
-        act(client, list_id, "remove", filter=written),
+        bulk_action(client, list_id, "remove", filter=written),
         client.post(f"/lists/{list_id}/exports", json={"kind": "members", "filter": written}),
     ):
         body = problem(reply, 400, "filter.invalid")
@@ -114,7 +114,7 @@ def test_a_filter_that_is_kept_has_so_many_bytes_at_most(
         for reply in (
             client.post(path, json={"name": "Another", "filter": larger}),
             client.patch(f"{path}/{made['id']}", json={"filter": larger}),
-            act(client, list_id, "remove", filter=larger),
+            bulk_action(client, list_id, "remove", filter=larger),
             client.post(exports, json={"kind": "members", "filter": larger}),
             sender.post(exports, json={"kind": "delivery", "filter": larger}),
         ):
@@ -166,9 +166,9 @@ def test_a_tag_with_another_name_is_the_same_tag(client: httpx2.Client, list_id:
 def test_a_tag_that_a_segment_names_is_in_use(client: httpx2.Client, list_id: int) -> None:
     made = new_segment(client, list_id, {"not": {"any": [VIP, {"field": "type", "is": "gold"}]}})
     path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'vip')}"
-    refused = problem(client.delete(path), 409, "tag.in_use")
-    assert refused["used_by"] == [{"kind": "segment", "id": made["id"], "name": "VIPs"}]
-    assert "the segment 'VIPs'" in refused["message"]
+    error = problem(client.delete(path), 409, "tag.in_use")
+    assert error["used_by"] == [{"kind": "segment", "id": made["id"], "name": "VIPs"}]
+    assert "the segment 'VIPs'" in error["message"]
     # A number that is as the tag's id is none of it.
     number = {"field": "import_id", "is": int(path.rpartition("/")[2])}
     several = {"all": [number, {"field": "tag", "exists": True}]}
@@ -186,7 +186,7 @@ def test_a_field_that_was_retired_is_refused_by_name_where_the_segment_is_used(
     path = f"/lists/{list_id}/segments/{made['id']}"
     for reply in (
         client.get(path),
-        act(client, list_id, "remove", segment_id=made["id"]),
+        bulk_action(client, list_id, "remove", segment_id=made["id"]),
         client.post(
             f"/lists/{list_id}/exports", json={"kind": "members", "segment_id": made["id"]}
         ),
@@ -222,7 +222,7 @@ def test_a_segment_is_of_its_list_and_of_its_owner_alone(
         problem(caller.get(one), 404, "segment.not_found")
         problem(caller.patch(one, json={"name": "Mine"}), 404, "segment.not_found")
         assert data(caller.delete(one)) == 0
-        problem(act(caller, at, "remove", segment_id=made["id"]), 404, "segment.not_found")
+        problem(bulk_action(caller, at, "remove", segment_id=made["id"]), 404, "segment.not_found")
         export = {"kind": "members", "segment_id": made["id"]}
         problem(caller.post(f"/lists/{at}/exports", json=export), 404, "segment.not_found")
     problem(neighbour.get(f"/lists/{list_id}/segments"), 403, "list.not_owner")

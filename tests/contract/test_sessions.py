@@ -77,8 +77,8 @@ def test_a_write_of_ours_shows_our_origin_or_a_token(stack: Stack, person: Visit
 def test_a_form_may_say_the_token_in_a_field(person: Visitor) -> None:
     token = person.csrf_token()
     path = "/subscriptions/1/delete"
-    refused = person.client.post(path, data={"List-Unsubscribe": "One-Click"})
-    problem(refused, 403, "auth.csrf")
+    reply = person.client.post(path, data={"List-Unsubscribe": "One-Click"})
+    problem(reply, 403, "auth.csrf")
     passed = person.client.post(path, data={"x": "y", "csrf_token": token})
     assert passed.status_code == 404
 

@@ -182,9 +182,9 @@ def test_page_and_pasted_form_of_a_list_with_a_challenge_have_the_widget(
     assert shown in stranger.get(path).text
     pasted = data(client.get(f"/lists/{made['id']}/embed"))["html"]
     assert (shown in pasted, pasted.count("<script")) == (True, 1)
-    refused = send(stranger, path, email=email)
-    assert refused.status_code == 422
-    assert shown in refused.text
+    reply = send(stranger, path, email=email)
+    assert reply.status_code == 422
+    assert shown in reply.text
     assert member(client, made["id"], email) is None
     token = {WIDGET_FIELDS["turnstile"]: f"pass-{secrets.token_hex(6)}"}
     assert send(stranger, path, email=email, **token).status_code == 303

@@ -22,10 +22,10 @@ STRICT = {"Prefer": "handling=strict"}
 
 def unknown(reply: httpx2.Response) -> list[str]:
     """The places that the error names."""
-    refused = problem(reply, 400, "request.unknown")
-    assert "preference-applied" not in reply.headers or "body." in refused["message"]
-    places = [each["field"] for each in refused["errors"]]
-    assert all(place in refused["message"] for place in places)
+    error = problem(reply, 400, "request.unknown")
+    assert "preference-applied" not in reply.headers or "body." in error["message"]
+    places = [each["field"] for each in error["errors"]]
+    assert all(place in error["message"] for place in places)
     return places
 
 
@@ -79,8 +79,8 @@ def test_field_of_an_item_is_named_by_its_place(client: httpx2.Client, list_id: 
     ]
     path = f"/auxilia/subscriptions/{list_id}/members/add"
     body = {"members": people, "source": "shop"}
-    refused = client.post(path, json=body, headers=STRICT)
-    assert unknown(refused) == ["body.members[1].tags", "body.members[1].age", "body.source"]
+    reply = client.post(path, json=body, headers=STRICT)
+    assert unknown(reply) == ["body.members[1].tags", "body.members[1].age", "body.source"]
     assert members(client, list_id) == []
     assert data(client.post(path, json={"members": people[:1]}, headers=STRICT)) == 1
     assert data(add(client, list_id, *people)) == 1
@@ -122,8 +122,8 @@ def test_first_preference_counts(client: httpx2.Client) -> None:
 
 
 def test_strangers_hear_nothing_of_a_body(stranger: httpx2.Client) -> None:
-    refused = stranger.post("/lists", json={"colour": "green"}, headers=STRICT)
-    problem(refused, 401, "auth.credentials_missing")
+    reply = stranger.post("/lists", json={"colour": "green"}, headers=STRICT)
+    problem(reply, 401, "auth.credentials_missing")
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def _part(name: str, value: str) -> Part:
     return (name, (None, value))
 
 
-def _refused(reply: httpx2.Response, name: str) -> None:
+def _is_error(reply: httpx2.Response, name: str) -> None:
     told = problem(reply, 400, "request.option_in_body")
     assert [each["field"] for each in told["errors"]] == [f"body.{name}"]
     assert f"body.{name} " in told["message"]
@@ -209,7 +209,7 @@ def test_an_import_with_an_option_as_a_part_imports_nothing(
     file: Part = ("file", ("mail.csv", of_addresses(*addresses(2))))
     option = _part(name, OPTIONS[name])
     for parts in ([option, file], [file, option]):
-        _refused(_import(quiet_client, list_id, *parts, headers=headers), name)
+        _is_error(_import(quiet_client, list_id, *parts, headers=headers), name)
     assert data(quiet_client.get("/imports"))["items"] == []
     assert objects(quiet) <= before
 
@@ -222,7 +222,7 @@ def test_an_image_with_an_option_as_a_part_is_not_stored(
     before = set(quiet.stored())
     parts: list[Part] = [_part(name, "true"), ("file", ("a.png", encoded("PNG")))]
     headers = {"Prefer": ", ".join(["respond-async", *headers.values()])}
-    _refused(quiet_client.post("/attachments", files=parts, headers=headers), name)
+    _is_error(quiet_client.post("/attachments", files=parts, headers=headers), name)
     assert data(quiet_client.get("/attachments"))["items"] == []
     assert set(quiet.stored()) <= before
 
@@ -246,13 +246,13 @@ def test_other_parts_are_refused_if_asked_to_and_passed_over_otherwise(
 
 
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
-def test_an_act_with_its_dry_run_in_the_body_is_not_done(
+def test_a_bulk_action_with_its_dry_run_in_the_body_is_not_done(
     quiet_client: httpx2.Client, headers: dict[str, str]
 ) -> None:
     list_id = new_list(quiet_client)["id"]
     wanted = {"action": "tag", "value": "new", "filter": {"field": "email", "exists": True}}
     body = {**wanted, "dry_run": 1}
     path = f"/lists/{list_id}/members/bulk"
-    _refused(quiet_client.post(path, json=body, headers=headers), "dry_run")
+    _is_error(quiet_client.post(path, json=body, headers=headers), "dry_run")
     assert data(quiet_client.get("/jobs"))["items"] == []
     data(quiet_client.post(path, json=wanted, headers=headers), 202)

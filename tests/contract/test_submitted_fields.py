@@ -71,8 +71,8 @@ def test_a_field_that_is_not_public_is_as_if_it_were_not_there(
 ) -> None:
     email = new_address()
     reply = stranger.post(f"/subscriptions/{list_id}", json={"email": email, "fields": fields})
-    refused = problem(reply, 422, "field.value")
-    [place] = refused["errors"]
+    error = problem(reply, 422, "field.value")
+    [place] = error["errors"]
     assert place["field"] == f"body.fields.{next(iter(fields))}"
     if "visits" not in fields:
         assert place["message"] == "is no field of this owner"

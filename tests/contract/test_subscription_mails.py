@@ -54,9 +54,9 @@ class Joining:
             joining.confirm(uow, settings.keyring, token, READER)
 
     def error_of(self, token: str) -> str:
-        with pytest.raises(DomainError) as refused:
+        with pytest.raises(DomainError) as caught:
             self.confirm(token)
-        return refused.value.code
+        return caught.value.code
 
     def members(self, **query: str) -> list[dict[str, Any]]:
         page = data(self.owner.get(f"/lists/{self.list_id}/subscriptions", params=query))

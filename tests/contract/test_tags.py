@@ -59,8 +59,8 @@ def test_what_is_no_tag_is_refused(client: httpx2.Client, list_id: int, email: s
         for name in ("tags", "add_tags", "remove_tags"):
             body = {name: ["fine", wrong]}
             reply = client.patch(f"/lists/{list_id}/members/{email}", json=body)
-            refused = problem(reply, 422, "body.invalid")
-            assert refused["errors"][0]["field"] == f"body.{name}[1]"
+            error = problem(reply, 422, "body.invalid")
+            assert error["errors"][0]["field"] == f"body.{name}[1]"
         assert tag_names(client, list_id) == []
 
 

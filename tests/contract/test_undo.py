@@ -16,7 +16,7 @@ from tests.contract.bulk import (
     sheet,
 )
 from tests.contract.replies import data
-from tests.contract.segments import act
+from tests.contract.segments import bulk_action
 from tests.contract.subscribers import (
     Reader,
     count,
@@ -139,7 +139,7 @@ def test_members_whom_a_bulk_action_holds_are_taken_back_once_it_is_undone(
     before = known_member(client, list_id, gone)
     import_id = imported(client, list_id, of_addresses(gone, *new))["import_id"]
     some = {"any": [{"field": "email", "is": each} for each in (gone, new[0])]}
-    job = data(act(client, list_id, "tag", filter=some, value="held"), 202)
+    job = data(bulk_action(client, list_id, "tag", filter=some, value="held"), 202)
     bulk_id = finished(client, job["id"])["result"]["bulk_id"]
     left = known_member(client, list_id, new[1])["user_id"]
     data(client.delete(f"/subscriptions/{list_id}/members/{left}"))

@@ -45,9 +45,9 @@ def test_a_call_may_ask_for_a_version(client: httpx2.Client, version: str) -> No
 def test_an_unknown_version_is_refused_with_those_that_are_known(client: httpx2.Client) -> None:
     for asked in ["1999-01-01", "2999-01-01", "latest", "", f"{VERSIONS[0]}, {VERSIONS[0]}", "é"]:
         sent = httpx2.Headers({VERSION: asked}, encoding="utf-8")
-        refused = problem(client.post("/lists", json={}, headers=sent), 400, "version.unknown")
+        error = problem(client.post("/lists", json={}, headers=sent), 400, "version.unknown")
         for version in VERSIONS:
-            assert version in refused["message"]
+            assert version in error["message"]
 
 
 def test_two_versions_at_once_are_refused(client: httpx2.Client) -> None:

@@ -61,8 +61,8 @@ def test_url_that_may_not_be_called_is_refused_by_its_rule(client: httpx2.Client
         ("http://8.8.8.8/", "begins with https://"),
         ("https://169.254.169.254/latest", "public address"),
     ]:
-        refused = client.post(PATH, json={"url": url, "types": [CREATED]})
-        said = problem(refused, 422, "webhook.url_not_allowed")
+        reply = client.post(PATH, json={"url": url, "types": [CREATED]})
+        said = problem(reply, 422, "webhook.url_not_allowed")
         assert rule in said["message"]
         assert "secret" not in said["message"]
         made = new_endpoint(client, URL)

@@ -31,10 +31,10 @@ def test_each_purpose_has_a_key_of_its_own() -> None:
     ["", "k1", "k1:", ":abc", "k 1:abc", written("k1", 16), f"{written('k')},{written('k')}"],
 )
 def test_a_keyring_that_is_wrong_says_why_without_its_secret(text: str) -> None:
-    with pytest.raises(ValueError, match=r"key|id") as refused:
+    with pytest.raises(ValueError, match=r"key|id") as caught:
         Keyring.parse(text)
     for secret in text.replace(",", ":").split(":")[1::2]:
-        assert not secret or secret not in str(refused.value)
+        assert not secret or secret not in str(caught.value)
 
 
 @given(st.text(max_size=80))

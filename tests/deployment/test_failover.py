@@ -95,8 +95,8 @@ def test_nothing_that_was_answered_is_lost(deployed: Deployment) -> None:
     stack = deployed.stack
     owner = payer(stack)
     load, answered = Load(stack.api_url), list[str]()
-    acts = [(owner.key, partial(charge, answered))] * CALLERS
-    with stack.client(owner.key) as client, load.going_on(*acts):
+    actions = [(owner.key, partial(charge, answered))] * CALLERS
+    with stack.client(owner.key) as client, load.going_on(*actions):
         list_id = new_list(client)
         file = of_addresses(*addresses(IMPORTED))
         job_id = data(upload(client, list_id, file, prefer=None), 202)["id"]

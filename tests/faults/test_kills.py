@@ -34,7 +34,7 @@ from tests.ports import free_port
 from tests.probe.bench import Bench, make_bench
 from tests.probe.kind import PROBES
 from tests.services.privacy import lives
-from tests.services.subscriptions.bulk_actions.acts import Acts
+from tests.services.subscriptions.bulk_actions.bulk_actions import BulkActions
 from tests.sizes import sized
 from tests.stack import Owner, Stack, eventually, open_stack
 
@@ -213,34 +213,34 @@ def an_import(importing: Importing) -> Work:
     return Work(job_id, Queue.BULK, [person, counts], check)
 
 
-def an_act_on_many(importing: Importing) -> Work:
-    acts = Acts(importing, owner := importing.stack.new_owner(), importing.new_list(owner))
-    fill(importing.stack, acts.list_id, [f"{n}.{acts.list_id}@example.com" for n in range(ROWS)])
+def a_bulk_action(importing: Importing) -> Work:
+    bulk = BulkActions(importing, owner := importing.stack.new_owner(), importing.new_list(owner))
+    fill(importing.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
 
     def check(job: Job) -> None:
         assert job.result is not None
         assert (job.result["matched"], job.result["changed"]) == (ROWS, ROWS)
-        assert set(acts.statuses()) == {"removed"}
+        assert set(bulk.statuses()) == {"removed"}
         of_members = "SELECT count(*), count(DISTINCT user_id) FROM subscription_events"
-        told = importing.stack.query(f"{of_members} WHERE list_id = %s", acts.list_id)
+        told = importing.stack.query(f"{of_members} WHERE list_id = %s", bulk.list_id)
         assert told == [(ROWS, ROWS)]
 
-    row = _in_the_middle(importing.stack, "subscriptions", "list_id", acts.list_id)
-    return Work(acts.begin(BulkActionKind.REMOVE), Queue.BULK, [row], check)
+    row = _in_the_middle(importing.stack, "subscriptions", "list_id", bulk.list_id)
+    return Work(bulk.begin(BulkActionKind.REMOVE), Queue.BULK, [row], check)
 
 
 def an_undo(importing: Importing) -> Work:
-    acts = Acts(importing, owner := importing.stack.new_owner(), importing.new_list(owner))
-    fill(importing.stack, acts.list_id, [f"{n}.{acts.list_id}@example.com" for n in range(ROWS)])
-    before = acts.records()
-    bulk_id = acts.do(BulkActionKind.REMOVE)["bulk_id"]
+    bulk = BulkActions(importing, owner := importing.stack.new_owner(), importing.new_list(owner))
+    fill(importing.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
+    before = bulk.records()
+    bulk_id = bulk.do(BulkActionKind.REMOVE)["bulk_id"]
 
     def check(job: Job) -> None:
         assert job.result == {"bulk_id": bulk_id, "undone": ROWS, "kept": 0}
-        assert acts.records() == before
+        assert bulk.records() == before
 
-    row = _in_the_middle(importing.stack, "subscriptions", "list_id", acts.list_id)
-    return Work(acts.begin_undo(bulk_id), Queue.BULK, [row], check)
+    row = _in_the_middle(importing.stack, "subscriptions", "list_id", bulk.list_id)
+    return Work(bulk.begin_undo(bulk_id), Queue.BULK, [row], check)
 
 
 def an_erasure(importing: Importing) -> Work:
@@ -276,7 +276,7 @@ def _in_the_middle(
 
 
 @pytest.mark.parametrize(
-    "begin", [pytest.param(an_import, marks=pytest.mark.fast), an_act_on_many, an_undo, an_erasure]
+    "begin", [pytest.param(an_import, marks=pytest.mark.fast), a_bulk_action, an_undo, an_erasure]
 )
 def test_work_whose_worker_is_killed_goes_on_in_the_next_and_ends(
     site: Site, begin: Callable[[Importing], Work]

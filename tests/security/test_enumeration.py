@@ -256,7 +256,7 @@ def _traced_pairs(
     return Stopwatch(stack).pairs([(known, asking(secrets.randbelow(2**53))) for _ in range(PAIRS)])
 
 
-def test_a_error_that_tells_nothing_of_people_is_not_held_back(stack: Stack) -> None:
+def test_an_error_that_tells_nothing_of_people_is_not_held_back(stack: Stack) -> None:
     watch = Stopwatch(stack)
     body = {"email": "reader@example.com"}
     refused = [watch.seconds("POST", "/subscriptions/1", body) for _ in range(20)]

@@ -14,7 +14,7 @@ from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from services.oauth import clients
 from tests.contract.replies import data, problem
-from tests.oauth import Person, Program, challenge_of, fields_of, is_refused, log_in, register
+from tests.oauth import Person, Program, challenge_of, fields_of, is_error, log_in, register
 from tests.security.redirects import ELSEWHERE, LOOPBACK, REGISTERED, UNREGISTRABLE
 from tests.stack import Owner, Stack
 
@@ -65,10 +65,10 @@ def test_a_code_that_comes_twice_ends_what_it_gave(
     first = program.exchange(code).json()
     second = program.refresh(first["refresh_token"]).json()
     apart = program.tokens(person)
-    assert is_refused(program.exchange(code), 400, "invalid_grant")
+    assert is_error(program.exchange(code), 400, "invalid_grant")
     for given in (first, second):
         assert not opens(stack, given["access_token"])
-        assert is_refused(program.refresh(given["refresh_token"]), 400, "invalid_grant")
+        assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
     # Another login of the same person has nothing to do with it.
     assert opens(stack, apart["access_token"])
 
@@ -105,8 +105,8 @@ def test_a_refresh_token_that_comes_twice_ends_its_family(
 ) -> None:
     first = program.tokens(person)
     second = program.refresh(first["refresh_token"]).json()
-    assert is_refused(program.refresh(first["refresh_token"]), 400, "invalid_grant")
-    assert is_refused(program.refresh(second["refresh_token"]), 400, "invalid_grant")
+    assert is_error(program.refresh(first["refresh_token"]), 400, "invalid_grant")
+    assert is_error(program.refresh(second["refresh_token"]), 400, "invalid_grant")
     for given in (first, second):
         assert not opens(stack, given["access_token"])
 
@@ -120,7 +120,7 @@ def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
     assert len(given) == 1
     for each in (first, given[0]):
         assert not opens(stack, each["access_token"])
-        assert is_refused(public_program.refresh(each["refresh_token"]), 400, "invalid_grant")
+        assert is_error(public_program.refresh(each["refresh_token"]), 400, "invalid_grant")
 
 
 # -- mixed-up clients --------------------------------------------------------------------------
@@ -134,8 +134,8 @@ def test_a_client_gets_nothing_for_anothers_secrets(
     for other in (register(stack), public_program):
         other.verifier = program.verifier
         before = given_to(stack, person.owner)
-        assert is_refused(other.exchange(code), 400, "invalid_grant")
-        assert is_refused(other.refresh(given["refresh_token"]), 400, "invalid_grant")
+        assert is_error(other.exchange(code), 400, "invalid_grant")
+        assert is_error(other.refresh(given["refresh_token"]), 400, "invalid_grant")
         for kind in ("access_token", "refresh_token"):
             assert other.post("/oauth/revoke", {"token": given[kind]}).status_code == 200
         assert given_to(stack, person.owner) == before
@@ -176,16 +176,16 @@ def test_who_is_not_the_client_gets_nothing_for_its_code(
     with stack.client() as client:
         for own, basic in attempts:
             reply = client.post("/oauth/token", data={**form, **own}, auth=basic)
-            assert is_refused(reply, 401, "invalid_client")
+            assert is_error(reply, 401, "invalid_client")
         for own in ({"client_id": other.client_id}, {"client_secret": program.secret}):
             reply = client.post(
                 "/oauth/token", data={**form, **own}, auth=(program.client_id, program.secret)
             )
-            assert is_refused(reply, 400, "invalid_request")
+            assert is_error(reply, 400, "invalid_request")
     # A public client has no secret, so none is right.
     public_program.secret = "x"
     try:
-        assert is_refused(public_program.exchange(code), 401, "invalid_client")
+        assert is_error(public_program.exchange(code), 401, "invalid_client")
     finally:
         public_program.secret = None
     assert program.exchange(code).status_code == 200
@@ -197,9 +197,9 @@ def test_a_code_counts_for_the_redirect_uri_it_was_sent_to(
     for redirect_uri in (LOOPBACK, "", REGISTERED + "/"):
         code = public_program.code(person)
         reply = public_program.exchange(code, redirect_uri=redirect_uri)
-        assert is_refused(reply, 400, "invalid_grant")
+        assert is_error(reply, 400, "invalid_grant")
         # And once, whatever came of it.
-        assert is_refused(public_program.exchange(code), 400, "invalid_grant")
+        assert is_error(public_program.exchange(code), 400, "invalid_grant")
 
 
 # -- PKCE --------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_a_code_needs_the_verifier_that_was_meant(
             assert reply.status_code == 400, wrong
             assert reply.json()["error"] in {"invalid_grant", "invalid_request"}
             # A second guess at the same code is none.
-            assert is_refused(asking.exchange(code), 400, "invalid_grant")
+            assert is_error(asking.exchange(code), 400, "invalid_grant")
     finally:
         asking.verifier = own
     [(tokens,)] = stack.query(
@@ -341,7 +341,7 @@ def test_loopback_ports_are_free_and_nothing_else_is(
             location = person.answer(public_program.request(), "credit.read").headers["location"]
             assert location.startswith(uri + "?")
             code = fields_of(location)["code"]
-            assert is_refused(
+            assert is_error(
                 public_program.exchange(code, redirect_uri=LOOPBACK + "x"), 400, "invalid_grant"
             )
             given = public_program.exchange(public_program.code(person))
@@ -354,9 +354,9 @@ def test_loopback_ports_are_free_and_nothing_else_is(
 
 def test_clients_are_registered_with_plain_redirect_uris_only(stack: Stack) -> None:
     for uri in UNREGISTRABLE:
-        with pytest.raises(DomainError) as refused:
+        with pytest.raises(DomainError) as caught:
             clients.require_registrable(uri)
-        assert refused.value.code == "oauth_client.redirect_uri", uri
+        assert caught.value.code == "oauth_client.redirect_uri", uri
     for uri in (
         REGISTERED,
         LOOPBACK,
@@ -412,7 +412,7 @@ def test_a_refresh_gives_no_more_than_was_agreed_to(
     given = program.tokens(person, "credit.read")
     for scope in ("credit.full", "credit.read credit.full", "attachment", *TOO_MUCH):
         reply = program.refresh(given["refresh_token"], scope=scope)
-        assert is_refused(reply, 400, "invalid_scope"), scope
+        assert is_error(reply, 400, "invalid_scope"), scope
     # A refused refresh uses nothing up.
     assert program.refresh(given["refresh_token"]).json()["scope"] == "credit.read"
 
@@ -503,15 +503,15 @@ def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(
     assert opens(stack, given["access_token"])
     assert data(client.delete(f"/grants/{grant['id']}")) == 1
     assert not opens(stack, given["access_token"])
-    assert is_refused(program.refresh(given["refresh_token"]), 400, "invalid_grant")
-    assert is_refused(program.exchange(code), 400, "invalid_grant")
+    assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
+    assert is_error(program.exchange(code), 400, "invalid_grant")
     again = program.tokens(person)
     assert opens(stack, again["access_token"])
     assert not opens(stack, given["access_token"])
     with stack.resources.unit_of_work() as uow:
         assert clients.revoke(uow, program.client_id) == 1
     assert not opens(stack, again["access_token"])
-    assert is_refused(program.refresh(again["refresh_token"]), 401, "invalid_client")
+    assert is_error(program.refresh(again["refresh_token"]), 401, "invalid_client")
     assert person.browser.get(program.request()).status_code == 400
 
 
@@ -530,6 +530,6 @@ def test_refresh_tokens_and_codes_open_nothing(
     for secret in (code, given["refresh_token"], renamed, program.secret):
         with stack.client(secret) as client:
             problem(client.get(ME), 401, "auth.invalid_credentials")
-    assert is_refused(program.refresh(given["access_token"]), 400, "invalid_grant")
-    assert is_refused(program.refresh(code), 400, "invalid_grant")
-    assert is_refused(program.exchange(given["refresh_token"]), 400, "invalid_grant")
+    assert is_error(program.refresh(given["access_token"]), 400, "invalid_grant")
+    assert is_error(program.refresh(code), 400, "invalid_grant")
+    assert is_error(program.exchange(given["refresh_token"]), 400, "invalid_grant")

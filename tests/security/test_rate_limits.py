@@ -128,8 +128,8 @@ def test_every_route_counts_but_for_those_that_are_named_here() -> None:
 def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx2.Client) -> None:
     for path, methods in stranger.get("/openapi.json").json()["paths"].items():
         for method, operation in methods.items():
-            refused = operation["responses"].get("429", {}).get("content", {})
-            examples = refused.get("application/problem+json", {}).get("examples", {})
+            reply = operation["responses"].get("429", {}).get("content", {})
+            examples = reply.get("application/problem+json", {}).get("examples", {})
             counted = f"{method.upper()} {path}" not in UNCOUNTED
             assert ("rate.limited" in examples) == counted, path
 

@@ -88,12 +88,12 @@ def _add_members(world: World) -> None:
 
 
 def _add_segment(world: World) -> None:
-    """A segment, and an act on its members that finds nothing to change."""
+    """A segment, and a bulk action on its members that finds nothing to change."""
     client, path = world.client, f"/lists/{world.values['list_id']}"
     body = {"name": world.mark, "filter": {"field": "name", "is": world.mark}}
     segment_id = data(client.post(f"{path}/segments", json=body))["id"]
-    act = {"action": "untag", "value": "none", "segment_id": segment_id}
-    job = data(client.post(f"{path}/members/bulk", json=act), 202)
+    action = {"action": "untag", "value": "none", "segment_id": segment_id}
+    job = data(client.post(f"{path}/members/bulk", json=action), 202)
     world.values["segment_id"] = segment_id
     # It goes through the list, which a benchmark's has millions of.
     world.values["bulk_id"] = finished(client, job["id"], within=120)["result"]["bulk_id"]

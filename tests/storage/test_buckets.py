@@ -144,9 +144,9 @@ def test_the_administrator_signs_for_the_region_of_the_bucket(
     assert server.regions == {"eu-west-3"}
 
 
-def test_a_error_is_said_without_any_key(server: AdminServer, settings: Settings) -> None:
+def test_an_error_is_said_without_any_key(server: AdminServer, settings: Settings) -> None:
     make_bucket(settings)
     server.is_closed = True
-    with pytest.raises(TransientError, match="AccessDenied") as refused:
+    with pytest.raises(TransientError, match="AccessDenied") as caught:
         make_bucket(settings)
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(caught.value)

@@ -63,10 +63,10 @@ def test_error_of_a_row_tells_no_value_of_it(stack: Stack, database: Database) -
     for statement in (twice, "SELECT :email + nonsense"):
         with (
             database.engine.connect() as connection,
-            pytest.raises(DBAPIError, match=r"uq_users_email|nonsense") as refused,
+            pytest.raises(DBAPIError, match=r"uq_users_email|nonsense") as caught,
         ):
             connection.execute(text(statement), {"email": email})
-        assert email not in told_of(refused.value)
+        assert email not in told_of(caught.value)
     rename = text("UPDATE users SET email = :email WHERE id = :id")
     many = [{"email": email, "id": stack.new_owner().user_id} for _ in range(2)]
     with (

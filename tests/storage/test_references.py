@@ -77,13 +77,13 @@ def application(stack: Stack) -> Iterator[connection]:
 
 @pytest.mark.parametrize("column", ["list_id", "user_id", "import_id"])
 def test_a_subscription_refers_to_nothing_that_is_missing(rows: Rows, column: str) -> None:
-    with pytest.raises(ForeignKeyViolation) as refused:
+    with pytest.raises(ForeignKeyViolation) as caught:
         rows.add(**{column: MISSING})
-    assert refused.value.diag.constraint_name == f"fk_subscriptions_{column}"
+    assert caught.value.diag.constraint_name == f"fk_subscriptions_{column}"
     kept = rows.add(import_id=rows.import_id)
-    with pytest.raises(ForeignKeyViolation) as refused:
+    with pytest.raises(ForeignKeyViolation) as caught:
         rows.stack.query(f"UPDATE subscriptions SET {column} = %s WHERE id = %s", MISSING, kept)
-    assert refused.value.diag.constraint_name == f"fk_subscriptions_{column}"
+    assert caught.value.diag.constraint_name == f"fk_subscriptions_{column}"
 
 
 def test_one_wrong_row_among_a_thousand_is_found(rows: Rows) -> None:
@@ -110,9 +110,9 @@ def test_what_a_subscription_refers_to_stays(rows: Rows, column: str, table: str
             f"DELETE FROM {table} WHERE id = %s",
             f"UPDATE {table} SET id = -id WHERE id = %s",
         ):
-            with pytest.raises(ForeignKeyViolation) as refused:
+            with pytest.raises(ForeignKeyViolation) as caught:
                 cursor.execute(statement, (referred,))
-            assert refused.value.diag.table_name in {"subscriptions", "imports"}
+            assert caught.value.diag.table_name in {"subscriptions", "imports"}
             connected.rollback()
     # Without the subscription a person or an import may go.
     rows.stack.query("DELETE FROM subscriptions WHERE user_id = %s", user_id)
@@ -161,13 +161,13 @@ def test_names_of_temporary_tables_mislead_no_check(rows: Rows) -> None:
             cursor.execute(_ADD, (rows.list_id, MISSING, None))
 
 
-def _in_background(act: Callable[[], object]) -> Callable[[], object]:
+def _in_background(action: Callable[[], object]) -> Callable[[], object]:
     """Starts it; the returned function waits, and returns what it gave or raised."""
     outcome: list[object] = []
 
     def run() -> None:
         try:
-            outcome.append(act())
+            outcome.append(action())
         except psycopg2.Error as error:
             outcome.append(error)
 

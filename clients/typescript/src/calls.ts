@@ -1,4 +1,4 @@
-import { NotReached, refusalOf } from "./errors.js";
+import { apiErrorOf, NotReached } from "./errors.js";
 import { type ServerEvent, serverEvents } from "./events.js";
 import { VERSION } from "./generated/contract.js";
 import { Page, Pages, type Pagination } from "./pages.js";
@@ -128,7 +128,7 @@ export class Calls {
         if (body.canBeSentAgain && (await isWorthAnotherTry(response, call))) {
           pause = pauseBefore(this.#retries, attempt, asked);
         }
-        if (pause === undefined) throw await refusalOf(response, asked);
+        if (pause === undefined) throw await apiErrorOf(response, asked);
       } catch (error) {
         if (!(error instanceof NotReached)) throw error;
         const mayRepeat = wasNotSent(error) || (call.isRepeatable && body.canBeSentAgain);

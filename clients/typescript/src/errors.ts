@@ -16,8 +16,8 @@ export class PressroomError extends Error {
 }
 
 /** An answer of the API that is no success. Compare `code`, which is stable; `message` is for people. */
-export class Refused extends PressroomError {
-  override readonly name = "Refused";
+export class ApiError extends PressroomError {
+  override readonly name = "ApiError";
   readonly code: Code | (string & {});
   readonly errors: readonly FieldProblem[];
   readonly requestId: string | undefined;
@@ -66,7 +66,7 @@ export class WebhookInvalid extends PressroomError {
 }
 
 /** The error for an answer that is no success. */
-export async function refusalOf(response: Response, retryAfter: number | undefined): Promise<Refused> {
+export async function apiErrorOf(response: Response, retryAfter: number | undefined): Promise<ApiError> {
   let problem: unknown;
   try {
     problem = await response.json();
@@ -74,7 +74,7 @@ export async function refusalOf(response: Response, retryAfter: number | undefin
     problem = undefined;
   }
   const known = typeof problem === "object" && problem !== null && !Array.isArray(problem);
-  return new Refused(response.status, known ? (problem as Record<string, unknown>) : {}, retryAfter);
+  return new ApiError(response.status, known ? (problem as Record<string, unknown>) : {}, retryAfter);
 }
 
 function text(value: unknown): string | undefined {

@@ -1,12 +1,12 @@
 export { Accepted, type ClientOptions, type Credentials, type Options } from "./calls.js";
 export { Pressroom } from "./client.js";
 export {
+  ApiError,
   type FieldProblem,
   JobFailed,
   JobUnfinished,
   NotReached,
   PressroomError,
-  Refused,
   WebhookInvalid,
 } from "./errors.js";
 export type { ServerEvent } from "./events.js";

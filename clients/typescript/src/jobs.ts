@@ -1,4 +1,4 @@
-import { JobFailed, JobUnfinished, NotReached, PressroomError, Refused } from "./errors.js";
+import { ApiError, JobFailed, JobUnfinished, NotReached, PressroomError } from "./errors.js";
 import type { ServerEvent } from "./events.js";
 import type { operations } from "./generated/document.js";
 import { sleep } from "./retries.js";
@@ -78,6 +78,6 @@ async function* states(open: Open, signal: AbortSignal): AsyncGenerator<Job, voi
 
 /** A lost connection, too many streams of one caller, or a process that is about to end. */
 function mayGoOn(error: unknown): boolean {
-  if (error instanceof Refused) return error.status === 429 || error.status === 503;
+  if (error instanceof ApiError) return error.status === 429 || error.status === 503;
   return error instanceof NotReached;
 }

@@ -1,4 +1,4 @@
-import { Refused } from "./errors.js";
+import { ApiError } from "./errors.js";
 import { Operations } from "./generated/operations.js";
 
 // A token that is about to expire might do so on its way.
@@ -58,19 +58,19 @@ export class OAuth {
   }
 
   /**
-   * The tokens, by the URL to which the person came back. Rejects with Refused when the person said no
+   * The tokens, by the URL to which the person came back. Rejects with ApiError when the person said no
    * (`access_denied`), or when the URL belongs to another login (`state.mismatch`) or another server
    * (`iss.mismatch`).
    */
   async finish(login: BegunLogin, returnedUrl: string): Promise<Tokens> {
     const returned = Object.fromEntries(new URL(returnedUrl).searchParams);
     if (returned.state !== login.state) {
-      throw new Refused(0, { code: "state.mismatch", detail: "The URL is of another login." });
+      throw new ApiError(0, { code: "state.mismatch", detail: "The URL is of another login." });
     }
     if (returned.iss?.replace(/\/+$/, "") !== (this.#options.issuer ?? this.#baseUrl)) {
-      throw new Refused(0, { code: "iss.mismatch", detail: "Another server answered." });
+      throw new ApiError(0, { code: "iss.mismatch", detail: "Another server answered." });
     }
-    if (returned.error) throw new Refused(0, returned);
+    if (returned.error) throw new ApiError(0, returned);
     return this.#ask({
       grant_type: "authorization_code",
       code: returned.code ?? "",

@@ -1,4 +1,4 @@
-import { refusalOf } from "./errors.js";
+import { apiErrorOf } from "./errors.js";
 
 /** How often a call is tried again (0: never), and the longest pause that it is worth, in seconds. */
 export interface Retries {
@@ -29,7 +29,7 @@ export function retryAfter(headers: Headers): number | undefined {
 }
 
 /**
- * Whether the same call may succeed later. A refusal that says when to come back changed nothing, so
+ * Whether the same call may succeed later. An error that says when to come back changed nothing, so
  * that any call may be sent again.
  */
 export async function isWorthAnotherTry(
@@ -38,7 +38,7 @@ export async function isWorthAnotherTry(
 ): Promise<boolean> {
   if (response.status === 409 && call.hasKey) {
     // The first of two calls with this key is still at work.
-    const { code } = await refusalOf(response.clone(), undefined);
+    const { code } = await apiErrorOf(response.clone(), undefined);
     return code === "idempotency.in_progress";
   }
   if (response.status === 503) return call.isRepeatable || response.headers.has("retry-after");

@@ -14,9 +14,9 @@ def gate() -> threading.Event:
 
 
 async def _error(waiting: asyncio.Future[bool]) -> tuple[str, int | None]:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         await asyncio.wait_for(waiting, 20)
-    return refused.value.code, refused.value.retry_after
+    return caught.value.code, caught.value.retry_after
 
 
 def test_callers_beyond_the_threads_are_refused_in_time_and_the_others_are_served(

@@ -29,9 +29,9 @@ def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
     async def rush() -> None:
         waiting = [asyncio.create_task(PASSWORDS.run(work)) for _ in range(MAX_CALLERS)]
         assert await asyncio.to_thread(all_busy.wait, 30)
-        with pytest.raises(DomainError) as refused:
+        with pytest.raises(DomainError) as caught:
             await PASSWORDS.run(work)
-        assert (refused.value.code, refused.value.retry_after) == ("login.busy", 5)
+        assert (caught.value.code, caught.value.retry_after) == ("login.busy", 5)
         go_on.set()
         assert await asyncio.gather(*waiting) == [7] * MAX_CALLERS
         assert await PASSWORDS.run(lambda: 8) == 8

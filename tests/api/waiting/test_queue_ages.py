@@ -41,7 +41,7 @@ def upload(caller: httpx2.Client, prefer: str) -> httpx2.Response:
     )
 
 
-def is_refused(send: Callable[[], httpx2.Response]) -> bool:
+def is_error(send: Callable[[], httpx2.Response]) -> bool:
     reply = send()
     if reply.status_code != 503:
         return False
@@ -54,9 +54,9 @@ def test_upload_that_would_wait_too_long_is_refused_and_leaves_nothing(
     idle: Stack, caller: httpx2.Client
 ) -> None:
     make_older(idle, "media", 40)
-    eventually(lambda: is_refused(lambda: upload(caller, "wait=1")), what="an error")
+    eventually(lambda: is_error(lambda: upload(caller, "wait=1")), what="an error")
     before = idle.query("SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)")
-    assert is_refused(lambda: upload(caller, "wait=1"))
+    assert is_error(lambda: upload(caller, "wait=1"))
     after = idle.query("SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)")
     assert after == before
     # Who does not wait may be served late, and another queue is not the fault of this one.
@@ -68,7 +68,7 @@ def test_upload_that_would_wait_too_long_is_refused_and_leaves_nothing(
 
 def test_queue_that_stands_still_takes_nothing(idle: Stack, caller: httpx2.Client) -> None:
     make_older(idle, "media", 700)
-    eventually(lambda: is_refused(lambda: upload(caller, "respond-async")), what="an error")
+    eventually(lambda: is_error(lambda: upload(caller, "respond-async")), what="an error")
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,6 @@ def test_every_call_that_waits_in_a_queue_asks_how_old_it_is(
     def send() -> httpx2.Response:
         return caller.post(path, json=body, headers={"Prefer": "wait=1"})
 
-    eventually(lambda: is_refused(send), what="an error")
+    eventually(lambda: is_error(send), what="an error")
     idle.resources.redis.delete(CANARIES)
-    eventually(lambda: not is_refused(send), what="the end of the errors")
+    eventually(lambda: not is_error(send), what="the end of the errors")

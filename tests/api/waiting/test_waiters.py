@@ -108,9 +108,9 @@ def test_more_waiters_than_a_process_can_bear_are_refused(monkeypatch: pytest.Mo
     async def scenario(_: Outcomes, waiters: Waiters[bool]) -> None:
         first = asyncio.create_task(waiters.wait("job:1", 10))
         await asyncio.sleep(0.01)
-        with pytest.raises(DomainError) as refused:
+        with pytest.raises(DomainError) as caught:
             await waiters.wait("job:2", 10)
-        assert refused.value.code == "queue.too_many_waiters"
+        assert caught.value.code == "queue.too_many_waiters"
         first.cancel()
 
     run(scenario)
@@ -124,9 +124,9 @@ def test_owner_with_many_waiting_calls_is_refused_and_another_is_not(
     async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
         waits = [asyncio.create_task(waiters.wait(f"job:{n}", 10, owner_id=1)) for n in range(2)]
         await asyncio.sleep(0.01)
-        with pytest.raises(DomainError) as refused:
+        with pytest.raises(DomainError) as caught:
             waiters.check_room(1)
-        assert refused.value.code == "queue.too_many_of_yours"
+        assert caught.value.code == "queue.too_many_of_yours"
         waiters.check_room(2)
         outcomes.done |= {"job:0", "job:1"}
         assert await asyncio.gather(*waits) == [True, True]

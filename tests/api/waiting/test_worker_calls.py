@@ -104,7 +104,7 @@ def test_many_ask_at_once_and_each_hears_its_own_answer(
         ("break", (502, "request.failed", None)),
     ],
 )
-def test_a_error_in_the_worker_is_the_callers(
+def test_an_error_in_the_worker_is_the_callers(
     worker: Running, caller: httpx2.Client, end: str, error: tuple[int, str, str | None]
 ) -> None:
     reply = caller.post("/ask", params={"end": end})
@@ -197,7 +197,7 @@ def test_equal_questions_at_once_are_answered_by_one_run(
     assert_nothing_stays(asking)
 
 
-def test_equal_questions_share_a_error_and_the_next_one_is_asked_anew(
+def test_equal_questions_share_an_error_and_the_next_one_is_asked_anew(
     asking: Stack, worker: Running, caller: httpx2.Client
 ) -> None:
     replies = asked_at_once(caller, 5, sleep=1, end="refuse")

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createReadStream } from "node:fs";
 import { test } from "node:test";
-import { Accepted, JobFailed, JobUnfinished, Pressroom, PressroomError, Refused } from "pressroom-client";
+import { Accepted, ApiError, JobFailed, JobUnfinished, Pressroom, PressroomError } from "pressroom-client";
 import { fromPath } from "pressroom-client/node";
 import { given, newList, pressroom, rows } from "./setting.mjs";
 
@@ -41,7 +41,7 @@ test("a file is uploaded from a path, bytes, a browser's file and streams", asyn
 
 test("an error has its code, status, places and request", async () => {
   await assert.rejects(pressroom.readAttachment({ hash_id: "0123456789ab" }), (error) => {
-    assert.ok(error instanceof Refused && error instanceof PressroomError);
+    assert.ok(error instanceof ApiError && error instanceof PressroomError);
     assert.equal(error.code, "attachment.not_found");
     assert.equal(error.status, 404);
     assert.ok(error.requestId);

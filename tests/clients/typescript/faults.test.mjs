@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
-import { NotReached, Pressroom, Refused } from "pressroom-client";
+import { ApiError, NotReached, Pressroom } from "pressroom-client";
 import { fromPath } from "pressroom-client/node";
 import { given, rows, uniqueSlug, wayWith } from "./setting.mjs";
 
@@ -47,10 +47,10 @@ test("a pause that is too long is the caller's to make", async () => {
 
 test("a call is tried so often and no more", async () => {
   const often = wayWith(["429", "429", "429", "429"]);
-  await assert.rejects(often.pressroom.readMe(), Refused);
+  await assert.rejects(often.pressroom.readMe(), ApiError);
   assert.equal((await often.seen()).length, 3);
   const never = wayWith(["429"], { retries: { maxRetries: 0 } });
-  await assert.rejects(never.pressroom.readMe(), Refused);
+  await assert.rejects(never.pressroom.readMe(), ApiError);
   assert.equal((await never.seen()).length, 1);
 });
 
@@ -63,7 +63,7 @@ test("a call that may have had its effect is not repeated", async () => {
 test("a stream that was sent is not sent again", async () => {
   const { pressroom, seen } = wayWith(["429"]);
   const stream = new Blob([rows(2)]).stream();
-  await assert.rejects(pressroom.importMembers({ list_id: 7, file: stream }), Refused);
+  await assert.rejects(pressroom.importMembers({ list_id: 7, file: stream }), ApiError);
   assert.equal((await seen()).length, 1);
 });
 

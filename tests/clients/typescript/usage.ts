@@ -1,5 +1,5 @@
 // Compiled, never run: what the types promise, and what they refuse.
-import { type Page, Pressroom, Refused } from "pressroom-client";
+import { ApiError, type Page, Pressroom } from "pressroom-client";
 
 export async function use(pressroom: Pressroom): Promise<void> {
   const list = await pressroom.readList({ list_id: 7 });
@@ -21,7 +21,7 @@ export async function use(pressroom: Pressroom): Promise<void> {
   try {
     await pressroom.readAttachment({ hash_id: "0123456789ab" });
   } catch (error) {
-    if (error instanceof Refused && error.code === "attachment.not_found") return;
+    if (error instanceof ApiError && error.code === "attachment.not_found") return;
     throw error;
   }
 }

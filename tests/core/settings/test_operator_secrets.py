@@ -26,8 +26,8 @@ def test_a_short_one_stops_the_process_and_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(f"PRESSROOM_{name}", "nineteen characters")
-    with pytest.raises(SettingsError, match=f"PRESSROOM_{name}: .*20 characters") as refused:
+    with pytest.raises(SettingsError, match=f"PRESSROOM_{name}: .*20 characters") as caught:
         load_settings.__wrapped__()
-    assert "nineteen" not in str(refused.value)
+    assert "nineteen" not in str(caught.value)
     monkeypatch.setenv(f"PRESSROOM_{name}", "twenty characters...")
     assert getattr(load_settings.__wrapped__(), name.lower()) is not None

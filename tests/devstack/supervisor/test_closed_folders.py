@@ -48,9 +48,9 @@ def test_root_is_told_which_folder_postgres_cannot_enter_as_nobody(
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.syspath_prepend(checkout.packages)
     home = closed / "home"
-    with pytest.raises(StackError, match=f"user nobody, who cannot enter {closed} ") as refused:
+    with pytest.raises(StackError, match=f"user nobody, who cannot enter {closed} ") as caught:
         embedded_services(home).__enter__()
-    assert str(home) in str(refused.value)
+    assert str(home) in str(caught.value)
     assert not (home / "postgres").exists()
 
 

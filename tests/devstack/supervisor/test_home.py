@@ -60,9 +60,9 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(home: Home) -> None:
 
 def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StackError, match="PRESSROOM_HOME") as refused:
+    with pytest.raises(StackError, match="PRESSROOM_HOME") as caught:
         Home(tmp_path / "file" / "home").create()
-    assert refused.value.exit_code == 2
+    assert caught.value.exit_code == 2
 
 
 def test_the_lock_tells_who_runs_and_a_stale_file_tells_nothing(home: Home) -> None:

@@ -21,12 +21,12 @@ def test_a_taken_port_names_itself_its_setting_and_its_holder(
     taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PORT", str(taken))
-    with pytest.raises(StackError) as refused:
+    with pytest.raises(StackError) as caught:
         port_from_setting("PORT", 8000)
-    assert refused.value.exit_code == 2
-    assert f"Port {taken} is taken" in str(refused.value)
-    assert f"pid {os.getpid()}" in str(refused.value)
-    assert "PORT=" in str(refused.value)
+    assert caught.value.exit_code == 2
+    assert f"Port {taken} is taken" in str(caught.value)
+    assert f"pid {os.getpid()}" in str(caught.value)
+    assert "PORT=" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["http", "0", "65536", "-1", "80.5", "²"])

@@ -140,9 +140,9 @@ def test_the_servers_inner_ports_serve_no_object_without_a_login(
     s3(services).put_object(bucket, "private", BytesIO(b"secret"), 6)
     assert s3(services).stat_object(bucket, "private").size == 6
     filer = json.loads((home / "ports.json").read_text())["s3.filer"]
-    with pytest.raises(urllib.error.HTTPError) as refused:
+    with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"http://127.0.0.1:{filer}/buckets/{bucket}/private", timeout=5)
-    assert refused.value.code == 401
+    assert caught.value.code == 401
 
 
 def test_no_secret_is_in_the_process_list_or_readable_by_others(

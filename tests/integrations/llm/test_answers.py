@@ -145,7 +145,7 @@ def test_the_post_is_in_no_message_but_the_users(run: Run) -> None:
 HANGING = 50.0
 
 
-def refused(run: Run, behaviour: str, seconds: float = 20.0) -> DomainError:
+def error_of(run: Run, behaviour: str, seconds: float = 20.0) -> DomainError:
     with pytest.raises(DomainError) as raised:
         run.model(behaviour).ask(question(seconds))
     return raised.value
@@ -174,14 +174,14 @@ def test_variables_for_other_programs_change_nothing(
     "behaviour", ["refuses", "empty", "length", "filtered", "cut", "broken", "page", "400", "401"]
 )
 def test_what_is_no_answer_fails_at_once(run: Run, behaviour: str) -> None:
-    error = refused(run, behaviour)
+    error = error_of(run, behaviour)
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "llm.failed")
 
 
 @pytest.mark.parametrize("behaviour", ["slow", "trickle"])
 def test_a_call_ends_in_its_time_and_hangs_up(run: Run, behaviour: str) -> None:
     began = time.monotonic()
-    error = refused(run, behaviour, seconds=0.5)
+    error = error_of(run, behaviour, seconds=0.5)
     assert time.monotonic() - began < HANGING
     assert (error.kind, error.code) == (Kind.TOO_SLOW, "llm.too_slow")
     if behaviour == "slow":
@@ -209,7 +209,7 @@ def test_what_may_pass_is_tried_once_more(run: Run, behaviour: str) -> None:
     ("behaviour", "kind"), [("500", Kind.PROVIDER_FAILED), ("503", Kind.UNAVAILABLE)]
 )
 def test_there_is_no_third_try(run: Run, behaviour: str, kind: Kind) -> None:
-    assert refused(run, behaviour).kind is kind
+    assert error_of(run, behaviour).kind is kind
     assert run.calls == 2
 
 
@@ -220,7 +220,7 @@ def test_the_second_try_waits_as_long_as_the_server_asks_for(run: Run) -> None:
 
 
 def test_a_wait_that_does_not_fit_is_handed_on(run: Run) -> None:
-    error = refused(run, "429-long")
+    error = error_of(run, "429-long")
     assert (error.kind, error.code) == (Kind.UNAVAILABLE, "llm.unavailable")
     assert error.retry_after == 120
     assert run.calls == 1
@@ -228,8 +228,8 @@ def test_a_wait_that_does_not_fit_is_handed_on(run: Run) -> None:
 
 def test_tokens_are_reported_whether_or_not_the_answer_is_of_use(run: Run) -> None:
     reply = run.model().ask(question())
-    refused(run, "refuses")
-    refused(run, "401")
+    error_of(run, "refuses")
+    error_of(run, "401")
     useful, useless, failed = run.usages
     assert (useful.outcome, useless.outcome, failed.outcome) == ("answered", "failed", "failed")
     assert (useful.tokens_in, useful.tokens_out) == (reply.tokens_in, reply.tokens_out)

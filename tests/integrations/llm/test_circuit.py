@@ -30,18 +30,18 @@ def failing(run: Run, clock: Clock) -> Run:
     run.server = LlmServerState(openai_protocol.breaker(tolerated=2))
     run.steer("broken")
     for _ in range(3):
-        assert refused(run).code == "llm.failed"
+        assert error_of(run).code == "llm.failed"
     return run
 
 
-def refused(run: Run) -> DomainError:
+def error_of(run: Run) -> DomainError:
     with pytest.raises(DomainError) as raised:
         run.model().ask(question())
     return raised.value
 
 
 def test_a_server_that_keeps_failing_is_left_alone(failing: Run) -> None:
-    error = refused(failing)
+    error = error_of(failing)
     assert (error.kind, error.code, error.retry_after) == (Kind.UNAVAILABLE, "llm.unavailable", 30)
     assert failing.calls == 3
 
@@ -50,8 +50,8 @@ def test_after_a_pause_one_call_tries_and_its_failure_opens_it_again(
     failing: Run, clock: Clock
 ) -> None:
     clock.now += 31.0
-    assert refused(failing).code == "llm.failed"
-    assert refused(failing).code == "llm.unavailable"
+    assert error_of(failing).code == "llm.failed"
+    assert error_of(failing).code == "llm.unavailable"
     assert failing.calls == 4
 
 
@@ -70,7 +70,7 @@ def test_answers_between_failures_keep_it_closed(run: Run) -> None:
         if behaviour is None:
             run.model().ask(question())
         else:
-            assert refused(run).code == "llm.failed"
+            assert error_of(run).code == "llm.failed"
 
 
 @pytest.mark.parametrize("behaviour", ["refuses", "empty", "too-much"])
@@ -91,6 +91,6 @@ def test_a_try_that_told_nothing_lets_the_next_one_try(failing: Run, clock: Cloc
 
     with pytest.raises(InterruptedError):
         failing.model().ask(replace(question(), before_sending=leave))
-    assert refused(failing).code == "llm.failed"
-    assert refused(failing).code == "llm.unavailable"
+    assert error_of(failing).code == "llm.failed"
+    assert error_of(failing).code == "llm.unavailable"
     assert failing.calls == 4

@@ -48,18 +48,18 @@ def test_no_subject_adds_a_header_or_a_line(subject: str) -> None:
     ],
 )
 def test_a_header_that_could_pass_for_another_is_refused(name: str, value: str) -> None:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         compose(letter(headers={name: value}), SENDER, TO)
-    assert refused.value.code == "mail.refused"
+    assert caught.value.code == "mail.refused"
 
 
 @pytest.mark.parametrize(
     "mail", [letter(subject="\ud800"), letter(text="\ud800"), letter(html="\ud800")]
 )
 def test_text_that_utf_8_has_no_bytes_for_is_refused(mail: Mail) -> None:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         compose(mail, SENDER, TO)
-    assert refused.value.code == "mail.refused"
+    assert caught.value.code == "mail.refused"
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_text_that_utf_8_has_no_bytes_for_is_refused(mail: Mail) -> None:
     ],
 )
 def test_what_is_no_address_reaches_no_server(talker: Talker, to: str) -> None:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         mailer(f"smtp://127.0.0.1:{talker.port}").send(letter(to or " "))
-    assert refused.value.code == "mail.refused"
-    assert to.strip() == "" or to not in str(refused.value)
+    assert caught.value.code == "mail.refused"
+    assert to.strip() == "" or to not in str(caught.value)
     assert talker.heard == []
 
 

@@ -34,11 +34,11 @@ def test_a_permanent_error_of_recipient_or_message_gives_it_up(
     talker: Talker, verb: str, answer: str
 ) -> None:
     talker.answers[verb] = answer
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         mailer(url(talker)).send(letter(PRIVATE))
-    assert refused.value.code == "mail.refused"
-    assert answer[:3] in str(refused.value)
-    assert PRIVATE not in "".join(traceback.format_exception(refused.value))
+    assert caught.value.code == "mail.refused"
+    assert answer[:3] in str(caught.value)
+    assert PRIVATE not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_a_login_that_fails_loses_no_mail_and_tells_no_password(
 
 
 def test_a_name_before_the_at_that_the_server_can_not_take_gives_it_up(talker: Talker) -> None:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         mailer(url(talker)).send(letter(address("δοκιμή")))
-    assert refused.value.code == "mail.refused"
+    assert caught.value.code == "mail.refused"
     assert not any(heard.startswith("MAIL") for heard in talker.heard)
 
 

@@ -46,9 +46,9 @@ def test_a_channel_that_is_not_there_says_whose_mistake_it_is(keys: StripeKeys) 
         (sandbox, PaymentChannel.STRIPE, Kind.UNAVAILABLE),
     ]
     for channels, channel, kind in expected:
-        with pytest.raises(DomainError) as refused:
+        with pytest.raises(DomainError) as caught:
             channels.channel(channel)
-        assert (refused.value.code, refused.value.kind) == ("topup.channel_unavailable", kind)
+        assert (caught.value.code, caught.value.kind) == ("topup.channel_unavailable", kind)
 
 
 def test_an_event_belongs_to_the_account_that_signed_it(keys: StripeKeys) -> None:
@@ -63,23 +63,23 @@ def test_an_event_belongs_to_the_account_that_signed_it(keys: StripeKeys) -> Non
 def test_an_event_that_nobody_signed_is_refused(keys: StripeKeys) -> None:
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
     for body, header in (signed(StripeKeys(), a_paid_session()), (a_paid_session(), "")):
-        with pytest.raises(DomainError) as refused:
+        with pytest.raises(DomainError) as caught:
             channels.event(body, header)
-        assert refused.value.code == "webhook.signature_invalid"
+        assert caught.value.code == "webhook.signature_invalid"
 
 
 def test_a_signed_body_of_no_event_is_not_offered_to_others(keys: StripeKeys) -> None:
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
     real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         channels.event(*signed(real, b"{}"))
-    assert refused.value.code == "webhook.unreadable"
+    assert caught.value.code == "webhook.unreadable"
 
 
 def test_without_any_account_events_wait(keys: StripeKeys) -> None:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         PaymentChannels(settings()).event(*signed(keys, a_paid_session()))
-    assert refused.value.kind is Kind.UNAVAILABLE
+    assert caught.value.kind is Kind.UNAVAILABLE
 
 
 @pytest.mark.full("processes")

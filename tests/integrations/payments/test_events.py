@@ -44,15 +44,15 @@ def test_a_body_that_was_changed_on_its_way_is_refused(
     ids=range(8),
 )
 def test_headers_of_any_shape_are_refused_in_one_way(account: StripeCheckout, header: str) -> None:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         account.event(b"{}", header)
-    assert refused.value.code == "webhook.signature_invalid"
+    assert caught.value.code == "webhook.signature_invalid"
 
 
 def test_a_body_that_is_no_text_is_refused(account: StripeCheckout) -> None:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         account.event(b"\xff\xfe", f"t={int(time.time())},v1=00")
-    assert refused.value.code == "webhook.signature_invalid"
+    assert caught.value.code == "webhook.signature_invalid"
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_a_body_that_is_no_text_is_refused(account: StripeCheckout) -> None:
 def test_a_signed_body_of_no_event_is_unreadable(
     account: StripeCheckout, keys: StripeKeys, body: bytes
 ) -> None:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         account.event(*signed(keys, body))
-    assert (refused.value.code, refused.value.kind) == ("webhook.unreadable", Kind.MALFORMED)
+    assert (caught.value.code, caught.value.kind) == ("webhook.unreadable", Kind.MALFORMED)
 
 
 def test_a_payment_is_told_with_its_order_amount_and_currency(

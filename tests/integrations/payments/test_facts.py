@@ -181,9 +181,9 @@ def test_opening_again_answers_the_same_checkout(
 def test_one_order_is_never_opened_at_two_prices(account: StripeCheckout) -> None:
     order = an_order()
     account.open(order)
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         account.open(type(order)(**{**vars(order), "amount_minor": 1}))
-    assert refused.value.code == "payments.refused"
+    assert caught.value.code == "payments.refused"
 
 
 @pytest.mark.parametrize(
@@ -206,21 +206,21 @@ def test_a_payment_that_is_not_ours_leads_nowhere(account: StripeCheckout) -> No
 
 def test_a_checkout_that_nobody_knows_is_refused(account: StripeCheckout) -> None:
     for ask in (account.evidence, account.close):
-        with pytest.raises(DomainError) as refused:
+        with pytest.raises(DomainError) as caught:
             ask("cs_test_unknown")
-        assert (refused.value.code, refused.value.kind) == (
+        assert (caught.value.code, caught.value.kind) == (
             "payments.refused",
             Kind.PROVIDER_FAILED,
         )
 
 
-def test_a_error_shows_no_key(sandbox_url: str, keys: StripeKeys) -> None:
+def test_an_error_shows_no_key(sandbox_url: str, keys: StripeKeys) -> None:
     other = StripeKeys(webhook_secret=keys.webhook_secret)
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         account_at(f"{sandbox_url}/stripe", other).open(an_order())
-    assert refused.value.code == "payments.refused"
-    assert other.secret_key[-4:] not in refused.value.message
-    assert refused.value.__cause__ is None
+    assert caught.value.code == "payments.refused"
+    assert other.secret_key[-4:] not in caught.value.message
+    assert caught.value.__cause__ is None
 
 
 def test_what_the_provider_answers_is_logged_at_no_level(

@@ -171,12 +171,12 @@ def test_what_is_no_answer_of_stripe_may_be_one_later(raw: Raw, keys: StripeKeys
     indirect=True,
     ids=["redirect", "404"],
 )
-def test_a_server_that_sends_elsewhere_or_knows_nothing_is_a_error(
+def test_a_server_that_sends_elsewhere_or_knows_nothing_is_an_error(
     raw: Raw, keys: StripeKeys
 ) -> None:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         account_at(raw.url, keys).evidence("cs_test_1")
-    assert refused.value.code == "payments.refused"
+    assert caught.value.code == "payments.refused"
 
 
 def test_threads_share_an_account(account: StripeCheckout, sandbox: SandboxPayments) -> None:

@@ -29,9 +29,9 @@ pytestmark = pytest.mark.stack
 NEW_KEY = f"b2:{base64.urlsafe_b64encode(token_bytes(32)).decode()}"
 
 
-def refused(code: str, act: Callable[[], object]) -> str:
+def error_message(code: str, action: Callable[[], object]) -> str:
     with pytest.raises(DomainError) as raised:
-        act()
+        action()
     assert raised.value.code == code, raised.value
     return raised.value.message
 
@@ -88,7 +88,7 @@ def test_a_flipped_byte_is_found(backups: Saved, part: str) -> None:
         found = manifests.find(backups.place, made.id)
         restoring.verify(backups.resources, backups.place, found)
 
-    assert str(victim.relative_to(backups.folder)) in refused("backup.damaged", verify)
+    assert str(victim.relative_to(backups.folder)) in error_message("backup.damaged", verify)
 
 
 def test_a_missing_and_an_exchanged_file_are_found(backups: Saved) -> None:
@@ -101,9 +101,9 @@ def test_a_missing_and_an_exchanged_file_are_found(backups: Saved) -> None:
 
     kept = first.read_bytes()
     first.write_bytes(second.read_bytes())
-    assert keys[0] in refused("backup.damaged", verify)
+    assert keys[0] in error_message("backup.damaged", verify)
     first.unlink()
-    assert "it is missing" in refused("backup.damaged", verify)
+    assert "it is missing" in error_message("backup.damaged", verify)
     first.write_bytes(kept)
     verify()
 
@@ -144,7 +144,7 @@ def test_a_dump_that_can_not_be_read_to_its_end_leaves_the_database_empty(
     pieces[-1].write_bytes(held[:-1])
     late = LateLastPiece(backups.folder, f"database/{pieces[-1].name}", empty)
     place = dataclasses.replace(target.place, place=late)
-    refused("backup.damaged", lambda: restoring.restore(target.resources, place, made))
+    error_message("backup.damaged", lambda: restoring.restore(target.resources, place, made))
     assert empty.query("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
     pieces[-1].write_bytes(held)
     restoring.restore(target.resources, target.place, made)
@@ -157,13 +157,15 @@ def test_a_database_that_is_not_empty_is_left_alone(backups: Saved, empty: Stack
     made = backups.create()
     empty.query("CREATE TABLE somebody_elses (id int)")
     target = saved(empty, backups.folder)
-    refused("backup.target_in_use", lambda: restoring.restore(target.resources, target.place, made))
+    error_message(
+        "backup.target_in_use", lambda: restoring.restore(target.resources, target.place, made)
+    )
     assert empty.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
 
 def test_a_backup_of_a_later_release_is_refused(backups: Saved) -> None:
     made = dataclasses.replace(backups.create(), revision="9000", release="9.0.0")
-    said = refused(
+    said = error_message(
         "backup.too_new", lambda: restoring.require_fit(made, backups.resources.settings)
     )
     assert "9.0.0" in said
@@ -174,8 +176,10 @@ def test_a_backup_from_whose_revision_no_migration_leads_on_is_refused(
 ) -> None:
     made = dataclasses.replace(backups.create(), revision="0050", release="0.9.0")
     target = saved(empty, backups.folder)
-    for act in (restoring.restore, restoring.verify):
-        said = refused("backup.too_old", partial(act, target.resources, target.place, made))
+    for action in (restoring.restore, restoring.verify):
+        said = error_message(
+            "backup.too_old", partial(action, target.resources, target.place, made)
+        )
         assert "restore it with that release" in said
     assert empty.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
 
@@ -194,11 +198,11 @@ def test_a_key_that_is_missing_or_another_one_is_named(backups: Saved, setting: 
             changed.__dict__.pop(ring, None)
         return lambda: restoring.require_fit(made, changed)
 
-    said = refused("backup.key_missing", with_keys(NEW_KEY))
+    said = error_message("backup.key_missing", with_keys(NEW_KEY))
     assert key_id in said
     assert f"PRESSROOM_{setting.upper()}" in said
     other = f"{key_id}:{NEW_KEY.partition(':')[2]}"
-    assert key_id in refused("backup.key_differs", with_keys(other))
+    assert key_id in error_message("backup.key_differs", with_keys(other))
 
 
 def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Saved) -> None:
@@ -211,13 +215,13 @@ def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Saved) -> N
     assert [each.id for each in manifests.read_all(both.place)] == [made.id, later.id]
     alone = saved(backups.stack, backups.folder, backup_keys=SecretStr(NEW_KEY))
     assert manifests.find(alone.place, later.id) == later
-    assert "b1" in refused("backup.key_missing", lambda: manifests.find(alone.place, made.id))
+    assert "b1" in error_message("backup.key_missing", lambda: manifests.find(alone.place, made.id))
 
 
 def test_two_at_once_are_one(backups: Saved) -> None:
     def in_between(_: datetime) -> None:
         another = partial(maintenance.run_now, backups.resources, creating.MAKE_BACKUP, print)
-        refused("maintenance.running", another)
+        error_message("maintenance.running", another)
 
     backups.run(in_between)
 

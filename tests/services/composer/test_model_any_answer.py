@@ -63,12 +63,12 @@ _answers = st.one_of(
 )
 
 
-def unless_refused(write: Callable[[], Product]) -> Product | None:
+def unless_error(write: Callable[[], Product]) -> Product | None:
     """What was written; None if the answer was refused, and for nothing but what it says."""
     try:
         return write()
-    except DomainError as refused:
-        if refused.code != "composer.answer_unusable":
+    except DomainError as error:
+        if error.code != "composer.answer_unusable":
             raise
         return None
 
@@ -78,12 +78,12 @@ def unless_refused(write: Callable[[], Product]) -> Product | None:
 @given(post=posts, answer=_answers)
 def test_any_answer_about_any_post_keeps_the_rules_or_is_refused(post: Post, answer: str) -> None:
     plain, parrot = markup.read(post), Parrot(answer)
-    written = unless_refused(lambda: model_writer.metadata(plain, ALL, parrot, 45.0))
+    written = unless_error(lambda: model_writer.metadata(plain, ALL, parrot, 45.0))
     if written is not None:
         assert rules.metadata_faults(plain, written, ALL) == []
         for text in (written.summary or "", *(written.tags or ())):
             assert hyperlinks.find_mentions(text) <= plain.mentions
-    tweets = unless_refused(lambda: model_writer.tweets(plain, parrot, 45.0))
+    tweets = unless_error(lambda: model_writer.tweets(plain, parrot, 45.0))
     if tweets is not None:
         assert rules.tweets_faults(plain, tweets) == []
 

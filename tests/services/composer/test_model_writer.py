@@ -42,7 +42,7 @@ class InTurn:
         return self.models.pop(0).ask(question)
 
 
-def refused(llm: LanguageModel, seconds: float = SECONDS) -> DomainError:
+def error_of(llm: LanguageModel, seconds: float = SECONDS) -> DomainError:
     with pytest.raises(DomainError) as raised:
         model_writer.metadata(POST, ALL, llm, seconds)
     return raised.value
@@ -97,7 +97,7 @@ def test_what_is_still_too_long_is_cut(run: Run) -> None:
 
 @pytest.mark.parametrize("behaviour", ["wrong-shape", "no-json", "obedient-shape"])
 def test_what_can_not_be_mended_is_unusable_after_one_repair(run: Run, behaviour: str) -> None:
-    error = refused(run.model(behaviour))
+    error = error_of(run.model(behaviour))
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "composer.answer_unusable")
     assert run.calls == 2
 
@@ -108,14 +108,14 @@ def test_a_repair_that_fails_leaves_the_first_answer_to_be_mended(run: Run) -> N
 
 
 def test_a_repair_that_fails_after_nothing_readable_tells_why(run: Run) -> None:
-    assert refused(InTurn([run.model("no-json"), run.model("429-long")])).code == "llm.unavailable"
+    assert error_of(InTurn([run.model("no-json"), run.model("429-long")])).code == "llm.unavailable"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("behaviour", ["slow", "trickle"])
 def test_all_of_it_ends_in_its_time(run: Run, behaviour: str) -> None:
     began = time.monotonic()
-    error = refused(run.model(behaviour), seconds=1.5)
+    error = error_of(run.model(behaviour), seconds=1.5)
     assert time.monotonic() - began < HANGING
     assert (error.kind, error.code) == (Kind.TOO_SLOW, "llm.too_slow")
 
@@ -135,7 +135,7 @@ def test_no_call_has_more_than_20_seconds(run: Run) -> None:
 
 
 def test_nothing_is_asked_without_time(run: Run) -> None:
-    assert refused(run.model(), seconds=0.5).code == "llm.too_slow"
+    assert error_of(run.model(), seconds=0.5).code == "llm.too_slow"
     assert run.calls == 0
 
 

@@ -115,9 +115,9 @@ def test_what_runs_is_neither_sent_nor_run_a_second_time(resources: Resources) -
         assert maintenance.send_due(resources) == len(maintenance.registered()) - 1
         assert forget_messages(resources) == 0
         assert count_runs(resources) == []
-        with pytest.raises(DomainError) as refused:
+        with pytest.raises(DomainError) as caught:
             maintenance.run_now(resources, TEND, lambda _: 0)
-        assert refused.value.code == "maintenance.running"
+        assert caught.value.code == "maintenance.running"
     finally:
         go_on.set()
         thread.join()

@@ -18,7 +18,7 @@ from tests.stack import eventually
 
 ENDED = 20_000
 OWNER = 7
-# An act reads some pages of each index that it uses. The entries of the ended jobs are on 500.
+# An action reads some pages of each index that it uses. The entries of the ended jobs are on 500.
 FEW_BLOCKS = 150
 _BLOCKS = (
     "SELECT sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)"
@@ -34,15 +34,15 @@ def ended(quiet: Bench, resources: Resources) -> Iterator[None]:
         yield
 
 
-def _blocks(quiet: Bench, act: Callable[[Resources], object]) -> int:
-    """The blocks of the jobs' table and indexes that an act reads, at the least of a few times."""
-    return min(_blocks_once(quiet, act) for _ in range(3))
+def _blocks(quiet: Bench, action: Callable[[Resources], object]) -> int:
+    """The blocks of the jobs' table and indexes that an action reads, at the least."""
+    return min(_blocks_once(quiet, action) for _ in range(3))
 
 
-def _blocks_once(quiet: Bench, act: Callable[[Resources], object]) -> int:
+def _blocks_once(quiet: Bench, action: Callable[[Resources], object]) -> int:
     own = open_resources(quiet.stack.settings(), concurrency=1, name="counted")
     before = quiet.stack.query(_BLOCKS)[0][0]
-    act(own)
+    action(own)
     own.close()
     # A connection reports what it read when it ends.
     gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pressroom-counted'"
@@ -66,14 +66,14 @@ def test_sweep_of_an_empty_queue_reads_few_blocks(quiet: Bench) -> None:
 def test_a_job_of_the_same_owner_from_its_enqueueing_to_its_end_reads_few_blocks(
     quiet: Bench,
 ) -> None:
-    def act(own: Resources) -> None:
+    def action(own: Resources) -> None:
         lease = claim(own, plan_committed(own, OWNER))
         with own.unit_of_work() as uow:
             leases.renew(uow, lease)
         with own.unit_of_work() as uow:
             leases.succeed(uow, lease, {})
 
-    assert _blocks(quiet, act) <= FEW_BLOCKS
+    assert _blocks(quiet, action) <= FEW_BLOCKS
 
 
 def test_job_that_was_due_for_long_is_found_by_a_whole_look(

@@ -24,14 +24,14 @@ def test_job_is_sent_after_the_commit_and_not_before(resources: Resources) -> No
     assert waiting(resources) == 1
 
 
-class Refused(Exception):
+class Undone(Exception):
     pass
 
 
 def test_nothing_is_sent_nor_kept_when_the_transaction_rolls_back(
     quiet: Bench, resources: Resources
 ) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Undone):
         _plan_and_break(resources)
     assert waiting(resources) == 0
     assert quiet.stack.query("SELECT 1 FROM jobs") == []
@@ -40,7 +40,7 @@ def test_nothing_is_sent_nor_kept_when_the_transaction_rolls_back(
 def _plan_and_break(resources: Resources) -> None:
     with resources.unit_of_work() as uow:
         plan(uow, {})
-        raise Refused
+        raise Undone
 
 
 def test_failure_after_the_commit_undoes_nothing_and_stops_no_other_action(

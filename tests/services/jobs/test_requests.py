@@ -77,9 +77,9 @@ def test_job_that_did_not_end_badly_is_not_retryable(
         lease_expires_at=func.now() if status == JobStatus.RUNNING else None,
         finished_at=func.now() if status == JobStatus.SUCCEEDED else None,
     )
-    with pytest.raises(DomainError) as refused, resources.unit_of_work() as uow:
+    with pytest.raises(DomainError) as caught, resources.unit_of_work() as uow:
         records.retry(uow, caller, job_id, settings=resources.settings)
-    assert refused.value.code == "job.not_retryable"
+    assert caught.value.code == "job.not_retryable"
 
 
 def test_job_tells_its_rate_and_the_time_to_go(

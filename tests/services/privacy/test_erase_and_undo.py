@@ -26,9 +26,9 @@ def rows(people: list[str], name: str) -> bytes:
     return csv_of([[each, name, ""] for each in people], HEADER)
 
 
-def all_of(*acts: Callable[[], object]) -> None:
-    with ThreadPoolExecutor(len(acts)) as threads:
-        for each in [threads.submit(act) for act in acts]:
+def all_of(*actions: Callable[[], object]) -> None:
+    with ThreadPoolExecutor(len(actions)) as threads:
+        for each in [threads.submit(action) for action in actions]:
             each.result(100)
 
 

@@ -127,16 +127,16 @@ def test_a_folder_that_is_full_may_have_room_later(
         FolderPlace(tmp_path).put("a/b", b"x", BYTES)
 
 
-@pytest.mark.parametrize("act", ["list", "create"])
+@pytest.mark.parametrize("action", ["list", "create"])
 def test_the_command_names_the_folder_without_a_traceback(
-    stack: Stack, tmp_path: Path, act: str
+    stack: Stack, tmp_path: Path, action: str
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     environment = {
         "PRESSROOM_BACKUP_URL": f"file://{tmp_path}/file/x",
         "PRESSROOM_BACKUP_KEYS": f"b1:{'A' * 43}",
     }
-    done = pressroom(stack, "backup", act, **environment)
+    done = pressroom(stack, "backup", action, **environment)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{tmp_path}/file/x" in done.stderr
     assert "Traceback" not in done.stderr

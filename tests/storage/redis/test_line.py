@@ -66,13 +66,13 @@ class Line:
 
         self._in_a_process(go)
 
-    def _in_a_process(self, act: Callable[[RequestCalls], Awaitable[None]]) -> None:
+    def _in_a_process(self, action: Callable[[RequestCalls], Awaitable[None]]) -> None:
         async def run() -> None:
             client = open_async_redis(self._resources.settings)
             calls = RequestCalls(client, "here")
             loop = asyncio.ensure_future(calls.run())
             try:
-                await act(calls)
+                await action(calls)
             finally:
                 loop.cancel()
                 await client.aclose()
@@ -100,9 +100,9 @@ def join(line: Line, owner: int | None, name: str, seconds: float = 30) -> bool:
 
 
 def error(line: Line, owner: int | None, name: str) -> DomainError:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         join(line, owner, name)
-    return refused.value
+    return caught.value
 
 
 def fill(line: Line, owner: int | None, count: int) -> None:
@@ -119,9 +119,9 @@ def make_older(resources: Resources, seconds: float) -> None:
 
 def test_owner_has_a_share_of_the_line_and_leaves_the_rest_to_others(line: Line) -> None:
     fill(line, ANNA, 4)
-    refused = error(line, ANNA, "one more")
-    assert (refused.kind, refused.code) == (Kind.RATE_LIMITED, "queue.too_many_of_yours")
-    assert refused.retry_after == 1
+    found = error(line, ANNA, "one more")
+    assert (found.kind, found.code) == (Kind.RATE_LIMITED, "queue.too_many_of_yours")
+    assert found.retry_after == 1
     assert join(line, BERT, "of Bert")
 
 
@@ -129,8 +129,8 @@ def test_full_line_refuses_each_new_work(line: Line) -> None:
     fill(line, ANNA, 3)
     fill(line, BERT, 3)
     for owner in (ANNA, 7, None):
-        refused = error(line, owner, "one more")
-        assert (refused.kind, refused.code) == (Kind.UNAVAILABLE, "queue.overloaded")
+        found = error(line, owner, "one more")
+        assert (found.kind, found.code) == (Kind.UNAVAILABLE, "queue.overloaded")
 
 
 def test_full_line_refuses_no_work_of_another_queue(line: Line) -> None:
@@ -151,8 +151,8 @@ def test_line_in_which_works_wait_too_long_refuses_its_owners_for_as_long(
 ) -> None:
     fill(line, ANNA, 3)
     make_older(resources, 12)
-    refused = error(line, ANNA, "one more")
-    assert (refused.code, refused.retry_after) == ("queue.overloaded", 13)
+    found = error(line, ANNA, "one more")
+    assert (found.code, found.retry_after) == ("queue.overloaded", 13)
     assert error(line, None, "without an owner").code == "queue.overloaded"
     # Who has nothing there did not fill it.
     assert join(line, BERT, "of Bert")
@@ -213,9 +213,9 @@ def test_owner_has_a_share_of_the_memory_of_the_line(
     monkeypatch.setattr(request_calls, "MAX_BYTES_IN_LINE_OF_AN_OWNER", 5_000)
     large = "x" * 3_000
     assert line.join("first", "caller", owner=ANNA, text=large)
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         line.join("second", "caller", owner=ANNA, text=large)
-    assert refused.value.code == "queue.too_many_of_yours"
+    assert caught.value.code == "queue.too_many_of_yours"
     assert line.join("of Bert", "caller", owner=BERT, text=large)
     assert line.join("small", "caller", owner=ANNA)
     assert line.take("first")

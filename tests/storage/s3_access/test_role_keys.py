@@ -80,10 +80,10 @@ def test_a_role_that_is_refused_is_told_without_the_token(
 ) -> None:
     regional.role.is_closed = True
     objects = ObjectStore(settings, connections=1)
-    with pytest.raises(TransientError, match="PRESSROOM_S3_ACCESS_KEY is not set") as refused:
+    with pytest.raises(TransientError, match="PRESSROOM_S3_ACCESS_KEY is not set") as caught:
         objects.ready()
-    assert "HTTP status code 403" in str(refused.value)
-    assert IDENTITY_TOKEN not in str(refused.getrepr(chain=True))
+    assert "HTTP status code 403" in str(caught.value)
+    assert IDENTITY_TOKEN not in str(caught.getrepr(chain=True))
     regional.role.is_closed = False
     assert objects.ready()
 

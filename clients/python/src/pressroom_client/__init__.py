@@ -3,10 +3,10 @@
 from pressroom_client.calls import Accepted, Download
 from pressroom_client.client import Pressroom
 from pressroom_client.errors import (
+    ApiError,
     JobFailed,
     NotReached,
     PressroomError,
-    Refused,
     WebhookInvalid,
 )
 from pressroom_client.oauth import BegunLogin, OAuth, Tokens, TokenSource
@@ -17,6 +17,7 @@ from pressroom_client.webhooks import verify_webhook
 
 __all__ = [
     "Accepted",
+    "ApiError",
     "BegunLogin",
     "Download",
     "File",
@@ -26,7 +27,6 @@ __all__ = [
     "Page",
     "Pressroom",
     "PressroomError",
-    "Refused",
     "Retries",
     "TokenSource",
     "Tokens",

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx2
 from typing_extensions import Self
 
-from pressroom_client.errors import NotReached, refusal_of
+from pressroom_client.errors import NotReached, api_error_of
 from pressroom_client.events import ServerEvent, server_events
 from pressroom_client.generated.contract import VERSION
 from pressroom_client.pages import Page
@@ -168,7 +168,7 @@ class Calls:
     ) -> httpx2.Response:
         """An answer that is a success, read to its end unless it is streamed.
 
-        Raises ``Refused`` and ``NotReached``.
+        Raises ``ApiError`` and ``NotReached``.
         """
         body = Body(operation.body, content)
         headers = {"Accept": accept, "Pressroom-Version": VERSION}
@@ -200,7 +200,7 @@ class Calls:
                     continue
             if response.is_success:
                 return response
-            attempts.after_refusal(response)
+            attempts.after_error(response)
 
     def _headers(self, headers: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[str, str]:
         token = self._credentials() if callable(self._credentials) else self._credentials
@@ -230,16 +230,16 @@ class _Attempts:
             raise NotReached(f"No answer: {error or type(error).__name__}") from error
         self._wait(pause)
 
-    def after_refusal(self, response: httpx2.Response) -> None:
-        """Wait for the next try, or raise ``Refused``."""
+    def after_error(self, response: httpx2.Response) -> None:
+        """Wait for the next try, or raise ``ApiError``."""
         asked = retry_after(response)
         if not self._can_be_sent_again or not is_worth_another_try(
             response, is_repeatable=self._is_repeatable, has_key=self._has_key
         ):
-            _refuse(response, asked)
+            _raise_error(response, asked)
         pause = self._retries.pause(self._failed, asked=asked)
         if pause is None:
-            _refuse(response, asked)
+            _raise_error(response, asked)
         self._wait(pause)
 
     def _wait(self, seconds: float) -> None:
@@ -247,8 +247,8 @@ class _Attempts:
         time.sleep(seconds)
 
 
-def _refuse(response: httpx2.Response, asked: float | None) -> NoReturn:
-    raise refusal_of(response, retry_after=asked)
+def _raise_error(response: httpx2.Response, asked: float | None) -> NoReturn:
+    raise api_error_of(response, retry_after=asked)
 
 
 def _path(template: str, values: Mapping[str, Any]) -> str:

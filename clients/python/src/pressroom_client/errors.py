@@ -1,7 +1,7 @@
 """The errors, by what a caller can do about them.
 
 PressroomError
-├── Refused          the API said no: look at `code`
+├── ApiError         the API answered with an error: look at `code`
 ├── NotReached       no answer: the connection failed, each time that it was tried
 ├── JobFailed        a job that was waited for failed or was cancelled
 └── WebhookInvalid   a message that claims to be of Pressroom, and isn't
@@ -21,7 +21,7 @@ class PressroomError(Exception):
     """The base of all errors of this package."""
 
 
-class Refused(PressroomError):
+class ApiError(PressroomError):
     """An answer of the API that is no success.
 
     ``code`` is stable and made to be compared; ``message`` is for people. ``errors`` has an entry
@@ -63,13 +63,13 @@ class WebhookInvalid(PressroomError):
     """A webhook's signature is missing, wrong or too old: do nothing of what it says."""
 
 
-def refusal_of(response: httpx2.Response, *, retry_after: float | None) -> Refused:
+def api_error_of(response: httpx2.Response, *, retry_after: float | None) -> ApiError:
     """The error for an answer, whose body has been read."""
     try:
         problem = response.json()
     except ValueError:
         problem = None
-    return Refused(
+    return ApiError(
         response.status_code,
         problem if isinstance(problem, dict) else {},
         retry_after=retry_after,

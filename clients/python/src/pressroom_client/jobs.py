@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import cast
 
 from pressroom_client.calls import Calls, Operation
-from pressroom_client.errors import JobFailed, NotReached, Refused
+from pressroom_client.errors import ApiError, JobFailed, NotReached
 from pressroom_client.generated import types
 from pressroom_client.retries import TOO_MANY, UNAVAILABLE
 
@@ -48,9 +48,9 @@ def watch(calls: Calls, job_id: int, *, timeout: float | None = None) -> Iterato
                     _left(deadline, job_id)
         except NotReached:
             pass
-        except Refused as refusal:
+        except ApiError as error:
             # Too many streams of one caller, or a process that is about to end.
-            if refusal.status not in {TOO_MANY, UNAVAILABLE}:
+            if error.status not in {TOO_MANY, UNAVAILABLE}:
                 raise
         time.sleep(min(pause, _left(deadline, job_id)))
         pause = min(pause * 2, _MAX_PAUSE_SECONDS)

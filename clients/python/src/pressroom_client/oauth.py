@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 
-from pressroom_client.errors import Refused
+from pressroom_client.errors import ApiError
 from pressroom_client.generated.operations import Operations
 
 # A token that is about to expire might do so on its way.
@@ -77,17 +77,17 @@ class OAuth:
     def finish(self, login: BegunLogin, returned_url: str) -> Tokens:
         """The tokens, by the URL to which the person came back.
 
-        Raises ``Refused`` when the person said no (`access_denied`), or when the URL belongs to
+        Raises ``ApiError`` when the person said no (`access_denied`), or when the URL belongs to
         another login (`state.mismatch`) or another server (`iss.mismatch`).
         """
         query = parse_qs(urlsplit(returned_url).query)
         returned = {name: values[0] for name, values in query.items()}
         if not secrets.compare_digest(returned.get("state", ""), login.state):
-            raise Refused(0, {"code": "state.mismatch", "detail": "The URL is of another login."})
+            raise ApiError(0, {"code": "state.mismatch", "detail": "The URL is of another login."})
         if returned.get("iss", "").rstrip("/") != self._issuer:
-            raise Refused(0, {"code": "iss.mismatch", "detail": "Another server answered."})
+            raise ApiError(0, {"code": "iss.mismatch", "detail": "Another server answered."})
         if "error" in returned:
-            raise Refused(0, returned)
+            raise ApiError(0, returned)
         return self._ask(
             grant_type="authorization_code",
             code=returned.get("code", ""),

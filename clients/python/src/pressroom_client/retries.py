@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx2
 
-from pressroom_client.errors import refusal_of
+from pressroom_client.errors import api_error_of
 
 TOO_MANY = 429
 UNAVAILABLE = 503
@@ -20,7 +20,7 @@ _MAX_PAUSE_SECONDS = 8.0
 class Retries:
     """How often a call is tried again (0: never), and the longest pause it is worth, in seconds.
 
-    Where the API asks for a longer pause, the refusal is raised at once; its ``retry_after`` says
+    Where the API asks for a longer pause, the error is raised at once; its ``retry_after`` says
     how long.
     """
 
@@ -55,12 +55,12 @@ def retry_after(response: httpx2.Response) -> float | None:
 def is_worth_another_try(response: httpx2.Response, *, is_repeatable: bool, has_key: bool) -> bool:
     """Return whether the same call may succeed later.
 
-    A refusal that says when to come back changed nothing, so that any call may be sent again.
+    An error that says when to come back changed nothing, so that any call may be sent again.
     """
     status = response.status_code
     if status == CONFLICT and has_key:
         # The first of two calls with this key is still at work.
-        return refusal_of(response, retry_after=None).code == "idempotency.in_progress"
+        return api_error_of(response, retry_after=None).code == "idempotency.in_progress"
     if status == UNAVAILABLE:
         return is_repeatable or "retry-after" in response.headers
     return status == TOO_MANY

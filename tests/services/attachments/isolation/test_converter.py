@@ -257,7 +257,7 @@ def test_filter_exists_for_the_processors_that_we_support(
     assert confinement.decoding_filter().program
 
 
-def test_processor_without_a_filter_is_a_error_of_the_filter_alone(
+def test_processor_without_a_filter_is_an_error_of_the_filter_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert confinement.filter_error() is None

@@ -14,7 +14,7 @@ from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import ExportChoice
 from services.subscriptions.filters import member_filter
-from tests.services.subscriptions.bulk_actions.acts import Acts
+from tests.services.subscriptions.bulk_actions.bulk_actions import BulkActions
 from tests.stack import eventually
 
 VIP = {"field": "tag", "is": "vip"}
@@ -22,178 +22,180 @@ IN_ROME = {"field": "fields.town", "is": "Rome"}
 OTHERS_IN_ROME = {"all": [{"not": VIP}, IN_ROME]}
 
 
-def give(acts: Acts, emails: list[str], tag: str, town_id: int | None = None) -> int:
+def give(bulk: BulkActions, emails: list[str], tag: str, town_id: int | None = None) -> int:
     """Tag these members, and set their field; the tag's id."""
-    with acts.resources.unit_of_work() as uow:
-        tag_id = tags.tag_ids_of(uow, acts.list_id, [tag], make=True)[tag]
-    acts.stack.query(
+    with bulk.resources.unit_of_work() as uow:
+        tag_id = tags.tag_ids_of(uow, bulk.list_id, [tag], make=True)[tag]
+    bulk.stack.query(
         "UPDATE subscriptions SET tag_ids = array_append(tag_ids, %s) WHERE list_id = %s"
         " AND email = ANY(%s)",
-        *(tag_id, acts.list_id, emails),
+        *(tag_id, bulk.list_id, emails),
     )
     if town_id is not None:
-        acts.stack.query(
+        bulk.stack.query(
             "UPDATE subscriptions SET fields = jsonb_build_object(%s::text, 'Rome')"
             " WHERE list_id = %s",
-            *(town_id, acts.list_id),
+            *(town_id, bulk.list_id),
         )
     return tag_id
 
 
-def new_town(acts: Acts) -> int:
-    with acts.resources.unit_of_work() as uow:
-        made = fields.create(uow, acts.owner.user_id, type=FieldType.TEXT, key="town", label="Town")
+def new_town(bulk: BulkActions) -> int:
+    with bulk.resources.unit_of_work() as uow:
+        made = fields.create(uow, bulk.owner.user_id, type=FieldType.TEXT, key="town", label="Town")
         return made.id
 
 
-def rename(acts: Acts, tag_id: int, name: str) -> None:
-    with acts.resources.unit_of_work() as uow:
-        tags.rename(uow, acts.list_id, tag_id, name)
+def rename(bulk: BulkActions, tag_id: int, name: str) -> None:
+    with bulk.resources.unit_of_work() as uow:
+        tags.rename(uow, bulk.list_id, tag_id, name)
 
 
-def delete(acts: Acts, tag_id: int) -> None:
-    with acts.resources.unit_of_work() as uow:
-        tags.delete(uow, acts.list_id, tag_id)
+def delete(bulk: BulkActions, tag_id: int) -> None:
+    with bulk.resources.unit_of_work() as uow:
+        tags.delete(uow, bulk.list_id, tag_id)
 
 
-def refused(acts: Acts, tag_id: int) -> list[dict[str, Any]]:
+def uses_of(bulk: BulkActions, tag_id: int) -> list[dict[str, Any]]:
     with pytest.raises(DomainError) as caught:
-        delete(acts, tag_id)
+        delete(bulk, tag_id)
     assert caught.value.code == "tag.in_use"
     found: list[dict[str, Any]] = caught.value.facts["used_by"]
     return found
 
 
-def tagged(acts: Acts, tag_id: int) -> list[str]:
-    rows = acts.stack.query(
+def tagged(bulk: BulkActions, tag_id: int) -> list[str]:
+    rows = bulk.stack.query(
         "SELECT email FROM subscriptions WHERE list_id = %s AND %s = ANY(tag_ids) ORDER BY id",
-        *(acts.list_id, tag_id),
+        *(bulk.list_id, tag_id),
     )
     return [str(email) for (email,) in rows]
 
 
-def begin_segment(acts: Acts, written: Any, action: BulkActionKind, value: str) -> tuple[int, int]:
-    """A new segment, and the job of an act on its members."""
-    with acts.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, acts.list_id)
+def begin_segment(
+    bulk: BulkActions, written: Any, action: BulkActionKind, value: str
+) -> tuple[int, int]:
+    """A new segment, and the job of a bulk action on its members."""
+    with bulk.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, bulk.list_id)
         segment_id = segments.create(uow, mailing_list, "A segment", written).id
-    with acts.resources.unit_of_work() as uow:
-        kept = segments.selected(uow, lists.get(uow, acts.list_id), segment_id, None)
-        [shown] = member_filter.shown(uow, lists.get(uow, acts.list_id), kept or {})
-    return segment_id, acts.begin(action, value, shown)
+    with bulk.resources.unit_of_work() as uow:
+        kept = segments.selected(uow, lists.get(uow, bulk.list_id), segment_id, None)
+        [shown] = member_filter.shown(uow, lists.get(uow, bulk.list_id), kept or {})
+    return segment_id, bulk.begin(action, value, shown)
 
 
-def take_turn(acts: Acts, job_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def take_turn(bulk: BulkActions, job_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One batch of the job."""
-    lease = acts.importing.claim(job_id)
+    lease = bulk.importing.claim(job_id)
     assert lease is not None
     over = iter([False, True])
     with monkeypatch.context() as patched:
         patched.setattr(batches.Turn, "is_over", lambda _: next(over))
-        actions.change_members(acts.resources, lease)
+        actions.change_members(bulk.resources, lease)
 
 
 @pytest.mark.parametrize("batches_before", [0, 1])
-def test_an_act_keeps_its_meaning_and_its_tag_to_its_end(
-    acts: Acts, monkeypatch: pytest.MonkeyPatch, batches_before: int
+def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
+    bulk: BulkActions, monkeypatch: pytest.MonkeyPatch, batches_before: int
 ) -> None:
     monkeypatch.setattr(batches_module, "MAX_BATCH_MEMBERS", 3)
-    town = new_town(acts)
-    members = acts.add(8)
-    vip = give(acts, members[:5], "vip", town)
-    segment_id, job_id = begin_segment(acts, OTHERS_IN_ROME, BulkActionKind.TAG, "greeted")
+    town = new_town(bulk)
+    members = bulk.add(8)
+    vip = give(bulk, members[:5], "vip", town)
+    segment_id, job_id = begin_segment(bulk, OTHERS_IN_ROME, BulkActionKind.TAG, "greeted")
     for _ in range(batches_before):
-        take_turn(acts, job_id, monkeypatch)
-    with acts.resources.unit_of_work() as uow:
-        greeted = tags.tag_ids_of(uow, acts.list_id, ["greeted"], make=False)["greeted"]
+        take_turn(bulk, job_id, monkeypatch)
+    with bulk.resources.unit_of_work() as uow:
+        greeted = tags.tag_ids_of(uow, bulk.list_id, ["greeted"], make=False)["greeted"]
     # The names go to others, the field is retired, and the segment means others before it goes.
-    rename(acts, vip, "patron")
-    rename(acts, greeted, "welcomed")
-    give(acts, members[5:], "vip")
-    with acts.resources.unit_of_work() as uow:
-        fields.retire(uow, acts.owner.user_id, town)
-    new_town(acts)
-    with acts.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, acts.list_id)
+    rename(bulk, vip, "patron")
+    rename(bulk, greeted, "welcomed")
+    give(bulk, members[5:], "vip")
+    with bulk.resources.unit_of_work() as uow:
+        fields.retire(uow, bulk.owner.user_id, town)
+    new_town(bulk)
+    with bulk.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, bulk.list_id)
         segments.change(uow, mailing_list, segment_id, {"filter": VIP})
         segments.remove(uow, mailing_list, segment_id)
     for tag_id in (vip, greeted):
-        [use] = refused(acts, tag_id)
+        [use] = uses_of(bulk, tag_id)
         assert (use["kind"], use["name"]) == ("bulk_action", "tag")
-    result = acts.importing.work(job_id).result or {}
+    result = bulk.importing.work(job_id).result or {}
     assert (result.get("matched"), result.get("changed")) == (3, 3)
-    assert tagged(acts, greeted) == members[5:]
+    assert tagged(bulk, greeted) == members[5:]
     # What has ended stands in nobody's way.
-    delete(acts, vip)
-    delete(acts, greeted)
+    delete(bulk, vip)
+    delete(bulk, greeted)
 
 
-def test_an_act_that_failed_does_not_go_on_without_its_tags(acts: Acts) -> None:
-    members = acts.add(2)
-    vip = give(acts, members[:1], "vip")
-    by_filter = acts.begin(BulkActionKind.REMOVE, written={"not": VIP})
-    by_value = acts.begin(BulkActionKind.TAG, "greeted")
-    acts.stack.query(
+def test_a_bulk_action_that_failed_does_not_go_on_without_its_tags(bulk: BulkActions) -> None:
+    members = bulk.add(2)
+    vip = give(bulk, members[:1], "vip")
+    by_filter = bulk.begin(BulkActionKind.REMOVE, written={"not": VIP})
+    by_value = bulk.begin(BulkActionKind.TAG, "greeted")
+    bulk.stack.query(
         "UPDATE bulk_actions SET status = 'failed', finished_at = now() WHERE list_id = %s",
-        acts.list_id,
+        bulk.list_id,
     )
-    with acts.resources.unit_of_work() as uow:
-        greeted = tags.tag_ids_of(uow, acts.list_id, ["greeted"], make=False)["greeted"]
-    delete(acts, vip)
-    delete(acts, greeted)
+    with bulk.resources.unit_of_work() as uow:
+        greeted = tags.tag_ids_of(uow, bulk.list_id, ["greeted"], make=False)["greeted"]
+    delete(bulk, vip)
+    delete(bulk, greeted)
     for job_id, code in ((by_filter, "segment.tag_deleted"), (by_value, "tag.not_found")):
-        job = acts.importing.work(job_id)
+        job = bulk.importing.work(job_id)
         assert (job.status, (job.error or {})["code"]) == ("failed", code)
-    assert acts.statuses() == [SubscriptionStatus.ACTIVE] * 2
+    assert bulk.statuses() == [SubscriptionStatus.ACTIVE] * 2
 
 
-def test_a_tag_that_an_unfinished_export_names_is_in_use(acts: Acts) -> None:
-    vip = give(acts, acts.add(1), "vip")
-    with acts.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, acts.list_id)
+def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk: BulkActions) -> None:
+    vip = give(bulk, bulk.add(1), "vip")
+    with bulk.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, bulk.list_id)
         kept = member_filter.keep(uow, mailing_list, {"field": "tag", "in": ["other", "VIP"]})
         choice = ExportChoice(kept)
         exports.enqueue_export(
-            uow, acts.owner.user_id, mailing_list, ExportKind.MEMBERS, choice=choice
+            uow, bulk.owner.user_id, mailing_list, ExportKind.MEMBERS, choice=choice
         )
-    [use] = refused(acts, vip)
+    [use] = uses_of(bulk, vip)
     assert (use["kind"], use["name"]) == ("export", "members")
-    acts.stack.query("UPDATE exports SET finished_at = now() WHERE list_id = %s", acts.list_id)
-    delete(acts, vip)
+    bulk.stack.query("UPDATE exports SET finished_at = now() WHERE list_id = %s", bulk.list_id)
+    delete(bulk, vip)
     # It is still shown, under no name that the list could have.
-    with acts.resources.unit_of_work() as uow:
-        [shown] = member_filter.shown(uow, lists.get(uow, acts.list_id), kept)
+    with bulk.resources.unit_of_work() as uow:
+        [shown] = member_filter.shown(uow, lists.get(uow, bulk.list_id), kept)
     assert shown == {"field": "tag", "in": ["other", f"deleted tag {vip}"]}
 
 
-def test_nobody_deletes_a_tag_while_another_begins_to_use_it(acts: Acts) -> None:
-    vip = give(acts, acts.add(1), "vip")
-    with acts.resources.unit_of_work() as uow:
-        segments.create(uow, lists.get(uow, acts.list_id), "VIPs", {"any": [VIP]})
+def test_nobody_deletes_a_tag_while_another_begins_to_use_it(bulk: BulkActions) -> None:
+    vip = give(bulk, bulk.add(1), "vip")
+    with bulk.resources.unit_of_work() as uow:
+        segments.create(uow, lists.get(uow, bulk.list_id), "VIPs", {"any": [VIP]})
         with pytest.raises(DomainError) as caught:
-            delete(acts, vip)
+            delete(bulk, vip)
         assert caught.value.code == "list.busy"
-    [use] = refused(acts, vip)
+    [use] = uses_of(bulk, vip)
     assert (use["kind"], use["name"]) == ("segment", "VIPs")
 
 
-def test_nobody_begins_to_use_a_tag_while_another_deletes_it(acts: Acts) -> None:
-    vip = give(acts, acts.add(1), "vip")
+def test_nobody_begins_to_use_a_tag_while_another_deletes_it(bulk: BulkActions) -> None:
+    vip = give(bulk, bulk.add(1), "vip")
     made: list[int] = []
 
     def make() -> None:
-        with acts.resources.unit_of_work() as uow:
-            kept = segments.create(uow, lists.get(uow, acts.list_id), "VIPs", VIP).filter
+        with bulk.resources.unit_of_work() as uow:
+            kept = segments.create(uow, lists.get(uow, bulk.list_id), "VIPs", VIP).filter
             made.append(kept["is"])
 
     maker = threading.Thread(target=make)
-    with acts.resources.unit_of_work() as uow:
-        tags.delete(uow, acts.list_id, vip)
+    with bulk.resources.unit_of_work() as uow:
+        tags.delete(uow, bulk.list_id, vip)
         maker.start()
         waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        eventually(lambda: bool(acts.stack.query(waiting)), what="a transaction that waits")
+        eventually(lambda: bool(bulk.stack.query(waiting)), what="a transaction that waits")
     maker.join(10)
     # It is another tag of that name.
     [tag_id] = made
     assert tag_id != vip
-    assert tagged(acts, tag_id) == []
+    assert tagged(bulk, tag_id) == []

@@ -1,4 +1,4 @@
-"""Acts in batches: each member once, whatever happens between two of them."""
+"""Bulk actions in batches: each member once, whatever happens between two of them."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.members import members, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.importing import csv_of
-from tests.services.subscriptions.bulk_actions.acts import IN_ANY_STATUS, Acts
+from tests.services.subscriptions.bulk_actions.bulk_actions import IN_ANY_STATUS, BulkActions
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 
@@ -29,44 +29,44 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "MAX_BATCH_MEMBERS", 3)
 
 
-def claim(acts: Acts, job_id: int) -> Lease:
-    lease = acts.importing.claim(job_id)
+def claim(bulk: BulkActions, job_id: int) -> Lease:
+    lease = bulk.importing.claim(job_id)
     assert lease is not None
     return lease
 
 
-def kept_for_undo(acts: Acts) -> object:
-    [(count,)] = acts.stack.query(
+def kept_for_undo(bulk: BulkActions) -> object:
+    [(count,)] = bulk.stack.query(
         "SELECT count(*) FROM bulk_changes JOIN bulk_actions ON id = bulk_id WHERE list_id = %s",
-        acts.list_id,
+        bulk.list_id,
     )
     return count
 
 
-def person_of(acts: Acts, email: str) -> int:
-    with acts.resources.unit_of_work() as uow:
+def person_of(bulk: BulkActions, email: str) -> int:
+    with bulk.resources.unit_of_work() as uow:
         return uow.session.scalars(select(User.id).where(User.email == email)).one()
 
 
-def remove(acts: Acts, email: str) -> None:
-    user_id = person_of(acts, email)
-    with acts.resources.unit_of_work() as uow:
-        members.remove(uow, lists.get(uow, acts.list_id), user_id, OWNER)
+def remove(bulk: BulkActions, email: str) -> None:
+    user_id = person_of(bulk, email)
+    with bulk.resources.unit_of_work() as uow:
+        members.remove(uow, lists.get(uow, bulk.list_id), user_id, OWNER)
 
 
 def test_many_batches_change_each_member_once_and_their_undo_restores_every_column(
-    acts: Acts,
+    bulk: BulkActions,
 ) -> None:
-    acts.add(10)
-    before = acts.records()
-    result = acts.do(BulkActionKind.TAG, "vip")
+    bulk.add(10)
+    before = bulk.records()
+    result = bulk.do(BulkActionKind.TAG, "vip")
     assert (result["matched"], result["changed"]) == (10, 10)
-    assert set(Counter(acts.events()).values()) == {1}
-    assert len(acts.events()) == 10
-    undone = acts.take_back(result["bulk_id"])
+    assert set(Counter(bulk.events()).values()) == {1}
+    assert len(bulk.events()) == 10
+    undone = bulk.take_back(result["bulk_id"])
     assert undone == {"bulk_id": result["bulk_id"], "undone": 10, "kept": 0}
-    assert acts.records() == before
-    assert kept_for_undo(acts) == 0
+    assert bulk.records() == before
+    assert kept_for_undo(bulk) == 0
 
 
 class Killed(BaseException):
@@ -78,34 +78,34 @@ def die(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("is_undo", [False, True])
-def test_an_act_goes_on_where_a_worker_died(
-    acts: Acts, monkeypatch: pytest.MonkeyPatch, is_undo: bool
+def test_a_bulk_action_goes_on_where_a_worker_died(
+    bulk: BulkActions, monkeypatch: pytest.MonkeyPatch, is_undo: bool
 ) -> None:
-    acts.add(8)
+    bulk.add(8)
     if is_undo:
-        job_id = acts.begin_undo(acts.do(BulkActionKind.REMOVE)["bulk_id"])
+        job_id = bulk.begin_undo(bulk.do(BulkActionKind.REMOVE)["bulk_id"])
     else:
-        job_id = acts.begin(BulkActionKind.REMOVE)
+        job_id = bulk.begin(BulkActionKind.REMOVE)
     run = actions.undo_changes if is_undo else actions.change_members
     expected = "active" if is_undo else "removed"
     # In the middle of a batch, and after each of three.
     for done in (0, 3, 6, 8):
-        lease = claim(acts, job_id)
+        lease = claim(bulk, job_id)
         with monkeypatch.context() as patched:
             if done:
                 patched.setattr(Lease, "check_cancelled", looks_once())
             else:
                 patched.setattr(leases, "progress", die)
             with pytest.raises(Killed):
-                run(acts.resources, lease)
-        assert acts.statuses().count(expected) == done
-        with acts.resources.unit_of_work() as uow:
+                run(bulk.resources, lease)
+        assert bulk.statuses().count(expected) == done
+        with bulk.resources.unit_of_work() as uow:
             leases.hand_back(uow, lease)
-    job = acts.importing.work(job_id)
+    job = bulk.importing.work(job_id)
     assert job.status == "succeeded"
     assert job.result is not None
     assert job.result["undone" if is_undo else "changed"] == 8
-    assert set(Counter(acts.events()).values()) == {1}
+    assert set(Counter(bulk.events()).values()) == {1}
 
 
 def looks_once() -> Callable[[Lease], None]:
@@ -120,152 +120,158 @@ def looks_once() -> Callable[[Lease], None]:
     return look
 
 
-def test_a_worker_that_lost_its_lease_changes_nothing(acts: Acts) -> None:
-    acts.add(4)
-    job_id = acts.begin(BulkActionKind.REMOVE)
-    lost = claim(acts, job_id)
-    with acts.resources.unit_of_work() as uow:
+def test_a_worker_that_lost_its_lease_changes_nothing(bulk: BulkActions) -> None:
+    bulk.add(4)
+    job_id = bulk.begin(BulkActionKind.REMOVE)
+    lost = claim(bulk, job_id)
+    with bulk.resources.unit_of_work() as uow:
         leases.hand_back(uow, lost)
-    before = acts.records()
+    before = bulk.records()
     with pytest.raises(LeaseLost):
-        actions.change_members(acts.resources, lost)
-    assert acts.records() == before
-    assert acts.events() == []
-    assert kept_for_undo(acts) == 0
-    assert acts.importing.work(job_id).result is not None
-    assert acts.statuses() == ["removed"] * 4
+        actions.change_members(bulk.resources, lost)
+    assert bulk.records() == before
+    assert bulk.events() == []
+    assert kept_for_undo(bulk) == 0
+    assert bulk.importing.work(job_id).result is not None
+    assert bulk.statuses() == ["removed"] * 4
 
 
-def test_members_in_any_status_are_met_once_though_the_act_changes_it(acts: Acts) -> None:
-    everyone = acts.add(7)
+def test_members_in_any_status_are_met_once_though_the_bulk_action_changes_it(
+    bulk: BulkActions,
+) -> None:
+    everyone = bulk.add(7)
     for each in everyone[:2]:
-        remove(acts, each)
-    result = acts.do(BulkActionKind.REMOVE, written=IN_ANY_STATUS)
+        remove(bulk, each)
+    result = bulk.do(BulkActionKind.REMOVE, written=IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (7, 5)
-    assert acts.statuses() == ["removed"] * 7
-    assert acts.take_back(result["bulk_id"])["undone"] == 5
-    assert Counter(acts.statuses()) == {"active": 5, "removed": 2}
+    assert bulk.statuses() == ["removed"] * 7
+    assert bulk.take_back(result["bulk_id"])["undone"] == 5
+    assert Counter(bulk.statuses()) == {"active": 5, "removed": 2}
 
 
-def test_a_member_who_left_while_the_list_was_held_counts_as_gone(acts: Acts) -> None:
+def test_a_member_who_left_while_the_list_was_held_counts_as_gone(bulk: BulkActions) -> None:
     """Their opt-out is there, and the record follows later: it must not seem younger than that."""
-    ada = acts.add(2)[0]
-    with acts.resources.unit_of_work() as uow:
-        person = uow.session.get_one(User, person_of(acts, ada))
+    ada = bulk.add(2)[0]
+    with bulk.resources.unit_of_work() as uow:
+        person = uow.session.get_one(User, person_of(bulk, ada))
         uow.session.query(Subscription).filter_by(user_id=person.id).update({"status": "pending"})
-    with acts.resources.unit_of_work() as uow:
-        keyring = acts.resources.keyring
+    with bulk.resources.unit_of_work() as uow:
+        keyring = bulk.resources.keyring
         kind = OptOutKind.LIST
-        opt_outs.record_again(uow, keyring, acts.list_id, person, kind=kind, source=Via.TRACE)
-    result = acts.do(BulkActionKind.TAG, "vip", IN_ANY_STATUS)
+        opt_outs.record_again(uow, keyring, bulk.list_id, person, kind=kind, source=Via.TRACE)
+    result = bulk.do(BulkActionKind.TAG, "vip", IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (1, 1)
-    with acts.resources.unit_of_work() as uow:
+    with bulk.resources.unit_of_work() as uow:
         found = uow.session.query(Subscription).filter_by(user_id=person.id).one()
         assert opt_outs.unsettled(uow, found)["status"] == "unsubscribed"
 
 
-def test_a_member_has_a_hundred_tags_at_most(acts: Acts) -> None:
-    acts.add(2)
+def test_a_member_has_a_hundred_tags_at_most(bulk: BulkActions) -> None:
+    bulk.add(2)
     names = [f"tag {number}" for number in range(100)]
-    with acts.resources.unit_of_work() as uow:
-        ids = tags.tag_ids_of(uow, acts.list_id, names, make=True)
-    acts.stack.query(
+    with bulk.resources.unit_of_work() as uow:
+        ids = tags.tag_ids_of(uow, bulk.list_id, names, make=True)
+    bulk.stack.query(
         "UPDATE subscriptions SET tag_ids = (SELECT array_agg(id ORDER BY id) FROM tags"
         " WHERE list_id = %s) WHERE id = (SELECT min(id) FROM subscriptions WHERE list_id = %s)",
-        *(acts.list_id, acts.list_id),
+        *(bulk.list_id, bulk.list_id),
     )
 
     def tag(name: str) -> tuple[int, int]:
-        result = acts.do(BulkActionKind.TAG, name)
+        result = bulk.do(BulkActionKind.TAG, name)
         return result["matched"], result["changed"]
 
     def delete(name: str) -> None:
-        with acts.resources.unit_of_work() as uow:
-            tags.delete(uow, acts.list_id, ids[name])
+        with bulk.resources.unit_of_work() as uow:
+            tags.delete(uow, bulk.list_id, ids[name])
 
     assert tag("vip") == (2, 1)
     # A deleted tag frees its place at once, and so it does for an undo.
     delete("tag 0")
     assert tag("vip") == (2, 1)
     assert tag("other") == (2, 1)
-    off = acts.do(BulkActionKind.UNTAG, "tag 1")["bulk_id"]
+    off = bulk.do(BulkActionKind.UNTAG, "tag 1")["bulk_id"]
     assert tag("other") == (2, 1)
     delete("tag 2")
-    assert acts.take_back(off)["undone"] == 1
+    assert bulk.take_back(off)["undone"] == 1
 
 
-def test_the_undo_of_an_act_leaves_an_earlier_import_to_be_undone(acts: Acts) -> None:
-    file = csv_of([[f"{n}.{acts.list_id}@example.com", ""] for n in range(4)])
-    task = acts.importing.bring(acts.owner, acts.list_id, file)
+def test_the_undo_of_a_bulk_action_leaves_an_earlier_import_to_be_undone(bulk: BulkActions) -> None:
+    file = csv_of([[f"{n}.{bulk.list_id}@example.com", ""] for n in range(4)])
+    task = bulk.importing.bring(bulk.owner, bulk.list_id, file)
     for action, value in ((BulkActionKind.TAG, "vip"), (BulkActionKind.REMOVE, None)):
-        acts.take_back(acts.do(action, value)["bulk_id"])
-    undone = acts.importing.take_back(acts.owner, task.id)
+        bulk.take_back(bulk.do(action, value)["bulk_id"])
+    undone = bulk.importing.take_back(bulk.owner, task.id)
     assert (undone["undone"], undone["kept"]) == (4, 0)
 
 
-def test_acts_that_are_undone_in_their_own_order_each_take_back_what_is_theirs(
-    acts: Acts,
+def test_bulk_actions_that_are_undone_in_their_own_order_each_take_back_what_is_theirs(
+    bulk: BulkActions,
 ) -> None:
-    acts.add(4)
+    bulk.add(4)
     shown = "SELECT status, email_enabled, tag_ids FROM subscriptions WHERE list_id = %s"
-    before = acts.stack.query(shown, acts.list_id)
-    off = acts.do(BulkActionKind.EMAIL_OFF)["bulk_id"]
-    tagged = acts.do(BulkActionKind.TAG, "vip")["bulk_id"]
-    gone = acts.do(BulkActionKind.REMOVE)["bulk_id"]
+    before = bulk.stack.query(shown, bulk.list_id)
+    off = bulk.do(BulkActionKind.EMAIL_OFF)["bulk_id"]
+    tagged = bulk.do(BulkActionKind.TAG, "vip")["bulk_id"]
+    gone = bulk.do(BulkActionKind.REMOVE)["bulk_id"]
     for bulk_id in (off, tagged, gone):
-        assert acts.take_back(bulk_id)["undone"] == 4
-    assert acts.stack.query(shown, acts.list_id) == before
+        assert bulk.take_back(bulk_id)["undone"] == 4
+    assert bulk.stack.query(shown, bulk.list_id) == before
 
 
 def test_two_tiers_that_are_undone_in_their_own_order_leave_the_one_before_both(
-    acts: Acts,
+    bulk: BulkActions,
 ) -> None:
-    acts.add(4)
+    bulk.add(4)
     shown = "SELECT type, paid_expiry FROM subscriptions WHERE list_id = %s"
-    before = acts.stack.query(shown, acts.list_id)
-    silver = acts.do(BulkActionKind.SET_TYPE, "silver")["bulk_id"]
-    gold = acts.do(BulkActionKind.SET_TYPE, "gold")["bulk_id"]
-    assert acts.take_back(silver) == {"bulk_id": silver, "undone": 0, "kept": 4}
-    assert acts.take_back(gold) == {"bulk_id": gold, "undone": 4, "kept": 0}
-    assert acts.stack.query(shown, acts.list_id) == before
+    before = bulk.stack.query(shown, bulk.list_id)
+    silver = bulk.do(BulkActionKind.SET_TYPE, "silver")["bulk_id"]
+    gold = bulk.do(BulkActionKind.SET_TYPE, "gold")["bulk_id"]
+    assert bulk.take_back(silver) == {"bulk_id": silver, "undone": 0, "kept": 4}
+    assert bulk.take_back(gold) == {"bulk_id": gold, "undone": 4, "kept": 0}
+    assert bulk.stack.query(shown, bulk.list_id) == before
 
 
-def test_a_cancelled_act_stays_as_far_as_it_came_and_can_be_taken_back(
-    acts: Acts, monkeypatch: pytest.MonkeyPatch
+def test_a_cancelled_bulk_action_stays_as_far_as_it_came_and_can_be_taken_back(
+    bulk: BulkActions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acts.add(5)
-    before = acts.records()
-    job_id = acts.begin(BulkActionKind.REMOVE)
-    lease, over = claim(acts, job_id), iter([False, True])
+    bulk.add(5)
+    before = bulk.records()
+    job_id = bulk.begin(BulkActionKind.REMOVE)
+    lease, over = claim(bulk, job_id), iter([False, True])
     with monkeypatch.context() as patched:
         patched.setattr(batches.Turn, "is_over", lambda _: next(over))
-        actions.change_members(acts.resources, lease)
-    again = claim(acts, job_id)
-    with acts.resources.unit_of_work() as uow:
+        actions.change_members(bulk.resources, lease)
+    again = claim(bulk, job_id)
+    with bulk.resources.unit_of_work() as uow:
         leases.cancel(uow, again)
-    with acts.resources.unit_of_work() as uow:
-        act = uow.session.scalars(
-            select(BulkAction).where(BulkAction.list_id == acts.list_id)
+    with bulk.resources.unit_of_work() as uow:
+        bulk_action = uow.session.scalars(
+            select(BulkAction).where(BulkAction.list_id == bulk.list_id)
         ).one()
-    assert (act.status, act.changed, act.finished_at is None) == ("cancelled", 3, False)
-    assert acts.take_back(act.id)["undone"] == 3
-    assert acts.records() == before
+    assert (bulk_action.status, bulk_action.changed, bulk_action.finished_at is None) == (
+        "cancelled",
+        3,
+        False,
+    )
+    assert bulk.take_back(bulk_action.id)["undone"] == 3
+    assert bulk.records() == before
 
 
-def test_an_undo_brings_as_many_members_back_as_the_plan_has_room_for(acts: Acts) -> None:
-    gone = acts.add(3)
-    bulk_id = acts.do(BulkActionKind.REMOVE)["bulk_id"]
-    acts.add(2, tag="new")
+def test_an_undo_brings_as_many_members_back_as_the_plan_has_room_for(bulk: BulkActions) -> None:
+    gone = bulk.add(3)
+    bulk_id = bulk.do(BulkActionKind.REMOVE)["bulk_id"]
+    bulk.add(2, tag="new")
     quota = {PlanQuota.MEMBERS: 4}
-    bounded = acts.stack.settings().model_copy(update={"quota_paid": quota})
-    job_id = acts.begin_undo(bulk_id)
-    lease = claim(acts, job_id)
-    with pytest.raises(DomainError) as refused:
-        actions.undo_changes(replace(acts.resources, settings=bounded), lease)
-    assert refused.value.code == "quota.exceeded"
-    assert acts.statuses() == ["active"] * 2 + ["removed"] + ["active"] * 2
+    bounded = bulk.stack.settings().model_copy(update={"quota_paid": quota})
+    job_id = bulk.begin_undo(bulk_id)
+    lease = claim(bulk, job_id)
+    with pytest.raises(DomainError) as caught:
+        actions.undo_changes(replace(bulk.resources, settings=bounded), lease)
+    assert caught.value.code == "quota.exceeded"
+    assert bulk.statuses() == ["active"] * 2 + ["removed"] + ["active"] * 2
     # With room for all it goes on.
-    with acts.resources.unit_of_work() as uow:
+    with bulk.resources.unit_of_work() as uow:
         leases.hand_back(uow, lease)
-    assert acts.importing.work(job_id).status == "succeeded"
-    assert acts.statuses() == ["active"] * (len(gone) + 2)
+    assert bulk.importing.work(job_id).status == "succeeded"
+    assert bulk.statuses() == ["active"] * (len(gone) + 2)

@@ -351,7 +351,7 @@ def test_an_export_gets_the_consent_of_many_members_at_once(
     by_claim, own = (
         dict(zip(CONSENT_COLUMNS, values_of(shown[ids[each]]), strict=True)) for each in people[:2]
     )
-    # A member's own act comes before what is claimed of them.
+    # A member's own action comes before what is claimed of them.
     assert own.pop("consent_at")
     assert own == {
         "consent_how": "login",

@@ -89,13 +89,13 @@ REFUSED: list[tuple[object, str, str]] = [
 def test_what_is_not_in_the_grammar_is_refused_at_its_place(
     written: object, place: str, code: str
 ) -> None:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         grammar.parse(written, NAMES)
-    assert refused.value.kind is Kind.MALFORMED
-    assert refused.value.code == "filter.invalid"
-    [problem] = refused.value.problems
+    assert caught.value.kind is Kind.MALFORMED
+    assert caught.value.code == "filter.invalid"
+    [problem] = caught.value.problems
     assert (problem.field, problem.code) == (place, code)
-    assert refused.value.message == f"{place}: {problem.message}"
+    assert caught.value.message == f"{place}: {problem.message}"
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ def test_a_search_that_takes_too_long_is_refused(
     with filled.stack.resources.unit_of_work() as uow:
         wanted = member_filter.read(uow, filled.of(uow), VIP)
         uow.session.execute(text("SET LOCAL statement_timeout = '50ms'"))
-        with pytest.raises(DomainError) as refused:
+        with pytest.raises(DomainError) as caught:
             searching.search(uow, filled.list_id, wanted, PageRequest(5))
-    assert (refused.value.kind, refused.value.code) == (Kind.UNAVAILABLE, "filter.too_slow")
-    assert refused.value.retry_after
+    assert (caught.value.kind, caught.value.code) == (Kind.UNAVAILABLE, "filter.too_slow")
+    assert caught.value.retry_after
 
 
 def test_a_filter_that_no_status_meets_asks_nothing(filled: Filled) -> None:

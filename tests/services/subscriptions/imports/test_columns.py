@@ -7,7 +7,7 @@ from services.subscriptions.imports.columns import MemberRow
 from tests.services.subscriptions.imports.forms import opened, outcome, rows
 
 
-def refused(file: str, code: str, mapping: dict[str, str] | None = None) -> str:
+def error_message(file: str, code: str, mapping: dict[str, str] | None = None) -> str:
     with pytest.raises(DomainError) as error:
         opened(file, mapping=mapping)
     assert error.value.code == code
@@ -54,7 +54,7 @@ def test_column_of_addresses_may_be_beyond_a_header_that_names_fewer_columns() -
 
 
 def test_file_without_addresses_is_refused_with_its_columns() -> None:
-    message = refused("First,Phone\nAnn,123\n", "import.no_email_column")
+    message = error_message("First,Phone\nAnn,123\n", "import.no_email_column")
 
     assert "'First', 'Phone'" in message
 
@@ -146,13 +146,13 @@ def test_mapped_status_and_expiry_are_read() -> None:
 def test_mapping_that_does_not_fit_is_refused_by_name() -> None:
     file = "email,name\na@example.com,A\n"
 
-    message = refused(file, "import.mapping_column", {"mail": "email"})
+    message = error_message(file, "import.mapping_column", {"mail": "email"})
     assert "'mail'" in message
     assert "'email', 'name'" in message
-    refused(file, "import.mapping_column", {"2": "name"})
-    assert "'age'" in refused(file, "import.mapping_role", {"name": "age"})
-    refused(file, "import.mapping_role", {"email": "name", "name": "name"})
-    refused('{"email": "a@example.com"}', "import.mapping_column", {"mail": "email"})
+    error_message(file, "import.mapping_column", {"2": "name"})
+    assert "'age'" in error_message(file, "import.mapping_role", {"name": "age"})
+    error_message(file, "import.mapping_role", {"email": "name", "name": "name"})
+    error_message('{"email": "a@example.com"}', "import.mapping_column", {"mail": "email"})
 
 
 @pytest.mark.parametrize(
@@ -218,4 +218,4 @@ def test_values_of_json_are_read_whatever_their_type() -> None:
     "file", ['[{"email": "a@example.com"}]', '[\n {"email": 1}]', '{\n  "members": []}', "[]"]
 )
 def test_json_that_is_one_document_is_refused_with_advice(file: str) -> None:
-    assert "one object per line" in refused(file, "import.json_array")
+    assert "one object per line" in error_message(file, "import.json_array")

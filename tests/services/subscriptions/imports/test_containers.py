@@ -15,7 +15,7 @@ from tests.services.subscriptions.imports.forms import opened, outcome, rows, zi
 FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n in range(3000))
 
 
-def refused(data: bytes, code: str) -> str:
+def error_message(data: bytes, code: str) -> str:
     """The message of the error, which comes at once or while the rows are read."""
     with pytest.raises(DomainError) as error:
         outcome(data)
@@ -69,7 +69,7 @@ def test_what_macos_and_windows_leave_in_a_zip_is_no_second_file() -> None:
 
 
 def test_zip_of_several_files_is_refused_with_their_names() -> None:
-    message = refused(zipped({"a.csv": FILE, "b.csv": FILE}), "import.archive_many_files")
+    message = error_message(zipped({"a.csv": FILE, "b.csv": FILE}), "import.archive_many_files")
 
     assert "a.csv, b.csv" in message
 
@@ -77,7 +77,7 @@ def test_zip_of_several_files_is_refused_with_their_names() -> None:
 def test_zip_whose_directory_is_huge_is_refused_unread() -> None:
     data = zipped({f"{n}-{'x' * 200}": b"" for n in range(2000)})
 
-    assert "directory" in refused(data, "import.archive_many_files")
+    assert "directory" in error_message(data, "import.archive_many_files")
 
 
 def test_zip_with_a_password_is_refused() -> None:
@@ -85,21 +85,21 @@ def test_zip_with_a_password_is_refused() -> None:
     data[6] |= 1
     data[data.rindex(b"PK\x01\x02") + 8] |= 1
 
-    refused(bytes(data), "import.archive_encrypted")
+    error_message(bytes(data), "import.archive_encrypted")
 
 
 def test_zip_without_a_file_is_empty() -> None:
-    refused(zipped({}), "import.empty")
-    refused(zipped({"folder/": b""}), "import.empty")
-    refused(zipped({"members.csv": b""}), "import.empty")
+    error_message(zipped({}), "import.empty")
+    error_message(zipped({"folder/": b""}), "import.empty")
+    error_message(zipped({"members.csv": b""}), "import.empty")
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.99])
 def test_truncated_archive_is_refused(part: float) -> None:
     packed = gzip.compress(FILE, mtime=0)
-    refused(packed[: int(len(packed) * part)], "import.truncated")
+    error_message(packed[: int(len(packed) * part)], "import.truncated")
     archive = zipped({"members.csv": FILE})
-    refused(archive[: int(len(archive) * part)], "import.truncated")
+    error_message(archive[: int(len(archive) * part)], "import.truncated")
 
 
 def test_rows_before_the_end_of_a_truncated_gzip_are_read() -> None:
@@ -120,7 +120,7 @@ def test_damaged_archive_is_refused(at: int) -> None:
     ]:
         broken = bytearray(data)
         broken[where] ^= 0xFF
-        refused(bytes(broken), "import.damaged")
+        error_message(bytes(broken), "import.damaged")
 
 
 def test_gzip_of_several_members_is_one_file() -> None:
@@ -137,11 +137,11 @@ def test_gzip_of_many_tiny_members_is_read_and_bounded(monkeypatch: pytest.Monke
     packed = b"\0\0".join(members)
     assert len(rows(packed)) == 5_000
     monkeypatch.setattr(containers, "MAX_GZIP_MEMBERS", 5_000)
-    refused(packed, "import.expands_too_much")
+    error_message(packed, "import.expands_too_much")
 
 
 def test_something_after_a_gzip_is_refused() -> None:
-    refused(gzip.compress(FILE, mtime=0) + b"garbage", "import.damaged")
+    error_message(gzip.compress(FILE, mtime=0) + b"garbage", "import.damaged")
 
 
 def bomb(kind: str, data: bytes) -> bytes:
@@ -150,7 +150,7 @@ def bomb(kind: str, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("kind", ["gzip", "zip"])
 def test_bomb_is_refused_once_it_passes_its_ratio(kind: str) -> None:
-    message = refused(
+    message = error_message(
         bomb(kind, b"email\n" + (b" " * 999 + b"\n") * 20_000), "import.expands_too_much"
     )
 
@@ -172,7 +172,7 @@ def test_more_than_the_limit_is_refused_while_it_comes(
 ) -> None:
     monkeypatch.setattr(containers, "MAX_EXPANDED_BYTES", 30_000)
 
-    refused(FILE if kind == "plain" else bomb(kind, FILE), "import.expands_too_much")
+    error_message(FILE if kind == "plain" else bomb(kind, FILE), "import.expands_too_much")
 
 
 @pytest.mark.slow
@@ -214,11 +214,11 @@ def endless(packer: "zlib._Compress") -> Iterator[bytes]:
     ],
 )
 def test_file_of_another_kind_is_refused_by_its_name(data: bytes, what: str) -> None:
-    assert what in refused(data, "import.unknown_format")
+    assert what in error_message(data, "import.unknown_format")
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"\n\r\n  \n", b"\xef\xbb\xbf", b"\xff\xfe", gzip.compress(b"", mtime=0)]
 )
 def test_file_of_nothing_is_refused(data: bytes) -> None:
-    refused(data, "import.empty")
+    error_message(data, "import.empty")

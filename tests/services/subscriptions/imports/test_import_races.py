@@ -46,9 +46,9 @@ def shuffled(addresses: list[str], seed: int) -> bytes:
     return csv_of([[each, ""] for each in copy])
 
 
-def all_of(*acts: Callable[[], object]) -> list[object]:
-    with ThreadPoolExecutor(len(acts)) as threads:
-        return [each.result(100) for each in [threads.submit(act) for act in acts]]
+def all_of(*actions: Callable[[], object]) -> list[object]:
+    with ThreadPoolExecutor(len(actions)) as threads:
+        return [each.result(100) for each in [threads.submit(action) for action in actions]]
 
 
 @pytest.mark.both("properties")
@@ -90,8 +90,8 @@ def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
 ) -> None:
     tag = random_hash_id()
     people = [f"{n}.{tag}@example.com" for n in range(ROWS)]
-    acts = (_leave, _silence, _erase, _remove_and_add)
-    acting = {act: people[number : ACTING * 4 : 4] for number, act in enumerate(acts)}
+    actions = (_leave, _silence, _erase, _remove_and_add)
+    acting = {action: people[number : ACTING * 4 : 4] for number, action in enumerate(actions)}
     with importing.resources.unit_of_work() as uow:
         for each in people[: ACTING * 4]:
             accounts.find_or_create_person(uow, each)
@@ -102,12 +102,12 @@ def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
         began.set()
         return importing.work(job_id)
 
-    def act_on(act: Callable[[Importing, int, str], None], theirs: list[str]) -> None:
+    def repeat(action: Callable[[Importing, int, str], None], theirs: list[str]) -> None:
         began.wait(10)
         for each in theirs:
-            _persist(partial(act, importing, list_id, each))
+            _persist(partial(action, importing, list_id, each))
 
-    all_of(work, *[partial(act_on, act, theirs) for act, theirs in acting.items()])
+    all_of(work, *[partial(repeat, action, theirs) for action, theirs in acting.items()])
     task = importing.of_job(job_id)
     assert task.status == "succeeded"
     importing.follow_opt_outs()
@@ -124,11 +124,11 @@ def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
     assert importing.count(list_id) == len(active) + _nameless(importing, list_id)
 
 
-def _persist(act: Callable[[], None]) -> None:
+def _persist(action: Callable[[], None]) -> None:
     """Act as a caller does who hears that the list is busy, and tries again."""
     for _ in range(60):
         try:
-            return act()
+            return action()
         except DomainError as error:
             if error.code != LIST_BUSY.code:
                 raise

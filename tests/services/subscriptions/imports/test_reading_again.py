@@ -25,9 +25,9 @@ def read_again(importing: Importing, owner: Owner, import_id: int, **options: An
 
 
 def error(importing: Importing, owner: Owner, import_id: int, **options: Any) -> str:
-    with pytest.raises(DomainError) as refused:
+    with pytest.raises(DomainError) as caught:
         read_again(importing, owner, import_id, **options)
-    return refused.value.code
+    return caught.value.code
 
 
 def test_after_the_import_the_file_is_gone(

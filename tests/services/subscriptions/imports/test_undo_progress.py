@@ -66,10 +66,10 @@ def broken(importing: Importing, owner: Owner, list_id: int, file: bytes) -> tup
     return importing.of_job(job_id).id, job_id
 
 
-def retry_refused(importing: Importing, owner: Owner, import_id: int) -> str:
-    with importing.resources.unit_of_work() as uow, pytest.raises(DomainError) as refused:
+def retry_error(importing: Importing, owner: Owner, import_id: int) -> str:
+    with importing.resources.unit_of_work() as uow, pytest.raises(DomainError) as caught:
         records.retry(uow, importing.caller(owner), import_id)
-    return refused.value.code
+    return caught.value.code
 
 
 def test_an_import_that_was_undone_or_is_being_undone_does_not_go_on(
@@ -77,10 +77,10 @@ def test_an_import_that_was_undone_or_is_being_undone_does_not_go_on(
 ) -> None:
     import_id, _ = broken(importing, owner, list_id, rows(people))
     undo_id = importing.begin_undo(owner, import_id)
-    assert retry_refused(importing, owner, import_id) == "job.not_retryable"
+    assert retry_error(importing, owner, import_id) == "job.not_retryable"
     assert importing.work(undo_id).status == "succeeded"
     # What it added now, no undo would take back.
-    assert retry_refused(importing, owner, import_id) == "job.not_retryable"
+    assert retry_error(importing, owner, import_id) == "job.not_retryable"
     assert importing.active(list_id) == set()
 
 

@@ -1,4 +1,4 @@
-"""Many acts at once, and what must be true whoever came first."""
+"""Many actions at once, and what must be true whoever came first."""
 
 import itertools
 import threading
@@ -18,7 +18,7 @@ from tests.stack import Owner, Stack
 
 AT_ONCE = 16
 
-Act = Callable[[], Reply]
+Action = Callable[[], Reply]
 
 
 def deadlocks(stack: Stack) -> object:
@@ -34,17 +34,17 @@ def waits_for_a_lock(stack: Stack) -> bool:
     return stack.query(waiting) != []
 
 
-def at_once(acts: list[Act]) -> list[Reply]:
+def at_once(actions: list[Action]) -> list[Reply]:
     """Do all of them, so many at a time, and begin the first of them together."""
-    together = threading.Barrier(min(AT_ONCE, len(acts)))
+    together = threading.Barrier(min(AT_ONCE, len(actions)))
 
-    def begin(number: int, act: Act) -> Reply:
+    def begin(number: int, action: Action) -> Reply:
         if number < together.parties:
             together.wait(10)
-        return act()
+        return action()
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        return list(threads.map(begin, itertools.count(), acts))
+        return list(threads.map(begin, itertools.count(), actions))
 
 
 def require_consistent(acting: Acting, lists: list[int], *people: Person) -> None:

@@ -1,4 +1,4 @@
-"""Figures of lists by another way: from the records and their history, act by act."""
+"""Figures of lists by another way: from the records and their history, action by action."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class Tally:
     left: Counter[int] = field(default_factory=Counter)
 
     def note(self, before: Observed, after: Observed) -> None:
-        """Add what one act did. An import tells its new members by no event, nor does its undo."""
+        """Add what one action did. An import has no event of its new members, nor has its undo."""
         for pair in before.records.keys() | after.records.keys():
             new_events = after.events.get(pair, [])[len(before.events.get(pair, [])) :]
             steps = [

@@ -16,7 +16,7 @@ from tests.services.subscriptions.members.acting import Acting, Person
 from tests.services.subscriptions.members.model import Reply
 from tests.services.subscriptions.members.racing import (
     AT_ONCE,
-    Act,
+    Action,
     at_once,
     found_people,
     require_consistent,
@@ -35,8 +35,8 @@ def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
     acting: Acting, lists: list[int], owner: Owner
 ) -> None:
     with folding(acting):
-        replies = at_once(many_acts(acting, lists[0], owner))
-    # No act waits long for the list's lock.
+        replies = at_once(many_actions(acting, lists[0], owner))
+    # No action waits long for the list's lock.
     assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
     assert true_count(acting, lists[0]) > 0
     assert shown_count(acting, lists[0], owner) == true_count(acting, lists[0])
@@ -45,7 +45,7 @@ def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
 
 
 def require_figures_of_history(acting: Acting, list_id: int) -> None:
-    """The history tells of each act on a list without imports."""
+    """The history tells of each action on a list without imports."""
     faults = figures.verify(acting.resources)
     assert [each for each in faults if each.list_id == list_id] == []
     [(joined, left)] = acting.stack.query(
@@ -59,14 +59,14 @@ def require_figures_of_history(acting: Acting, list_id: int) -> None:
     assert found == (joined, left)
 
 
-def many_acts(acting: Acting, list_id: int, owner: Owner) -> list[Act]:
+def many_actions(acting: Acting, list_id: int, owner: Owner) -> list[Action]:
     """Half subscribe new people; the others leave, come back or are removed, some at once."""
     known = [acting.new_person(with_login=True) for _ in range(MANY // 20)]
 
     def ask() -> Reply:
         return acting.ask(list_id, f"{random_hash_id()}@example.com")
 
-    def of(each: Person) -> list[Act]:
+    def of(each: Person) -> list[Action]:
         user_id = each.user_id or 0
         path = f"/subscriptions/{list_id}/no-challenge"
 
@@ -87,10 +87,10 @@ def many_acts(acting: Acting, list_id: int, owner: Owner) -> list[Act]:
             lambda: acting.reply("POST", path, key=each.key),
         ]
 
-    acts = [act for each in known for act in of(each)]
-    acts += [ask] * (MANY - len(acts))
-    random.Random(2).shuffle(acts)
-    return acts
+    actions = [action for each in known for action in of(each)]
+    actions += [ask] * (MANY - len(actions))
+    random.Random(2).shuffle(actions)
+    return actions
 
 
 class folding:  # noqa: N801 - reads as what goes on

@@ -19,7 +19,7 @@ LIST = 7
 TIMES = 300
 # As long as a chunk of an import takes on a busy machine.
 CHUNK_SECONDS = 0.8
-ACTS = 5
+ACTIONS = 5
 HELD = """
     SELECT a.query FROM pg_locks JOIN pg_stat_activity AS a USING (pid)
     WHERE locktype = 'advisory' AND a.datname = current_database()
@@ -55,7 +55,7 @@ def test_waits_that_end_in_vain_leave_no_lock_behind(bare: Stack) -> None:
     assert sum(done) < TIMES * len(locks)
 
 
-def test_acts_come_in_between_two_chunks_of_an_import(bare: Stack) -> None:
+def test_actions_come_in_between_two_chunks_of_an_import(bare: Stack) -> None:
     """Chunks follow one another without a pause, two at a time: nobody is refused for that."""
     done = threading.Event()
 
@@ -69,7 +69,7 @@ def test_acts_come_in_between_two_chunks_of_an_import(bare: Stack) -> None:
         importing = [pool.submit(apply_chunks) for _ in range(2)]
         try:
             eventually(lambda: bare.query(HELD) != [], what="the first chunk")
-            for _ in range(ACTS):
+            for _ in range(ACTIONS):
                 with bare.resources.unit_of_work() as uow:
                     lock_list_shared(uow, LIST)
         finally:

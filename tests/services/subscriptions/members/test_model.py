@@ -84,7 +84,7 @@ class Subscriptions(RuleBasedStateMachine):
         self.steps = 0
         self.seen = self.look()
         self.tally = Tally()
-        # Whose noes the step may have lifted: by the person's own act.
+        # Whose noes the step may have lifted: by the person's own action.
         self.lifted_by: tuple[int, str] | None = None
         self.lifted: set[str] = set()
 
@@ -112,7 +112,7 @@ class Subscriptions(RuleBasedStateMachine):
         expected = self.model.join(of, person)
         assert reply == expected
         if expected == (200, 1):
-            self.own_act(of, person, LIST, EMAIL)
+            self.own_action(of, person, LIST, EMAIL)
 
     @rule(data=st.data(), by_login=st.booleans())
     def leaves(self, data: st.DataObject, by_login: bool) -> None:
@@ -132,7 +132,7 @@ class Subscriptions(RuleBasedStateMachine):
             return
         self.acting.undo_leave(self.ids[of], whom.user_id)
         self.model.undo_leave(of, person)
-        self.own_act(of, person, LIST)
+        self.own_action(of, person, LIST)
 
     @rule(data=st.data(), enabled=st.booleans(), by_login=st.booleans())
     def switches_mail(self, data: st.DataObject, enabled: bool, by_login: bool) -> None:
@@ -146,7 +146,7 @@ class Subscriptions(RuleBasedStateMachine):
         )
         assert reply == self.model.switch_mail(of, person, enabled=enabled)
         if enabled:
-            self.own_act(of, person, EMAIL)
+            self.own_action(of, person, EMAIL)
 
     @rule(data=st.data())
     def switches_mail_off_at_one_click(self, data: st.DataObject) -> None:
@@ -180,7 +180,7 @@ class Subscriptions(RuleBasedStateMachine):
         was_used = link.is_used
         assert self.acting.confirm(link.secret) == self.model.confirm(link)
         if link.is_used != was_used:
-            self.own_act(link.list, link.person, LIST, EMAIL)
+            self.own_action(link.list, link.person, LIST, EMAIL)
 
     # -- owners --------------------------------------------------------------------------------
 
@@ -334,7 +334,7 @@ class Subscriptions(RuleBasedStateMachine):
 
     # -- looking things up -----------------------------------------------------------------------
 
-    def own_act(self, of: str, person: str, *kinds: str) -> None:
+    def own_action(self, of: str, person: str, *kinds: str) -> None:
         self.lifted_by = (self.ids[of], self.people[person].address)
         self.lifted = set(kinds)
 
@@ -378,7 +378,7 @@ class Subscriptions(RuleBasedStateMachine):
 
 @pytest.mark.both("properties")
 @pytest.mark.slow
-def test_no_sequence_of_acts_goes_against_what_a_person_said(acting: Acting) -> None:
+def test_no_sequence_of_actions_goes_against_what_a_person_said(acting: Acting) -> None:
     Subscriptions.acting = acting
     Subscriptions.owners = [acting.stack.new_owner(), acting.stack.new_owner()]
     run_state_machine_as_test(

@@ -13,7 +13,7 @@ from tests.services.subscriptions.members.acting import Acting, Person
 from tests.services.subscriptions.members.model import Reply
 from tests.services.subscriptions.members.racing import (
     AT_ONCE,
-    Act,
+    Action,
     at_once,
     found_people,
     require_consistent,
@@ -64,12 +64,12 @@ def test_who_leaves_while_they_are_brought_back_is_out(
     for _ in range(ROUNDS):
         for list_id in lists:
             acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=person.key)
-        acts = bringing_back(acting, here, there, person, owner) * 2
-        acts += [lambda: acting.leave(here, user_id=user_id)]
-        acts += [lambda: acting.switch_mail(there, enabled=False, user_id=user_id)]
-        order.shuffle(acts)
-        replies = at_once(acts)
-        # No act waits long for a list's lock.
+        together = bringing_back(acting, here, there, person, owner) * 2
+        together += [lambda: acting.leave(here, user_id=user_id)]
+        together += [lambda: acting.switch_mail(there, enabled=False, user_id=user_id)]
+        order.shuffle(together)
+        replies = at_once(together)
+        # No action waits long for a list's lock.
         errors = {(409, "subscription.opted_out"), (503, "list.busy")}
         assert set(replies) <= {(200, 1), (200, 0), *errors}
         require_consistent(acting, lists, person)
@@ -79,7 +79,9 @@ def test_who_leaves_while_they_are_brought_back_is_out(
         assert status != "active"
 
 
-def bringing_back(acting: Acting, here: int, there: int, person: Person, owner: Owner) -> list[Act]:
+def bringing_back(
+    acting: Acting, here: int, there: int, person: Person, owner: Owner
+) -> list[Action]:
     user_id = person.user_id or 0
 
     def mail_on() -> Reply:
@@ -103,7 +105,7 @@ def test_transfers_that_cross_each_other_do_not_wait_for_each_other_for_ever(
     addresses = [f"{random_hash_id()}@example.com" for _ in range(4)]
     at_once([partial(acting.ask, of, address) for of in lists for address in addresses])
     people = found_people(acting, here)
-    crossing: list[Act] = [
+    crossing: list[Action] = [
         partial(acting.transfer, *way, each.user_id or 0, owner.key)
         for each in people
         for way in [(here, there), (there, here)]
@@ -135,7 +137,7 @@ def test_nothing_is_written_down_of_a_person_while_they_are_erased(
             assert shown_count(acting, list_id, owner) == true_count(acting, list_id)
 
 
-def while_erasing(acting: Acting, lists: list[int], reader: Person, owner: Owner) -> list[Act]:
+def while_erasing(acting: Acting, lists: list[int], reader: Person, owner: Owner) -> list[Action]:
     here, there = lists
     user_id = reader.user_id or 0
 
@@ -160,7 +162,7 @@ def while_erasing(acting: Acting, lists: list[int], reader: Person, owner: Owner
     ]
 
 
-def test_an_act_waits_for_a_bulk_act_on_its_list_which_never_waits_for_it(
+def test_an_action_waits_for_a_bulk_action_on_its_list_which_never_waits_for_it(
     acting: Acting, lists: list[int], owner: Owner
 ) -> None:
     """Both make the same person: whoever makes one holds the list already."""

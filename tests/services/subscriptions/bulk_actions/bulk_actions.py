@@ -17,7 +17,7 @@ IN_ANY_STATUS = {"field": "status", "in": ["pending", "active", "unsubscribed", 
 
 
 @dataclass(frozen=True)
-class Acts:
+class BulkActions:
     importing: Importing
     owner: Owner
     list_id: int
@@ -39,7 +39,7 @@ class Acts:
     def begin(
         self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY
     ) -> int:
-        """The job of a new act."""
+        """The job of a new bulk action."""
         order = actions.check(BulkOrder(action, value))
         with self.resources.unit_of_work() as uow:
             mailing_list = lists.get(uow, self.list_id)
@@ -51,7 +51,7 @@ class Acts:
     def do(
         self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY
     ) -> dict[str, int]:
-        """The result of an act that ended well."""
+        """The result of a bulk action that ended well."""
         return self._result(self.importing.work(self.begin(action, value, written)))
 
     def begin_undo(self, bulk_id: int) -> int:
@@ -73,7 +73,7 @@ class Acts:
         return self.importing.records(self.list_id)
 
     def events(self) -> list[tuple[object, ...]]:
-        """Of acts, by member."""
+        """The events of bulk actions, by member."""
         return self.stack.query(
             "SELECT user_id, action FROM subscription_events WHERE list_id = %s AND via = 'bulk'"
             " ORDER BY id",
