@@ -117,6 +117,17 @@ def read(uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy) -> Sequen
     return [each for key in keys if (each := found.get(key)) and (each.joined or each.left)]
 
 
+def net_of_owner(uow: UnitOfWork, owner_id: int, days: int) -> int:
+    """How many more active members all lists of the owner have than this many days ago (UTC)."""
+    since = clock.now().date() - timedelta(days=days - 1)
+    query = (
+        select(func.sum(_both.joined - _both.gone))
+        .join(MailingList, MailingList.id == _both.list_id)
+        .where(MailingList.user_id == owner_id, _both.day >= since)
+    )
+    return int(uow.session.scalar(query) or 0)
+
+
 class SignUps(NamedTuple):
     """How often a person was asked by mail to confirm, and how often one did."""
 

@@ -50,11 +50,11 @@ def test_a_segment_is_built_counted_and_saved(
             member = {"fields": {"city": city}, "tags": [tag]}
             data(api.put(f"/lists/{list_id}/members/{name}@example.com", json=member))
         page.goto(f"{stack.api_url}/console/lists/{list_id}/members")
-        page.get_by_text("More conditions").press("Enter")
+        page.get_by_text("Filters", exact=True).press("Enter")
         add(page, "City", "is", "Berlin")
         add(page, "Tag", "is", "press")
         add(page, "Joined", "is on or after", "2026-01-01")
-        page.get_by_role("button", name="Find").press("Enter")
+        page.get_by_role("button", name="Apply filters").press("Enter")
         expect(page.get_by_role("link", name="Remove: City is Berlin")).to_be_visible()
         expect(page.get_by_role("link", name="ada@example.com")).to_be_visible()
         expect(page.get_by_role("link", name="bob@example.com")).to_have_count(0)

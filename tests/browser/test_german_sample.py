@@ -131,7 +131,7 @@ def _make_the_segment(keys: Keyboard, meant: int) -> None:
     _add(keys, "Stadt", "is", "Berlin")
     _add(keys, "Joined", "is on or after", "2026-01-01")
     _add(keys, "Status", "is not", "unsubscribed")
-    keys.press("button", "Find")
+    keys.press("button", "Apply filters")
     keys.press("link", "Save as segment")
     keys.shows("Create a segment")
     keys.write("Name", "Presse in Berlin")

@@ -37,14 +37,18 @@ def test_the_overview_leads_on_from_nothing_to_a_list_and_its_members(
     assert "Create your first list" in text
     assert f'href="{console.visitor.stack.api_url}{NEW}"' in text
     assert "You have no list yet" in console.see("/console/lists")
-    list_id = new_list(console.api, title="The <i>Daily</i> Demo")["id"]
+    made = new_list(console.api, title="The <i>Daily</i> Demo")
     text = console.see("/console")
     assert "has no members yet" in text
     assert "<i>Daily" not in text
-    imported(console.api, list_id, of_addresses("a.reader@example.com"))
+    imported(console.api, made["id"], of_addresses("a.reader@example.com"))
     text = console.see("/console")
     assert "What to do next" not in text
-    assert ["The <i>Daily</i> Demo", "1", "just now"] in rows_of(text)
+    assert [f"The <i>Daily</i> Demo {made['slug']}", "1", "just now"] in rows_of(text)
+    assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)[:3] == [
+        *(("Members", "1"), ("In 7 days", "+1"), ("In 30 days", "+1")),
+    ]
+    assert "Needs attention" not in text
 
 
 def test_a_person_makes_a_list(console: OwnerAtConsole) -> None:

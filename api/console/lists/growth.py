@@ -76,6 +76,12 @@ class GrowthPlot:
         return self.joined - self.left
 
     @property
+    def marks(self) -> list[str]:
+        """Return the values at the top, in the middle and at the bottom of the figure."""
+        middle = (self.most_joined - self.most_left) / 2
+        return [f"{value:,g}" for value in (self.most_joined, middle, -self.most_left or 0)]
+
+    @property
     def days_of_span(self) -> int:
         return (self.spans[0].last - self.spans[0].first).days + 1
 

@@ -46,6 +46,11 @@ class MemberSelection:
         return not self.typed.keys() - {"status"}
 
     @property
+    def has_filters(self) -> bool:
+        """Return whether more was chosen than words to look for."""
+        return bool(self.typed.keys() - {"q"})
+
+    @property
     def query(self) -> str:
         return f"?{urlencode(self.typed)}"
 

@@ -1,4 +1,7 @@
+import json
+from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -7,23 +10,29 @@ from api.answers import list_responses
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS
+from api.console.credits.routes import credits_text
 from api.console.navigation import list_path, pages_named
 from api.console.visits import Visit
 from api.limits.bulkheads import RECORDS
 from api.schemas.lists import Channel
 from core.settings.notations import PlanQuota
-from models import Plan
+from models import EndpointState, Plan
 from services.access import quotas
 from services.access.quotas import QuotaUse
 from services.accounts import accounts
 from services.accounts.mailed_tokens import NEW_KEY_PATH
+from services.credits import ledger
 from services.paging import PageRequest
-from services.subscriptions import lists
+from services.subscriptions import figures, lists
 from services.subscriptions.filters import member_filter
+from services.subscriptions.imports import records
+from services.webhooks import webhook_endpoints
+from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(prefix=CONSOLE_PATH, dependencies=[PUBLIC], include_in_schema=False)
 
 LISTS_ON_OVERVIEW = 5
+MAX_ATTENTION = 5
 LISTS_TO_SEARCH = 10
 
 
@@ -36,15 +45,37 @@ def show_overview(visit: Visit) -> Response:
         found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_OVERVIEW))
         newest = list_responses(uow, visit.state, found.rows)
         name, plan = person.name, Plan(person.plan)
+        net = [(days, figures.net_of_owner(uow, visit.user_id, days)) for days in (7, 30)]
+        attention = _attention(uow, visit.user_id)
+    account = json.loads(ledger.balance(visit.state.resources.database, visit.user_id))
     return visit.page(
         "overview.html",
         name=name,
         plan=plan,
         lists=newest,
         has_more=found.next_cursor is not None,
+        members=used[PlanQuota.MEMBERS].used,
+        net=net,
+        credits=credits_text(Decimal(str(account["balance_credit"]))),
+        attention=attention,
         quotas=[(label, used[quota]) for quota, label in QUOTAS.items()],
         steps=_next_steps(newest, used, plan),
     )
+
+
+def _attention(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
+    """Return what waits for the owner: words, and the path of the page that has more."""
+    found = []
+    for each in webhook_endpoints.live_of(uow, user_id):
+        if each.state == EndpointState.PAUSED or each.failing_since is not None:
+            host = urlsplit(each.url).netloc
+            is_paused = each.state == EndpointState.PAUSED
+            words = f"The webhook to {host} {'is paused' if is_paused else 'fails'}."
+            found.append((words, f"{CONSOLE_PATH}/developers/webhooks/{each.id}"))
+    for task in records.failed_lately(uow, user_id):
+        words = f"The import of {task.filename or 'members'} failed."
+        found.append((words, f"{CONSOLE_PATH}/imports/{task.id}"))
+    return found[:MAX_ATTENTION]
 
 
 def _next_steps(

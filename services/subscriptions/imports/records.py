@@ -1,6 +1,6 @@
 """Imports as their owner finds, lists, looks at again and undoes them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -226,6 +226,14 @@ def list_of(
         query = query.where(task.list_id == list_id)
     found = uow.session.scalars(query).all()
     return paging.cut(found, wanted.limit, lambda task: str(task.id))
+
+
+def failed_lately(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
+    """Return the owner's imports that failed in the last seven days, newest first; at most five."""
+    task = MemberImport
+    is_late = task.status == "failed", task.finished_at > func.now() - timedelta(days=7)
+    query = select(task).where(task.user_id == user_id, *is_late, task.dry_run.is_(False))
+    return uow.session.scalars(query.order_by(task.id.desc()).limit(5)).all()
 
 
 def job_of(uow: UnitOfWork, task: MemberImport) -> Job | None:
