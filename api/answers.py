@@ -20,6 +20,7 @@ from integrations.challenges.port import ChallengeProviderName
 from models import Job, JobStatus, MailingList
 from services.jobs.records import error_of
 from services.subscriptions import consent, exports, figures
+from services.subscriptions import lists as own_lists
 from services.subscriptions.imports import shown_cells
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from storage.redis.notifications import job_topic
@@ -65,6 +66,7 @@ def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResp
 
 # How what an owner sets of a list may be refused.
 LIST_RULES = (
+    errors.LIST_FIELDS,
     errors.LIST_SLUG_TAKEN,
     errors.LIST_TITLE,
     errors.LIST_SLUG,
@@ -96,6 +98,7 @@ def list_responses(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) 
             subscribers[each.id],
             keys.get(each.challenge_provider or ""),
             texts.get(each.id),
+            own_lists.field_keys(uow, each),
         )
         for each in lists
     ]

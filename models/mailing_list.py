@@ -47,6 +47,10 @@ class MailingList(Model):
     confirm_required: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     # To these a sign-up form on a page of the owner's may lead back.
     redirect_origins: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
+    # The owner's public fields that its sign-up form asks for, by their ids; NULL: all of them.
+    asked_field_ids: Mapped[list[int] | None]
+    # The fields without which nobody signs up.
+    required_field_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
     # The version of its consent wording that holds now; NULL: the list has none.
     consent_wording_version: Mapped[int | None]
     # How readers see it, as the owner chose: a colour `#rrggbb`, one of the owner's attachments by

@@ -118,3 +118,8 @@ def curl_call(
         lines.append(f"--data {shlex.quote(json.dumps(body, ensure_ascii=False))}")
     lines += [shlex.join([each]) if " " not in each else each for each in more]
     return " \\\n  ".join(lines)
+
+
+def credits_text(amount: Decimal) -> str:
+    """Write an amount of credits with as many decimals as it has: "1,234.5"."""
+    return f"{amount.normalize():,f}"

@@ -14,6 +14,7 @@ from services.subscriptions.branding import (
 )
 from services.subscriptions.consent import MAX_WORDING_CHARACTERS
 from services.subscriptions.deny_lists import MAX_ENTRIES
+from services.subscriptions.fields import MAX_FIELDS
 from services.subscriptions.figures import DayRange, FiguresBy, MemberFigures, SignUps
 
 ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
@@ -41,6 +42,13 @@ class Channel(Schema):
     confirm_required: bool = Field(description="Whether strangers confirm by a mailed link")
     redirect_origins: list[str] = Field(
         description="Where a sign-up form may lead back to", examples=[["https://www.example.com"]]
+    )
+    asked_fields: list[str] | None = Field(
+        description="The public fields that its sign-up form asks for, by their keys; null: all",
+        examples=[None],
+    )
+    required_fields: list[str] = Field(
+        description="The fields without which nobody signs up", examples=[[]]
     )
     consent_wording: str | None = Field(
         description="What people agree to who subscribe",
@@ -79,12 +87,16 @@ class Channel(Schema):
         subscribers: int,
         site_key: str | None,
         wording: str | None,
+        fields: tuple[list[str] | None, list[str]],
     ) -> Self:
+        asked, required = fields
         return cls.of_row(
             mailing_list,
             subscriber_count=subscribers,
             challenge_site_key=site_key,
             consent_wording=wording,
+            asked_fields=asked,
+            required_fields=required,
         )
 
 
@@ -106,6 +118,18 @@ class ListFields(Body):
         default_factory=list,
         description="At most 10 origins of web pages, to which a sign-up form may lead back",
         examples=[["https://www.example.com"]],
+    )
+    asked_fields: list[str] | None = Field(
+        default=None,
+        max_length=MAX_FIELDS,
+        description="Keys of your public fields that its sign-up form asks for; null: all of them",
+        examples=[["city"]],
+    )
+    required_fields: list[str] = Field(
+        default_factory=list,
+        max_length=MAX_FIELDS,
+        description="The fields among them without which nobody signs up",
+        examples=[["city"]],
     )
     consent_wording: str | None = Field(
         default=None,

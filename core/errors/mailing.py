@@ -53,6 +53,13 @@ LIST_REDIRECT_ORIGINS = invalid_at(
     "without a path",
     most=10,
 )
+LIST_FIELDS = invalid_at(
+    "body.asked_fields",
+    "list.fields",
+    "names public fields of yours by their keys, the required ones among the asked ones; "
+    "{key!r} is none",
+    key="city",
+)
 LIST_CONSENT_WORDINGS = conflict(
     "list.consent_wordings", "A list has at most {most} consent wordings, old ones too.", most=1000
 )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from sqlalchemy import ColumnElement, Row, ScalarSelect, func, literal, select, update
@@ -16,12 +16,13 @@ from core.ids import MAX_ID, MAX_UINT64
 from core.languages.shown_lines import is_shown
 from core.settings import origins
 from core.settings.notations import PlanQuota
-from models import ListReport, MailingList, OptOutKind, User
+from models import ListReport, MailingList, MemberField, OptOutKind, User
 from services import paging
 from services.access import quotas, sessions
 from services.access.caller import Caller
 from services.paging import WHOLE, PageOfRows, PageRequest
 from services.subscriptions import branding, consent
+from services.subscriptions import fields as owner_fields
 from services.subscriptions.members import locks, unsubscribe
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import waiting_briefly
@@ -38,6 +39,8 @@ _IMAGES = ("avatar_image_url", "favicon_image_url")
 _WORDING = "consent_wording"
 _STRANGERS_READ = frozenset({"title", "tagline", _WORDING, "sender_name", *branding.TEXTS})
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
+# Keys of fields, which are stored by their ids.
+_FIELDS = ("asked_fields", "required_fields")
 
 
 def create_own(
@@ -89,15 +92,17 @@ def change(
 
     Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
     ``list.challenge_provider``, ``list.redirect_origins``, ``list.consent_wordings``,
-    ``list.colour``, ``list.logo``, ``list.sender_name``, ``list.words``, ``list.busy``,
-    ``text.leads_away``, ``text.misleading``.
+    ``list.colour``, ``list.logo``, ``list.sender_name``, ``list.words``, ``list.fields``,
+    ``list.busy``, ``text.leads_away``, ``text.misleading``.
     """
     for name in _STRANGERS_READ & fields.keys():
         branding.require_harmless(name, fields[name])
     if "sender_name" in fields:
         branding.require_other_name(uow.settings, "sender_name", fields["sender_name"])
     before = branding.texts_of(mailing_list)
-    columns = {name: value for name, value in fields.items() if name != _WORDING}
+    columns = {name: value for name, value in fields.items() if name not in {_WORDING, *_FIELDS}}
+    with uow.session.no_autoflush:
+        columns |= _field_ids(uow, mailing_list, fields)
     _set(mailing_list, columns, providers)
     with uow.session.no_autoflush:
         branding.settle(uow, mailing_list, columns)
@@ -115,6 +120,54 @@ def change(
     if _WORDING in fields:
         with waiting_briefly(uow):
             consent.choose(uow, mailing_list, fields[_WORDING])
+
+
+class SignUpField(NamedTuple):
+    """A field that a list's sign-up form asks for."""
+
+    field: MemberField
+    is_required: bool
+
+
+def sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[SignUpField]:
+    """Return the public fields that the list's form asks for, in the order of their making."""
+    # A list that is being made has none yet.
+    asked, required = mailing_list.asked_field_ids, set(mailing_list.required_field_ids or ())
+    public = owner_fields.own(uow, mailing_list.user_id).public().by_key.values()
+    return [
+        SignUpField(each, each.id in required)
+        for each in public
+        if asked is None or each.id in asked
+    ]
+
+
+def field_keys(uow: UnitOfWork, mailing_list: MailingList) -> tuple[list[str] | None, list[str]]:
+    """Return the keys of the fields that the owner chose for the form (``None``: all), and of the
+    required ones."""
+    if mailing_list.asked_field_ids is None and not mailing_list.required_field_ids:
+        return None, []
+    found = sign_up_fields(uow, mailing_list)
+    keys = [each.field.key for each in found]
+    required = [each.field.key for each in found if each.is_required]
+    return None if mailing_list.asked_field_ids is None else keys, required
+
+
+def _field_ids(
+    uow: UnitOfWork, mailing_list: MailingList, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the columns of the keys in ``fields``; raises ``list.fields``."""
+    if not fields.keys() & set(_FIELDS):
+        return {}
+    before = field_keys(uow, mailing_list)
+    asked, required = (fields.get(name, keys) for name, keys in zip(_FIELDS, before, strict=True))
+    public = owner_fields.own(uow, mailing_list.user_id).public().by_key
+    for key in [*(asked or ()), *required]:
+        if key not in public or (asked is not None and key not in asked):
+            raise errors.LIST_FIELDS(key=key[:60])
+    return {
+        "asked_field_ids": None if asked is None else [public[key].id for key in asked],
+        "required_field_ids": [public[key].id for key in required],
+    }
 
 
 def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:

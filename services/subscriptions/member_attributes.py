@@ -1,11 +1,12 @@
 """The fields and tags of a member: read for callers, and changed as they ask."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.errors.mailing import TAG_TOO_MANY_OF_MEMBER
-from models import MailingList, Subscription, SubscriptionStatus
+from core.errors import FieldProblem
+from core.errors.mailing import FIELD_VALUE, TAG_TOO_MANY_OF_MEMBER
+from models import MailingList, MemberField, Subscription, SubscriptionStatus
 from services.subscriptions import fields, tags
 from services.subscriptions.fields import FieldValue, OwnFields
 from services.subscriptions.members import locks
@@ -143,6 +144,8 @@ class Submission:
 
 
 NOTHING = Submission()
+# The code of the problem of a required field.
+MISSING = "field.required"
 
 
 def read_submission(
@@ -152,16 +155,26 @@ def read_submission(
     name: str | None = None,
     values: Mapping[str, object],
     is_text: bool = False,
+    required: Collection[MemberField] = (),
 ) -> Submission:
     """The submission of a form to a list of this owner; ``is_text`` where all values are texts.
 
-    Raises ``field.value``, for a field that is not public as for one that is not there.
+    Raises ``field.value``, for a field that is not public as for one that is not there, and for a
+    required one without a value.
     """
     name = (name or "").strip() or None
-    if not values:
+    if not values and not required:
         return Submission(name)
-    found = fields.own(uow, owner_id).public().read(values, is_text=is_text)
-    return Submission(name, fields.merged({}, found))
+    found = fields.merged({}, fields.own(uow, owner_id).public().read(values, is_text=is_text))
+    missing = [
+        FieldProblem(f"body.fields.{each.key}", MISSING, "is required")
+        for each in required
+        if str(each.id) not in found
+    ]
+    if missing:
+        rules = "; ".join(f"{each.field}: {each.message}" for each in missing)
+        raise FIELD_VALUE(rules=rules, problems=tuple(missing))
+    return Submission(name, found)
 
 
 def confirmed(

@@ -286,3 +286,17 @@ def test_the_form_for_other_sites_and_the_mail_are_there_in_each_language(
     assert subject in console.see(path, language="de")
     [call] = calls_of(text)
     assert (call.method, call.path) == ("PATCH", f"/lists/{list_id}")
+
+
+def test_the_settings_choose_what_the_sign_up_form_asks(console: OwnerAtConsole) -> None:
+    for key in ("city", "company"):
+        body = {"key": key, "label": key.title(), "type": "text", "public": True}
+        data(console.api.post("/fields", json=body))
+    made = new_list(console.api)
+    path = f"/console/lists/{made['id']}/settings"
+    console.do(path, field_city="required", field_company="no")
+    shown = data(console.api.get(f"/lists/{made['id']}"))
+    assert (shown["asked_fields"], shown["required_fields"]) == (["city"], ["city"])
+    console.do(path, field_city="asked", field_company="asked")
+    shown = data(console.api.get(f"/lists/{made['id']}"))
+    assert (shown["asked_fields"], shown["required_fields"]) == (None, [])

@@ -16,6 +16,7 @@ from tests.contract.subscribers import (
     Reader,
     known_member,
     member,
+    members,
     new_address,
     new_list,
 )
@@ -220,3 +221,63 @@ def test_what_waits_goes_with_a_transfer(
     data(client.post(f"{base}/transfer", params={"dst_list_id": target}))
     confirm(stack, email)
     assert known_member(client, target, email)["fields"] == {"city": "Rome"}
+
+
+# -- what the form of one list asks ---------------------------------------------------------------
+
+
+def inputs_of(stranger: httpx2.Client, slug: str) -> set[str]:
+    page = stranger.get(f"/s/{slug}")
+    assert page.status_code == 200
+    return set(re.findall(r'name="fields\.([^"]+)"', page.text))
+
+
+def test_each_list_asks_for_the_public_fields_that_it_chose(
+    client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    new_field(client, "company", public=True)
+    first, second = new_list(client), new_list(client)
+    assert (first["asked_fields"], first["required_fields"]) == (None, [])
+    assert inputs_of(stranger, first["slug"]) == {"city", "company", "visits"}
+    changed = data(client.patch(f"/lists/{first['id']}", json={"asked_fields": ["city"]}))
+    assert changed["asked_fields"] == ["city"]
+    assert inputs_of(stranger, first["slug"]) == {"city"}
+    assert inputs_of(stranger, second["slug"]) == {"city", "company", "visits"}
+    # The form chooses what it asks; a program may still send what is public.
+    body = {"email": new_address(), "fields": {"company": "Acme"}}
+    data(stranger.post(f"/subscriptions/{first['id']}", json=body))
+    data(client.patch(f"/lists/{first['id']}", json={"asked_fields": None}))
+    assert inputs_of(stranger, first["slug"]) == {"city", "company", "visits"}
+
+
+def test_nobody_signs_up_without_a_required_field(
+    client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    made = new_list(client, required_fields=["city"])
+    path, email = f"/subscriptions/{made['id']}", new_address()
+    refused = problem(stranger.post(path, json={"email": email}), 422, "field.value")
+    assert refused["errors"] == [
+        {"field": "body.fields.city", "code": "field.required", "message": "is required"}
+    ]
+    html = {"Accept": "text/html"}
+    page = stranger.post(path, data={"email": email, "fields.city": " "}, headers=html)
+    assert "Please answer this." in page.text
+    assert members(client, made["id"]) == []
+    data(stranger.post(path, json={"email": email, "fields": {"city": "Rome"}}))
+    assert [each["fields"] for each in members(client, made["id"])] == [{"city": "Rome"}]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"asked_fields": ["hidden"]},
+        {"asked_fields": ["nothing"]},
+        {"asked_fields": [], "required_fields": ["city"]},
+    ],
+)
+def test_a_list_asks_for_public_fields_of_its_owner_alone(
+    client: httpx2.Client, list_id: int, chosen: dict[str, Any]
+) -> None:
+    new_field(client, "hidden")
+    problem(client.patch(f"/lists/{list_id}", json=chosen), 422, "list.fields")
+    assert data(client.get(f"/lists/{list_id}"))["asked_fields"] is None

@@ -16,6 +16,7 @@ from api.answers import wait_for_job
 from api.auth.page_sessions import redirect_to_path
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
+from api.console.console_display import credits_text
 from api.console.typed_forms import TypedForm, text_or_none, wrong_field
 from api.console.visits import ConsoleVisit, FormVisit, Visit
 from api.limits.bulkheads import MONEY
@@ -55,11 +56,6 @@ ACTIONS = {
 }
 # Digits, or digits in groups of three as the console writes them.
 _TYPED = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
-
-
-def credits_text(amount: Decimal) -> str:
-    """Write an amount of credits with as many decimals as it has: "1,234.5"."""
-    return f"{amount.normalize():,f}"
 
 
 def signed_credits(amount: Decimal) -> str:

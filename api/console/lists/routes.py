@@ -29,7 +29,7 @@ from core.languages import reader_languages
 from models import AttachmentStatus
 from services.attachments import records
 from services.paging import PageRequest
-from services.subscriptions import figures, lists
+from services.subscriptions import fields, figures, lists
 from services.subscriptions.figures import DayRange, FiguresBy
 
 router = APIRouter(prefix=f"{CONSOLE_PATH}/lists", dependencies=[PUBLIC], include_in_schema=False)
@@ -42,6 +42,10 @@ PLACES = {LIST_SLUG_TAKEN.code: "slug"}
 PROVIDERS = {"turnstile": "Cloudflare Turnstile", "hcaptcha": "hCaptcha", "recaptcha": "reCAPTCHA"}
 _TEXTS = ("tagline", "description", "avatar_image_url", "favicon_image_url", "consent_wording")
 _CONFIRMED, _ORIGINS = "confirm_required", "redirect_origins"
+# How the form of the settings names the public fields, and what it says of each.
+_FIELD = "field_"
+_NOT_ASKED, _ASKED, _REQUIRED = "no", "asked", "required"
+_ASKINGS = ((_NOT_ASKED, "Not asked"), (_ASKED, "Asked"), (_REQUIRED, "Required"))
 _BOXES = ("email_channel_enabled", "challenge_enabled", _CONFIRMED)
 _LOOK = (
     *("colour", "logo_hash_id", "sender_name"),
@@ -184,6 +188,8 @@ def show_settings(visit: Visit, list_id: ListId) -> Response:
     typed = {name: getattr(shown, name) or "" for name in texts}
     typed[_ORIGINS] = "\n".join(shown.redirect_origins)
     typed |= dict.fromkeys((name for name in _BOXES if getattr(shown, name)), "on")
+    typed |= dict.fromkeys((_FIELD + key for key in shown.asked_fields or ()), _ASKED)
+    typed |= dict.fromkeys((_FIELD + key for key in shown.required_fields), _REQUIRED)
     return _settings_page(visit, shown, TypedForm(typed))
 
 
@@ -194,10 +200,23 @@ def change_settings(visit: FormVisit, list_id: ListId) -> Response:
         texts = {name: text_or_none(form, name) for name in (*_TEXTS, "challenge_provider")}
         names = {name: form.get(name, "").strip() for name in ("title", "slug")}
         boxes = {name: name in form for name in _BOXES}
-        return {**texts, **boxes, **names, _ORIGINS: lines_of(form, _ORIGINS)}
+        return {**texts, **boxes, **names, **_chosen(form), _ORIGINS: lines_of(form, _ORIGINS)}
 
     notice = "The list is changed."
     return _change(visit, list_id, values, _settings_page, tab="settings", notice=notice)
+
+
+def _chosen(form: FormFields) -> dict[str, Any]:
+    """Return which public fields the sign-up form asks for, as the form of the settings says."""
+    kinds = {
+        name.removeprefix(_FIELD): value for name, value in form.items() if name.startswith(_FIELD)
+    }
+    asked = [key for key, value in kinds.items() if value != _NOT_ASKED]
+    required = [key for key, value in kinds.items() if value == _REQUIRED]
+    return {
+        "asked_fields": None if len(asked) == len(kinds) else asked,
+        "required_fields": required,
+    }
 
 
 def _settings_page(visit: ConsoleVisit, shown: Channel, form: TypedForm) -> Response:
@@ -205,7 +224,19 @@ def _settings_page(visit: ConsoleVisit, shown: Channel, form: TypedForm) -> Resp
     # A provider that is not set up any more is shown as long as the list has it.
     names = [name for name in PROVIDERS if name in able or name == shown.challenge_provider]
     providers = [("", "None"), *((name, PROVIDERS[name]) for name in names)]
-    return visit.form_page("list_settings.html", form, list=shown, providers=providers)
+    with visit.unit_of_work() as uow:
+        public = [*fields.own(uow, visit.user_id).public().by_key.values()]
+    is_all = shown.asked_fields is None
+    return visit.form_page(
+        "list_settings.html",
+        form,
+        list=shown,
+        providers=providers,
+        public_fields=[
+            (_FIELD + each.key, each.label, _ASKED if is_all else _NOT_ASKED) for each in public
+        ],
+        askings=_ASKINGS,
+    )
 
 
 def _change(

@@ -9,8 +9,7 @@ from fastapi.responses import Response
 from api.answers import list_responses
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import QUOTAS
-from api.console.credits.routes import credits_text
+from api.console.console_display import QUOTAS, credits_text
 from api.console.navigation import list_path, pages_named
 from api.console.visits import Visit
 from api.limits.bulkheads import RECORDS

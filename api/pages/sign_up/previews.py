@@ -59,7 +59,7 @@ def embedded_form(
         "embed_form.html",
         language=language,
         action=action,
-        inputs=shown_inputs(language, shown.public.values(), {}, {}),
+        inputs=shown_inputs(language, shown.public.values(), {}, {}, shown.required),
         wording=shown.wording,
         redirect_url=redirect_url,
         **shown_widget(state, mailing_list),

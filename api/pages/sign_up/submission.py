@@ -1,7 +1,7 @@
 """A sign-up form: its inputs, its submission, and the answers to the browser that sent it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +34,7 @@ from integrations.challenges.siteverify import WIDGETS
 from models import FieldType, MailingList, MemberField
 from services.accounts import accounts, email_addresses
 from services.accounts.email_addresses import MAX_ADDRESS_BYTES
-from services.subscriptions import branding, consent, fields, lists, member_attributes
+from services.subscriptions import branding, consent, lists, member_attributes
 from services.subscriptions import sign_up as joining
 from services.subscriptions.branding import Look
 from services.subscriptions.fields import MAX_VALUE_CHARACTERS
@@ -67,10 +67,7 @@ class ShownInput:
     choices: tuple[str, ...] = ()
     input_type: str = "text"
     is_first_problem: bool = False
-
-    @property
-    def is_required(self) -> bool:
-        return self.kind == "email"
+    is_required: bool = False
 
 
 def email_input(language: str, written: str, problem: str | None) -> ShownInput:
@@ -96,17 +93,24 @@ def shown_inputs(
     fields: Iterable[MemberField],
     written: Mapping[str, Any],
     problems: Mapping[str, str],
+    required: Collection[str] = (),
 ) -> list[ShownInput]:
-    """Return inputs for the address, the name, and each field that the owner opened.
+    """Return inputs for the address, the name, and each of these fields.
 
-    ``written`` and ``problems``: by the names of inputs.
+    ``written`` and ``problems``: by the names of inputs. ``required``: keys of fields.
     """
     email, name = translated(language, _EMAIL), translated(language, _NAME)
     inputs = [
-        ShownInput("email", email, "email", autocomplete="email"),
+        ShownInput("email", email, "email", autocomplete="email", is_required=True),
         ShownInput("name", name, FieldType.TEXT, autocomplete="name"),
         *(
-            ShownInput(f"fields.{each.key}", each.label, each.type, choices=tuple(each.choices))
+            ShownInput(
+                f"fields.{each.key}",
+                each.label,
+                each.type,
+                choices=tuple(each.choices),
+                is_required=each.key in required,
+            )
             for each in fields
         ),
     ]
@@ -140,11 +144,13 @@ def problems_of_fields(
         name = each.field.removeprefix("body.")
         field = public.get(name.removeprefix("fields."))
         text = _NOT_TAKEN if field is None else _BY_TYPE[FieldType(field.type)]
+        text = _UNANSWERED if each.code == member_attributes.MISSING else text
         found[name] = translated(language, text)
     return found
 
 
 _NOT_TAKEN = marked("We can’t take this answer as it is written.")
+_UNANSWERED = marked("Please answer this.")
 _BY_TYPE = {
     FieldType.TEXT: marked("This is too long."),
     FieldType.NUMBER: marked("Please write a number."),
@@ -197,8 +203,14 @@ async def submit(
 
     def subscribe(uow: UnitOfWork) -> None:
         own = lists.get(uow, mailing_list.id)
+        required = [each.field for each in lists.sign_up_fields(uow, own) if each.is_required]
         given = member_attributes.read_submission(
-            uow, own.user_id, name=wanted.name, values=wanted.fields, is_text=is_form
+            uow,
+            own.user_id,
+            name=wanted.name,
+            values=wanted.fields,
+            is_text=is_form,
+            required=required,
         )
         joining.request(
             uow,
@@ -262,7 +274,8 @@ class SignUpPage:
     """The data of the page of a list's form.
 
     Attributes:
-        public: the fields that the owner opened, by their keys.
+        public: the fields that the form asks for, by their keys.
+        required: the keys of those that need an answer.
         owner: the owner's address; only its domain is whole.
     """
 
@@ -271,14 +284,17 @@ class SignUpPage:
     wording: str | None
     look: Look
     owner: str
+    required: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "SignUpPage":
-        public = fields.own(uow, mailing_list.user_id).public().by_key
+        asked = lists.sign_up_fields(uow, mailing_list)
+        public = {each.field.key: each.field for each in asked}
+        required = frozenset(each.field.key for each in asked if each.is_required)
         wording = consent.of_lists(uow, [mailing_list]).get(mailing_list.id)
         look = branding.of(uow, mailing_list)
         owner = email_addresses.masked(accounts.get(uow, mailing_list.user_id).email)
-        return cls(mailing_list, public, wording, look, owner)
+        return cls(mailing_list, public, wording, look, owner, required)
 
 
 @dataclass(frozen=True)
@@ -319,7 +335,7 @@ def show_form(
         ask_url=ask_preferences_url(settings, mailing_list.slug),
         is_again=correction is not None,
         wording=shown.wording,
-        inputs=shown_inputs(language, shown.public.values(), flat, problems),
+        inputs=shown_inputs(language, shown.public.values(), flat, problems, shown.required),
         problem=correction.problem if correction else None,
         redirect_url=written.get("redirect_url") if url else None,
         **shown_widget(state, mailing_list),

@@ -11,7 +11,7 @@ from models import Model
 from storage.migrations import extensions
 from storage.schema import functions
 
-revision = "0105"
+revision = "0106"
 down_revision = None
 branch_labels = None
 depends_on = None
