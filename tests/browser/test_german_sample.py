@@ -156,6 +156,9 @@ def _add(keys: Keyboard, field: str, operator: str, value: str) -> None:
         # Of a tag there are suggestions, so that it is no plain text box.
         keys.reach_it(shown)
         keys.overwrite(value)
+    keys.page.keyboard.press("Tab")
+    # The members below are looked up anew, and the page may get shorter under the focus.
+    expect(keys.page.locator(".htmx-request")).to_have_count(0)
 
 
 def _tag(keys: Keyboard, meant: int) -> None:
