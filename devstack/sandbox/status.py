@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_SECONDS = 2.0
 _LOOKED_AT_SECONDS = 60.0
+_SECOND_LOOK_AFTER_SECONDS = 0.5
 # They cover five minutes.
 _KEPT_LOOKS = 150
 _MAX_ANSWER_SECONDS = 3.0
@@ -102,6 +103,9 @@ class StatusFigures:
         if self._looking is None or self._looking.done():
             # Figures from before a gap say nothing of now.
             self._looks.clear()
+            await self._read()
+            # A rate needs two looks.
+            await asyncio.sleep(_SECOND_LOOK_AFTER_SECONDS)
             await self._read()
             self._looking = asyncio.ensure_future(self._go_on())
 
