@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+from api.console.console_display import day
 from core.scopes import EXPLANATIONS, Scope
 from models import Plan
 from services.webhooks.deliveries import MAX_COUNTED
@@ -244,18 +245,23 @@ def test_what_no_webhook_can_be_is_told_beside_its_field(
 # -- events --------------------------------------------------------------------------------------
 
 
+def event_rows(console: OwnerAtConsole, **query: str) -> list[list[str]]:
+    """The rows of events, without those of their days."""
+    return [row for row in rows_of(console.see(EVENTS, **query))[1:] if len(row) > 1]
+
+
 def test_the_newest_events_are_shown_in_words(console: OwnerAtConsole, stack: Stack) -> None:
     made_key(console, Scope.COMPOSER)
     list_id = new_list(console.api)["id"]
     happen(stack, console.owner, LEFT, list_id=list_id)
 
-    def rows() -> list[list[str]]:
-        return rows_of(console.see(EVENTS))[1:]
-
     # While an older transaction of another test is open, an event counts as one to come.
-    eventually(lambda: any(row[2] == LEFT for row in rows()), what="the event")
-    assert next(row for row in rows() if row[2] == LEFT)[::2] == ["A person left", LEFT]
-    found = rows_of(console.see(EVENTS, type="key.created"))[1:]
+    eventually(lambda: any(row[2] == LEFT for row in event_rows(console)), what="the event")
+    assert next(row for row in event_rows(console) if row[2] == LEFT)[::2] == [
+        "A person left",
+        LEFT,
+    ]
+    found = event_rows(console, type="key.created")
     assert {row[2] for row in found} == {"key.created"}
     [call] = calls_of(console.see(EVENTS, type="key.created"))
     assert len(data(console.api.get(call.path))["items"]) == len(found)
@@ -357,3 +363,15 @@ def test_what_is_no_moment_is_told_beside_its_field(
     reply = console.visitor.client.post(path, data={**form, "day": "9999-12-31"})
     assert "has happened since then" in wrong_beside(shown(reply, 422), "day")
     assert len(receiver.hooks) == 1
+
+
+def test_events_that_are_alike_are_one_row_below_their_day(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    list_id = new_list(console.api)["id"]
+    data(console.api.put(f"/lists/{list_id}/members/ada@example.com", json={}))
+    for name in ("A", "B", "C"):
+        data(console.api.put(f"/lists/{list_id}/members/ada@example.com", json={"name": name}))
+    words = "A member was changed, 3 times"
+    eventually(lambda: any(row[0] == words for row in event_rows(console)), what="the events")
+    assert rows_of(console.see(EVENTS))[1] == [day(datetime.now(UTC))]

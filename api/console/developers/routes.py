@@ -1,7 +1,7 @@
 """Pages of keys, of programs with access, and of events: all that acts for an owner."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -220,11 +220,13 @@ _FOLDERS = {
 
 @dataclass(frozen=True)
 class ShownEvent:
-    """An event of the feed.
+    """An event of the feed, or several alike that followed one another.
 
     Attributes:
+        at: when the newest of them happened.
         about: its subject, as far as that is still known.
         path: the page of its subject.
+        times: how many they are.
     """
 
     type: str
@@ -232,6 +234,23 @@ class ShownEvent:
     words: str
     about: str
     path: str | None
+    times: int = 1
+
+
+def _folded(events: Iterable[ShownEvent]) -> list[ShownEvent]:
+    """Return one event for each run of events of the same kind, subject and day (UTC)."""
+    found: list[ShownEvent] = []
+    for each in events:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.at.date() == each.at.date()
+            and ((last.type, last.about, last.path) == (each.type, each.about, each.path))
+        ):
+            found[-1] = replace(last, times=last.times + 1)
+        else:
+            found.append(each)
+    return found
 
 
 def _shown_event(event: Mapping[str, Any]) -> ShownEvent:
@@ -260,7 +279,7 @@ def show_events(visit: Visit) -> Response:
     with visit.unit_of_work() as uow:
         types = visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
         found = reading.newest(uow.session, visit.user_id, types=types, limit=EVENTS_ON_PAGE)
-        events = [_shown_event(each) for each in show(uow.session, found)]
+        events = _folded(_shown_event(each) for each in show(uow.session, found))
     return visit.form_page(
         "events.html",
         TypedForm({_TYPE: only[0].value} if only else {}),
