@@ -329,14 +329,14 @@ def _undo_page(visit: ConsoleVisit, import_id: int, form: TypedForm) -> Response
     with visit.unit_of_work() as uow:
         preview = records.undo_preview(uow, visit.caller, import_id)
         ids = [each.id for each in preview.held_by if each.kind == "bulk_action"]
-        acts = {each.id: each for each in actions.of_ids(uow, visit.caller, ids)}
-        names = tags.names_of(uow, (each.tag_id for each in acts.values() if each.tag_id))
+        bulks = {each.id: each for each in actions.of_ids(uow, visit.caller, ids)}
+        names = tags.names_of(uow, (each.tag_id for each in bulks.values() if each.tag_id))
     holders = []
     for each in preview.held_by:
         words, path = f"The import of {each.name or 'members'}", f"{PREFIX}/{each.id}"
-        if (act := acts.get(each.id)) is not None and each.kind == "bulk_action":
-            words = words_of(act, names)
-            path = f"{list_path(act.list_id)}/bulk-actions/{act.id}"
+        if (bulk := bulks.get(each.id)) is not None and each.kind == "bulk_action":
+            words = words_of(bulk, names)
+            path = f"{list_path(bulk.list_id)}/bulk-actions/{bulk.id}"
         holders.append((words, path, each.members))
     shown = shown_import(visit, import_id)
     return visit.form_page("undo_import.html", form, shown=shown, preview=preview, holders=holders)

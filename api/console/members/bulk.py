@@ -74,7 +74,7 @@ ACTIONS: Mapping[str, tuple[str, str]] = {
 }
 
 
-class ActState(StrEnum):
+class BulkState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     ENDED_EARLY = "ended_early"
@@ -91,10 +91,10 @@ class _Shown:
         undo_until: the moment until which it can be undone, if it can.
     """
 
-    act: BulkAction
+    bulk: BulkAction
     words: str
     undo_until: datetime | None
-    state: ActState
+    state: BulkState
 
 
 @router.get("")
@@ -104,10 +104,14 @@ def show_acts(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
         mailing_list = visit.own_list(uow, list_id)
         wanted = PageRequest(ACTS_ON_PAGE, cursor=cursor)
         found = actions.list_of(uow, visit.caller, wanted, list_id=mailing_list.id)
-        acts = _shown(uow, found.rows)
+        bulks = _shown(uow, found.rows)
         shown = list_response(uow, visit.state, mailing_list)
         return visit.page(
-            "bulk_actions.html", list=shown, acts=acts, next_cursor=found.next_cursor, cursor=cursor
+            "bulk_actions.html",
+            list=shown,
+            bulks=bulks,
+            next_cursor=found.next_cursor,
+            cursor=cursor,
         )
 
 
@@ -192,14 +196,14 @@ def _new_act_page(
 def show_act(visit: Visit, list_id: ListId, bulk_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        act = _act(uow, visit, mailing_list.id, bulk_id)
-        [written] = member_filter.shown(uow, mailing_list, act.filter)
-        [shown] = _shown(uow, [act])
+        bulk = _owned(uow, visit, mailing_list.id, bulk_id)
+        [written] = member_filter.shown(uow, mailing_list, bulk.filter)
+        [shown] = _shown(uow, [bulk])
         return visit.page(
             "bulk_action.html",
             list=list_response(uow, visit.state, mailing_list),
             shown=shown,
-            job=actions.job_of(uow, act),
+            job=actions.job_of(uow, bulk),
             written_text=as_json(written),
         )
 
@@ -210,7 +214,7 @@ def undo_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
     """Begin the undo, or continue one that failed."""
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        _act(uow, visit, mailing_list.id, bulk_id)
+        _owned(uow, visit, mailing_list.id, bulk_id)
         job_id = actions.undo(uow, visit.caller, bulk_id, current_request_id())
     notice = "It was undone before." if job_id is None else "The undo has started."
     return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
@@ -222,52 +226,52 @@ def cancel_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
     """Cancel the bulk action: its changes so far stay, and can be undone."""
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        job = actions.job_of(uow, _act(uow, visit, mailing_list.id, bulk_id))
+        job = actions.job_of(uow, _owned(uow, visit, mailing_list.id, bulk_id))
         ended = 0 if job is None else records.cancel(uow, visit.caller, job.id)
     notice = "The bulk action is cancelled." if ended else "The bulk action had ended before."
     return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
-def _act(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, bulk_id: int) -> BulkAction:
+def _owned(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, bulk_id: int) -> BulkAction:
     """Return the caller's bulk action on this list; raises ``bulk.not_found``."""
-    act = actions.get(uow, visit.caller, bulk_id)
-    if act.list_id != list_id:
+    bulk = actions.get(uow, visit.caller, bulk_id)
+    if bulk.list_id != list_id:
         raise BULK_NOT_FOUND()
-    return act
+    return bulk
 
 
-def _shown(uow: UnitOfWork, acts: list[BulkAction]) -> list[_Shown]:
-    names = tags.names_of(uow, (each.tag_id for each in acts if each.tag_id))
+def _shown(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_Shown]:
+    names = tags.names_of(uow, (each.tag_id for each in bulks if each.tag_id))
     shown = []
-    for act in acts:
-        undo_job = uow.session.get(Job, act.undo_job_id) if act.undo_job_id else None
+    for bulk in bulks:
+        undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None
         if undo_job is not None:
             # A job and its effects end in one transaction: whoever has seen the job's end, and
             # reads the record after it, sees all of them.
-            uow.session.refresh(act)
-        words = words_of(act, names)
-        shown.append(_Shown(act, words, actions.undo_until(act), _state(act, undo_job)))
+            uow.session.refresh(bulk)
+        words = words_of(bulk, names)
+        shown.append(_Shown(bulk, words, actions.undo_until(bulk), _state(bulk, undo_job)))
     return shown
 
 
-def words_of(act: BulkAction, names: Mapping[int, str]) -> str:
+def words_of(bulk: BulkAction, names: Mapping[int, str]) -> str:
     """Say what the bulk action does; ``names``: of tags by their ids."""
-    tag = names.get(act.tag_id or 0)
+    tag = names.get(bulk.tag_id or 0)
     of_tag = f"the tag “{tag}”" if tag is not None else "a tag that is gone"
     return {
         BulkActionKind.TAG: f"Give {of_tag}",
         BulkActionKind.UNTAG: f"Take off {of_tag}",
-        BulkActionKind.SET_TYPE: f"Move to {act.type}",
+        BulkActionKind.SET_TYPE: f"Move to {bulk.type}",
         BulkActionKind.EMAIL_OFF: "Switch mail off",
         BulkActionKind.REMOVE: "Remove from the list",
-    }[BulkActionKind(act.action)]
+    }[BulkActionKind(bulk.action)]
 
 
-def _state(act: BulkAction, undo_job: Job | None) -> ActState:
-    if act.undone_at is not None:
-        return ActState.UNDONE
+def _state(bulk: BulkAction, undo_job: Job | None) -> BulkState:
+    if bulk.undone_at is not None:
+        return BulkState.UNDONE
     if undo_job is not None:
-        return ActState.UNDO_FAILED if undo_job.finished_at is not None else ActState.BEING_UNDONE
-    if act.status == JobStatus.RUNNING:
-        return ActState.RUNNING
-    return ActState.DONE if act.status == JobStatus.SUCCEEDED else ActState.ENDED_EARLY
+        return BulkState.UNDO_FAILED if undo_job.finished_at is not None else BulkState.BEING_UNDONE
+    if bulk.status == JobStatus.RUNNING:
+        return BulkState.RUNNING
+    return BulkState.DONE if bulk.status == JobStatus.SUCCEEDED else BulkState.ENDED_EARLY

@@ -39,18 +39,18 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 
-def _end(uow: UnitOfWork, act: BulkAction, job_id: int, status: str) -> None:
-    act.status, act.finished_at = status, func.now()
-    _announce(uow, act, job_id, status, act.action, of=act.matched, changed=act.changed)
+def _end(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str) -> None:
+    bulk.status, bulk.finished_at = status, func.now()
+    _announce(uow, bulk, job_id, status, bulk.action, of=bulk.matched, changed=bulk.changed)
 
 
-def _end_undo(uow: UnitOfWork, act: BulkAction, job_id: int, status: str) -> None:
-    _announce(uow, act, job_id, status, "undo_bulk", of=act.changed, changed=act.undone)
+def _end_undo(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str) -> None:
+    _announce(uow, bulk, job_id, status, "undo_bulk", of=bulk.changed, changed=bulk.undone)
 
 
 def _announce(
     uow: UnitOfWork,
-    act: BulkAction,
+    bulk: BulkAction,
     job_id: int,
     status: str,
     action: str,
@@ -60,13 +60,13 @@ def _announce(
 ) -> None:
     announce(
         uow,
-        act.user_id,
+        bulk.user_id,
         FeedEventType.BULK_ENDED,
-        list_id=act.list_id,
+        list_id=bulk.list_id,
         status=status,
         job_id=job_id,
         action=action,
-        bulk_id=act.id,
+        bulk_id=bulk.id,
         changed=changed,
         kept=of - changed,
     )
@@ -75,10 +75,10 @@ def _announce(
 def _go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
     """Go on with a bulk action that failed, unless its undo was asked for."""
     # Locked, as by who asks for its undo: of the two at the same time one finds the other.
-    act = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)
-    if act is None or act.undo_job_id is not None:
+    bulk = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)
+    if bulk is None or bulk.undo_job_id is not None:
         return False
-    act.status, act.finished_at = JobStatus.RUNNING, None
+    bulk.status, bulk.finished_at = JobStatus.RUNNING, None
     return True
 
 
@@ -106,30 +106,30 @@ CHANGE_MEMBERS = kinds.register(
 
 
 def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    act = uow.session.get(BulkAction, lease.subject_id)
-    if act is None:
+    bulk = uow.session.get(BulkAction, lease.subject_id)
+    if bulk is None:
         raise JobCancelled
-    wanted = member_filter.read_begun(uow, lists.get(uow, act.list_id), act.filter)
-    if act.action == BulkActionKind.TAG:
-        tags.get(uow, act.list_id, act.tag_id or 0)
-    locks.lock_list(uow, act.list_id)
+    wanted = member_filter.read_begun(uow, lists.get(uow, bulk.list_id), bulk.filter)
+    if bulk.action == BulkActionKind.TAG:
+        tags.get(uow, bulk.list_id, bulk.tag_id or 0)
+    locks.lock_list(uow, bulk.list_id)
     statuses = wanted.statuses()
-    batch = batches.next_batch(uow, act, statuses)
+    batch = batches.next_batch(uow, bulk, statuses)
     if batch is None:
-        counts = {"bulk_id": act.id, "matched": act.matched, "changed": act.changed}
+        counts = {"bulk_id": bulk.id, "matched": bulk.matched, "changed": bulk.changed}
         leases.succeed(uow, lease, counts)
-        _end(uow, act, lease.job_id, JobStatus.SUCCEEDED)
+        _end(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
         return True
     total = None
-    if not act.seen and statuses == (SubscriptionStatus.ACTIVE,):
-        total = figures.count_subscribers(uow, [act.list_id])[act.list_id]
-    matched, changed = batches.apply(uow, act, batch, wanted.condition())
+    if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
+        total = figures.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
+    matched, changed = batches.apply(uow, bulk, batch, wanted.condition())
     # The job first, then the action: the order in which a transaction that ends both locks them.
-    leases.progress(uow, lease, done=act.seen + batch.seen, total=total)
-    act.reached_status, act.reached_id = batch.status, batch.last
-    act.seen += batch.seen
-    act.matched += matched
-    act.changed += changed
+    leases.progress(uow, lease, done=bulk.seen + batch.seen, total=total)
+    bulk.reached_status, bulk.reached_id = batch.status, batch.last
+    bulk.seen += batch.seen
+    bulk.matched += matched
+    bulk.changed += changed
     return False
 
 
@@ -159,15 +159,15 @@ UNDO_BULK_ACTION = kinds.register(
 
 
 def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    act = uow.session.get(BulkAction, lease.subject_id)
-    if act is None:
+    bulk = uow.session.get(BulkAction, lease.subject_id)
+    if bulk is None:
         raise JobCancelled
-    locks.lock_list(uow, act.list_id)
-    room, owner_id = None, act.user_id
-    if act.action == BulkActionKind.REMOVE:
+    locks.lock_list(uow, bulk.list_id)
+    room, owner_id = None, bulk.user_id
+    if bulk.action == BulkActionKind.REMOVE:
         room = quotas.hold(uow, uow.settings, owner_id, PlanQuota.MEMBERS)
     with uow.session.begin_nested() as tried:
-        (restored, made_active), last = batches.take_back(uow, act)
+        (restored, made_active), last = batches.take_back(uow, bulk)
         is_too_many = room is not None and made_active > max(room, 0)
         if is_too_many:
             tried.rollback()
@@ -175,17 +175,17 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
         if not room or room < 0:
             raise quotas.exceeded(uow, uow.settings, owner_id, PlanQuota.MEMBERS)
         # As many as there is room for.
-        (restored, _), last = batches.take_back(uow, act, most=room)
+        (restored, _), last = batches.take_back(uow, bulk, most=room)
     if last is None:
-        kept = act.changed - act.undone
-        leases.succeed(uow, lease, {"bulk_id": act.id, "undone": act.undone, "kept": kept})
-        act.undone_at = func.now()
-        _end_undo(uow, act, lease.job_id, JobStatus.SUCCEEDED)
+        kept = bulk.changed - bulk.undone
+        leases.succeed(uow, lease, {"bulk_id": bulk.id, "undone": bulk.undone, "kept": kept})
+        bulk.undone_at = func.now()
+        _end_undo(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
         return True
     # The job first, then the action: the order in which a transaction that ends a job locks them.
-    leases.progress(uow, lease, done=act.undone + restored, total=act.changed)
-    act.undone += restored
-    act.undo_reached_id = last
+    leases.progress(uow, lease, done=bulk.undone + restored, total=bulk.changed)
+    bulk.undone += restored
+    bulk.undo_reached_id = last
     return False
 
 
@@ -217,19 +217,19 @@ def list_of(
         BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
     )
     found = uow.session.scalars(paging.by_id(query, BulkAction.id, wanted)).all()
-    return paging.cut(found, wanted.limit, lambda act: str(act.id))
+    return paging.cut(found, wanted.limit, lambda bulk: str(bulk.id))
 
 
-def job_of(uow: UnitOfWork, act: BulkAction) -> Job | None:
+def job_of(uow: UnitOfWork, bulk: BulkAction) -> Job | None:
     """The job that does the action; ``None`` once it has ended."""
-    return records.find_unfinished(uow, act.user_id, [CHANGE_MEMBERS], act.id)
+    return records.find_unfinished(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
 
 
-def undo_until(act: BulkAction) -> datetime | None:
+def undo_until(bulk: BulkAction) -> datetime | None:
     """Until when the action can be undone; ``None`` while it runs, and after its undo."""
-    if act.finished_at is None or act.undone_at is not None:
+    if bulk.finished_at is None or bulk.undone_at is not None:
         return None
-    return act.created_at + BULK_UNDO_TIME
+    return bulk.created_at + BULK_UNDO_TIME
 
 
 _OF_TAG = (BulkActionKind.TAG, BulkActionKind.UNTAG)
@@ -285,22 +285,22 @@ def begin(
     owner_id = mailing_list.user_id
     quotas.require(uow, uow.settings, owner_id, PlanQuota.UNFINISHED_JOBS)
     quotas.require(uow, uow.settings, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
-    act = BulkAction(
+    bulk = BulkAction(
         list_id=mailing_list.id, user_id=owner_id, filter=dict(kept), action=order.action
     )
     if order.action is BulkActionKind.SET_TYPE:
-        act.type = order.value
+        bulk.type = order.value
     elif order.value is not None:
         makes = order.action is BulkActionKind.TAG
         # Another transaction may make or delete the same tag just now.
         with locks.waiting_briefly(uow):
             found = tags.tag_ids_of(uow, mailing_list.id, [order.value], make=makes, hold=True)
         # No tag has the id 0, so nothing is taken off where the list has no such tag.
-        act.tag_id = found.get(order.value, 0)
-    uow.session.add(act)
+        bulk.tag_id = found.get(order.value, 0)
+    uow.session.add(bulk)
     uow.session.flush()
     return outbox.enqueue(
-        uow, CHANGE_MEMBERS, user_id=owner_id, subject_id=act.id, request_id=request_id
+        uow, CHANGE_MEMBERS, user_id=owner_id, subject_id=bulk.id, request_id=request_id
     )
 
 
@@ -313,28 +313,28 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) 
     # The job before the action, as a transaction that takes a batch back locks them.
     job_id = get(uow, caller, bulk_id).undo_job_id
     job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
-    act = get(uow, caller, bulk_id, lock=True)
-    if act.status == JobStatus.RUNNING:
+    bulk = get(uow, caller, bulk_id, lock=True)
+    if bulk.status == JobStatus.RUNNING:
         raise BULK_RUNNING()
-    if act.undone_at is not None:
+    if bulk.undone_at is not None:
         return None
-    if act.undo_job_id != job_id:
+    if bulk.undo_job_id != job_id:
         # Another call began the undo just now.
-        return act.undo_job_id
+        return bulk.undo_job_id
     goes_on = job is not None and job.finished_at is None
     # By the database's clock, as what an undo needs is deleted by it.
-    if not goes_on and not uow.session.scalar(_IS_OFFERED, {"bulk_id": act.id}):
+    if not goes_on and not uow.session.scalar(_IS_OFFERED, {"bulk_id": bulk.id}):
         raise BULK_UNDO_OVER(days=BULK_UNDO_TIME.days)
     if job is None:
         job = outbox.enqueue(
             uow,
             UNDO_BULK_ACTION,
             user_id=caller.user_id,
-            subject_id=act.id,
+            subject_id=bulk.id,
             request_id=request_id,
-            total=act.changed,
+            total=bulk.changed,
         )
-        act.undo_job_id = job.id
+        bulk.undo_job_id = job.id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         records.restart(uow, job)
     return job.id

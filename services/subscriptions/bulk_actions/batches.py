@@ -84,7 +84,7 @@ _IS_THE_LAST = """(m.updated_at = c.applied_at OR c.applied_at = (
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# A later act keeps the tier of this one for its own undo, by which it must not come back.
+# A later bulk action keeps the tier of this one for its own undo, by which it must not come back.
 _FORGET_TYPE = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -181,7 +181,7 @@ WITH first AS (
     WHERE bulk_id = :bulk_id AND subscription_id > :after
     ORDER BY subscription_id LIMIT :most
 ), batch AS (
-    -- A range, not a join: the plan of a join would rely on statistics of a new act.
+    -- A range, not a join: the plan of a join would rely on statistics of a new bulk action.
     DELETE FROM bulk_changes WHERE bulk_id = :bulk_id
         AND subscription_id > :after AND subscription_id <= (SELECT max(subscription_id) FROM first)
     RETURNING *
@@ -233,16 +233,16 @@ class Counts(NamedTuple):
 
 
 def next_batch(
-    uow: UnitOfWork, act: BulkAction, statuses: Sequence[SubscriptionStatus]
+    uow: UnitOfWork, bulk: BulkAction, statuses: Sequence[SubscriptionStatus]
 ) -> MemberBatch | None:
     """The members after those that were looked at; ``None`` at the end of the list.
 
     Call it, and what comes after it, under the list's lock.
     """
-    status, after = act.reached_status, act.reached_id or 0
+    status, after = bulk.reached_status, bulk.reached_id or 0
     left = statuses if status is None else statuses[statuses.index(SubscriptionStatus(status)) :]
     for each in left:
-        values = {"list_id": act.list_id, "status": each, "after": after}
+        values = {"list_id": bulk.list_id, "status": each, "after": after}
         values["most"] = MAX_BATCH_MEMBERS
         last, seen, at = uow.session.execute(text(NEXT), values).one()
         if seen:
@@ -252,42 +252,44 @@ def next_batch(
 
 
 def apply(
-    uow: UnitOfWork, act: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
+    uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> Counts:
     """Change those of the batch that fit the condition."""
-    matched, kept = _keep(uow, act, batch, condition)
+    matched, kept = _keep(uow, bulk, batch, condition)
     if not kept:
         return Counts(matched, 0)
-    words = WORDS[BulkActionKind(act.action)]
+    words = WORDS[BulkActionKind(bulk.action)]
     statement = APPLY.format(sets=words.sets, names=words.names, mail_before=words.mail_before)
-    values = _values(act) | batch._asdict() | {"event": words.event}
+    values = _values(bulk) | batch._asdict() | {"event": words.event}
     changed = uow.session.scalar(text(statement), values)
     return Counts(matched, changed or 0)
 
 
 def _keep(
-    uow: UnitOfWork, act: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
+    uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> tuple[int, int]:
     """Write what is before, of those who will change; how many fit, and how many were written."""
     s, change = Subscription, cast("Table", BulkChange.__table__)
-    own = [s.list_id == act.list_id, s.status == batch.status.value, s.id > batch.after]
+    own = [s.list_id == bulk.list_id, s.status == batch.status.value, s.id > batch.after]
     if batch.status is SubscriptionStatus.PENDING:
         # By the moment of the last change is told who left since they asked to come.
         own.append(not_(opt_outs.HAS_LEFT))
-    if batch.status is SubscriptionStatus.REMOVED and act.action == BulkActionKind.REMOVE:
+    if batch.status is SubscriptionStatus.REMOVED and bulk.action == BulkActionKind.REMOVE:
         # The members whom this action removed have this status now; skip them.
-        met = change.c.bulk_id == act.id, change.c.subscription_id == s.id
+        met = change.c.bulk_id == bulk.id, change.c.subscription_id == s.id
         own.append(~exists().where(*met))
     fitting = (
         select(s.id, s.updated_at, s.status, s.type, s.paid_expiry)
-        .add_columns(_expiry_after(act).label("paid_expiry_after"), _differs(act).label("differs"))
+        .add_columns(
+            _expiry_after(bulk).label("paid_expiry_after"), _differs(bulk).label("differs")
+        )
         # An erased person is nobody's member, in whatever status their record is.
         .where(*own, s.id <= batch.last, s.email.is_not(None), condition)
         .cte("fitting")
     )
     columns = ("subscription_id", "updated_at_before", "status_before", "type_before")
     names = ["bulk_id", "applied_at", *columns, "paid_expiry_before", "paid_expiry_after"]
-    values: list[ColumnElement[Any]] = [literal(act.id), literal(batch.at), *fitting.c[:6]]
+    values: list[ColumnElement[Any]] = [literal(bulk.id), literal(batch.at), *fitting.c[:6]]
     kept = (
         insert(change)
         .from_select(names, select(*values).where(fitting.c.differs))
@@ -301,11 +303,11 @@ def _keep(
     return matched, written
 
 
-def _differs(act: BulkAction) -> ColumnElement[bool]:
+def _differs(bulk: BulkAction) -> ColumnElement[bool]:
     """Return whether the action changes the member."""
     s = Subscription
-    has_tag = literal(act.tag_id) == any_(s.tag_ids)
-    action = BulkActionKind(act.action)
+    has_tag = literal(bulk.tag_id) == any_(s.tag_ids)
+    action = BulkActionKind(bulk.action)
     match action:
         case BulkActionKind.TAG:
             of_member = MemberTag.id == any_(s.tag_ids)
@@ -318,29 +320,29 @@ def _differs(act: BulkAction) -> ColumnElement[bool]:
         case BulkActionKind.REMOVE:
             return s.status != SubscriptionStatus.REMOVED.value
         case BulkActionKind.SET_TYPE:
-            return or_(s.type != act.type, s.paid_expiry.is_distinct_from(_expiry_after(act)))
+            return or_(s.type != bulk.type, s.paid_expiry.is_distinct_from(_expiry_after(bulk)))
         case BulkActionKind.EMAIL_OFF:
             return s.email_enabled.is_(True)
 
 
-def _expiry_after(act: BulkAction) -> ColumnElement[Any]:
+def _expiry_after(bulk: BulkAction) -> ColumnElement[Any]:
     """A tier that is given holds: an end that has passed goes. The free tier has none."""
     expiry = Subscription.paid_expiry
-    if act.action != BulkActionKind.SET_TYPE:
+    if bulk.action != BulkActionKind.SET_TYPE:
         return expiry.expression
     # A bare NULL of a common table expression is a text.
     none = sqlalchemy.cast(null(), expiry.type)
-    return none if act.type == Tier.FREE else case((expiry > func.now(), expiry), else_=none)
+    return none if bulk.type == Tier.FREE else case((expiry > func.now(), expiry), else_=none)
 
 
 def take_back(
-    uow: UnitOfWork, act: BulkAction, most: int | None = None
+    uow: UnitOfWork, bulk: BulkAction, most: int | None = None
 ) -> tuple[Counts, int | None]:
     """Undo the next batch of changes; its counts and its last member, ``None`` if there is none.
 
     ``matched`` is how many are as before, and ``changed`` how many of them are active by that.
     """
-    words = WORDS[BulkActionKind(act.action)]
+    words = WORDS[BulkActionKind(bulk.action)]
     statement = TAKE_BACK.format(
         restores=words.restores,
         is_still=words.is_still,
@@ -348,12 +350,12 @@ def take_back(
         names=words.names,
         mail_undone=words.mail_undone,
     )
-    values = _values(act) | {"after": act.undo_reached_id or 0}
+    values = _values(bulk) | {"after": bulk.undo_reached_id or 0}
     values["most"] = most or MAX_BATCH_MEMBERS
     restored, made_active, last = uow.session.execute(text(statement), values).one()
     return Counts(restored, made_active), last
 
 
-def _values(act: BulkAction) -> dict[str, Any]:
-    ids = {"bulk_id": act.id, "user_id": act.user_id}
-    return ids | {"tag_id": act.tag_id, "type": act.type}
+def _values(bulk: BulkAction) -> dict[str, Any]:
+    ids = {"bulk_id": bulk.id, "user_id": bulk.user_id}
+    return ids | {"tag_id": bulk.tag_id, "type": bulk.type}
