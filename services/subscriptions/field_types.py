@@ -88,7 +88,10 @@ def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
         for list_id in list_ids:
             locks.lock_list(uow, list_id)
     values = {"list_ids": list_ids, "owner_id": field.user_id, "key": str(field.id)}
-    _require_unused(uow, field, list_ids)
+    name = {"name": f"fields.{field.id}", "list_ids": list_ids}
+    if uses := [row._asdict() for row in uow.session.execute(_USES, name)]:
+        words, facts = errors.uses_named(uses), {"used_by": uses}
+        raise errors.FIELD_IN_USE(key=field.key, uses=words, facts=facts)
     try:
         found = uow.session.scalars(_VALUES, {**values, "most": MAX_DIFFERENT_VALUES + 1}).all()
         if len(found) > MAX_DIFFERENT_VALUES:
@@ -102,15 +105,6 @@ def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
         if not isinstance(error.orig, psycopg2.errors.QueryCanceled):
             raise
         raise errors.FIELD_TOO_MANY_VALUES(most=MAX_DIFFERENT_VALUES) from None
-
-
-def _require_unused(uow: UnitOfWork, field: MemberField, list_ids: Sequence[int]) -> None:
-    name = {"name": f"fields.{field.id}", "list_ids": list_ids}
-    uses = [row._asdict() for row in uow.session.execute(_USES, name)]
-    if uses:
-        raise errors.FIELD_IN_USE(
-            key=field.key, uses=errors.uses_named(uses), facts={"used_by": uses}
-        )
 
 
 def _converted(changed: MemberField, found: Sequence[FieldValue]) -> Mapping[int, Any]:

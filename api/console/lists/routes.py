@@ -200,23 +200,20 @@ def change_settings(visit: FormVisit, list_id: ListId) -> Response:
         texts = {name: text_or_none(form, name) for name in (*_TEXTS, "challenge_provider")}
         names = {name: form.get(name, "").strip() for name in ("title", "slug")}
         boxes = {name: name in form for name in _BOXES}
-        return {**texts, **boxes, **names, **_chosen(form), _ORIGINS: lines_of(form, _ORIGINS)}
+        kinds = {
+            name.removeprefix(_FIELD): value
+            for name, value in form.items()
+            if name.startswith(_FIELD)
+        }
+        asked = [key for key, value in kinds.items() if value != _NOT_ASKED]
+        chosen = {
+            "asked_fields": None if len(asked) == len(kinds) else asked,
+            "required_fields": [key for key, value in kinds.items() if value == _REQUIRED],
+        }
+        return {**texts, **boxes, **names, **chosen, _ORIGINS: lines_of(form, _ORIGINS)}
 
     notice = "The list is changed."
     return _change(visit, list_id, values, _settings_page, tab="settings", notice=notice)
-
-
-def _chosen(form: FormFields) -> dict[str, Any]:
-    """Return which public fields the sign-up form asks for, as the form of the settings says."""
-    kinds = {
-        name.removeprefix(_FIELD): value for name, value in form.items() if name.startswith(_FIELD)
-    }
-    asked = [key for key, value in kinds.items() if value != _NOT_ASKED]
-    required = [key for key, value in kinds.items() if value == _REQUIRED]
-    return {
-        "asked_fields": None if len(asked) == len(kinds) else asked,
-        "required_fields": required,
-    }
 
 
 def _settings_page(visit: ConsoleVisit, shown: Channel, form: TypedForm) -> Response:

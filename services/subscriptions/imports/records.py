@@ -31,7 +31,7 @@ from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
 from services.subscriptions.imports.endings import COUNTS
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
-from services.subscriptions.imports.undo import UNDO_IMPORT, UndoPreview, preview
+from services.subscriptions.imports.undo import UNDO_IMPORT, UndoForecast, preview
 from services.subscriptions.imports.written_forms import DateOrder
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -307,7 +307,7 @@ def is_undone(task: MemberImport) -> bool:
     return task.undone_at is not None and not task.kept
 
 
-def undo_preview(uow: UnitOfWork, caller: Caller, import_id: int) -> UndoPreview:
+def undo_preview(uow: UnitOfWork, caller: Caller, import_id: int) -> UndoForecast:
     """Return what an undo of the import would do now; raises ``import.not_found``."""
     return preview(uow, get(uow, caller, import_id))
 

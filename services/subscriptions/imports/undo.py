@@ -226,7 +226,7 @@ class Holder(NamedTuple):
 
 
 @dataclass(frozen=True)
-class UndoPreview:
+class UndoForecast:
     """The members that an undo would take back now, and those that it could not.
 
     Attributes:
@@ -272,7 +272,7 @@ SELECT kind, id, coalesce(
 FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")  # noqa: S608
 
 
-def preview(uow: UnitOfWork, task: MemberImport) -> UndoPreview:
+def preview(uow: UnitOfWork, task: MemberImport) -> UndoForecast:
     """Return what an undo would do now, of at most ``MAX_PREVIEWED`` members."""
     values = {"import_id": task.id, "most": MAX_PREVIEWED + 1}
     count, undone, left = uow.session.execute(_COUNT, values).one()
@@ -281,4 +281,4 @@ def preview(uow: UnitOfWork, task: MemberImport) -> UndoPreview:
     if kept:
         found = uow.session.execute(_HOLDERS, {**values, "holders": _MAX_HOLDERS})
         held_by = [Holder(*row) for row in found]
-    return UndoPreview(undone, kept, left, held_by, is_exact=count <= MAX_PREVIEWED)
+    return UndoForecast(undone, kept, left, held_by, is_exact=count <= MAX_PREVIEWED)

@@ -130,22 +130,6 @@ def is_written_date(text: str) -> bool:
     return any(_moment(text, order) is not None for order in DateOrder)
 
 
-def _order_shown(text: str) -> DateOrder | None:
-    """The order that a date with slashes or hyphens shows by a number over 12."""
-    found = _NUMBERED.match(text)
-    if found is None or found[2] == ".":
-        return None
-    if int(found[1]) > _NOON:
-        return DateOrder.DAY_FIRST
-    return DateOrder.MONTH_FIRST if int(found[3]) > _NOON else None
-
-
-def _has_two_orders(text: str) -> bool:
-    found = _NUMBERED.match(text)
-    # The same day of the same month, whatever the order.
-    return found is not None and found[2] != "." and found[1] != found[3]
-
-
 _GROUPED = re.compile(r"(?<=\d)[ \u00a0\u202f\u2009'’](?=\d{3}(?!\d))")
 _BY_MARK = {
     DecimalMark.POINT: re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?\Z", re.ASCII),
@@ -238,10 +222,16 @@ class ColumnForms:
         return self._date_order or DateOrder.DAY_FIRST
 
     def _note_date(self, index: int, text: str) -> None:
-        if (order := _order_shown(text)) is not None:
-            self._orders_shown.setdefault(index, set()).add(order)
-        elif index not in self._open_dates and _has_two_orders(text):
-            self._open_dates[index] = text[:MAX_WORD_CHARACTERS]
+        found = _NUMBERED.match(text)
+        if found is None or found[2] == ".":
+            return
+        if int(found[1]) > _NOON:
+            self._orders_shown.setdefault(index, set()).add(DateOrder.DAY_FIRST)
+        elif int(found[3]) > _NOON:
+            self._orders_shown.setdefault(index, set()).add(DateOrder.MONTH_FIRST)
+        elif found[1] != found[3]:
+            # Two days, by the order.
+            self._open_dates.setdefault(index, text[:MAX_WORD_CHARACTERS])
 
     def _note_number(self, index: int, text: str) -> None:
         marks = _marks_of(_ungrouped(text))
