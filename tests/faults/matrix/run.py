@@ -13,13 +13,12 @@ import httpx2
 from benchmarks.measure import percentile
 from tests.faults.matrix.calls import CALLS, PRESSING, Outcome, outcome_of
 from tests.faults.matrix.faults import Fault
-from tests.faults.matrix.rig import LEAVING, Rig
+from tests.faults.matrix.rig import LEAVING, RECOVERED_WITHIN_SECONDS, Rig
 from tests.sizes import FULL, sized
 
 # Postgres is gone for so long; so is everything else.
 FAULT_SECONDS = sized(1, 10)
 QUIET_SECONDS = sized(1, 10)
-RECOVERED_WITHIN_SECONDS = 10.0
 _PAUSE_SECONDS = 0.1
 # No answer at all, which is never promised.
 _HANGS_SECONDS = 40.0
