@@ -43,6 +43,7 @@ from integrations.receivers import ReceiverClient
 from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
 from services.access.api_keys import LastUseBuffer
+from services.accounts.mailed_tokens import ACCOUNT_PATH
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.composer.requests import MetadataCache
 from services.security_events import is_plan_error, record_error
@@ -70,7 +71,7 @@ def create_app(settings: Settings) -> FastAPI:
             else None,
             pages=PAGES,
             reader_pages=READER_PAGES,
-            folders={CONSOLE_PATH: partial(console_problem, settings)},
+            folders=dict.fromkeys((CONSOLE_PATH, ACCOUNT_PATH), partial(console_problem, settings)),
         ),
         redirect_slashes=False,
         # A contract: generated clients call their functions so.

@@ -4,6 +4,8 @@ Forms and data of pages that several modules of an area share are in its ``forms
 """
 
 from api.console import assets
+from api.console.account import factors
+from api.console.account import routes as account
 from api.console.composer import routes as composer
 from api.console.credits import routes as credits
 from api.console.developers import routes as developers
@@ -33,5 +35,7 @@ ROUTERS = (
     webhooks.router,
     composer.router,
     operators.router,
+    account.router,
+    factors.router,
     assets.assets_router,
 )

@@ -13,14 +13,14 @@ from api.console.assets import asset_path
 from api.console.members.filter_form import MATCHES
 from api.console.navigation import (
     NAVIGATION,
+    OF_ACCOUNT,
     OF_DEVELOPERS,
     OF_OPERATORS,
     current_mark,
     of_list,
 )
-from api.html.problems import ShownProblem
-from core.errors.access import AUTH_CSRF
-from core.errors.requests import RATE_LIMITED, REQUEST_INVALID
+from api.html.problems import ShownProblem, words_of
+from core.errors.requests import REQUEST_INVALID
 from core.settings import Settings
 
 _ALLOWED = {
@@ -43,8 +43,12 @@ _HEADERS = {
 }
 _NOTHING: Mapping[str, str] = {}
 
+_CONSOLE = Path(__file__).parent
 _TEMPLATES = Environment(
-    loader=FileSystemLoader(sorted(Path(__file__).parent.glob("**/templates"))),
+    loader=FileSystemLoader(
+        # The pages of the account share parts of forms with those that need no login.
+        [*sorted(_CONSOLE.glob("**/templates")), _CONSOLE.parent / "html" / "templates"]
+    ),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -56,6 +60,7 @@ _TEMPLATES.globals |= {
     "current_mark": current_mark,
     "of_list": of_list,
     "filter_matches": MATCHES,
+    "of_account": OF_ACCOUNT,
     "of_developers": OF_DEVELOPERS,
     "of_operators": OF_OPERATORS,
     "curl_call": console_display.curl_call,
@@ -100,16 +105,6 @@ def console_page(
     return HTMLResponse(console_part(template, values), status, headers=headers)
 
 
-_BY_CODE = {
-    AUTH_CSRF.code: (
-        "That didn’t go through",
-        "Your browser didn’t show that this came from a page of ours. Please open that page again.",
-    ),
-    RATE_LIMITED.code: (
-        "Too many requests came from here",
-        "We got too many in a short time. Please wait a while, and try again.",
-    ),
-}
 _NOT_FOUND = ("There is nothing here", "It is gone, or it was never yours.")
 _OUR_FAULT = ("Something went wrong here", "We’re sorry. Please try again in a few minutes.")
 
@@ -124,7 +119,7 @@ def console_problem(settings: Settings, problem: ShownProblem) -> Response:
     elif status == HTTPStatus.INTERNAL_SERVER_ERROR:
         heading, text = _OUR_FAULT
     else:
-        heading, text = _BY_CODE.get(problem.code, ("Failed", problem.message))
+        heading, text = words_of(problem.code) or ("Failed", problem.message)
     number = problem.request_id if problem.is_our_fault else None
     values = {"base": settings.public_base, "heading": heading, "text": text, "number": number}
     return console_page("console_problem.html", values, status=status)

@@ -31,6 +31,14 @@ OF_DEVELOPERS = (
     NavigationEntry("Events", f"{CONSOLE_PATH}/developers/feed"),
 )
 
+OF_ACCOUNT = (
+    NavigationEntry("Overview", "/account"),
+    NavigationEntry("Password", "/account/password"),
+    NavigationEntry("E-mail address", "/account/email"),
+    NavigationEntry("Second factors", "/account/factors"),
+    NavigationEntry("History", "/account/events"),
+)
+
 OPERATORS = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
 # For operators alone.
 OF_OPERATORS = (

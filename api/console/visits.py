@@ -16,7 +16,10 @@ from api.auth.page_sessions import (
     Member,
     PageSession,
     RecentFormMember,
+    RecentFormStarter,
     RecentMember,
+    RecentStarter,
+    Starter,
     redirect_to_path,
 )
 from api.browsers import NOTICE
@@ -107,7 +110,9 @@ class ConsoleVisit:
             "base": settings.public_base,
             "csrf_token": sessions.csrf_token(keyring, self.member.cookie),
             "path": self.request.scope["path"],
-            "navigation": navigation_of(is_operator=self.member.is_operator),
+            "navigation": ()
+            if self.member.lacks_factor
+            else navigation_of(is_operator=self.member.is_operator),
         }
 
     def form_page(self, template: str, form: TypedForm, **values: Any) -> Response:
@@ -132,28 +137,37 @@ class ConsoleVisit:
         return reply
 
 
-async def _visit(request: Request, state: StateOf, member: Member) -> ConsoleVisit:
-    return ConsoleVisit(request, state, member)
+def _visit_of(member: Any) -> Any:
+    """Depend on a visit of the person whom ``member`` finds."""
+
+    async def visit(
+        request: Request,
+        state: StateOf,
+        member: member,
+    ) -> ConsoleVisit:
+        return ConsoleVisit(request, state, member)
+
+    return Depends(visit)
 
 
-async def _form_visit(
-    request: Request, state: StateOf, member: FormMember, form: FormOf
-) -> ConsoleVisit:
-    return ConsoleVisit(request, state, member, form)
+def _form_visit_of(member: Any) -> Any:
+    async def visit(
+        request: Request,
+        state: StateOf,
+        member: member,
+        form: FormOf,
+    ) -> ConsoleVisit:
+        return ConsoleVisit(request, state, member, form)
+
+    return Depends(visit)
 
 
-async def _recent_visit(request: Request, state: StateOf, member: RecentMember) -> ConsoleVisit:
-    return ConsoleVisit(request, state, member)
-
-
-async def _recent_form_visit(
-    request: Request, state: StateOf, member: RecentFormMember, form: FormOf
-) -> ConsoleVisit:
-    return ConsoleVisit(request, state, member, form)
-
-
-Visit = Annotated[ConsoleVisit, Depends(_visit)]
-FormVisit = Annotated[ConsoleVisit, Depends(_form_visit)]
+Visit = Annotated[ConsoleVisit, _visit_of(Member)]
+FormVisit = Annotated[ConsoleVisit, _form_visit_of(FormMember)]
 # Visits with a login of the last 15 minutes: others are redirected to the login page and back.
-RecentVisit = Annotated[ConsoleVisit, Depends(_recent_visit)]
-RecentFormVisit = Annotated[ConsoleVisit, Depends(_recent_form_visit)]
+RecentVisit = Annotated[ConsoleVisit, _visit_of(RecentMember)]
+RecentFormVisit = Annotated[ConsoleVisit, _form_visit_of(RecentFormMember)]
+# Visits of people who may lack the second factor that they need.
+StarterVisit = Annotated[ConsoleVisit, _visit_of(Starter)]
+RecentStarterVisit = Annotated[ConsoleVisit, _visit_of(RecentStarter)]
+RecentFormStarterVisit = Annotated[ConsoleVisit, _form_visit_of(RecentFormStarter)]

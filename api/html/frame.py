@@ -20,20 +20,19 @@ from services.subscriptions import branding
 from services.subscriptions.branding import Look
 
 
-def _own(name: str) -> tuple[str, str]:
-    """Return the text of a file that is inlined in pages, and its hash for the policy."""
-    text = files(__package__).joinpath(name).read_text()
-    return text, base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def _digest(text: str) -> str:
+    """Return the hash by which a policy allows an inlined style or script."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-_STYLE, _STYLE_HASH = _own("style.css")
-_SCRIPT, _SCRIPT_HASH = _own("passkeys.js")
+_STYLE = files(__package__).joinpath("style.css").read_text()
+_SCRIPT = files(__package__).joinpath("passkeys.js").read_text()
 
 _POLICY = "Content-Security-Policy"
 _NOTHING: Mapping[str, str] = {}
 _ALLOWED = {
     "default-src": "'none'",
-    "style-src": f"'sha256-{_STYLE_HASH}'",
+    "style-src": f"'{_digest(_STYLE)}'",
     # The empty icon is a data: URL, so that browsers don't ask for one.
     "img-src": "data:",
     "frame-ancestors": "'none'",
@@ -89,7 +88,7 @@ def page(
     """
     more = {**foreign, "form-action": form_targets}
     if scripted:
-        more["script-src"] = f"{more.get('script-src', '')} 'sha256-{_SCRIPT_HASH}'"
+        more["script-src"] = f"{more.get('script-src', '')} '{_digest(_SCRIPT)}'"
     headers = {**HEADERS, _POLICY: _policy(more), "Content-Language": language}
     values["scripted"] = scripted
     text = fragment(template, language=language, **values)
@@ -125,17 +124,10 @@ def list_page(
     **values: object,
 ) -> Response:
     """Render a page with the list's colour and logo; the other values are those of ``page``."""
-    style = ""
-    if look.colour is not None:
-        # The custom properties of style.css that have another value on pages of the list.
-        dark = branding.for_dark_windows(look.colour)
-        in_light = _properties(look.colour, branding.deeper(look.colour), "#fff")
-        in_dark = _properties(dark, branding.lighter(dark), branding.DARK_INK)
-        style = f"{in_light} @media (prefers-color-scheme: dark) {{ {in_dark} }}"
+    style = _list_style(look)
     more = dict(foreign)
     if style:
-        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-        more["style-src"] = f"{more.get('style-src', '')} 'sha256-{digest}'".strip()
+        more["style-src"] = f"{more.get('style-src', '')} '{_digest(style)}'".strip()
     if look.logo_url:
         parts = urlsplit(look.logo_url)
         more["img-src"] = f"{parts.scheme}://{parts.netloc}"
@@ -147,6 +139,21 @@ def list_page(
         logo_url=look.logo_url,
         **values,  # type: ignore[arg-type] # some are parameters of its own
     )
+
+
+def list_style_sources(look: Look) -> str:
+    """Return what a page that shows a page of the list in itself allows as ``style-src``."""
+    return f"'{_digest(_STYLE)}' '{_digest(_list_style(look))}'"
+
+
+def _list_style(look: Look) -> str:
+    """Return the custom properties of style.css that have another value on pages of the list."""
+    if look.colour is None:
+        return ""
+    dark = branding.for_dark_windows(look.colour)
+    in_light = _properties(look.colour, branding.deeper(look.colour), "#fff")
+    in_dark = _properties(dark, branding.lighter(dark), branding.DARK_INK)
+    return f"{in_light} @media (prefers-color-scheme: dark) {{ {in_dark} }}"
 
 
 def _properties(accent: str, deep: str, on_accent: str) -> str:

@@ -182,6 +182,12 @@ def problem_page(problem: ShownProblem, *, language: str = ENGLISH) -> Response:
     )
 
 
+def words_of(code: str) -> tuple[str, str] | None:
+    """Return the heading and the text, in English, for an error that has its own."""
+    heading, *sentences = _BY_CODE.get(code, ("",))
+    return (heading, " ".join(sentences)) if heading else None
+
+
 def mark_as_page(scope: Scope, shown_by: ProblemPage = problem_page) -> None:
     """Note that this request's answer is for a browser; ``shown_by`` shows an error."""
     scope[_PROBLEM_PAGE] = shown_by

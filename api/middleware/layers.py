@@ -129,15 +129,14 @@ class ApiCorsMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].rstrip("/")
-        folder = self._folders.get("/" + path[1:].partition("/")[0])
-        if folder is not None:
-            mark_as_page(scope, folder)
-            await self._app(scope, receive, send)
-        elif self._reader_pages.fullmatch(path):
+        if self._reader_pages.fullmatch(path):
             mark_as_reader_page(scope)
             await self._app(scope, receive, send)
         elif self._pages.fullmatch(path):
             mark_as_page(scope)
+            await self._app(scope, receive, send)
+        elif folder := self._folders.get("/" + path[1:].partition("/")[0]):
+            mark_as_page(scope, folder)
             await self._app(scope, receive, send)
         elif all(name != b"origin" for name, _ in scope["headers"]):
             # The most frequent case: the answer only needs to say that it depends on the origin.

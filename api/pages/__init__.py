@@ -1,6 +1,5 @@
 from api.pages import topup_return
-from api.pages.account import factors, registration
-from api.pages.account import routes as account
+from api.pages.account import registration
 from api.pages.login import routes as login
 from api.pages.oauth_consent import routes as oauth_consent
 from api.pages.preferences import routes as preferences
@@ -20,7 +19,5 @@ PAGES = (
     topup_return.router,
     login.router,
     registration.router,
-    account.router,
-    factors.router,
     oauth_consent.router,
 )

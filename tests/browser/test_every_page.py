@@ -96,7 +96,6 @@ PAGES = {
     "account, password": Visit("person", "/account/password"),
     "account, e-mail": Visit("person", "/account/email"),
     "account, events": Visit("person", "/account/events"),
-    "account, imports": Visit("person", "/account/imports"),
     "account, factors": Visit("person", "/account/factors"),
     "account, app": Visit("person", "/account/factors/app"),
     "account, passkey": Visit("person", "/account/factors/passkey"),

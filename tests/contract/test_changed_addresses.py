@@ -61,7 +61,7 @@ def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
         opts_out(client, person.stack, each, record_id)
     link = link_to(person, new)
     assert "erase that record" in person.get(link).text
-    assert person.fill_in(link).headers["location"].endswith("/account?done=address")
+    assert person.fill_in(link).headers["location"].endswith("/account")
     assert address_of(person) == new
     user_id = user_id_of(person.stack, new)
     assert user_id != record_id

@@ -113,16 +113,6 @@ def test_a_key_beyond_the_plan_is_refused_with_the_reason(stack: Stack) -> None:
         assert "quota.refused" in {each["type"] for each in noted}
 
 
-def test_the_pages_that_were_elsewhere_lead_here(console: OwnerAtConsole) -> None:
-    for path, now in (
-        ("/account/keys", KEYS),
-        ("/account/keys/new", NEW_KEY),
-        ("/account/grants", ACCESS),
-    ):
-        reply = console.visitor.get(path)
-        assert reply.headers["location"] == console.visitor.stack.api_url + now
-
-
 # -- other programs ------------------------------------------------------------------------------
 
 

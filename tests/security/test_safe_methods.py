@@ -44,17 +44,11 @@ PAGES = {
             "/account/password",
             "/account/email",
             "/account/events",
-            "/account/imports",
             "/account/factors",
             "/account/factors/app",
             "/account/factors/passkey",
             "/login/factor",
         )
-    },
-    # Where pages were that are in the console now.
-    **{
-        f"GET {path}": Call(303)
-        for path in ("/account/grants", "/account/keys", "/account/keys/new")
     },
     "GET /health": Call(307),
     "GET /.well-known/security.txt": Call(404),

@@ -15,17 +15,17 @@ from fastapi.responses import Response
 from api.auth import page_sessions
 from api.auth.page_sessions import FormFields, FormOf, begin_session, form_cookie_value, mail_source
 from api.auth.requirements import LOGIN, PUBLIC
-from api.browsers import client_address
-from api.errors import STATUS_OF
-from api.html.frame import page, see_other
-from api.limits.bulkheads import PASSWORDS, RECORDS
-from api.pages.account.factors import (
+from api.auth.second_factors import (
     count_code,
     is_problem,
     note_wrong_code,
     problem_status,
     shown_factor,
 )
+from api.browsers import client_address
+from api.errors import STATUS_OF
+from api.html.frame import page, see_other
+from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask, unticked
 from api.pages.sign_up.submission import padded_duration
 from api.parameters import StateOf

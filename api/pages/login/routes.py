@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from api.auth import page_sessions
+from api.auth import page_sessions, second_factors
 from api.auth.page_sessions import (
     FormFields,
     FormOf,
@@ -22,7 +22,6 @@ from api.auth.page_sessions import (
 from api.auth.requirements import LOGIN, PUBLIC
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
-from api.pages.account import factors
 from api.pages.sign_up.submission import padded_duration
 from api.parameters import StateOf
 from api.request_ids import current_request_id
@@ -169,14 +168,14 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
     """Begin the session of a person whose password was right, and who shows their second factor."""
     page_sessions.require_form_csrf(request, state, form)
     path = local_path(form.get("next")) or ACCOUNT_PATH
-    shown = factors.shown_factor(request, state, form)
+    shown = second_factors.shown_factor(request, state, form)
     keyring, first_step = state.resources.keyring, _first_step(request, state)
     attempt = None
     try:
         email = await state.in_unit_of_work(
             lambda uow: second_steps.read(uow, keyring, first_step, shown.form_cookie).email
         )
-        attempt = await factors.count_code(request, state, email, shown)
+        attempt = await second_factors.count_code(request, state, email, shown)
         prove = partial(
             second_steps.finish,
             resources=state.resources,
@@ -188,9 +187,9 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
         )
         return await begin_session(request, state, path, prove, factor_shown=True)
     except DomainError as error:
-        if not factors.is_problem(error):
+        if not second_factors.is_problem(error):
             raise
-        await factors.note_wrong_code(state, attempt, error)
+        await second_factors.note_wrong_code(state, attempt, error)
         return await RECORDS.run(_page, request, state, form, error)
 
 

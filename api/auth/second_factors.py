@@ -1,0 +1,57 @@
+"""The second factor that a person shows in a form: a code, which is counted, or a passkey."""
+
+from functools import partial
+
+from fastapi import Request
+
+from api.browsers import FORM, KNOWN
+from api.errors import STATUS_OF
+from api.metrics import LOGINS
+from api.state import State
+from core.errors import DomainError, Kind
+from core.errors.access import AUTH_SECOND_FACTOR, LOGIN_PAUSED
+from core.errors.people import PASSKEY_INVALID, SECOND_FACTOR_WRONG
+from services.accounts import logins
+from services.accounts.factors.second_steps import ShownFactor
+from services.accounts.logins import Attempt
+
+_PROBLEMS = frozenset(
+    each.code for each in (AUTH_SECOND_FACTOR, SECOND_FACTOR_WRONG, PASSKEY_INVALID, LOGIN_PAUSED)
+)
+
+
+def shown_factor(request: Request, state: State, form: dict[str, str]) -> ShownFactor:
+    form_cookie = state.cookies.read(request, FORM) or ""
+    return ShownFactor(form_cookie, form.get("code", ""), form.get("passkey", ""))
+
+
+async def count_code(
+    request: Request, state: State, email: str, shown: ShownFactor | None
+) -> Attempt | None:
+    """Count the attempt to show a code, before the code is looked at; raises ``login.paused``.
+
+    A passkey can't be guessed, so showing one is not counted.
+    """
+    if shown is None or shown.passkey or not shown.code:
+        return None
+    known = state.cookies.read(request, KNOWN)
+    keyring = state.resources.keyring
+    count = partial(logins.begin_code, keyring=keyring, email=email, known=known)
+    return await state.in_unit_of_work(count)
+
+
+async def note_wrong_code(state: State, attempt: Attempt | None, error: DomainError) -> None:
+    if attempt is not None and error.code == SECOND_FACTOR_WRONG.code:
+        LOGINS.labels("failed").inc()
+        await state.in_unit_of_work(partial(logins.fail, attempt=attempt))
+
+
+def is_problem(error: DomainError) -> bool:
+    """Return whether the form can be shown again with the error."""
+    return error.code in _PROBLEMS
+
+
+def problem_status(error: DomainError) -> int:
+    """Return the status of the form: 403 if the factor is missing or wrong."""
+    is_factor = is_problem(error) and error.kind is not Kind.RATE_LIMITED
+    return STATUS_OF[AUTH_SECOND_FACTOR.kind if is_factor else error.kind]

@@ -1,0 +1,171 @@
+"""Pages on which people see, add and remove their second factors."""
+
+from functools import partial
+
+import segno
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.auth.page_sessions import redirect_to_path
+from api.auth.requirements import LOGIN, PUBLIC
+from api.console.visits import (
+    ConsoleVisit,
+    RecentFormStarterVisit,
+    RecentStarterVisit,
+    StarterVisit,
+)
+from api.errors import STATUS_OF
+from api.limits.bulkheads import RECORDS
+from api.request_ids import current_request_id
+from core import ids
+from core.errors import DomainError, Kind
+from core.errors.people import SECOND_FACTOR_NOT_FOUND
+from services.accounts import accounts
+from services.accounts.factors import own_factors as service
+from services.accounts.factors import passkeys, totp
+from services.accounts.mailed_tokens import (
+    ADD_APP_PATH,
+    ADD_PASSKEY_PATH,
+    FACTORS_PATH,
+    RECOVERY_CODES_PATH,
+)
+
+router = APIRouter(include_in_schema=False)
+
+_APP = "app"
+
+
+@router.get(FACTORS_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
+def show_factors(visit: StarterVisit) -> Response:
+    with visit.unit_of_work() as uow:
+        own, is_needed = service.of(uow, visit.user_id), visit.member.lacks_factor
+        return visit.page("factors.html", own=own, is_needed=is_needed)
+
+
+@router.post(FACTORS_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
+def remove_factor(visit: RecentFormStarterVisit) -> Response:
+    wanted, request_id = visit.form.get("remove", ""), current_request_id()
+    with visit.unit_of_work() as uow:
+        if wanted == _APP:
+            service.remove_app(uow, visit.caller, request_id=request_id)
+        elif wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID)):
+            passkey_id = min(int(wanted), ids.MAX_ID)
+            service.remove_passkey(uow, visit.caller, passkey_id, request_id=request_id)
+        else:
+            raise SECOND_FACTOR_NOT_FOUND()
+    return redirect_to_path(visit.state, FACTORS_PATH)
+
+
+@router.get(ADD_APP_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
+def show_new_app(visit: RecentStarterVisit) -> Response:
+    return _app_page(visit, totp.new_secret())
+
+
+@router.post(ADD_APP_PATH, dependencies=[LOGIN])
+@RECORDS.threaded
+def add_app(visit: RecentFormStarterVisit) -> Response:
+    """Add the app that was set up with the secret of the form, if its code is right."""
+    resources, secret = visit.state.resources, visit.form.get("secret", "")
+    offer = visit.form.get("offer", "")
+    if not totp.is_offered(resources.keyring, visit.member.cookie, secret, offer):
+        # The form of another session, such as one that was open before a login: a new secret.
+        return redirect_to_path(visit.state, ADD_APP_PATH)
+    add = partial(
+        service.add_app,
+        resources=resources,
+        caller=visit.caller,
+        secret=secret,
+        code="".join(visit.form.get("code", "").split()),
+        request_id=current_request_id(),
+    )
+    try:
+        codes = visit.state.transact(add)
+    except DomainError as error:
+        return _app_page(visit, secret, error)
+    return _added(visit, codes)
+
+
+@router.get(ADD_PASSKEY_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
+def show_new_passkey(visit: RecentStarterVisit) -> Response:
+    return _passkey_page(visit)
+
+
+@router.post(ADD_PASSKEY_PATH, dependencies=[LOGIN])
+@RECORDS.threaded
+def add_passkey(visit: RecentFormStarterVisit) -> Response:
+    add = partial(
+        service.add_passkey,
+        resources=visit.state.resources,
+        caller=visit.caller,
+        session=visit.member.cookie,
+        name=visit.form.get("name", ""),
+        answer=visit.form.get("passkey", ""),
+        request_id=current_request_id(),
+    )
+    try:
+        codes = visit.state.transact(add)
+    except DomainError as error:
+        return _passkey_page(visit, error)
+    return _added(visit, codes)
+
+
+@router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
+def make_codes(visit: RecentFormStarterVisit) -> Response:
+    """Make new recovery codes and show them, once: no page that can be reloaded shows them."""
+    request_id = current_request_id()
+    with visit.unit_of_work() as uow:
+        codes = service.make_codes(uow, visit.state.resources, visit.caller, request_id=request_id)
+    return visit.page("recovery_codes.html", codes=codes)
+
+
+def _added(visit: ConsoleVisit, codes: list[str]) -> Response:
+    """Show the recovery codes with the person's first factor; otherwise redirect to the factors."""
+    if not codes:
+        return redirect_to_path(visit.state, FACTORS_PATH)
+    return visit.page("recovery_codes.html", codes=codes)
+
+
+def _app_page(visit: ConsoleVisit, secret: str, error: DomainError | None = None) -> Response:
+    with visit.unit_of_work() as uow:
+        email = accounts.get(uow, visit.user_id).email
+    code = segno.make_qr(totp.uri(secret, email), error="m")
+    status, problem = _problem(error)
+    return visit.page(
+        "add_app.html",
+        status=status,
+        problem=problem,
+        secret=secret,
+        groups=[secret[at : at + 4] for at in range(0, len(secret), 4)],
+        offer=totp.sign_offer(visit.state.resources.keyring, visit.member.cookie, secret),
+        # On a light ground of its own: many cameras read no light code on a dark page.
+        picture=code.svg_inline(scale=5, dark="#000", light="#fff"),
+    )
+
+
+def _passkey_page(visit: ConsoleVisit, error: DomainError | None = None) -> Response:
+    settings, session = visit.state.resources.settings, visit.member.cookie
+    with visit.unit_of_work() as uow:
+        person = accounts.get(uow, visit.user_id)
+        options = passkeys.creation_options(uow, settings, person, session=session)
+    status, problem = _problem(error)
+    return visit.page(
+        "add_passkey.html",
+        status=status,
+        passkey_options=options,
+        name=visit.form.get("name", ""),
+        problem=problem,
+    )
+
+
+def _problem(error: DomainError | None) -> tuple[int, str | None]:
+    """Return the status and the error of a form; raises an error that no form corrects."""
+    if error is None:
+        return 200, None
+    if error.kind not in {Kind.INVALID, Kind.CONFLICT}:
+        raise error
+    return STATUS_OF[error.kind], error.message
