@@ -85,7 +85,7 @@ def shown(reply: httpx2.Response, status: int = 200) -> str:
     assert reply.headers["cache-control"] == "no-store"
     assert reply.headers["x-robots-tag"] == "noindex"
     policy = reply.headers["content-security-policy"]
-    for rule in ("default-src 'none'", "script-src 'self';", "style-src 'self';"):
+    for rule in ("default-src 'none'", "script-src 'self';", "style-src 'self'"):
         assert rule in policy
     assert "unsafe" not in policy
     text = reply.text

@@ -23,10 +23,10 @@ def photo(width: int = 640, height: int = 480, *, quality: int = 85) -> bytes:
 
 
 @lru_cache
-def noise() -> bytes:
+def noise(size: tuple[int, int] = (300, 200), *, quality: int = 5) -> bytes:
     """A JPEG of such low quality that its conversion, which keeps its noise, is larger."""
     buffer = io.BytesIO()
-    Image.effect_noise((300, 200), 90).save(buffer, "JPEG", quality=5)
+    Image.effect_noise(size, 90).save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()
 
 

@@ -30,6 +30,8 @@ MAX_MAIL_TEXT_CHARACTERS = 200
 LIGHT_GROUND = "#f6f2ea"
 DARK_GROUND = "#212125"
 DARK_INK = "#161618"
+# The accent of pages that have no other.
+USUAL_COLOUR = "#9f2d16"
 _WHITE, _BLACK = "#ffffff", "#000000"
 
 _COLOUR = re.compile(r"#[0-9a-f]{6}\Z")

@@ -128,6 +128,17 @@ def net_of_owner(uow: UnitOfWork, owner_id: int, days: int) -> int:
     return int(uow.session.scalar(query) or 0)
 
 
+def net_by_list(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
+    """Return how many more active members these lists have than this many days ago (UTC)."""
+    since = clock.now().date() - timedelta(days=days - 1)
+    query = (
+        select(_both.list_id, func.sum(_both.joined - _both.gone))
+        .where(_both.list_id.in_(list_ids), _both.day >= since)
+        .group_by(_both.list_id)
+    )
+    return {list_id: int(net) for list_id, net in uow.session.execute(query)}
+
+
 class SignUps(NamedTuple):
     """How often a person was asked by mail to confirm, and how often one did."""
 

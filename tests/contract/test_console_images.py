@@ -6,8 +6,8 @@ import re
 import httpx2
 
 from tests.consoles import OwnerAtConsole, forms_of, heading, shown, wrong_beside
-from tests.contract.replies import data
-from tests.pictures import encoded, photo
+from tests.contract.replies import data, send
+from tests.pictures import encoded, noise, photo
 from tests.stack import plain_client
 
 IMAGES = "/console/images"
@@ -58,6 +58,17 @@ def test_an_image_is_added_and_shown_small(console: OwnerAtConsole) -> None:
     reply = httpx2.get(small, timeout=30.0)
     assert reply.headers["content-type"] == "image/webp"
     assert len(data(console.api.get("/attachments"))["items"]) == 1
+
+
+def test_a_large_image_without_renditions_is_shown_by_its_colours_alone(
+    console: OwnerAtConsole,
+) -> None:
+    send(console.api, noise((1_500, 1_000), quality=90))
+    text = console.see(IMAGES)
+    assert "no small copy" in text
+    assert "no alt text" in text
+    assert pictures(text) == []
+    assert re.search(r'<rect [^>]*fill="#[0-9a-f]{6}"', text)
 
 
 def test_what_shows_the_image_elsewhere_is_there_to_copy(console: OwnerAtConsole) -> None:

@@ -49,6 +49,7 @@ def test_the_overview_leads_on_from_nothing_to_a_list_and_its_members(
         *(("Members", "1"), ("In 7 days", "+1"), ("In 30 days", "+1")),
     ]
     assert "Needs attention" not in text
+    assert "An import or a dry run ended: " in text.split("Who came and went")[1]
 
 
 def test_a_person_makes_a_list(console: OwnerAtConsole) -> None:
@@ -140,6 +141,7 @@ def test_a_list_shows_who_came_who_left_and_who_they_are(console: OwnerAtConsole
     data(console.api.patch(f"/lists/{made['id']}/members/{people[0]}", json={"type": "gold"}))
     gone = data(console.api.get(f"/lists/{made['id']}/members/{people[1]}"))["user_id"]
     data(console.api.delete(f"/subscriptions/{made['id']}/members/{gone}"))
+    assert [made["title"], "2", "+2"] in [row[:3] for row in rows_of(console.see("/console/lists"))]
     for days in ("30", "365", "nonsense"):
         text = console.see(path, days=days)
         rows = rows_of(text)
@@ -247,9 +249,12 @@ def test_an_owner_sets_how_a_list_looks_and_readers_see_it(console: OwnerAtConso
     page = console.visitor.client.get(f"/s/{made['slug']}").text
     assert "One letter each morning." in page
     assert BLUE in page
+    # The preview is that page, and the policy lets it have its colour.
+    assert "One letter each morning." in text.split("<iframe")[1].split("</iframe>")[0]
     assert "Nothing was to be changed." in console.do(path)
-    assert "What readers see is changed." in console.do(path, colour="", logo_hash_id="")
-    assert data(console.api.get(f"/lists/{list_id}"))["logo_hash_id"] is None
+    assert "What readers see is changed." in console.do(path, usual_colour="yes", logo_hash_id="")
+    plain = data(console.api.get(f"/lists/{list_id}"))
+    assert (plain["colour"], plain["logo_hash_id"]) == (None, None)
 
 
 def test_what_readers_could_not_read_or_trust_is_refused_beside_its_field(

@@ -1,16 +1,15 @@
 """Pages of keys, of programs with access, and of events: all that acts for an owner."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
-from api.console.developers.views import WORDS
+from api.console.developers.views import WORDS, newest_events
 from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit, FormVisit, RecentFormVisit, RecentVisit, Visit
 from api.limits.bulkheads import RECORDS
@@ -24,9 +23,7 @@ from models import ApiKey, EndpointState
 from services.access import api_keys
 from services.accounts import own_keys
 from services.accounts.mailed_tokens import GRANTS_PATH, KEYS_PATH
-from services.feed import reading
-from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, visible_types
-from services.feed.reading import show
+from services.feed.catalogue import FeedEventType
 from services.oauth import grants
 from services.oauth.grants import GrantSummary
 from services.webhooks import endpoints_of_keys, webhook_endpoints
@@ -211,63 +208,6 @@ def _own_key(visit: ConsoleVisit, key_id: int) -> ShownKey:
 
 EVENTS_ON_PAGE = 40
 _TYPE = "type"
-_FOLDERS = {
-    SubjectKind.IMPORT: "imports",
-    SubjectKind.EXPORT: "exports",
-    SubjectKind.ORDER: "credits/orders",
-}
-
-
-@dataclass(frozen=True)
-class ShownEvent:
-    """An event of the feed, or several alike that followed one another.
-
-    Attributes:
-        at: when the newest of them happened.
-        about: its subject, as far as that is still known.
-        path: the page of its subject.
-        times: how many they are.
-    """
-
-    type: str
-    at: datetime
-    words: str
-    about: str
-    path: str | None
-    times: int = 1
-
-
-def _folded(events: Iterable[ShownEvent]) -> list[ShownEvent]:
-    """Return one event for each run of events of the same kind, subject and day (UTC)."""
-    found: list[ShownEvent] = []
-    for each in events:
-        last = found[-1] if found else None
-        if (
-            last is not None
-            and last.at.date() == each.at.date()
-            and ((last.type, last.about, last.path) == (each.type, each.about, each.path))
-        ):
-            found[-1] = replace(last, times=last.times + 1)
-        else:
-            found.append(each)
-    return found
-
-
-def _shown_event(event: Mapping[str, Any]) -> ShownEvent:
-    kind, data, subject = FeedEventType(event["type"]), event["data"], event["subject"]
-    about, path = "", None
-    match CATALOGUE[kind].subject:
-        case SubjectKind.SUBSCRIPTION:
-            about = data["email"] or ""
-            path = f"lists/{event['list_id']}/members/{data['user_id']}" if about else None
-        case SubjectKind.ATTACHMENT:
-            about = data["hash_id"]
-            path = None if kind is FeedEventType.ATTACHMENT_DELETED else f"images/{about}"
-        case other if subject is not None:
-            about = f"{other} {subject['id']}"
-            path = f"{_FOLDERS[other]}/{subject['id']}" if other in _FOLDERS else None
-    at = datetime.fromisoformat(event["occurred_at"])
-    return ShownEvent(kind, at, WORDS[kind], about, path and f"{CONSOLE_PATH}/{path}")
 
 
 @router.get("/feed")
@@ -275,11 +215,8 @@ def _shown_event(event: Mapping[str, Any]) -> ShownEvent:
 def show_events(visit: Visit) -> Response:
     sent = visit.request.query_params.get(_TYPE, "")
     only = [kind for kind in FeedEventType if kind == sent]
-    caller = visit.caller
     with visit.unit_of_work() as uow:
-        types = visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
-        found = reading.newest(uow.session, visit.user_id, types=types, limit=EVENTS_ON_PAGE)
-        events = _folded(_shown_event(each) for each in show(uow.session, found))
+        events = newest_events(uow, visit.caller, only=only, limit=EVENTS_ON_PAGE)
     return visit.form_page(
         "events.html",
         TypedForm({_TYPE: only[0].value} if only else {}),

@@ -25,6 +25,7 @@ from core.errors.media import SIGNED_LINK_EXPIRES_IN
 from core.queues import Queue
 from models import Attachment, AttachmentStatus
 from services.attachments import records, upload
+from services.attachments.images.blurhash import tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
@@ -36,6 +37,9 @@ router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
 IMAGES_ON_PAGE = 24
 WAIT_SECONDS = 15.0
 _SMALL, _MAIL = "320", "mail"
+# A page shows so many images at once that larger ones would take long.
+_MAX_THUMBNAIL_BYTES = 200_000
+_TILES = (8, 6)
 # How long a signed link may be valid, by the values of the form.
 LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
 
@@ -89,9 +93,15 @@ class ShownImage:
         return self.record.alt_text or self.name
 
     @property
-    def small(self) -> ShownFile:
-        """The smallest file for pages, or the image itself if it has no renditions."""
-        return next((each for each in self.files if each.label == _SMALL), self.files[0])
+    def small(self) -> ShownFile | None:
+        """The smallest file for pages; ``None`` where even that is too large for a thumbnail."""
+        found = next((each for each in self.files if each.label == _SMALL), self.files[0])
+        return found if found.size <= _MAX_THUMBNAIL_BYTES else None
+
+    @property
+    def tiles(self) -> list[list[str]]:
+        blurhash = self.record.blurhash
+        return [] if blurhash is None else tiles(blurhash, *_TILES)
 
     @property
     def files(self) -> list[ShownFile]:

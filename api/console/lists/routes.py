@@ -17,6 +17,7 @@ from api.console.lists.growth import growth_plot
 from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
 from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.html.frame import list_style_sources
 from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
 from api.pages.sign_up.previews import embedded_form, preview
 from api.pages.sign_up.submission import SignUpPage
@@ -29,12 +30,14 @@ from core.languages import reader_languages
 from models import AttachmentStatus
 from services.attachments import records
 from services.paging import PageRequest
-from services.subscriptions import fields, figures, lists
+from services.subscriptions import branding, fields, figures, lists
+from services.subscriptions.branding import USUAL_COLOUR
 from services.subscriptions.figures import DayRange, FiguresBy
 
 router = APIRouter(prefix=f"{CONSOLE_PATH}/lists", dependencies=[PUBLIC], include_in_schema=False)
 
 LISTS_ON_PAGE = 50
+DAYS_OF_NET = 30
 _PERIODS = {"30": "30 days", "90": "90 days", "365": "A year", "1095": "Three years"}
 _USUAL_PERIOD = "30"
 # The form fields at which errors without a field of their own are shown.
@@ -51,6 +54,8 @@ _LOOK = (
     *("colour", "logo_hash_id", "sender_name"),
     *("sign_up_text", "thanks_text", "confirmation_text"),
 )
+# The button that gives a list the colour of this installation.
+_USUAL = "usual_colour"
 IMAGES_TO_CHOOSE = 100
 
 
@@ -60,7 +65,10 @@ def show_lists(visit: Visit, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
         shown = list_responses(uow, visit.state, found.rows)
-    return visit.page("lists.html", lists=shown, next_cursor=found.next_cursor, cursor=cursor)
+        net = figures.net_by_list(uow, [each.id for each in shown], DAYS_OF_NET)
+    return visit.page(
+        "lists.html", lists=shown, net=net, next_cursor=found.next_cursor, cursor=cursor
+    )
 
 
 @router.get("/new")
@@ -128,7 +136,8 @@ def show_list(visit: Visit, list_id: ListId, days: str = _USUAL_PERIOD) -> Respo
 @RECORDS.threaded
 def show_face(visit: Visit, list_id: ListId, language: str = "") -> Response:
     shown = _shown(visit, list_id)
-    form = TypedForm({name: getattr(shown, name) or "" for name in _LOOK})
+    typed = {name: getattr(shown, name) or "" for name in _LOOK}
+    form = TypedForm({**typed, "colour": shown.colour or USUAL_COLOUR})
     return _face_page(visit, shown, form, language)
 
 
@@ -136,7 +145,9 @@ def show_face(visit: Visit, list_id: ListId, language: str = "") -> Response:
 @ACTS_BY_LIST.threaded("list_id")
 def change_face(visit: FormVisit, list_id: ListId) -> Response:
     def values(form: FormFields) -> dict[str, Any]:
-        return {name: text_or_none(form, name) for name in _LOOK}
+        typed = {name: text_or_none(form, name) for name in _LOOK}
+        is_usual = _USUAL in form or typed["colour"] == USUAL_COLOUR
+        return {**typed, "colour": None} if is_usual else typed
 
     notice = "What readers see is changed."
     return _change(visit, list_id, values, _face_page, tab="public", notice=notice)
@@ -149,6 +160,7 @@ def _face_page(visit: ConsoleVisit, shown: Channel, form: TypedForm, asked: str 
         page = SignUpPage.read(uow, mailing_list, state.resources.settings)
         images = records.list_of(uow, visit.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
         mail = preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
+        sign_up = preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
     logos = {
         each.hash_id: each.title or each.original_filename
         for each in images
@@ -164,16 +176,18 @@ def _face_page(visit: ConsoleVisit, shown: Channel, form: TypedForm, asked: str 
     return visit.form_page(
         "list_face.html",
         form,
-        foreign=visit.media_sources(),
+        # The picture of the sign-up page is inlined, and has the style of that page.
+        foreign={**visit.media_sources(), "style-src": list_style_sources(page.look)},
         list=shown,
+        contrast=branding.contrast(shown.colour or USUAL_COLOUR, branding.LIGHT_GROUND),
         language=language,
         languages=names,
         embedded=embedded_form(state, page, language=language),
         fields=[field.label for field in page.public.values()],
         has_wording=page.wording is not None,
-        logo_url=page.look.logo_url,
         logos=[("", "None"), *logos.items()],
         mail=mail,
+        sign_up=sign_up,
     )
 
 

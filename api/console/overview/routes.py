@@ -10,6 +10,7 @@ from api.answers import list_responses
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS, credits_text
+from api.console.developers.views import newest_events
 from api.console.navigation import list_path, pages_named
 from api.console.visits import Visit
 from api.limits.bulkheads import RECORDS
@@ -21,6 +22,7 @@ from services.access.quotas import QuotaUse
 from services.accounts import accounts
 from services.accounts.mailed_tokens import NEW_KEY_PATH
 from services.credits import ledger
+from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest
 from services.subscriptions import figures, lists
 from services.subscriptions.filters import member_filter
@@ -31,6 +33,12 @@ from storage.unit_of_work import UnitOfWork
 router = APIRouter(prefix=CONSOLE_PATH, dependencies=[PUBLIC], include_in_schema=False)
 
 LISTS_ON_OVERVIEW = 5
+EVENTS_ON_OVERVIEW, EVENTS_TO_FOLD = 5, 20
+_COMINGS_AND_GOINGS = (
+    *(FeedEventType.SUBSCRIPTION_CREATED, FeedEventType.SUBSCRIPTION_CONFIRMED),
+    *(FeedEventType.SUBSCRIPTION_LEFT, FeedEventType.SUBSCRIPTION_REMOVED),
+    *(FeedEventType.SUBSCRIPTION_EMAIL_OFF, FeedEventType.IMPORT_ENDED),
+)
 MAX_ATTENTION = 5
 LISTS_TO_SEARCH = 10
 
@@ -46,6 +54,7 @@ def show_overview(visit: Visit) -> Response:
         name, plan = person.name, Plan(person.plan)
         net = [(days, figures.net_of_owner(uow, visit.user_id, days)) for days in (7, 30)]
         attention = _attention(uow, visit.user_id)
+        lately = newest_events(uow, visit.caller, only=_COMINGS_AND_GOINGS, limit=EVENTS_TO_FOLD)
     account = json.loads(ledger.balance(visit.state.resources.database, visit.user_id))
     return visit.page(
         "overview.html",
@@ -57,6 +66,7 @@ def show_overview(visit: Visit) -> Response:
         net=net,
         credits=credits_text(Decimal(str(account["balance_credit"]))),
         attention=attention,
+        lately=lately[:EVENTS_ON_OVERVIEW],
         quotas=[(label, used[quota]) for quota, label in QUOTAS.items()],
         steps=_next_steps(newest, used, plan),
     )
