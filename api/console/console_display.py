@@ -39,6 +39,13 @@ def number(value: float) -> str:
     return f"{value:,}"
 
 
+def field_value(value: str | bool | float) -> str:
+    """Write the value of a member's field."""
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    return value if isinstance(value, str) else f"{value:,}"
+
+
 def amount(value: Decimal | float) -> str:
     """Write money or credits: "2.5", "1,000"."""
     return f"{value:,.4f}".rstrip("0").rstrip(".")

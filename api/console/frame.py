@@ -76,6 +76,7 @@ _TEMPLATES.filters |= {
     "moment": console_display.moment,
     "day": console_display.day,
     "amount": console_display.amount,
+    "field_value": console_display.field_value,
     "duration": console_display.duration,
     "shell": shlex.join,
 }

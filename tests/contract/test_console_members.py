@@ -98,6 +98,24 @@ def test_a_filter_that_is_none_is_told_beside_it(console: OwnerAtConsole, list_i
         assert "ada@example.com" not in page
 
 
+def test_a_person_chooses_up_to_three_fields_as_columns(
+    console: OwnerAtConsole, list_id: int
+) -> None:
+    for key in ("a", "b", "c", "d"):
+        data(
+            console.api.post("/fields", json={"key": key, "label": key.upper(), "type": "boolean"})
+        )
+    body = {"fields": {"a": True, "c": False}}
+    data(console.api.patch(f"/lists/{list_id}/members/ada@example.com", json=body))
+    for query in ("", "&q=ada", "&q=ada&type=gold"):
+        text = console.see(f"{path_of(list_id)}?column=a&column=b&column=c&column=d{query}")
+        head, *rows = rows_of(text)
+        assert head[5:-1] == ["A", "B", "C"]
+        assert next(row for row in rows if row[0] == "ada@example.com")[5:-1] == ["Yes", "", "No"]
+    # Links keep them.
+    assert "columns=a%2Cb%2Cc%2Cd" in console.see(f"{path_of(list_id)}?columns=a,b,c,d&q=ada")
+
+
 def test_pages_lead_on_with_what_was_asked(console: OwnerAtConsole, list_id: int) -> None:
     people = [f"reader{number}@example.net" for number in range(60)]
     imported(console.api, list_id, of_addresses(*people))

@@ -20,7 +20,9 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 # The inputs of the form, and of links that keep the selection.
-_NAMES = ("q", "status", "type", "tag", "since", "segment", "filter")
+_NAMES = ("q", "status", "type", "tag", "since", "segment", "filter", "columns")
+# The fields that the table shows beside what it always shows, by their keys.
+MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
 _MAX_DIGITS = 16
 # The selection of a bulk action where nothing else was chosen.
@@ -42,13 +44,17 @@ class MemberSelection:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether nothing but a status was chosen."""
-        return not self.typed.keys() - {"status"}
+        """Return whether nothing but a status was chosen, of all that chooses members."""
+        return not self.typed.keys() - {"status", "columns"}
+
+    @property
+    def columns(self) -> list[str]:
+        return self.typed.get("columns", "").split(",")[:MAX_COLUMNS]
 
     @property
     def has_filters(self) -> bool:
         """Return whether more was chosen than words to look for."""
-        return bool(self.typed.keys() - {"q"})
+        return bool(self.typed.keys() - {"q", "columns"})
 
     @property
     def query(self) -> str:
@@ -91,6 +97,8 @@ async def _selection(request: Request) -> MemberSelection:
         # Links of the page have the filter as JSON, without the rows that lack a value.
         written = draft.written()
         typed["filter"] = "" if written is None else orjson.dumps(written).decode()
+    if columns := query.getlist("column"):
+        typed["columns"] = ",".join(columns)[:MAX_INPUT_CHARACTERS]
     if chosen := query.getlist("chosen")[:MAX_CHOSEN]:
         # The rows of a table that were ticked.
         typed["filter"] = orjson.dumps({"field": "email", "in": chosen}).decode()

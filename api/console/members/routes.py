@@ -19,7 +19,13 @@ from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.members import filter_form
 from api.console.members.filter_form import Choice, FilterDraft
-from api.console.members.forms import SELECTION_PLACES, MemberSelection, SelectionOf, as_json
+from api.console.members.forms import (
+    MAX_COLUMNS,
+    SELECTION_PLACES,
+    MemberSelection,
+    SelectionOf,
+    as_json,
+)
 from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
 from api.console.visits import ConsoleVisit, FormVisit, Visit
@@ -96,6 +102,7 @@ def _members_page(
         if chosen is not None and chosen not in {each.id for each in kept}:
             kept.append(segments.get(uow, mailing_list.id, chosen))
         choices = filter_form.choices_of(uow, mailing_list)
+        own_fields = fields.own(uow, visit.user_id).by_key
         draft = filter_form.with_rows(draft, choices)
     segment_choices = [(str(each.id), each.name) for each in kept]
     try:
@@ -118,6 +125,9 @@ def _members_page(
         chips=_chips(selection, draft, choices, dict(segment_choices)),
         list=shown,
         segments=segment_choices,
+        fields=[(key, each.label) for key, each in own_fields.items()],
+        columns=[(key, own_fields[key].label) for key in selection.columns if key in own_fields],
+        most_columns=MAX_COLUMNS,
         members=found.rows,
         next_cursor=found.next_cursor,
         total=total,
