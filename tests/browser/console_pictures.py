@@ -1,4 +1,7 @@
-"""Makes the pictures of docs/console.md: ``make pictures``.
+"""Makes the pictures of docs/console.md, and those by which two commits are compared by eye.
+
+``make pictures`` writes the first into docs/console. Each page at both widths, light and dark, goes
+into build/pictures: a run on each of two commits shows what a change did to the pages.
 
 A demonstration owner does by the API and in a browser what the page tells of. The days before
 today are written into the database: nobody waits two months for a picture.
@@ -27,8 +30,11 @@ from tests.embedded import embedded_services
 from tests.ports import free_port
 from tests.stack import Stack, open_stack
 
-PICTURES = Path(__file__).parents[2] / "docs" / "console"
-_WIDTH, _HEIGHT = 1000, 800
+_ROOT = Path(__file__).parents[2]
+PICTURES = _ROOT / "docs" / "console"
+COMPARED = _ROOT / "build" / "pictures"
+_WIDTHS = (1280, 360)
+_WIDTH, _HEIGHT = 1040, 800
 # Text and a few colours: more of them make the files four times as large, and nothing clearer.
 _COLOURS = 64
 _NAMES = ("Ada", "Björn", "Chidi", "Dolores", "Emeka", "Fatima", "Goran", "Hana", "Ines", "Jun")
@@ -59,7 +65,7 @@ def main() -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("The pictures are taken by Chromium: install it.")
-    PICTURES.mkdir(exist_ok=True)
+    COMPARED.mkdir(parents=True, exist_ok=True)
     with _stack() as stack, sync_playwright() as playwright:
         arguments = ["--no-sandbox", "--disable-gpu"]
         running = playwright.chromium.launch(executable_path=chromium, args=arguments)
@@ -92,7 +98,7 @@ def _take_all(stack: Stack, browser: Browser) -> None:
         page.goto(f"{stack.api_url}/console/lists/{the_post['id']}/members?q=ada.1")
         _take(page, "members", whole=True)
         api.patch(f"/lists/{the_post['id']}", json=_LOOK).raise_for_status()
-        page.goto(f"{stack.api_url}/console/lists/{the_post['id']}/public")
+        page.goto(f"{stack.api_url}/console/lists/{the_post['id']}/public#look")
         _take(page, "public-page")
         _take_import(page, stack)
         _take_composer(page, stack)
@@ -101,6 +107,9 @@ def _take_all(stack: Stack, browser: Browser) -> None:
         _take(page, "credits", whole=True)
         page.goto(f"{stack.api_url}/console/developers/keys/new")
         _take(page, "new-key")
+        for name, path in (("overview", "/console"), ("account", "/account")):
+            page.goto(stack.api_url + path)
+            _compare(page, name)
 
 
 def _list_of_readers(stack: Stack, api: httpx2.Client) -> dict[str, Any]:
@@ -151,6 +160,17 @@ def _take(page: Page, name: str, *, whole: bool = False) -> None:
     with Image.open(BytesIO(page.screenshot(full_page=whole, animations="disabled"))) as taken:
         drawn = taken.convert("RGB").quantize(_COLOURS)
         drawn.save(PICTURES / f"{name}.png", optimize=True)
+    _compare(page, name)
+
+
+def _compare(page: Page, name: str) -> None:
+    for width in _WIDTHS:
+        page.set_viewport_size({"width": width, "height": _HEIGHT})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=COMPARED / f"{name}-{width}-{scheme}.png", full_page=True)
+    page.set_viewport_size({"width": _WIDTH, "height": _HEIGHT})
+    page.emulate_media(color_scheme="light")
 
 
 if __name__ == "__main__":
