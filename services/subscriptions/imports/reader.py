@@ -6,7 +6,7 @@ An object within an object, such as that of our own fields, is read as columns o
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -20,6 +20,7 @@ from core.errors.imports import (
     IMPORT_NO_READABLE_ROW,
     IMPORT_UNKNOWN_FORMAT,
 )
+from models import FieldType
 from services.subscriptions.imports.columns import (
     ColumnLayout,
     FileDescription,
@@ -242,7 +243,7 @@ def open_rows(
     layout, email = _layout(dialect, mapping)
     find_fields(layout, dialect.sample)
     forms = forms or ColumnForms()
-    forms.learn(layout.dates(), layout.numbers(), dialect.sample)
+    forms.learn(layout.dates(), layout.of_type(FieldType.NUMBER), dialect.sample)
     if dialect.delimiter is None:
         rows = _json_rows(
             everything, layout, email, forms, partial(_grown, dialect, mapping, find_fields)
@@ -292,13 +293,15 @@ def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
 def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[ColumnLayout, int]:
     """The layout, and the column of addresses: by the mapping, by name, or by its cells."""
     layout = detect_layout(dialect.header, mapping, dialect.sample)
-    if layout.email is None:
+    email = layout.first("email")
+    if email is None:
         if dialect.email is None:
             raise IMPORT_NO_EMAIL_COLUMN(columns=columns_shown(dialect.header))
-        layout.email = dialect.email
+        email = dialect.email
+        layout.add("email", email)
         # The records may have more columns than the header, and the addresses beyond it.
-        layout.header = widened(dialect.header, dialect.email + 1)
-    return layout, layout.email
+        layout.header = widened(dialect.header, email + 1)
+    return layout, email
 
 
 def _grown(
@@ -310,7 +313,7 @@ def _grown(
 ) -> ColumnLayout:
     """The layout of a file of which later records have more columns."""
     layout = detect_layout(names, mapping, dialect.sample)
-    layout = replace(layout, email=before.email, fields=dict(before.fields))
+    layout.roles["email"], layout.fields = before.of("email"), dict(before.fields)
     find_fields(layout, ())
     return layout
 

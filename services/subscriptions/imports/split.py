@@ -231,7 +231,7 @@ class ColumnPlan:
         living = fields.list_of(uow, task.user_id)
         cells.match_fields(layout, columns, living)
         if not task.create_fields:
-            for index, key in layout.wanted_fields.items():
+            for index, (key, _) in layout.wanted.items():
                 if index not in layout.fields:
                     raise IMPORT_MAPPING_FIELD(key=key[:60])
             return {}
