@@ -57,6 +57,9 @@ class RowExtras(NamedTuple):
     left_out: Sequence[LeftOut]
 
 
+NO_EXTRAS = RowExtras({}, (), None, {}, ())
+
+
 class MemberRow(NamedTuple):
     """A member as the file names them. The address is trimmed, but not yet checked.
 

@@ -134,18 +134,15 @@ def cells(values: Values, names: Sequence[str]) -> list[str]:
     return [values.get(name, "") for name in names]
 
 
-# Files of members are JSON Lines, which need no memory for the whole. A list of suppressed
-# addresses is short, and is stored by people just as it was answered.
-
 # A larger file has to be JSON Lines. Parsed, a document takes several times as much memory.
 MAX_DOCUMENT_BYTES = 16 * 1024**2
 _DOCUMENT = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 
 
 def as_lines(stored: RangedFile, size: int) -> Source:
-    """The records of a JSON document as JSON Lines; every other file as it is.
+    """The records of a JSON document of this size as JSON Lines; every other file as it is.
 
-    ``size`` is that of the file in bytes.
+    A list of suppressed addresses is often stored just as it was answered.
     """
     head = stored.read(READ_BYTES)
     stored.seek(0)
@@ -225,10 +222,8 @@ def open_rows(
     dates and numbers.
 
     Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
-    ``import.mapping_column``, ``import.mapping_role``, ``import.json_array``,
-    ``import.no_readable_row``, what ``find_fields`` raises and, here or while rows are read,
-    ``import.archive_many_files``, ``import.archive_encrypted``, ``import.expands_too_much``,
-    ``import.truncated`` and ``import.damaged``.
+    ``import.mapping_…``, ``import.json_array``, ``import.no_readable_row``, what ``find_fields``
+    raises and, here or while rows are read, what ``open_container`` raises.
     """
     container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES)
@@ -255,14 +250,7 @@ def open_rows(
             for each in DelimitedRecords(everything, dialect.delimiter or "")
             if each[0] > dialect.skip_through
         )
-    description = _described(container, text, dialect, layout)
-    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
-
-
-def _described(
-    container: str, text: DecodedText, dialect: Dialect, layout: ColumnLayout
-) -> FileDescription:
-    return FileDescription(
+    description = FileDescription(
         container=container,
         format="csv" if dialect.delimiter else "jsonl",
         encoding=text.encoding,
@@ -271,6 +259,7 @@ def _described(
         product=layout.product,
         columns=layout.described(),
     )
+    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
 
 
 def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
