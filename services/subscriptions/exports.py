@@ -6,7 +6,7 @@ person. Only a credential with the scope ``delivery`` may have a roster made, fo
 """
 
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -78,25 +78,12 @@ def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: st
 
 
 @dataclass(frozen=True)
-class ExportChoice:
-    """
-    Attributes:
-        kept: a filter as ``stored_filters`` keeps it; ``None`` for all members of the kind.
-        statuses: only members with one of these; ``None`` for those that the kind has by itself,
-            or the filter.
-    """
-
-    kept: Mapping[str, Any] | None = None
-    statuses: tuple[SubscriptionStatus, ...] | None = None
-    form: ExportFormat = ExportFormat.CSV
-
-
-_EVERYTHING = ExportChoice()
-
-
-@dataclass(frozen=True)
 class ExportOrder:
-    """The order of a caller: the members of a segment, or of a filter that is written as JSON."""
+    """The order of a caller: the members of a segment, or of a filter that is written as JSON.
+
+    ``statuses``: only members with one of these; ``None`` for those that the kind has by itself, or
+    the filter.
+    """
 
     kind: ExportKind
     segment_id: int | None = None
@@ -127,9 +114,10 @@ def begin(
     if order.kind is ExportKind.MEMBERS:
         row, storage = quotas.row_bytes(kept), PlanQuota.STORAGE_MB
         quotas.require(uow, uow.settings, caller.user_id, storage, more=row)
-    choice = ExportChoice(kept, order.statuses, order.form)
+    statuses = None if order.statuses is None else [*order.statuses]
+    chosen = {"filter": kept, "statuses": statuses, "format": order.form}
     return enqueue_export(
-        uow, caller.user_id, mailing_list, order.kind, choice=choice, request_id=request_id
+        uow, caller.user_id, mailing_list, order.kind, request_id=request_id, **chosen
     )
 
 
@@ -139,11 +127,13 @@ def enqueue_export(
     mailing_list: MailingList,
     kind: ExportKind,
     *,
-    choice: ExportChoice = _EVERYTHING,
     request_id: str | None = None,
-    by_operator: bool = False,
+    **chosen: Any,
 ) -> Job:
-    """Start an export for a user whose rights were checked."""
+    """Start an export for a user whose rights were checked.
+
+    ``chosen``: other columns of the export, such as the ``filter`` as ``member_filter`` keeps it.
+    """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise LIST_EMAIL_CHANNEL_DISABLED()
     # The first attempt names its own file.
@@ -152,11 +142,8 @@ def enqueue_export(
         list_id=mailing_list.id,
         user_id=user_id,
         kind=kind,
-        filter=None if choice.kept is None else dict(choice.kept),
-        statuses=None if choice.statuses is None else list(choice.statuses),
-        format=choice.form,
-        by_operator=by_operator,
         object_prefix=prefix,
+        **chosen,
     )
     uow.session.add(export)
     uow.session.flush()

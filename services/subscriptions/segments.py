@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg2.errors
 from sqlalchemy import Row, Select, delete, func, select, text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import undefer
 
 from core.errors.mailing import (
@@ -31,6 +31,7 @@ from services.paging import PageOfRows, PageRequest
 from services.subscriptions import figures
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.filters.member_filter import MemberFilter
+from storage.connections import unless_taken
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -143,13 +144,8 @@ def _name(segment: Segment, name: str) -> None:
 
 
 def _flush(uow: UnitOfWork, segment: Segment) -> None:
-    name = segment.name
-    try:
+    with unless_taken("uq_segments_list_id_folded", SEGMENT_NAME_TAKEN(name=segment.name)):
         uow.session.flush()
-    except IntegrityError as error:
-        if "uq_segments_list_id_folded" not in str(error.orig):
-            raise
-        raise SEGMENT_NAME_TAKEN(name=name) from None
 
 
 # A million members take about half of it where they are in memory.
@@ -190,8 +186,7 @@ def count(
         s = Subscription
         query = select(func.count()).where(s.list_id == mailing_list.id, wanted.condition(), bound)
         # An index that finds many takes as long as a look at all, which tells a part at least.
-        found = _in_time(resources, query, begun_at + seconds / 2)
-        if found is not None:
+        if found := _in_time(resources, query, begun_at + seconds / 2):
             return MemberCount(found[0], is_exact=True)
     if not (statuses := wanted.statuses()):
         return MemberCount(0, is_exact=True)
@@ -199,11 +194,8 @@ def count(
     meant = func.count().filter(wanted.condition(seen))
     batch = select(meant, func.count(), func.min(seen.c.id)).select_from(seen)
     counted, before = 0, MAX_ID + 1
-    while (
-        found := _in_time(
-            resources, batch, begun_at + seconds, list_id=mailing_list.id, before=before
-        )
-    ) is not None:
+    ends_at, list_id = begun_at + seconds, mailing_list.id
+    while found := _in_time(resources, batch, ends_at, list_id=list_id, before=before):
         counted += found[0]
         if found[1] < MAX_MEMBERS_AT_ONCE:
             return MemberCount(counted, is_exact=True)
