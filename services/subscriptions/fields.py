@@ -129,7 +129,7 @@ MAX_LABEL_CHARACTERS = 100
 MAX_CHOICES = 100
 MAX_CHOICE_CHARACTERS = 100
 
-_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
+KEY_FORM = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
 
 
 class OwnFields:
@@ -221,8 +221,7 @@ def change(uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, A
     """Set the named columns. ``field_types.change`` changes the type too.
 
     A choice that is taken away stays the value of the members who have it. Raises
-    ``field.not_found``, ``field.key``, ``field.key_taken``, ``field.label``, ``field.choices``,
-    ``text.leads_away``, ``text.misleading``.
+    ``field.not_found``, ``text.leads_away``, ``text.misleading``, and the error of each column.
     """
     field = get(uow, owner_id, field_id, lock=True)
     _set(uow, field, values)
@@ -264,7 +263,7 @@ def _set(uow: UnitOfWork, field: MemberField, values: Mapping[str, Any]) -> None
         branding.require_no_secret(name, text)
     branding.require_no_secret("description", field.description)
     branding.look_at(uow, field, before)
-    if not _KEY.match(field.key):
+    if not KEY_FORM.match(field.key):
         raise errors.FIELD_KEY(most=MAX_KEY_CHARACTERS)
     if not _is_line(field.label, MAX_LABEL_CHARACTERS):
         raise errors.FIELD_LABEL(most=MAX_LABEL_CHARACTERS)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from sqlalchemy import ColumnElement, Row, ScalarSelect, func, literal, select
+from sqlalchemy import ColumnElement, Row, ScalarSelect, func, literal, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from core.errors import mailing as errors
@@ -287,7 +287,6 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
 
 
-_LATELY = timedelta(days=7)
 MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
 MAX_PAGE_REPORTS_OF_LIST = 1_000
 
@@ -347,28 +346,18 @@ class ReportedList:
 
 def reported_lists(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
     """Lists with reports, those with the most in the last week first."""
-    total = func.count(ListReport.id)
-    lately = total.filter(ListReport.created_at > func.now() - _LATELY)
-    # The lists are chosen first, so that no other lists and owners are read.
-    worst = (
-        select(
-            ListReport.list_id,
-            total.label("total"),
-            func.count(ListReport.network_digest).label("by_strangers"),
-            lately.label("lately"),
-            func.max(ListReport.created_at).label("last_at"),
-        )
-        .group_by(ListReport.list_id)
-        .order_by(lately.desc(), total.desc(), ListReport.list_id)
-        .limit(limit)
-        .subquery()
-    )
-    found = worst.c
-    query = (
-        select(MailingList.id, MailingList.slug, MailingList.title, User.id, User.email)
-        .add_columns(found.total, found.by_strangers, found.lately, found.last_at)
-        .join(worst, MailingList.id == found.list_id)
-        .join(User, User.id == MailingList.user_id)
-        .order_by(found.lately.desc(), found.total.desc(), MailingList.id)
-    )
-    return [ReportedList(*row) for row in uow.session.execute(query)]
+    return [ReportedList(*row) for row in uow.session.execute(_REPORTED, {"most": limit})]
+
+
+# The lists are chosen first, so that no other lists and owners are read.
+_REPORTED = text("""
+WITH worst AS (
+    SELECT list_id, count(*) AS reports, count(network_digest) AS by_strangers,
+        count(*) FILTER (WHERE created_at > now() - interval '7 days') AS lately,
+        max(created_at) AS last_at
+    FROM list_reports GROUP BY list_id ORDER BY lately DESC, reports DESC, list_id LIMIT :most
+)
+SELECT l.id, l.slug, l.title, u.id, u.email, reports, by_strangers, lately, last_at
+FROM worst JOIN lists AS l ON l.id = list_id JOIN users AS u ON u.id = l.user_id
+ORDER BY lately DESC, reports DESC, l.id
+""")

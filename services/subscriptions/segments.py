@@ -14,13 +14,7 @@ from sqlalchemy import Row, Select, delete, func, select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import undefer
 
-from core.errors.mailing import (
-    SEGMENT_NAME,
-    SEGMENT_NAME_TAKEN,
-    SEGMENT_NOT_FOUND,
-    SEGMENT_TOO_MANY,
-    SELECTION_UNCLEAR,
-)
+from core.errors import mailing as errors
 from core.ids import MAX_ID
 from core.languages.shown_lines import is_plain
 from core.settings.notations import PlanQuota
@@ -53,7 +47,7 @@ def create(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) 
     uow.session.execute(_ALONE, {"list_id": mailing_list.id})
     counted = select(func.count()).where(Segment.list_id == mailing_list.id)
     if (uow.session.scalar(counted) or 0) >= MAX_SEGMENTS_A_LIST:
-        raise SEGMENT_TOO_MANY(most=MAX_SEGMENTS_A_LIST)
+        raise errors.SEGMENT_TOO_MANY(most=MAX_SEGMENTS_A_LIST)
     segment = Segment(list_id=mailing_list.id, filter=kept)
     _name(segment, name)
     uow.session.add(segment)
@@ -89,7 +83,7 @@ def get(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
     query = select(Segment).where(Segment.id == segment_id, Segment.list_id == list_id)
     found = uow.session.scalar(query.options(undefer(Segment.filter)))
     if found is None:
-        raise SEGMENT_NOT_FOUND()
+        raise errors.SEGMENT_NOT_FOUND()
     return found
 
 
@@ -105,7 +99,7 @@ def selected(
     if segment_id is None:
         return None if written is None else member_filter.keep(uow, mailing_list, written)
     if written is not None:
-        raise SELECTION_UNCLEAR()
+        raise errors.SELECTION_UNCLEAR()
     segment = get(uow, mailing_list.id, segment_id)
     # A filter that can't be used is refused now, and not by the job.
     member_filter.read_stored(uow, mailing_list, segment.filter, hold=True)
@@ -140,11 +134,11 @@ def _name(segment: Segment, name: str) -> None:
     segment.name = name = name.strip()
     segment.folded = name.casefold()
     if len(name) > MAX_SEGMENT_NAME_CHARACTERS or not is_plain(name):
-        raise SEGMENT_NAME(most=MAX_SEGMENT_NAME_CHARACTERS)
+        raise errors.SEGMENT_NAME(most=MAX_SEGMENT_NAME_CHARACTERS)
 
 
 def _flush(uow: UnitOfWork, segment: Segment) -> None:
-    with unless_taken("uq_segments_list_id_folded", SEGMENT_NAME_TAKEN(name=segment.name)):
+    with unless_taken("uq_segments_list_id_folded", errors.SEGMENT_NAME_TAKEN(name=segment.name)):
         uow.session.flush()
 
 

@@ -1,7 +1,7 @@
 """The tags of a list: words without regard to case, kept as they were first written.
 
 A member has the ids of tags. The id of a tag that was deleted stands for nothing, and maintenance
-takes it off (``deleted_tags``).
+takes it off (``take_off``).
 """
 
 import unicodedata
@@ -146,7 +146,7 @@ _MAX_TAGS_AT_ONCE = 1_000
 # An act that had looked the tag up before may give it to a member until then.
 _GIVEN_WITHIN = timedelta(hours=1)
 
-# As ``stored_filters`` stores it. In strict mode a condition is never taken for its list.
+# As ``member_filter.keep`` has it. In strict mode a condition is never taken for its list.
 _IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""

@@ -92,11 +92,11 @@ def change_members(resources: Resources, lease: Lease) -> None:
 
 CHANGE_MEMBERS = kinds.register(
     kinds.JobKind(
-        name="members.bulk",
-        run=change_members,
-        queue=Queue.BULK,
-        scope=Scope.SUBSCRIPTION_FULL,
+        "members.bulk",
+        Queue.BULK,
+        Scope.SUBSCRIPTION_FULL,
         retryable=True,
+        run=change_members,
         # Its changes stay, and can be undone.
         on_abandoned=kinds.ending(BulkAction, _end),
         on_restarted=_go_on_with_job,
@@ -142,11 +142,11 @@ def undo_changes(resources: Resources, lease: Lease) -> None:
 
 UNDO_BULK_ACTION = kinds.register(
     kinds.JobKind(
-        name="members.bulk_undo",
-        run=undo_changes,
-        queue=Queue.BULK,
-        scope=Scope.SUBSCRIPTION_FULL,
+        "members.bulk_undo",
+        Queue.BULK,
+        Scope.SUBSCRIPTION_FULL,
         retryable=True,
+        run=undo_changes,
         # An undo that ended early is not taken back, and asking again goes on.
         on_abandoned=kinds.ending(BulkAction, _end_undo),
     )

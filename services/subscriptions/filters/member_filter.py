@@ -25,7 +25,6 @@ from services.subscriptions.filters.names import (
     TAG,
     Operator,
     known_names,
-    stored_names,
 )
 from services.subscriptions.members import locks
 from storage.unit_of_work import UnitOfWork
@@ -246,7 +245,7 @@ def _parsed(
     uow: UnitOfWork, mailing_list: MailingList, kept: Mapping[str, Any], *, hold: bool = False
 ) -> tuple[Node, list[MemberField]]:
     fields = _fields(uow, mailing_list)
-    node = grammar.parse(kept, stored_names(fields))
+    node = grammar.parse(kept, known_names(fields, are_stored=True))
     tag_ids = _tag_ids(kept)
     with locks.waiting_briefly(uow) if hold else nullcontext():
         living = tags.names_of(uow, tag_ids, hold=hold)

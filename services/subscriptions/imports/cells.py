@@ -12,6 +12,7 @@ from models import FieldType, MemberField
 from services.subscriptions import branding, fields
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.fields import (
+    KEY_FORM,
     MAX_KEY_CHARACTERS,
     MAX_LABEL_CHARACTERS,
     FieldValue,
@@ -169,7 +170,6 @@ MAX_NEW_FIELDS = 500
 # A field of choices has to be made with its choices first.
 NEW_TYPES = (FieldType.TEXT, FieldType.NUMBER, FieldType.DATE, FieldType.BOOLEAN)
 
-_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
 _NOT_OF_A_KEY = re.compile(r"[^a-z0-9]+")
 
 
@@ -223,7 +223,7 @@ def new_fields(
     for index in columns:
         if index in layout.wanted and index not in layout.fields:
             wanted, _ = layout.wanted[index]
-            if _KEY.match(wanted) is None:
+            if KEY_FORM.match(wanted) is None:
                 raise IMPORT_MAPPING_FIELD(key=wanted[:60])
             found[index] = _new_field(layout, index, wanted, sample)
             keys.add(wanted)

@@ -143,11 +143,8 @@ def _finish(
         task.user_id,
         FeedEventType.IMPORT_ENDED,
         task.id,
-        list_id=task.list_id,
-        status=task.status,
         job_id=job_id,
-        source=task.source,
-        dry_run=task.dry_run,
+        **{name: getattr(task, name) for name in ("list_id", "status", "source", "dry_run")},
         **{name: getattr(task, name) for name in COUNTS},
     )
     tell_owner(uow, task)

@@ -52,11 +52,9 @@ def _fail_import(uow: UnitOfWork, job: Job) -> None:
     whole = leases.shared_by_helpers(uow, job.subject_id)
     if whole is None or job.error is None:
         return
-    had_chunk = exists().where(
-        WaitingChunk.import_id == whole.subject_id, WaitingChunk.job_id == job.id
-    )
+    own = WaitingChunk.import_id == whole.subject_id, WaitingChunk.job_id == job.id
     was_lost = job.error["code"] in (JOB_WORKER_LOST.code, JOB_TOO_SLOW.code)
-    if was_lost and uow.session.scalar(select(had_chunk)):
+    if was_lost and uow.session.scalar(select(exists().where(*own))):
         task = uow.session.get_one(MemberImport, whole.subject_id)
         _enqueue(uow, whole.job_id, task, job.request_id)
         return
@@ -117,11 +115,11 @@ def run(resources: Resources, lease: Lease) -> None:
 
 APPLY_CHUNKS = kinds.register(
     kinds.JobKind(
-        name="members.apply",
-        run=run,
-        queue=Queue.BULK,
-        scope=Scope.SUBSCRIPTION_FULL,
+        "members.apply",
+        Queue.BULK,
+        Scope.SUBSCRIPTION_FULL,
         retryable=False,
+        run=run,
         on_abandoned=_fail_import,
     )
 )
@@ -200,13 +198,10 @@ def _hold(uow: UnitOfWork, *, lease: Lease, whole: Lease, number: int) -> Lease:
     now = leases.shared_by_helpers(uow, whole.job_id)
     if now is None or now.attempt != whole.attempt:
         raise ImportEnded
-    mine = (
-        WaitingChunk.import_id == whole.subject_id,
-        WaitingChunk.number == number,
-        WaitingChunk.job_id == lease.job_id,
-        WaitingChunk.attempt == lease.attempt,
-    )
-    if uow.session.scalar(delete(WaitingChunk).where(*mine).returning(WaitingChunk.number)) is None:
+    w = WaitingChunk
+    has_it = w.job_id == lease.job_id, w.attempt == lease.attempt
+    mine = delete(w).where(w.import_id == whole.subject_id, w.number == number, *has_it)
+    if uow.session.scalar(mine.returning(w.number)) is None:
         raise LeaseLost(lease.job_id)
     return now
 

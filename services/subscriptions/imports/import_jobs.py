@@ -67,11 +67,11 @@ def run(resources: Resources, lease: Lease) -> bool:
 def _register(name: str) -> kinds.JobKind:
     return kinds.register(
         kinds.JobKind(
-            name=name,
-            run=run,
-            queue=Queue.BULK,
-            scope=Scope.SUBSCRIPTION_FULL,
+            name,
+            Queue.BULK,
+            Scope.SUBSCRIPTION_FULL,
             retryable=True,
+            run=run,
             on_abandoned=endings.end_with_job,
             on_restarted=endings.go_on_with_job,
             max_stay_seconds=MAX_STAY_SECONDS,
@@ -191,12 +191,9 @@ def _is_kept(resources: Resources, task: MemberImport, split: FileSplit) -> bool
         split.close()
         return False
     with resources.unit_of_work() as uow:
-        unfinished = select(MemberImport.id).where(
-            MemberImport.id.in_(splitting.kept_splits()),
-            MemberImport.status == "running",
-            MemberImport.is_split.is_(False),
-        )
-        waiting = list(uow.session.scalars(unfinished))
+        is_kept = MemberImport.id.in_(splitting.kept_splits()), MemberImport.status == "running"
+        unfinished = select(MemberImport.id).where(*is_kept, MemberImport.is_split.is_(False))
+        waiting = uow.session.scalars(unfinished).all()
     return splitting.keep_split(task, split, waiting)
 
 

@@ -13,13 +13,7 @@ from typing import Any
 
 import orjson
 
-from core.errors.imports import (
-    IMPORT_EMPTY,
-    IMPORT_JSON_ARRAY,
-    IMPORT_NO_EMAIL_COLUMN,
-    IMPORT_NO_READABLE_ROW,
-    IMPORT_UNKNOWN_FORMAT,
-)
+from core.errors import imports as errors
 from models import FieldType
 from services.subscriptions.imports.columns import (
     ColumnLayout,
@@ -68,13 +62,13 @@ def sniff(sample: str) -> Dialect | None:
     """
     text = sample.lstrip(BLANKS)
     if _ARRAY_OR_SPREAD_OBJECT.match(text):
-        raise IMPORT_JSON_ARRAY()
+        raise errors.IMPORT_JSON_ARRAY()
     if not _OBJECT.match(text):
         return None
     rows = [*objects([sample])]
     found = [one[1] for one in rows if not isinstance(one, RejectedRecord)]
     if not found and isinstance(first := next(iter(rows), None), RejectedRecord):
-        raise IMPORT_NO_READABLE_ROW(line=first.line, reason=first.reason)
+        raise errors.IMPORT_NO_READABLE_ROW(line=first.line, reason=first.reason)
     names = header(found)
     records = [cells(values, names) for values in found]
     return Dialect(None, names, records, find_email_column(records))
@@ -233,7 +227,7 @@ def open_rows(
     )
     if text.is_binary and dialect.delimiter and dialect.email is None:
         # Its bytes are no names of columns.
-        raise IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
+        raise errors.IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
     note_header(dialect.header, dialect.sample)
     layout, email = _layout(dialect, mapping)
     find_fields(layout, dialect.sample)
@@ -274,7 +268,7 @@ def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
         characters += len(block) if isinstance(block, str) else 0
     whole = characters < HEAD_BYTES // 4
     if whole and not any(not isinstance(block, str) or block.strip(BLANKS) for block in head):
-        raise IMPORT_EMPTY()
+        raise errors.IMPORT_EMPTY()
     sample = repair_text("".join(block for block in head if isinstance(block, str)))
     return sample, whole, chain(head, unread)
 
@@ -285,7 +279,7 @@ def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[Column
     email = layout.first("email")
     if email is None:
         if dialect.email is None:
-            raise IMPORT_NO_EMAIL_COLUMN(columns=columns_shown(dialect.header))
+            raise errors.IMPORT_NO_EMAIL_COLUMN(columns=columns_shown(dialect.header))
         email = dialect.email
         layout.add("email", email)
         # The records may have more columns than the header, and the addresses beyond it.

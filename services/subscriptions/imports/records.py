@@ -10,13 +10,8 @@ import orjson
 from sqlalchemy import delete, func, select
 
 from core.errors import DomainError
+from core.errors import imports as errors
 from core.errors.catalogue import ErrorType
-from core.errors.imports import (
-    IMPORT_FILE_GONE,
-    IMPORT_NOT_FOUND,
-    IMPORT_RUNNING,
-    IMPORT_UNDO_OVER,
-)
 from core.errors.jobs import JOB_NOT_FOUND
 from core.errors.mailing import PLAN_REQUIRED
 from core.settings.notations import PlanQuota
@@ -147,8 +142,9 @@ def accept_members(
             list_id=list_id, user_id=caller.user_id, source="members", size=len(body)
         )
         takes = {PlanQuota.STORAGE_MB: len(body)}
-        what = resources, file, task, ADD_MEMBERS
-        return _commit(*what, takes=takes, request_id=request_id, key=key)
+        return _commit(
+            resources, file, task, ADD_MEMBERS, takes=takes, request_id=request_id, key=key
+        )
 
     return idempotency.once(resources, key, store)
 
@@ -178,8 +174,9 @@ def accept_file(
         **options.columns,
     )
     takes = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: task.size}
-    what = resources, file, task, options.job_kind
-    store = partial(_commit, *what, takes=takes, request_id=request_id)
+    store = partial(
+        _commit, resources, file, task, options.job_kind, takes=takes, request_id=request_id
+    )
     return idempotency.once(resources, None, store)
 
 
@@ -223,7 +220,7 @@ def get(uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False) 
     locked = query.with_for_update(key_share=True).execution_options(populate_existing=True)
     found = uow.session.scalar(locked if lock else query)
     if found is None:
-        raise IMPORT_NOT_FOUND()
+        raise errors.IMPORT_NOT_FOUND()
     return found
 
 
@@ -275,12 +272,12 @@ def read_again(
     quotas.require(uow, uow.settings, caller.user_id, PlanQuota.STORAGE_MB, more=task.size)
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":
-        raise IMPORT_RUNNING()
+        raise errors.IMPORT_RUNNING()
     # The job of one that broke may be started again, and two jobs must not do the work of one.
     broke = task.error is not None and task.error["code"].startswith("job.")
     may_go_on = task.dry_run and not broke and task.undo_job_id is None
     if not may_go_on or not removals.keep(uow, f"{task.object_prefix}/"):
-        raise IMPORT_FILE_GONE()
+        raise errors.IMPORT_FILE_GONE()
     for kept in (ImportChunk, NamedMember):
         uow.session.execute(delete(kept).where(kept.import_id == task.id))
     for name, value in {**_UNREAD, **options.columns}.items():
@@ -332,7 +329,7 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None
     job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":
-        raise IMPORT_RUNNING()
+        raise errors.IMPORT_RUNNING()
     if is_undone(task):
         return None
     if task.undo_job_id != job_id:
@@ -342,7 +339,7 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None
     # By the database's clock, as what an undo needs is deleted by it.
     is_offered = select(MemberImport.created_at > func.now() - UNDO_TIME)
     if not (goes_on or uow.session.scalar(is_offered.where(MemberImport.id == task.id))):
-        raise IMPORT_UNDO_OVER(days=UNDO_TIME.days)
+        raise errors.IMPORT_UNDO_OVER(days=UNDO_TIME.days)
     if job is None or task.undone_at is not None:
         task.undone_at = task.undo_restored = task.undo_removed = None
         job = outbox.enqueue(

@@ -16,11 +16,7 @@ from sqlalchemy import select
 
 from core import clock
 from core.errors import DomainError
-from core.errors.imports import (
-    IMPORT_MAPPING_FIELD,
-    IMPORT_TOO_MANY_ADDRESSES,
-    IMPORT_TOO_MANY_FIELDS,
-)
+from core.errors import imports as errors
 from models import FieldType, ImportKind, MemberField, MemberImport
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
@@ -105,7 +101,7 @@ class SeenAddresses:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
-            raise IMPORT_TOO_MANY_ADDRESSES() from error
+            raise errors.IMPORT_TOO_MANY_ADDRESSES() from error
         return before | (fresh - new)
 
     def close(self) -> None:
@@ -229,7 +225,7 @@ class ColumnPlan:
         if not task.create_fields:
             for index, (key, _) in layout.wanted.items():
                 if index not in layout.fields:
-                    raise IMPORT_MAPPING_FIELD(key=key[:60])
+                    raise errors.IMPORT_MAPPING_FIELD(key=key[:60])
             return {}
         others = [field for field in layout.fields.values() if field.id <= 0]
         keys = [field.key for field in (*living, *others)]
@@ -237,7 +233,7 @@ class ColumnPlan:
         room = max(0, MAX_FIELDS - len(living) - len(others))
         if len(new) > room and not after:
             shown = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
-            raise IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(shown))
+            raise errors.IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(shown))
         # There may be no room for the last of the columns that come late; the result names them.
         new = dict(islice(new.items(), room))
         if not task.dry_run:

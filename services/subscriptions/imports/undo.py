@@ -51,11 +51,11 @@ def run(resources: Resources, lease: Lease) -> None:
 
 UNDO_IMPORT = kinds.register(
     kinds.JobKind(
-        name="members.undo",
-        run=run,
-        queue=Queue.BULK,
-        scope=Scope.SUBSCRIPTION_FULL,
+        "members.undo",
+        Queue.BULK,
+        Scope.SUBSCRIPTION_FULL,
         retryable=True,
+        run=run,
         # An undo that ended early is not taken back, and asking again goes on.
         on_abandoned=kinds.ending(MemberImport, _announce_end),
     )
