@@ -12,11 +12,10 @@ class OptOutKind(StrEnum):
 
 
 class OptOut(Model):
-    """A person's error of a list or its mail. It outlives the subscription and, as an HMAC of the
-    address, the erasure of the person.
+    """A person's no to a list or its mail, which only they lift.
 
-    Only the person lifts it. Code that makes a subscription active, or switches its mail on, checks
-    here first.
+    It outlives the subscription and, as an HMAC of the address, the erasure of the person. Code
+    that makes a subscription active, or switches its mail on, checks here first.
     """
 
     __tablename__ = "opt_outs"

@@ -6,8 +6,8 @@ Each single statement is a transaction of its own.
 import select
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
 
@@ -15,6 +15,8 @@ import psycopg2
 from psycopg2.extensions import connection, cursor
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.exc import IntegrityError
+
+from core.errors import DomainError
 
 # A connection that was used within this time is reused without a check. In a busy process the next
 # use comes sooner, and checking the socket would cost a switch of threads.
@@ -64,6 +66,17 @@ def constraint_of(error: IntegrityError) -> str | None:
     """The constraint that a statement would have broken."""
     name: str | None = error.orig.diag.constraint_name  # type: ignore[union-attr]
     return name
+
+
+@contextmanager
+def unless_taken(constraint: str, taken: DomainError) -> Iterator[None]:
+    """Raise ``taken`` where the block would break this constraint of uniqueness."""
+    try:
+        yield
+    except IntegrityError as error:
+        if constraint_of(error) != constraint:
+            raise
+        raise taken from None
 
 
 class ConnectionPool:

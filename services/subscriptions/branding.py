@@ -6,9 +6,11 @@ plain text, and a mail that a stranger can have sent shows few of them.
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from sqlalchemy import select
 
@@ -59,38 +61,42 @@ def settle(uow: UnitOfWork, mailing_list: MailingList, changed: Collection[str])
 
     Raises ``list.colour``, ``list.logo``, ``list.sender_name``, ``list.words``.
     """
-    chosen = {name for name in _LOOK if name in changed and getattr(mailing_list, name) is not None}
-    for name in chosen:
-        setattr(mailing_list, name, getattr(mailing_list, name).strip() or None)
-    if mailing_list.colour is not None and "colour" in chosen:
-        mailing_list.colour = mailing_list.colour.lower()
-        if not _COLOUR.match(mailing_list.colour):
-            raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
-        found = contrast(mailing_list.colour, LIGHT_GROUND)
-        if found < MIN_CONTRAST:
-            # Rounded down: 4.49 is not enough, and must not look so.
-            shown = f"{int(found * 10) / 10:.1f}"
-            raise errors.LIST_COLOUR(
-                rule=f"has a contrast of {shown} to the ground of our pages, {LIGHT_GROUND}, and "
-                f"needs {MIN_CONTRAST}: choose a darker one"
-            )
-    name = (mailing_list.sender_name if "sender_name" in chosen else None) or ""
-    if len(name) > MAX_SENDER_CHARACTERS or _NO_NAME.search(name) or (name and not is_plain(name)):
-        raise errors.LIST_SENDER_NAME(most=MAX_SENDER_CHARACTERS)
-    for name in chosen & TEXTS.keys():
-        text = getattr(mailing_list, name)
-        if text is not None:
-            most = TEXTS[name]
-            lines = [" ".join(each.split()) for each in text.splitlines()]
-            # In a mail the words stand in one line, so that they can't look like more than a
-            # quotation.
-            plain = "\n".join(lines) if most == MAX_PAGE_TEXT_CHARACTERS else " ".join(lines)
-            if len(plain) > most or not is_plain(plain.replace("\n", " ")):
-                raise errors.LIST_WORDS(name=name, most=most)
-            setattr(mailing_list, name, plain)
-    has_logo = mailing_list.logo_hash_id is not None and "logo_hash_id" in chosen
+    for name in _LOOK:
+        if name in changed:
+            text = (getattr(mailing_list, name) or "").strip()
+            setattr(mailing_list, name, _settled(name, text) if text else None)
+    has_logo = "logo_hash_id" in changed and mailing_list.logo_hash_id is not None
     if has_logo and _logo(uow, mailing_list) is None:
         raise errors.LIST_LOGO()
+
+
+def _settled(name: str, text: str) -> str:
+    if name == "colour":
+        return _colour(text.lower())
+    if name == "sender_name":
+        if len(text) > MAX_SENDER_CHARACTERS or _NO_NAME.search(text) or not is_plain(text):
+            raise errors.LIST_SENDER_NAME(most=MAX_SENDER_CHARACTERS)
+    elif name in TEXTS:
+        most = TEXTS[name]
+        # In a mail the words stand in one line, so that they can't look like more than a quotation.
+        end = "\n" if most == MAX_PAGE_TEXT_CHARACTERS else " "
+        text = end.join(" ".join(each.split()) for each in text.splitlines())
+        if len(text) > most or not is_plain(text.replace("\n", " ")):
+            raise errors.LIST_WORDS(name=name, most=most)
+    return text
+
+
+def _colour(text: str) -> str:
+    if not _COLOUR.match(text):
+        raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
+    found = contrast(text, LIGHT_GROUND)
+    if found < MIN_CONTRAST:
+        # Rounded down: 4.49 is not enough, and must not look so.
+        raise errors.LIST_COLOUR(
+            rule=f"has a contrast of {int(found * 10) / 10:.1f} to the ground of our pages, "
+            f"{LIGHT_GROUND}, and needs {MIN_CONTRAST}: choose a darker one"
+        )
+    return text
 
 
 def of(uow: UnitOfWork, mailing_list: MailingList) -> Look:
@@ -109,9 +115,6 @@ def _logo(uow: UnitOfWork, mailing_list: MailingList) -> Attachment | None:
             Attachment.encrypted.is_(False),
         )
     )
-
-
-# -- colours --------------------------------------------------------------------------------------
 
 
 def contrast(one: str, other: str) -> float:
@@ -157,56 +160,7 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-# Readers trust these pages and mails, and an owner may be anybody. Words that only may pretend are
-# shown to the operator; nothing is refused for them.
-
-
-# Labels with these ask for what nobody tells a newsletter: passwords, PINs, card numbers, the
-# numbers on the back of cards, and codes that are good once.
-_SECRETS = """
-*pass word*, *passwd*, pwd, pass code*, pass phrase*, *passwort*, *kennwort*, *losungswort*
-zugangsdaten, *zugangscode*, mot* de passe, mdp, code* d acces, *contrasena*
-clave de acceso, clave secreta, clave personal, clave bancaria, tu clave, su clave
-parola d ordine, codice di accesso, senha, senhas, palavra* passe, login data
-log in details, seed phrase, recovery phrase
-pin, pins, *pin nummer, *pin code*, *geheimzahl*, *geheimnummer*, code* secret*
-code* confidentiel*, codigo* secreto*, numero* secreto*, codice segreto
-card number*, card no, card nr, credit card*, debit card*, bank card*, payment card*
-*kredit karte*, *bank karte*, *debit karte*, *girokarte*, ec karte*, kartennummer*
-karten nr, numero* de carte*, carte* bancaire*, carte* bleue*, carte* de credit
-carte* de paiement, numero* de tarjeta*, numero* de la tarjeta, tarjeta* de credito
-tarjeta* de debito, tarjeta* bancaria*, numero* di carta, numero* della carta
-carta di credito, carta di debito, numero* de cartao, numero* do cartao, cartao de credito
-cartao de debito
-cvv, cvv2, cvc, cvc2, security code*, card verification, card code, *sicherheitscode*
-*prufziffer*, *pruefziffer*, *prufnummer*, *pruefnummer*, code* de securite, cryptogramme*
-codigo* de seguridad, codice di sicurezza, codigo* de seguranca
-otp, otps, one time code*, one time pin*, verification code*, authenticat* code*, 2fa*
-two factor*, sms code*, code by sms, log in code*, recovery code*, backup code*
-*einmal code*, *bestatigungscode*, *bestaetigungscode*, *verifizierungscode*
-*freigabecode*, *anmeldecode*, *tan nummer*, *tan code*, sms tan, m tan, push tan
-photo tan, foto tan, chip tan, code* a usage unique, code* de verification
-code* de confirmation, code* par sms, codigo* de verificacion, codigo* de confirmacion
-codigo* de un solo uso, codigo* sms, codigo* por sms, codice di verifica, codice monouso
-codice sms, codice di conferma, codigo* de verificacao, codigo* de confirmacao
-codigo* de uso unico
-"""
-# These have words of the above, and ask for nothing.
-_HONEST = """
-library card number, member card number, membership card number, loyalty card number
-student card number, pin up, pin board, pin wall
-"""
-# An honest list may have these; an operator looks at them.
-_SUSPICIOUS = """
-security, *sicherheit*, securite, seguridad, sicurezza, seguranca
-support, help desk, customer service, kundendienst, kundenservice, service client*
-atencion al cliente, assistenza clienti, atendimento
-billing, invoice*, *rechnung*, facture*, factura*, fattura*, fatura*
-account*, *konto, *konten, compte*, cuenta*, conto, conti, conta, contas
-verif*, locked, suspend*, *gesperrt*, bloque*, bloccat*, log in, sign in, admin*
-bank, *banking, paypal, amazon, apple id, microsoft, google, netflix, facebook, instagram
-whatsapp, dhl, fedex, visa, mastercard, sparkasse, volksbank, binance, coinbase
-"""
+# Words that only may pretend are shown to the operator; nothing is refused for them.
 
 
 def asks_for_secret(text: str) -> bool:
@@ -224,20 +178,14 @@ def _found(pattern: re.Pattern[str], text: str) -> list[str]:
     return list(dict.fromkeys(found[0] for form in forms for found in pattern.finditer(form)))
 
 
-def _phrases(text: str) -> list[str]:
-    return [each.strip() for each in re.split(r"[,\n]", text) if each.strip()]
-
-
 def _pattern(phrases: Iterable[str]) -> re.Pattern[str]:
     parts = (re.escape(each).replace(r"\*", r"\w*").replace(r"\ ", " ?") for each in phrases)
     return re.compile(rf"\b(?:{'|'.join(parts)})\b")
 
 
-_SECRET, _NO_SECRET = _pattern(_phrases(_SECRETS)), _pattern(_phrases(_HONEST))
-_SUSPECT = _pattern(_phrases(_SECRETS + _SUSPICIOUS))
-
-
-# Readers trust these pages and mails, and an owner may be anybody.
+_PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_SECRET, _NO_SECRET = _pattern(_PHRASES["secrets"]), _pattern(_PHRASES["honest"])
+_SUSPECT = _pattern(_PHRASES["secrets"] + _PHRASES["suspicious"])
 
 
 def require_harmless(name: str, text: str | None) -> None:
@@ -285,6 +233,11 @@ def suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[st
 
 Kind = Literal["list", "field"]
 Texts = tuple[str, ...]
+# The records of each kind, the moment of their end, and the column by which the newest come first.
+_RECORDS: Mapping[Kind, tuple[Any, Any, Any]] = {
+    "list": (MailingList, MailingList.archived_at, MailingList.updated_at),
+    "field": (MemberField, MemberField.retired_at, MemberField.id),
+}
 
 
 @dataclass(frozen=True)
@@ -325,32 +278,19 @@ def found(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
     Args:
         limit: of each of the two.
     """
-    in_lists = (
-        select(MailingList, User.email)
-        .join(User, User.id == MailingList.user_id)
-        .where(MailingList.suspicious_words.is_not(None), MailingList.archived_at.is_(None))
-        .order_by(MailingList.updated_at.desc())
-        .limit(limit)
-    )
-    in_fields = (
-        select(MemberField, User.email)
-        .join(User, User.id == MemberField.user_id)
-        .where(MemberField.suspicious_words.is_not(None), MemberField.retired_at.is_(None))
-        .order_by(MemberField.id.desc())
-        .limit(limit)
-    )
-    shown = [_shown("list", each, owner) for each, owner in uow.session.execute(in_lists)]
-    shown += [_shown("field", each, owner) for each, owner in uow.session.execute(in_fields)]
+    shown = []
+    for kind, (record, ended_at, newest) in _RECORDS.items():
+        suspicious = record.suspicious_words.is_not(None), ended_at.is_(None)
+        query = select(record, User.email).join(User, User.id == record.user_id).where(*suspicious)
+        rows = uow.session.execute(query.order_by(newest.desc()).limit(limit)).all()
+        shown += [_shown(kind, each, owner) for each, owner in rows]
     return shown
 
 
 def mark_reviewed(uow: UnitOfWork, kind: Kind, record_id: int, version: str) -> bool:
     """Return whether the texts are those that were looked at; then they are shown no more."""
-    record: MailingList | MemberField | None
-    if kind == "list":
-        record = uow.session.get(MailingList, record_id, with_for_update=True)
-    else:
-        record = uow.session.get(MemberField, record_id, with_for_update=True)
+    model, *_ = _RECORDS[kind]
+    record = uow.session.get(model, record_id, with_for_update=True)
     if record is None or _version(texts_of(record)) != version:
         return False
     record.suspicious_words = None

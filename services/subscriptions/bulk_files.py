@@ -84,15 +84,10 @@ def sweep(resources: Resources, *, now: datetime) -> int:
         if prefix == seen or stored.modified_at > now - STRAY_FILE_AGE:
             continue
         seen = prefix
+        kind = MemberImport if prefix.startswith(IMPORTS) else MemberExport
+        own = kind.object_prefix == prefix, kind.files_removed_at.is_(None)
         with resources.unit_of_work() as uow:
-            is_known = any(
-                uow.session.scalar(
-                    select(kind.id).where(
-                        kind.object_prefix == prefix, kind.files_removed_at.is_(None)
-                    )
-                )
-                for kind in (MemberImport, MemberExport)
-            )
+            is_known = uow.session.scalar(select(kind.id).where(*own))
         if not is_known:
             remove_all(resources.objects, prefix)
             removed += 1
@@ -102,18 +97,10 @@ def sweep(resources: Resources, *, now: datetime) -> int:
 def _remove_oldest(
     resources: Resources, kind: type[MemberImport] | type[MemberExport], *, before: datetime
 ) -> bool:
-    query = (
-        select(kind)
-        .where(
-            # The second condition finds them in the index; the job may have ended much later.
-            kind.files_removed_at.is_(None),
-            kind.created_at < before,
-            kind.finished_at < before,
-        )
-        .order_by(kind.created_at)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    )
+    # The second condition finds them in the index; the job may have ended much later.
+    is_old = kind.files_removed_at.is_(None), kind.created_at < before, kind.finished_at < before
+    oldest = select(kind).where(*is_old).order_by(kind.created_at).limit(1)
+    query = oldest.with_for_update(skip_locked=True)
     with resources.unit_of_work() as uow:
         found = cast("MemberImport | MemberExport | None", uow.session.scalar(query))
         if found is None:

@@ -13,7 +13,6 @@ from sqlalchemy import (
     Connection,
     DateTime,
     String,
-    column,
     func,
     select,
     text,
@@ -65,10 +64,9 @@ def record(
     if how not in BY_OWNER:
         entry.ip, entry.url, entry.browser = read_ip(ip), url, browser
         # The wording that the list has now, whatever this transaction has read of the list.
-        version = select(MailingList.consent_wording_version)
-        entry.wording_version = version.where(
-            MailingList.id == subscription.list_id
-        ).scalar_subquery()
+        version, of_list = MailingList.consent_wording_version, MailingList.id
+        now = select(version).where(of_list == subscription.list_id)
+        entry.wording_version = now.scalar_subquery()
     uow.session.add(entry)
 
 
@@ -99,14 +97,8 @@ def carry_over(uow: UnitOfWork, leaving: Subscription, there: Subscription) -> N
 
     Each entry and claim is carried once, however often the member is moved back and forth.
     """
-    values = {
-        "user_id": leaving.user_id,
-        "leaving_id": leaving.id,
-        "there_id": there.id,
-        "list_id": leaving.list_id,
-        "to_list_id": there.list_id,
-        "most": _MAX_CARRIED,
-    }
+    values = {"user_id": leaving.user_id, "leaving_id": leaving.id, "there_id": there.id}
+    values |= {"list_id": leaving.list_id, "to_list_id": there.list_id, "most": _MAX_CARRIED}
     uow.session.execute(_CARRY_ENTRIES, values)
     uow.session.execute(_CARRY_CLAIMS, values)
 
@@ -186,8 +178,8 @@ def claim_many(
     """Keep the claims about active members of the import's list; how many they were.
 
     Call it after the members were written, under the list's lock. A member has one claim of each
-    kind by an import; a second one is passed over. A time in the future or before 1970 counts as
-    now, and a text that is no IP address or no URL of the web as none.
+    kind by an import. A time in the future or before 1970 counts as now, and a text that is no IP
+    address or no URL of the web as none.
 
     Args:
         people: the person of each claim's address: the list may know them by another one.
@@ -195,21 +187,18 @@ def claim_many(
     """
     # No text of Postgres holds a NUL character.
     wordings = [(each.wording or "").replace("\0", "").strip() for each in claims]
-    kept = uow.session.execute(
-        _CLAIM,
-        {
-            "import_id": import_id,
-            "people": [people[each.email] for each in claims],
-            "hows": [each.how.value for each in claims],
-            "moments": [each.occurred_at for each in claims],
-            "ips": [read_ip(each.ip) for each in claims],
-            "urls": [origins.page_of((each.url or "").strip()) for each in claims],
-            "wordings": [each[:MAX_CLAIMED_WORDING_CHARACTERS] or None for each in wordings],
-            "claimed_by": claimed_by,
-            "age": timedelta(days=uow.settings.retention[Retained.IP_ADDRESSES]),
-        },
-    )
-    return len(kept.all())
+    values = {
+        "import_id": import_id,
+        "people": [people[each.email] for each in claims],
+        "hows": [each.how.value for each in claims],
+        "moments": [each.occurred_at for each in claims],
+        "ips": [read_ip(each.ip) for each in claims],
+        "urls": [origins.page_of((each.url or "").strip()) for each in claims],
+        "wordings": [each[:MAX_CLAIMED_WORDING_CHARACTERS] or None for each in wordings],
+        "claimed_by": claimed_by,
+        "age": timedelta(days=uow.settings.retention[Retained.IP_ADDRESSES]),
+    }
+    return len(uow.session.execute(_CLAIM, values).all())
 
 
 def take_back(uow: UnitOfWork, import_id: int, *, most: int) -> int:
@@ -280,15 +269,12 @@ def choose(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> N
 
 def of_lists(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
     """The wordings that hold now, by the ids of the lists that have one."""
-    wanted = [
-        (each.id, each.consent_wording_version)
-        for each in lists
-        if each.consent_wording_version is not None
-    ]
-    if not wanted:
+    wanted = {each.id: each.consent_wording_version for each in lists}
+    chosen = [(list_id, version) for list_id, version in wanted.items() if version is not None]
+    if not chosen:
         return {}
     key = tuple_(ConsentWording.list_id, ConsentWording.version)
-    query = select(ConsentWording.list_id, ConsentWording.wording).where(key.in_(wanted))
+    query = select(ConsentWording.list_id, ConsentWording.wording).where(key.in_(chosen))
     return dict(uow.session.execute(query).tuples().all())
 
 
@@ -399,9 +385,8 @@ CONSENT_COLUMNS = (
 def values_of(found: Collection[ConsentShown]) -> tuple[str | None, ...]:
     """Return ``CONSENT_COLUMNS``: the newest act of the member's own, or else a claim.
 
-    A claim of a file tells more than one of the owner's, such as that there was a file. Some are
-    texts of strangers and of files. The confirmation of the newest act has columns of its own, as
-    in the files of other products.
+    A claim of a file tells more than one of the owner's, such as that there was a file. The
+    confirmation has columns of its own, as in the files of other products.
     """
     least = min(map(_doubt, found), default=None)
     surest = [each for each in found if _doubt(each) == least]
@@ -456,19 +441,11 @@ FROM subscriptions
 WHERE id = ANY(CAST(:ids AS bigint[])) AND import_id IS NOT NULL AND email IS NOT NULL
 """)
     .columns(
-        column("subscription_id", BigInteger),
-        column("occurred_at", DateTime(timezone=True)),
-        column("how", String),
-        column("ip", String),
-        column("url", String),
-        column("browser", String),
-        column("wording", String),
-        column("wording_version", BigInteger),
-        column("claimed_by", String),
-        column("confirmed", Boolean),
-        column("list_id", BigInteger),
-        column("import_id", BigInteger),
-        column("place", BigInteger),
+        **dict.fromkeys(("subscription_id", "list_id", "import_id", "place"), BigInteger()),
+        **dict.fromkeys(("how", "ip", "url", "browser", "wording", "claimed_by"), String()),
+        wording_version=BigInteger(),
+        occurred_at=DateTime(timezone=True),
+        confirmed=Boolean(),
     )
     .subquery("found")
 )

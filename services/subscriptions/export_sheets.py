@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -102,72 +101,54 @@ class Sheet(NamedTuple):
     rewritten: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class ChosenMembers:
-    """The members that an export is to have; each ``None`` stands for what the kind has by itself.
-
-    Attributes:
-        statuses: only these.
-    """
-
-    wanted: MemberFilter | None = None
-    statuses: tuple[SubscriptionStatus, ...] | None = None
-
-
-@dataclass(frozen=True)
-class ListAttributes:
-    """The keys of the owner's fields by their ids as text, and the names of the list's tags."""
-
-    fields: Mapping[str, str]
-    tags: Mapping[int, str]
-
-
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
     *("user_id", "created_at", "joined_at"),
 )
 _HAS_MAIL = _MEMBERS_COLUMNS.index("email_enabled")
 # All but those who were removed, who are no members any more.
-_PRESENT_AND_FORMER = (
-    *(SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING, SubscriptionStatus.UNSUBSCRIBED),
-)
+_PRESENT_AND_FORMER = tuple(each for each in SubscriptionStatus if each != "removed")
 
 
 def of_export(uow: UnitOfWork, resources: Resources, lease: Lease, export: MemberExport) -> Sheet:
     """Raises ``segment.tag_deleted``."""
     mailing_list = uow.session.get_one(MailingList, export.list_id)
-    wanted, statuses = None, None
+    wanted = None
     if export.filter is not None:
         wanted = member_filter.read_begun(uow, mailing_list, export.filter)
-    if export.statuses is not None:
-        statuses = tuple(map(SubscriptionStatus, export.statuses))
-    chosen = ChosenMembers(wanted, statuses)
     if export.kind == ExportKind.DELIVERY:
-        return roster(resources, lease, mailing_list, chosen)
-    own = attribute_fields.own(uow, mailing_list.user_id).by_key.values()
+        return roster(resources, lease, mailing_list, wanted)
+    own = attribute_fields.list_of(uow, mailing_list.user_id)
     tags = select(MemberTag.id, MemberTag.name).where(MemberTag.list_id == mailing_list.id)
-    attributes = ListAttributes(
-        {str(each.id): each.key for each in own},
-        {row.id: row.name for row in uow.session.execute(tags)},
-    )
-    return members(mailing_list.id, chosen, attributes)
+    names = {row.id: row.name for row in uow.session.execute(tags)}
+    asked = None if export.statuses is None else tuple(map(SubscriptionStatus, export.statuses))
+    return members(mailing_list.id, {str(each.id): each.key for each in own}, names, wanted, asked)
 
 
-def members(list_id: int, chosen: ChosenMembers, attributes: ListAttributes) -> Sheet:
-    """Members of the list, for its owner."""
+def members(
+    list_id: int,
+    fields: Mapping[str, str],
+    tags: Mapping[int, str],
+    wanted: MemberFilter | None = None,
+    asked: tuple[SubscriptionStatus, ...] | None = None,
+) -> Sheet:
+    """Members of the list, for its owner: those whom the filter means, and who have the statuses.
+
+    Args:
+        fields: keys of the owner's fields, by their ids as text.
+        tags: names of the list's tags, by their ids.
+    """
     s = Subscription
     status = case((opt_outs.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=s.status)
     has_mail = and_(s.email_enabled, not_(opt_outs.HAS_NO_MAIL))
-    statuses = chosen.statuses or _PRESENT_AND_FORMER
-    if chosen.wanted is not None:
-        statuses = chosen.wanted.statuses(chosen.statuses)
+    statuses = (asked or _PRESENT_AND_FORMER) if wanted is None else wanted.statuses(asked)
     # Two indexes begin with the list, and neither has all statuses: without them, the members of a
     # small list are looked for in the whole table.
     table = Subscription.__table__.alias("chosen")
     not_active = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
     of_list = select(table.c.id).where(table.c.list_id == list_id)
-    if chosen.wanted is not None:
-        of_list = of_list.where(chosen.wanted.condition(table, asked=chosen.statuses))
+    if wanted is not None:
+        of_list = of_list.where(wanted.condition(table, asked=asked))
     parts = []
     if SubscriptionStatus.ACTIVE in statuses:
         parts.append(of_list.where(table.c.status == SubscriptionStatus.ACTIVE.value))
@@ -186,35 +167,29 @@ def members(list_id: int, chosen: ChosenMembers, attributes: ListAttributes) -> 
     if SubscriptionStatus.REMOVED in statuses:
         # Nothing is left to show of an erased person.
         query = query.where(s.email.is_not(None))
-    fields = (f"fields.{key}" for key in attributes.fields.values())
-    columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *fields)
+    keys = (f"fields.{key}" for key in fields.values())
+    columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *keys)
     others = range(len(_MEMBERS_COLUMNS), len(columns))
-    return Sheet(columns, query, _member_values(attributes), rewritten=(0, 1, _HAS_MAIL, *others))
-
-
-def _member_values(
-    attributes: ListAttributes,
-) -> Callable[[Connection, Sequence[AnyRow]], Iterator[Values]]:
-    ids, names, none = list(attributes.fields), attributes.tags, [None] * len(attributes.fields)
+    none = [None] * len(fields)
 
     def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
         agreed = consent.of_batch(reading, [row.id for row in rows])
         for row in rows:
             email, name, status, tier, expiry, has_mail, source, user_id, made_at, *others = row
-            joined_at, tag_ids, fields, subscription_id = others
+            joined_at, tag_ids, own, subscription_id = others
             yield (
                 *(email, name, status, tier, expiry and clock.iso(expiry), has_mail, source),
                 *(user_id, clock.iso(made_at), clock.iso(joined_at)),
                 *consent.values_of(agreed.get(subscription_id, ())),
-                sorted(names[each] for each in tag_ids if each in names) if tag_ids else [],
-                *([fields.get(each) for each in ids] if fields else none),
+                sorted(tags[each] for each in tag_ids if each in tags) if tag_ids else [],
+                *([own.get(each) for each in fields] if own else none),
             )
 
-    return values
+    return Sheet(columns, query, values, rewritten=(0, 1, _HAS_MAIL, *others))
 
 
 def roster(
-    resources: Resources, lease: Lease, mailing_list: MailingList, chosen: ChosenMembers
+    resources: Resources, lease: Lease, mailing_list: MailingList, wanted: MemberFilter | None
 ) -> Sheet:
     """The people who get the mail of the list, for its sender: of the chosen ones, if any are."""
     columns = (
@@ -229,8 +204,8 @@ def roster(
     erased = select(Erasure.user_id).where(Erasure.finished_at.is_(None))
     is_sent = [s.status == SubscriptionStatus.ACTIVE, s.email_enabled, s.email.is_not(None)]
     is_sent.append(s.user_id.not_in(erased))
-    if chosen.wanted is not None:
-        is_sent.append(chosen.wanted.condition(asked=(SubscriptionStatus.ACTIVE,)))
+    if wanted is not None:
+        is_sent.append(wanted.condition(asked=(SubscriptionStatus.ACTIVE,)))
     query = (
         select(s.email, s.name, s.user_id)
         .where(s.list_id == mailing_list.id, *is_sent, ~opted_out)

@@ -6,7 +6,7 @@ person. Only a credential with the scope ``delivery`` may have a roster made, fo
 """
 
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,11 +16,7 @@ from sqlalchemy.orm import undefer
 
 from core import ids
 from core.errors import TransientError
-from core.errors.mailing import (
-    EXPORT_NOT_FOUND,
-    EXPORT_STATUS_OF_ROSTER,
-    LIST_EMAIL_CHANNEL_DISABLED,
-)
+from core.errors import mailing as errors
 from core.errors.media import MEDIA_DAMAGED
 from core.queues import Queue
 from core.scopes import Scope
@@ -78,25 +74,12 @@ def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: st
 
 
 @dataclass(frozen=True)
-class ExportChoice:
-    """
-    Attributes:
-        kept: a filter as ``stored_filters`` keeps it; ``None`` for all members of the kind.
-        statuses: only members with one of these; ``None`` for those that the kind has by itself,
-            or the filter.
-    """
-
-    kept: Mapping[str, Any] | None = None
-    statuses: tuple[SubscriptionStatus, ...] | None = None
-    form: ExportFormat = ExportFormat.CSV
-
-
-_EVERYTHING = ExportChoice()
-
-
-@dataclass(frozen=True)
 class ExportOrder:
-    """The order of a caller: the members of a segment, or of a filter that is written as JSON."""
+    """The order of a caller: the members of a segment, or of a filter that is written as JSON.
+
+    ``statuses``: only members with one of these; ``None`` for those that the kind has by itself, or
+    the filter.
+    """
 
     kind: ExportKind
     segment_id: int | None = None
@@ -108,12 +91,11 @@ class ExportOrder:
 def begin(
     uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder, *, request_id: str | None
 ) -> Job:
-    """Start an export of the list.
+    """Start an export of the list. Quotas don't bound the sender, who gets rosters.
 
     Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
-    ``list.not_owner``, ``quota.exceeded`` for the members, what ``saved.selected`` raises, and for
-    the roster ``list.email_channel_disabled`` if the list is not sent by mail, and
-    ``export.status_of_roster``. Quotas don't bound the sender, who gets rosters.
+    ``list.not_owner``, ``quota.exceeded`` for the members, what ``segments.selected`` raises, and
+    for the roster ``list.email_channel_disabled`` and ``export.status_of_roster``.
     """
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
@@ -121,15 +103,22 @@ def begin(
         lists.owned(uow, caller, list_id)
         quotas.require(uow, uow.settings, caller.user_id, PlanQuota.UNFINISHED_JOBS)
     elif order.statuses is not None:
-        raise EXPORT_STATUS_OF_ROSTER()
+        raise errors.EXPORT_STATUS_OF_ROSTER()
     mailing_list = lists.get(uow, list_id)
     kept = segments.selected(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
         row, storage = quotas.row_bytes(kept), PlanQuota.STORAGE_MB
         quotas.require(uow, uow.settings, caller.user_id, storage, more=row)
-    choice = ExportChoice(kept, order.statuses, order.form)
+    statuses = None if order.statuses is None else [*order.statuses]
     return enqueue_export(
-        uow, caller.user_id, mailing_list, order.kind, choice=choice, request_id=request_id
+        uow,
+        caller.user_id,
+        mailing_list,
+        order.kind,
+        request_id=request_id,
+        filter=kept,
+        statuses=statuses,
+        format=order.form,
     )
 
 
@@ -139,24 +128,23 @@ def enqueue_export(
     mailing_list: MailingList,
     kind: ExportKind,
     *,
-    choice: ExportChoice = _EVERYTHING,
     request_id: str | None = None,
-    by_operator: bool = False,
+    **chosen: Any,
 ) -> Job:
-    """Start an export for a user whose rights were checked."""
+    """Start an export for a user whose rights were checked.
+
+    ``chosen``: other columns of the export, such as the ``filter`` as ``member_filter`` keeps it.
+    """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
-        raise LIST_EMAIL_CHANNEL_DISABLED()
+        raise errors.LIST_EMAIL_CHANNEL_DISABLED()
     # The first attempt names its own file.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id,
         user_id=user_id,
         kind=kind,
-        filter=None if choice.kept is None else dict(choice.kept),
-        statuses=None if choice.statuses is None else list(choice.statuses),
-        format=choice.form,
-        by_operator=by_operator,
         object_prefix=prefix,
+        **chosen,
     )
     uow.session.add(export)
     uow.session.flush()
@@ -177,7 +165,7 @@ def get(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
     """Return one of the caller's exports; raises ``export.not_found``."""
     export = uow.session.get(MemberExport, export_id, options=[undefer(MemberExport.filter)])
     if export is None or export.user_id != caller.user_id:
-        raise EXPORT_NOT_FOUND()
+        raise errors.EXPORT_NOT_FOUND()
     return export
 
 
@@ -195,11 +183,9 @@ def get_finished(
     """Raises ``export.not_found``, also when the file was removed."""
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
-        raise EXPORT_NOT_FOUND()
-    if export.format != form:
-        raise EXPORT_NOT_FOUND()
-    if accounts.get(uow, export.user_id).erased_at is not None:
-        raise EXPORT_NOT_FOUND()
+        raise errors.EXPORT_NOT_FOUND()
+    if export.format != form or accounts.get(uow, export.user_id).erased_at is not None:
+        raise errors.EXPORT_NOT_FOUND()
     return export, uow.session.get_one(MailingList, export.list_id)
 
 
@@ -260,13 +246,13 @@ _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Sco
 EXPORT_JOBS = {
     kind: kinds.register(
         kinds.JobKind(
-            name=f"export.{kind}",
+            f"export.{kind}",
+            Queue.EXPORT,
+            scope,
+            retryable=True,
             run=run,
             # An export holds one view of the database from first to last, so it can't take turns.
-            queue=Queue.EXPORT,
             deadline_seconds=3600.0,
-            scope=scope,
-            retryable=True,
             needs_recent_login=True,
             on_abandoned=_end_with_job,
         )

@@ -12,7 +12,6 @@ from datetime import date
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.exc import IntegrityError
 
 from core.errors import FieldProblem
 from core.errors import mailing as errors
@@ -20,6 +19,7 @@ from core.languages.shown_lines import is_shown
 from models import FieldType, MemberField
 from services.access import sessions
 from services.subscriptions import branding
+from storage.connections import unless_taken
 from storage.unit_of_work import UnitOfWork
 
 # A value is stored as JSON: a text or a choice by its characters, a number as such, a date as
@@ -129,7 +129,7 @@ MAX_LABEL_CHARACTERS = 100
 MAX_CHOICES = 100
 MAX_CHOICE_CHARACTERS = 100
 
-_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
+KEY_FORM = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
 
 
 class OwnFields:
@@ -195,10 +195,8 @@ def own(uow: UnitOfWork, owner_id: int) -> OwnFields:
 
 def list_of(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
     """The owner's fields that are not retired, in the order in which they were made."""
-    query = select(MemberField).where(
-        MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
-    )
-    return list(uow.session.scalars(query.order_by(MemberField.id)))
+    own = MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
+    return list(uow.session.scalars(select(MemberField).where(*own).order_by(MemberField.id)))
 
 
 def create(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
@@ -223,8 +221,7 @@ def change(uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, A
     """Set the named columns. ``field_types.change`` changes the type too.
 
     A choice that is taken away stays the value of the members who have it. Raises
-    ``field.not_found``, ``field.key``, ``field.key_taken``, ``field.label``, ``field.choices``,
-    ``text.leads_away``, ``text.misleading``.
+    ``field.not_found``, ``text.leads_away``, ``text.misleading``, and the error of each column.
     """
     field = get(uow, owner_id, field_id, lock=True)
     _set(uow, field, values)
@@ -246,11 +243,8 @@ def get(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) ->
     Another owner's field, or one that was retired, is as if it were not there. Raises
     ``field.not_found``.
     """
-    query = select(MemberField).where(
-        MemberField.id == field_id,
-        MemberField.user_id == owner_id,
-        MemberField.retired_at.is_(None),
-    )
+    own = MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
+    query = select(MemberField).where(MemberField.id == field_id, *own)
     found = uow.session.scalar(query.with_for_update() if lock else query)
     if found is None:
         raise errors.FIELD_NOT_FOUND()
@@ -269,26 +263,17 @@ def _set(uow: UnitOfWork, field: MemberField, values: Mapping[str, Any]) -> None
         branding.require_no_secret(name, text)
     branding.require_no_secret("description", field.description)
     branding.look_at(uow, field, before)
-    if not _KEY.match(field.key):
+    if not KEY_FORM.match(field.key):
         raise errors.FIELD_KEY(most=MAX_KEY_CHARACTERS)
     if not _is_line(field.label, MAX_LABEL_CHARACTERS):
         raise errors.FIELD_LABEL(most=MAX_LABEL_CHARACTERS)
     choices = field.choices
-    is_choice = field.type == FieldType.CHOICE
-    is_right = all(_is_line(each, MAX_CHOICE_CHARACTERS) for each in choices)
-    if (
-        is_choice != bool(choices)
-        or not is_right
-        or not len(set(choices)) == len(choices) <= (MAX_CHOICES)
-    ):
+    has_as_many = bool(choices) == (field.type == FieldType.CHOICE) and len(choices) <= MAX_CHOICES
+    are_lines = all(_is_line(each, MAX_CHOICE_CHARACTERS) for each in choices)
+    if not has_as_many or not are_lines or len({*choices}) < len(choices):
         raise errors.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
-    key = field.key
-    try:
+    with unless_taken("uq_fields_user_id_key", errors.FIELD_KEY_TAKEN(key=field.key)):
         uow.session.flush()
-    except IntegrityError as error:
-        if "uq_fields_user_id_key" not in str(error.orig):
-            raise
-        raise errors.FIELD_KEY_TAKEN(key=key) from None
 
 
 def _is_line(text: str, most: int) -> bool:

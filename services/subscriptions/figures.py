@@ -113,8 +113,11 @@ def read(uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy) -> Sequen
     }
     if by is FiguresBy.DAY:
         return [found.get(str(day)) or MemberFigures(str(day)) for day in days.days]
-    keys = [*Tier] if by is FiguresBy.TIER else sorted(found)
-    return [each for key in keys if (each := found.get(key)) and (each.joined or each.left)]
+    return [each for key in _in_order(found, by) if (each := found[key]).joined or each.left]
+
+
+def _in_order(found: Collection[str], by: FiguresBy) -> list[str]:
+    return [key for key in (Tier if by is FiguresBy.TIER else sorted(found)) if key in found]
 
 
 def net_of_owner(uow: UnitOfWork, owner_id: int, days: int) -> int:
@@ -169,8 +172,7 @@ def members_by(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:
         count += func.sum(_both.moved_in - _both.moved_out)
     query = select(_KEYS[by], count).where(_both.list_id == list_id).group_by(_KEYS[by])
     found = {str(key): int(number) for key, number in uow.session.execute(query) if number}
-    keys = [*Tier] if by is FiguresBy.TIER else sorted(found)
-    return {str(key): found[key] for key in keys if key in found}
+    return {str(key): found[key] for key in _in_order(found, by)}
 
 
 # By an array, as counts are folded.
@@ -279,31 +281,25 @@ def fold_all(resources: Resources) -> int:
     The owners of lists that have grown beyond a quota are told. Returns how many differences were
     added. Reading a list's count or its figures stays quick while few are left beside them.
     """
-    total, folded = 0, _MAX_FOLDED_DELTAS
-    while folded == _MAX_FOLDED_DELTAS:
-        with resources.unit_of_work() as uow:
-            folded, grown = fold_deltas(uow, max_deltas=_MAX_FOLDED_DELTAS)
-            tell_owners(uow, grown)
-        total += folded
-    folded = _MAX_FOLDED_DELTAS
-    while folded == _MAX_FOLDED_DELTAS:
-        with resources.unit_of_work() as uow:
-            folded = fold(uow, max_deltas=_MAX_FOLDED_DELTAS)
-        total += folded
+    total = 0
+    for fold_batch in (fold_deltas, fold):
+        folded = _MAX_FOLDED_DELTAS
+        while folded == _MAX_FOLDED_DELTAS:
+            with resources.unit_of_work() as uow:
+                folded = fold_batch(uow, max_deltas=_MAX_FOLDED_DELTAS)
+            total += folded
     return total
 
 
-def fold_deltas(uow: UnitOfWork, *, max_deltas: int) -> tuple[int, list[int]]:
-    """Add the oldest differences to their lists' counts.
+def fold_deltas(uow: UnitOfWork, *, max_deltas: int) -> int:
+    """Add the oldest differences to their lists' counts; returns how many were added.
 
-    Returns how many were added, and the lists that have more members by them.
+    Readers' own acts are always done, so they alone can bring an owner over a quota. The mail that
+    says so is written in the same transaction, so it is sent whatever is killed.
     """
     folded, grown = uow.session.execute(_FOLD, {"max_deltas": max_deltas}).one()
-    return folded, grown
-
-
-# A reader's own act is always done, so readers alone can bring an owner there. The mail is written
-# in the transaction that adds up the readers' acts, so it is sent whatever is killed.
+    _tell_owners(uow, grown)
+    return int(folded)
 
 
 MIN_NOTICE_INTERVAL = timedelta(days=1)
@@ -311,8 +307,10 @@ MIN_NOTICE_INTERVAL = timedelta(days=1)
 _ALONE = text("SELECT pg_advisory_xact_lock(hashtext('quota.notice'), 0)")
 
 
-def tell_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
+def _tell_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
     """Mail each owner of these lists who has too many members, unless they were told in a day."""
+    if not list_ids:
+        return
     owners = select(MailingList.user_id).where(MailingList.id.in_(list_ids))
     told = exists().where(
         AccountMail.user_id == User.id,
@@ -326,8 +324,6 @@ def tell_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
         .group_by(User.id)
         .order_by(User.id)
     )
-    if not list_ids:
-        return
     uow.session.execute(_ALONE)
     for owner, members in uow.session.execute(query):
         limit = quotas.limit_of(uow.settings, owner.plan, PlanQuota.MEMBERS)

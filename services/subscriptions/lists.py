@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from sqlalchemy import ColumnElement, Row, ScalarSelect, func, literal, select, update
+from sqlalchemy import ColumnElement, Row, ScalarSelect, func, literal, select, text
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import IntegrityError
 
 from core.errors import mailing as errors
 from core.ids import MAX_ID, MAX_UINT64
@@ -26,8 +25,9 @@ from services.subscriptions import fields as owner_fields
 from services.subscriptions.members import locks, unsubscribe
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import waiting_briefly
+from storage.connections import unless_taken
 from storage.resources import Resources
-from storage.unit_of_work import UnitOfWork
+from storage.unit_of_work import UnitOfWork, note_once
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
 _NUMBER = re.compile(r"[0-9]{1,20}\Z")
@@ -90,10 +90,7 @@ def change(
 ) -> None:
     """Set the named columns.
 
-    Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
-    ``list.challenge_provider``, ``list.redirect_origins``, ``list.consent_wordings``,
-    ``list.colour``, ``list.logo``, ``list.sender_name``, ``list.words``, ``list.fields``,
-    ``list.busy``, ``text.leads_away``, ``text.misleading``.
+    Raises ``list.busy``, ``text.leads_away``, ``text.misleading``, and the error of each column.
     """
     for name in _STRANGERS_READ & fields.keys():
         branding.require_harmless(name, fields[name])
@@ -107,16 +104,10 @@ def change(
     with uow.session.no_autoflush:
         branding.settle(uow, mailing_list, columns)
     branding.look_at(uow, mailing_list, before)
-    # A flush that fails expires what it knew.
-    slug = mailing_list.slug
-    try:
-        # A new slug waits for the rows that an import is writing about the list.
-        with waiting_briefly(uow):
-            uow.session.flush()
-    except IntegrityError as error:
-        if "uq_lists_slug" not in str(error.orig):
-            raise
-        raise errors.LIST_SLUG_TAKEN(slug=slug) from None
+    taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
+    # A new slug waits for the rows that an import is writing about the list.
+    with unless_taken("uq_lists_slug", taken), waiting_briefly(uow):
+        uow.session.flush()
     if _WORDING in fields:
         with waiting_briefly(uow):
             consent.choose(uow, mailing_list, fields[_WORDING])
@@ -144,12 +135,12 @@ def sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[SignUpFie
 def field_keys(uow: UnitOfWork, mailing_list: MailingList) -> tuple[list[str] | None, list[str]]:
     """Return the keys of the fields that the owner chose for the form (``None``: all), and of the
     required ones."""
-    if mailing_list.asked_field_ids is None and not mailing_list.required_field_ids:
+    has_chosen = mailing_list.asked_field_ids is not None
+    if not has_chosen and not mailing_list.required_field_ids:
         return None, []
     found = sign_up_fields(uow, mailing_list)
-    keys = [each.field.key for each in found]
     required = [each.field.key for each in found if each.is_required]
-    return None if mailing_list.asked_field_ids is None else keys, required
+    return [each.field.key for each in found] if has_chosen else None, required
 
 
 def _field_ids(
@@ -172,13 +163,7 @@ def _field_ids(
 
 def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:
     """Archive the list: it takes no new members and sends no mail, and members can still leave."""
-    statement = (
-        update(MailingList)
-        .where(MailingList.id == mailing_list.id, MailingList.archived_at.is_(None))
-        .values(archived_at=func.now())
-        .returning(MailingList.id)
-    )
-    return len(uow.session.execute(statement).all())
+    return note_once(uow, MailingList.archived_at, MailingList.id == mailing_list.id)
 
 
 def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
@@ -239,9 +224,7 @@ def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[Ma
     )
     query = paging.by_moment(open_ones, MailingList.created_at, MailingList.id, wanted)
     found = uow.session.scalars(query).all()
-    return paging.cut(
-        found, wanted.limit, lambda each: paging.moment_cursor(each.created_at, each.id)
-    )
+    return paging.cut(found, wanted.limit, lambda it: paging.moment_cursor(it.created_at, it.id))
 
 
 def choices(uow: UnitOfWork, user_id: int, most: int = WHOLE.limit) -> Sequence[Row[int, str, str]]:
@@ -304,7 +287,6 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
 
 
-_LATELY = timedelta(days=7)
 MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
 MAX_PAGE_REPORTS_OF_LIST = 1_000
 
@@ -312,8 +294,7 @@ MAX_PAGE_REPORTS_OF_LIST = 1_000
 def report(resources: Resources, mailing_list: MailingList, person: User, actor: Actor) -> None:
     """Record that the person did not ask for the list, and let them leave it for good.
 
-    Reporting again changes nothing. The person leaves first: should this be cut off between the
-    two, they get no more mail, and can still report.
+    Reporting again changes nothing. The person leaves first, and can still report if that fails.
     """
     unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
     with resources.unit_of_work() as uow:
@@ -325,8 +306,7 @@ def report(resources: Resources, mailing_list: MailingList, person: User, actor:
 def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
     """Record that a stranger, of whom only the network is known, reports the list's page.
 
-    Reporting again changes nothing. A network reports a few lists a day, and a list has so many
-    such reports: more would tell the operator no more.
+    Reporting again changes nothing, nor do more reports than would tell the operator something.
     """
     by_network = ListReport.network_digest == network_digest
     today = ListReport.created_at > func.now() - timedelta(days=1)
@@ -366,37 +346,18 @@ class ReportedList:
 
 def reported_lists(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
     """Lists with reports, those with the most in the last week first."""
-    total = func.count(ListReport.id)
-    lately = total.filter(ListReport.created_at > func.now() - _LATELY)
-    # The lists are chosen first, so that no other lists and owners are read.
-    worst = (
-        select(
-            ListReport.list_id,
-            total.label("total"),
-            func.count(ListReport.network_digest).label("by_strangers"),
-            lately.label("lately"),
-            func.max(ListReport.created_at).label("last_at"),
-        )
-        .group_by(ListReport.list_id)
-        .order_by(lately.desc(), total.desc(), ListReport.list_id)
-        .limit(limit)
-        .subquery()
-    )
-    found = worst.c
-    query = (
-        select(
-            MailingList.id,
-            MailingList.slug,
-            MailingList.title,
-            User.id,
-            User.email,
-            found.total,
-            found.by_strangers,
-            found.lately,
-            found.last_at,
-        )
-        .join(worst, MailingList.id == found.list_id)
-        .join(User, User.id == MailingList.user_id)
-        .order_by(found.lately.desc(), found.total.desc(), MailingList.id)
-    )
-    return [ReportedList(*row) for row in uow.session.execute(query)]
+    return [ReportedList(*row) for row in uow.session.execute(_REPORTED, {"most": limit})]
+
+
+# The lists are chosen first, so that no other lists and owners are read.
+_REPORTED = text("""
+WITH worst AS (
+    SELECT list_id, count(*) AS reports, count(network_digest) AS by_strangers,
+        count(*) FILTER (WHERE created_at > now() - interval '7 days') AS lately,
+        max(created_at) AS last_at
+    FROM list_reports GROUP BY list_id ORDER BY lately DESC, reports DESC, list_id LIMIT :most
+)
+SELECT l.id, l.slug, l.title, u.id, u.email, reports, by_strangers, lately, last_at
+FROM worst JOIN lists AS l ON l.id = list_id JOIN users AS u ON u.id = l.user_id
+ORDER BY lately DESC, reports DESC, l.id
+""")

@@ -91,11 +91,7 @@ def run(resources: Resources, lease: Lease) -> None:
 
 SHOW_ADDRESS = kinds.register(
     kinds.JobKind(
-        name="account.show_address",
-        run=run,
-        queue=Queue.MAINTENANCE,
-        scope=Scope.SUBSCRIPTION_FULL,
-        retryable=True,
+        "account.show_address", Queue.MAINTENANCE, Scope.SUBSCRIPTION_FULL, retryable=True, run=run
     )
 )
 
@@ -105,16 +101,9 @@ def _show_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int 
     # Finds nothing after an undo, or after another move.
     said = FormerAddress.user_id == User.id, FormerAddress.shown == User.email
     wanted = select(User.email).where(User.id == user_id, *said).limit(1)
-    query = (
-        select(Subscription.list_id)
-        .where(
-            Subscription.user_id == user_id,
-            Subscription.list_id > after,
-            Subscription.email != wanted.scalar_subquery(),
-        )
-        .order_by(Subscription.list_id)
-        .limit(MAX_LISTS)
-    )
+    s = Subscription
+    is_behind = s.user_id == user_id, s.list_id > after, s.email != wanted.scalar_subquery()
+    query = select(s.list_id).where(*is_behind).order_by(s.list_id).limit(MAX_LISTS)
     list_ids = list(uow.session.scalars(query))
     if not list_ids:
         leases.succeed(uow, lease, {})
@@ -158,11 +147,8 @@ class RosterAddresses:
         ids = [user_id for _, _, user_id in rows]
         moved = {row.id: row.email for row in reading.execute(_MOVED, {"ids": ids})}
         # People under whose new address an opt-out is kept.
-        whose = {
-            digest: user_id
-            for user_id, address in moved.items()
-            for digest in self._digests(address)
-        }
+        pairs = ((self._digests(address), user_id) for user_id, address in moved.items())
+        whose = {digest: user_id for digests, user_id in pairs for digest in digests}
         about = {"list_id": self._list_id, "digests": list(whose)}
         found = reading.execute(_REFUSED, about) if moved else ()
         refused = {whose[bytes(digest)] for (digest,) in found}
@@ -175,8 +161,7 @@ def person_of(*, list_id: str, email: str, holder: str) -> str:
     """Return SQL for one row, whose ``id`` is that of the person.
 
     The list's own copy of the address comes first, since the owner may know a member who moved by
-    no other; then who has the address now, and then who had it. Otherwise a file would make a
-    second member of somebody, or miss somebody who complained.
+    no other; then who has the address now, and then who had it.
 
     OFFSET 0 has Postgres look up one row at a time, and take the id for a value like any other when
     it chooses an index for what belongs to it. There is no LIMIT, for which it would rather read a

@@ -121,9 +121,9 @@ def _find(uow: UnitOfWork, keyring: Keyring, secret: str | None) -> MailedLink |
         return None
 
 
-# A trace id is in each mail of a list, and mails are passed on. Anything beyond that one
-# list needs a link that was mailed just now. A request does the same work for each address: only
-# the worker looks up whether the owner's lists know it. Neither the answer nor its time tells.
+# A trace id is in each mail of a list, and mails are passed on, so that anything beyond that one
+# list needs a link that was mailed just now. Only the worker looks up whether the owner's lists
+# know the address: neither the answer to a request nor its time tells.
 
 
 def ask(
@@ -206,16 +206,12 @@ def _reader(uow: UnitOfWork, asked: AccountMail) -> tuple[User, MailingList, str
     query = (
         select(Subscription.language)
         .join(MailingList, MailingList.id == Subscription.list_id)
-        .where(
-            Subscription.user_id == person.id,
-            MailingList.user_id == mailing_list.user_id,
-            # The rest of a record that was erased.
-            Subscription.email.is_not(None),
-        )
+        # Without an address it is the rest of a record that was erased.
+        .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
+        .where(MailingList.user_id == mailing_list.user_id)
         .order_by(Subscription.list_id != mailing_list.id, Subscription.id)
-        .limit(1)
     )
-    row = uow.session.execute(query).first()
+    row = uow.session.execute(query.limit(1)).first()
     return None if row is None else (person, mailing_list, row.language)
 
 
@@ -234,14 +230,11 @@ class OwnList:
 
 def lists_of_visit(uow: UnitOfWork, keyring: Keyring, visit: Visit) -> list[OwnList]:
     """The list of the visit first; without those whose owner removed the person."""
+    own, was_removed = MailingList.user_id == visit.owner_id, SubscriptionStatus.REMOVED
     query = (
         select(MailingList)
         .join(Subscription, Subscription.list_id == MailingList.id)
-        .where(
-            Subscription.user_id == visit.person.id,
-            MailingList.user_id == visit.owner_id,
-            Subscription.status != SubscriptionStatus.REMOVED,
-        )
+        .where(own, Subscription.user_id == visit.person.id, Subscription.status != was_removed)
         .order_by(MailingList.id != visit.mailing_list.id, MailingList.title, MailingList.id)
         .limit(MAX_SHOWN_LISTS)
     )
@@ -279,10 +272,9 @@ def answer(
     if record is None or record.status not in ANSWERING:
         raise SUBSCRIPTION_NOT_FOUND()
     if len(name) > MAX_NAME_CHARACTERS:
-        problem = FieldProblem(
-            "body.name", FIELD_VALUE.code, f"has at most {MAX_NAME_CHARACTERS} characters"
-        )
-        raise FIELD_VALUE(rules=f"body.name: {problem.message}", problems=(problem,))
+        rule = f"has at most {MAX_NAME_CHARACTERS} characters"
+        problem = FieldProblem("body.name", FIELD_VALUE.code, rule)
+        raise FIELD_VALUE(rules=f"body.name: {rule}", problems=(problem,))
     public = fields.own(uow, mailing_list.user_id).public()
     after = fields.merged(record.fields, public.read(values, is_text=True))
     changes.change(uow, record, "edited", actor, name=name.strip() or None, fields=after)
@@ -324,13 +316,11 @@ def data_of_visit(uow: UnitOfWork, keyring: Keyring, visit: Visit) -> Known:
     denied = DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
     digests = opt_outs.address_digests(keyring, visit.person.email)
     # Also of lists without a record, and of the address before an erasure.
+    is_theirs = or_(OptOut.user_id == visit.person.id, OptOut.address_hmac.in_(digests))
     said_no = uow.session.execute(
         select(OptOut, MailingList.title)
         .join(MailingList, MailingList.id == OptOut.list_id)
-        .where(
-            MailingList.user_id == visit.owner_id,
-            or_(OptOut.user_id == visit.person.id, OptOut.address_hmac.in_(digests)),
-        )
+        .where(MailingList.user_id == visit.owner_id, is_theirs)
         .order_by(OptOut.id)
     )
     return {
@@ -348,14 +338,10 @@ def _of_list(
 ) -> Known:
     attributes = shown.of_record(record)
     agreed = consent.page(uow, record, PageRequest(MAX_ENTRIES)).rows
-    events = uow.session.scalars(
-        select(SubscriptionEvent)
-        .where(
-            SubscriptionEvent.list_id == record.list_id, SubscriptionEvent.user_id == record.user_id
-        )
-        .order_by(SubscriptionEvent.id.desc())
-        .limit(MAX_ENTRIES)
-    )
+    event = SubscriptionEvent
+    own = event.list_id == record.list_id, event.user_id == record.user_id
+    newest = select(event).where(*own).order_by(event.id.desc()).limit(MAX_ENTRIES)
+    events = uow.session.scalars(newest)
     return {
         "title": mailing_list.title,
         "slug": mailing_list.slug,
@@ -363,9 +349,7 @@ def _of_list(
         "fields": attributes["fields"],
         "tags": attributes["tags"],
         "joined_at": _plain(attributes["joined_at"]),
-        "imported_at": _plain(record.imported_at),
-        "created_at": _plain(record.created_at),
-        "updated_at": _plain(record.updated_at),
+        **_named(record, ("imported_at", "created_at", "updated_at")),
         "consent": [_named(each, _CONSENT) for each in agreed],
         "history": [_named(each, _EVENT) for each in events],
     }

@@ -11,16 +11,10 @@ from typing import Any
 
 import psycopg2.errors
 from sqlalchemy import Row, Select, delete, func, select, text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import undefer
 
-from core.errors.mailing import (
-    SEGMENT_NAME,
-    SEGMENT_NAME_TAKEN,
-    SEGMENT_NOT_FOUND,
-    SEGMENT_TOO_MANY,
-    SELECTION_UNCLEAR,
-)
+from core.errors import mailing as errors
 from core.ids import MAX_ID
 from core.languages.shown_lines import is_plain
 from core.settings.notations import PlanQuota
@@ -31,6 +25,7 @@ from services.paging import PageOfRows, PageRequest
 from services.subscriptions import figures
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.filters.member_filter import MemberFilter
+from storage.connections import unless_taken
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -52,7 +47,7 @@ def create(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) 
     uow.session.execute(_ALONE, {"list_id": mailing_list.id})
     counted = select(func.count()).where(Segment.list_id == mailing_list.id)
     if (uow.session.scalar(counted) or 0) >= MAX_SEGMENTS_A_LIST:
-        raise SEGMENT_TOO_MANY(most=MAX_SEGMENTS_A_LIST)
+        raise errors.SEGMENT_TOO_MANY(most=MAX_SEGMENTS_A_LIST)
     segment = Segment(list_id=mailing_list.id, filter=kept)
     _name(segment, name)
     uow.session.add(segment)
@@ -88,7 +83,7 @@ def get(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
     query = select(Segment).where(Segment.id == segment_id, Segment.list_id == list_id)
     found = uow.session.scalar(query.options(undefer(Segment.filter)))
     if found is None:
-        raise SEGMENT_NOT_FOUND()
+        raise errors.SEGMENT_NOT_FOUND()
     return found
 
 
@@ -104,7 +99,7 @@ def selected(
     if segment_id is None:
         return None if written is None else member_filter.keep(uow, mailing_list, written)
     if written is not None:
-        raise SELECTION_UNCLEAR()
+        raise errors.SELECTION_UNCLEAR()
     segment = get(uow, mailing_list.id, segment_id)
     # A filter that can't be used is refused now, and not by the job.
     member_filter.read_stored(uow, mailing_list, segment.filter, hold=True)
@@ -139,17 +134,12 @@ def _name(segment: Segment, name: str) -> None:
     segment.name = name = name.strip()
     segment.folded = name.casefold()
     if len(name) > MAX_SEGMENT_NAME_CHARACTERS or not is_plain(name):
-        raise SEGMENT_NAME(most=MAX_SEGMENT_NAME_CHARACTERS)
+        raise errors.SEGMENT_NAME(most=MAX_SEGMENT_NAME_CHARACTERS)
 
 
 def _flush(uow: UnitOfWork, segment: Segment) -> None:
-    name = segment.name
-    try:
+    with unless_taken("uq_segments_list_id_folded", errors.SEGMENT_NAME_TAKEN(name=segment.name)):
         uow.session.flush()
-    except IntegrityError as error:
-        if "uq_segments_list_id_folded" not in str(error.orig):
-            raise
-        raise SEGMENT_NAME_TAKEN(name=name) from None
 
 
 # A million members take about half of it where they are in memory.
@@ -190,8 +180,7 @@ def count(
         s = Subscription
         query = select(func.count()).where(s.list_id == mailing_list.id, wanted.condition(), bound)
         # An index that finds many takes as long as a look at all, which tells a part at least.
-        found = _in_time(resources, query, begun_at + seconds / 2)
-        if found is not None:
+        if found := _in_time(resources, query, begun_at + seconds / 2):
             return MemberCount(found[0], is_exact=True)
     if not (statuses := wanted.statuses()):
         return MemberCount(0, is_exact=True)
@@ -199,11 +188,8 @@ def count(
     meant = func.count().filter(wanted.condition(seen))
     batch = select(meant, func.count(), func.min(seen.c.id)).select_from(seen)
     counted, before = 0, MAX_ID + 1
-    while (
-        found := _in_time(
-            resources, batch, begun_at + seconds, list_id=mailing_list.id, before=before
-        )
-    ) is not None:
+    ends_at, list_id = begun_at + seconds, mailing_list.id
+    while found := _in_time(resources, batch, ends_at, list_id=list_id, before=before):
         counted += found[0]
         if found[1] < MAX_MEMBERS_AT_ONCE:
             return MemberCount(counted, is_exact=True)

@@ -1,7 +1,7 @@
 """The tags of a list: words without regard to case, kept as they were first written.
 
 A member has the ids of tags. The id of a tag that was deleted stands for nothing, and maintenance
-takes it off (``deleted_tags``).
+takes it off (``take_off``).
 """
 
 import unicodedata
@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy import ARRAY, BigInteger, Select, Text, any_, func, literal, select, text
 from sqlalchemy import delete as sql_delete
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import IntegrityError
 
 from core.errors import TransientError
 from core.errors import mailing as errors
@@ -24,6 +23,7 @@ from services.jobs import maintenance
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.fields import ValueRefused
 from services.subscriptions.members import locks
+from storage.connections import unless_taken
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -52,12 +52,13 @@ def folded(name: str) -> str:
 def tag_ids_of(
     uow: UnitOfWork, list_id: int, names: Iterable[str], *, make: bool, hold: bool = False
 ) -> dict[str, int]:
-    """The ids of tags by the names given, which ``read`` made.
+    """The ids of tags by the names given, which ``read`` made; raises ``tag.too_many``.
 
-    With ``make``, those that the list has not are made. Otherwise they are left out. Another
-    transaction that makes one of them is waited for, so a job does this apart from its long work.
-    With ``hold``, none of them can be deleted until the transaction ends; a transaction that
-    deletes or renames one of them is waited for. Raises ``tag.too_many``.
+    Args:
+        make: whether those that the list has not are made, or left out. Another transaction that
+            makes one of them is waited for, so a job does this apart from its long work.
+        hold: whether none can be deleted until the transaction ends. Another transaction that
+            deletes or renames one of them is waited for.
     """
     wanted = {name: folded(name) for name in names}
     spelt: dict[str, str] = {}
@@ -97,10 +98,10 @@ def page(uow: UnitOfWork, list_id: int, wanted: PageRequest) -> PageOfRows[Membe
     return paging.cut(found, wanted.limit, lambda each: str(each.id))
 
 
-def get(uow: UnitOfWork, list_id: int, tag_id: int) -> MemberTag:
+def get(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -> MemberTag:
     """Raises ``tag.not_found``, also for a tag of another list."""
-    own = MemberTag.id == tag_id, MemberTag.list_id == list_id
-    found = uow.session.scalar(select(MemberTag).where(*own))
+    query = select(MemberTag).where(MemberTag.id == tag_id, MemberTag.list_id == list_id)
+    found = uow.session.scalar(query.with_for_update() if lock else query)
     if found is None:
         raise errors.TAG_NOT_FOUND()
     return found
@@ -111,17 +112,10 @@ def rename(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
 
     ``name`` is one that ``read`` made.
     """
-    own = MemberTag.id == tag_id, MemberTag.list_id == list_id
-    tag = uow.session.scalar(select(MemberTag).where(*own).with_for_update())
-    if tag is None:
-        raise errors.TAG_NOT_FOUND()
+    tag = get(uow, list_id, tag_id, lock=True)
     tag.name, tag.folded = name, folded(name)
-    try:
+    with unless_taken("uq_tags_list_id_folded", errors.TAG_NAME_TAKEN(name=name)):
         uow.session.flush()
-    except IntegrityError as error:
-        if "uq_tags_list_id_folded" not in str(error.orig):
-            raise
-        raise errors.TAG_NAME_TAKEN(name=name) from None
     return tag
 
 
@@ -139,9 +133,6 @@ def _held(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     return query.with_for_update(read=True, key_share=True)
 
 
-# A tag that something uses is not deleted. All others go with their row: whatever else shows or
-# counts the tags of a member knows their ids no more, and members lose these in the background.
-
 log = get_logger(__name__)
 
 TAKE_OFF_TAGS = maintenance.register(
@@ -155,7 +146,7 @@ _MAX_TAGS_AT_ONCE = 1_000
 # An act that had looked the tag up before may give it to a member until then.
 _GIVEN_WITHIN = timedelta(hours=1)
 
-# As ``stored_filters`` stores it. In strict mode a condition is never taken for its list.
+# As ``member_filter.keep`` has it. In strict mode a condition is never taken for its list.
 _IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
@@ -177,20 +168,13 @@ def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     Raises ``tag.not_found``, ``list.busy`` and, for a tag that a segment or an unfinished bulk
     action or export uses, ``tag.in_use``.
     """
-    own = MemberTag.id == tag_id, MemberTag.list_id == list_id
     with locks.waiting_briefly(uow):
         # A transaction that begins to use the tag holds it, and the next statement sees its work.
-        tag = uow.session.scalar(select(MemberTag).where(*own).with_for_update())
-    if tag is None:
-        raise errors.TAG_NOT_FOUND()
-    uses = [
-        row._asdict()
-        for row in uow.session.execute(_USES, {"tag_id": tag.id, "list_id": tag.list_id})
-    ]
-    if uses:
-        raise errors.TAG_IN_USE(
-            name=tag.name, uses=errors.uses_named(uses), facts={"used_by": uses}
-        )
+        tag = get(uow, list_id, tag_id, lock=True)
+    values = {"tag_id": tag_id, "list_id": list_id}
+    if uses := [row._asdict() for row in uow.session.execute(_USES, values)]:
+        words, facts = errors.uses_named(uses), {"used_by": uses}
+        raise errors.TAG_IN_USE(name=tag.name, uses=words, facts=facts)
     uow.session.delete(tag)
     uow.session.add(DeletedTag(list_id=list_id, id=tag_id))
     uow.session.flush()

@@ -18,7 +18,6 @@ from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled
 from services.subscriptions import export_sheets, exports
-from services.subscriptions.export_sheets import ChosenMembers, ListAttributes
 from tests.contract.bulk import (
     add,
     addresses,
@@ -183,7 +182,7 @@ def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
     imported(client, list_id, of_addresses(*emails))
     # One row at a time, with a change of the list after the first of them.
     monkeypatch.setattr(exports, "_ROWS_AT_ONCE", 1)
-    sheet = export_sheets.members(list_id, ChosenMembers(), ListAttributes({}, {}))
+    sheet = export_sheets.members(list_id, {}, {})
     batches = exports._batches(stack.resources, sheet)
     [first] = next(batches)
     stack.query("UPDATE subscriptions SET name = 'Changed' WHERE list_id = %s", list_id)

@@ -2,9 +2,8 @@
 
 An action is a row and a job. The job goes through the list in batches, in the order of the members'
 ids. A batch is one transaction under the list's lock: it writes the earlier values of each member
-that it changes, and how far it came. A worker that dies leaves whole batches, and no member is
-changed twice. The undo goes through what was written; what the person or the owner did since stays,
-and so do opt-outs.
+that it changes, and how far it came. The undo goes through what was written. It brings no person
+back who left, and switches no mail on that its reader switched off, whenever that was.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import func, select
 
 from core.errors.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER, BULK_VALUE
 from core.queues import Queue
@@ -93,11 +92,11 @@ def change_members(resources: Resources, lease: Lease) -> None:
 
 CHANGE_MEMBERS = kinds.register(
     kinds.JobKind(
-        name="members.bulk",
-        run=change_members,
-        queue=Queue.BULK,
-        scope=Scope.SUBSCRIPTION_FULL,
+        "members.bulk",
+        Queue.BULK,
+        Scope.SUBSCRIPTION_FULL,
         retryable=True,
+        run=change_members,
         # Its changes stay, and can be undone.
         on_abandoned=kinds.ending(BulkAction, _end),
         on_restarted=_go_on_with_job,
@@ -133,10 +132,6 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     return False
 
 
-# Later acts of the person or the owner stay, and opt-outs stay too: the undo brings no person back
-# who left, and switches no mail on that its reader switched off, whenever that was.
-
-
 def undo_changes(resources: Resources, lease: Lease) -> None:
     """Undo batches of changes for one turn.
 
@@ -147,11 +142,11 @@ def undo_changes(resources: Resources, lease: Lease) -> None:
 
 UNDO_BULK_ACTION = kinds.register(
     kinds.JobKind(
-        name="members.bulk_undo",
-        run=undo_changes,
-        queue=Queue.BULK,
-        scope=Scope.SUBSCRIPTION_FULL,
+        "members.bulk_undo",
+        Queue.BULK,
+        Scope.SUBSCRIPTION_FULL,
         retryable=True,
+        run=undo_changes,
         # An undo that ended early is not taken back, and asking again goes on.
         on_abandoned=kinds.ending(BulkAction, _end_undo),
     )
@@ -213,10 +208,9 @@ def list_of(
     uow: UnitOfWork, caller: Caller, wanted: PageRequest, *, list_id: int
 ) -> PageOfRows[BulkAction]:
     """The caller's acts on one list, newest first. Raises ``cursor.invalid``."""
-    query = select(BulkAction).where(
-        BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
-    )
-    found = uow.session.scalars(paging.by_id(query, BulkAction.id, wanted)).all()
+    own = BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
+    query = paging.by_id(select(BulkAction).where(*own), BulkAction.id, wanted)
+    found = uow.session.scalars(query).all()
     return paging.cut(found, wanted.limit, lambda bulk: str(bulk.id))
 
 
@@ -271,11 +265,7 @@ def begin(
     caller: Caller,
     request_id: str | None,
 ) -> Job:
-    """Have the members of the caller's list changed who fit the filter.
-
-    Args:
-        kept: the filter, as ``stored_filters`` keeps it.
-        order: one that was checked.
+    """Have the members changed who fit the filter; ``check`` gives the order.
 
     Raises ``quota.exceeded``; for a removal ``auth.login_again``; for a new tag ``tag.too_many``
     and ``list.busy``.
@@ -323,7 +313,8 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) 
         return bulk.undo_job_id
     goes_on = job is not None and job.finished_at is None
     # By the database's clock, as what an undo needs is deleted by it.
-    if not goes_on and not uow.session.scalar(_IS_OFFERED, {"bulk_id": bulk.id}):
+    is_offered = select(BulkAction.created_at > func.now() - BULK_UNDO_TIME)
+    if not (goes_on or uow.session.scalar(is_offered.where(BulkAction.id == bulk.id))):
         raise BULK_UNDO_OVER(days=BULK_UNDO_TIME.days)
     if job is None:
         job = outbox.enqueue(
@@ -338,8 +329,3 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) 
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         records.restart(uow, job)
     return job.id
-
-
-_IS_OFFERED = select(BulkAction.created_at > func.now() - BULK_UNDO_TIME).where(
-    BulkAction.id == bindparam("bulk_id")
-)

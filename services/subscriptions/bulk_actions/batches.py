@@ -259,9 +259,8 @@ def apply(
     if not kept:
         return Counts(matched, 0)
     words = WORDS[BulkActionKind(bulk.action)]
-    statement = APPLY.format(sets=words.sets, names=words.names, mail_before=words.mail_before)
     values = _values(bulk) | batch._asdict() | {"event": words.event}
-    changed = uow.session.scalar(text(statement), values)
+    changed = uow.session.scalar(text(APPLY.format(**vars(words))), values)
     return Counts(matched, changed or 0)
 
 
@@ -278,11 +277,10 @@ def _keep(
         # The members whom this action removed have this status now; skip them.
         met = change.c.bulk_id == bulk.id, change.c.subscription_id == s.id
         own.append(~exists().where(*met))
+    expiry = _expiry_after(bulk).label("paid_expiry_after")
     fitting = (
-        select(s.id, s.updated_at, s.status, s.type, s.paid_expiry)
-        .add_columns(
-            _expiry_after(bulk).label("paid_expiry_after"), _differs(bulk).label("differs")
-        )
+        select(s.id, s.updated_at, s.status, s.type, s.paid_expiry, expiry)
+        .add_columns(_differs(bulk).label("differs"))
         # An erased person is nobody's member, in whatever status their record is.
         .where(*own, s.id <= batch.last, s.email.is_not(None), condition)
         .cte("fitting")
@@ -342,14 +340,7 @@ def take_back(
 
     ``matched`` is how many are as before, and ``changed`` how many of them are active by that.
     """
-    words = WORDS[BulkActionKind(bulk.action)]
-    statement = TAKE_BACK.format(
-        restores=words.restores,
-        is_still=words.is_still,
-        also=words.also,
-        names=words.names,
-        mail_undone=words.mail_undone,
-    )
+    statement = TAKE_BACK.format(**vars(WORDS[BulkActionKind(bulk.action)]))
     values = _values(bulk) | {"after": bulk.undo_reached_id or 0}
     values["most"] = most or MAX_BATCH_MEMBERS
     restored, made_active, last = uow.session.execute(text(statement), values).one()

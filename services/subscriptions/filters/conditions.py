@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -28,9 +28,16 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from core.errors import DomainError
-from models import MemberTag, Subscription
+from models import MemberTag, Subscription, SubscriptionStatus
 from services.accounts import email_addresses
-from services.subscriptions.filters.names import FilterName, Operator, Span, Value, ValueKind
+from services.subscriptions.filters.names import (
+    STATUS,
+    FilterName,
+    Operator,
+    Span,
+    Value,
+    ValueKind,
+)
 
 # Text is compared without case, by the full case folding of Unicode, as ``str.casefold`` has it.
 # Postgres does the same in a collation of its own, so that the locale of the database has no part
@@ -58,7 +65,7 @@ class Members:
 
 @dataclass(frozen=True)
 class Comparison:
-    """It is never ``is_not``, which is the complement of ``is``.
+    """The condition on one name. It is never ``is_not``, which is the complement of ``is``.
 
     Attributes:
         values: several for ``in``, none for ``exists``, else one.
@@ -67,6 +74,24 @@ class Comparison:
     name: FilterName
     operator: Operator
     values: tuple[Value, ...] = ()
+
+    def sql(self, members: Members) -> Condition:
+        of_own = self.name.field_id is not None
+        return (_of_field if of_own else _BY_NAME[self.name.name])(self, members)
+
+    def indexed(self, members: Members) -> Condition | None:
+        """Return a condition that an index answers, and that is true of every matching member."""
+        if self.name.field_id is not None:
+            return _indexed_field(self, members)
+        found = None if self.operator is Operator.EXISTS else _INDEXED.get(self.name.name)
+        return None if found is None else found(self, members)
+
+    def is_true_of(self, status: SubscriptionStatus) -> bool | None:
+        """Return whether members of this status match; ``None`` if more decides."""
+        return status in self.values if self.name == STATUS else None
+
+    def comparisons(self) -> "Iterator[Comparison]":
+        yield self
 
 
 def folded(value: ColumnElement[str]) -> ColumnElement[str]:
@@ -94,18 +119,6 @@ _Indexed = Callable[[Comparison, Members], Condition | None]
 MIN_INDEXED_CHARACTERS = 3
 # The last character of Unicode, which no address has.
 _LAST = "\U0010ffff"
-
-
-def column_sql(comparison: Comparison, members: Members) -> Condition:
-    return _BY_NAME[comparison.name.name](comparison, members)
-
-
-def column_indexed(comparison: Comparison, members: Members) -> Condition | None:
-    """Return a condition that an index answers and that holds for every matching member."""
-    found = _INDEXED.get(comparison.name.name)
-    if found is None or comparison.operator is Operator.EXISTS:
-        return None
-    return found(comparison, members)
 
 
 def _of_name(comparison: Comparison, members: Members) -> Condition:
@@ -220,7 +233,7 @@ _INDEXED: Mapping[str, _Indexed] = {
 }
 
 
-def field_sql(comparison: Comparison, members: Members) -> Condition:
+def _of_field(comparison: Comparison, members: Members) -> Condition:
     key = literal(str(comparison.name.field_id))
     fields, operator = members.rows.c.fields, comparison.operator
     value = fields.op("->", return_type=JSONB())(key)
@@ -263,7 +276,7 @@ def _json(value: Value) -> ColumnElement[object]:
     return cast(literal(_json_text(value), Text()), JSONB())
 
 
-def field_indexed(comparison: Comparison, members: Members) -> Condition | None:
+def _indexed_field(comparison: Comparison, members: Members) -> Condition | None:
     """Return whether the folded document has a folded value: one index serves all types."""
     if comparison.operator not in {Operator.IS, Operator.IN}:
         return None

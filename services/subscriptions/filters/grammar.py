@@ -2,94 +2,42 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from sqlalchemy import and_, false, func, not_, or_
 
 from core.errors import FieldProblem
 from core.errors.mailing import FILTER_INVALID
 from models import SubscriptionStatus
-from services.subscriptions.filters import conditions, names
+from services.subscriptions.filters import names
 from services.subscriptions.filters.conditions import Comparison, Condition, Members
-from services.subscriptions.filters.names import STATUS, FilterName, Operator
+from services.subscriptions.filters.names import FilterName, Operator
 
 # SQL knows of no value beside true and false: a condition on a missing name is neither. Where
 # that would matter, below a complement, it counts as false, so that ``not`` is the complement.
 
 
-class Node(Protocol):
-    """A filter or a part of it."""
-
-    def sql(self, members: Members) -> Condition: ...
-
-    def indexed(self, members: Members) -> Condition | None:
-        """Return a condition for an index that holds for every matching member, or ``None``."""
-
-    def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return whether members of this status match; ``None`` if more decides."""
-
-    def comparisons(self) -> Iterator[Comparison]: ...
-
-
 @dataclass(frozen=True)
-class One:
-    comparison: Comparison
+class Several:
+    """``all`` or ``any``"""
+
+    are_all: bool
+    parts: "tuple[Node, ...]"
 
     def sql(self, members: Members) -> Condition:
-        if self.comparison.name.field_id is not None:
-            return conditions.field_sql(self.comparison, members)
-        return conditions.column_sql(self.comparison, members)
-
-    def indexed(self, members: Members) -> Condition | None:
-        if self.comparison.name.field_id is not None:
-            return conditions.field_indexed(self.comparison, members)
-        return conditions.column_indexed(self.comparison, members)
-
-    def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        return status in self.comparison.values if self.comparison.name == STATUS else None
-
-    def comparisons(self) -> Iterator[Comparison]:
-        yield self.comparison
-
-
-@dataclass(frozen=True)
-class Every:
-    """``all``"""
-
-    parts: tuple[Node, ...]
-
-    def sql(self, members: Members) -> Condition:
-        return and_(*(part.sql(members) for part in self.parts))
+        return (and_ if self.are_all else or_)(*(part.sql(members) for part in self.parts))
 
     def indexed(self, members: Members) -> Condition | None:
         known = [found for part in self.parts if (found := part.indexed(members)) is not None]
-        return and_(*known) if known else None
-
-    def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        known = {part.is_true_of(status) for part in self.parts}
-        return False if False in known else None if None in known else True
-
-    def comparisons(self) -> Iterator[Comparison]:
-        for part in self.parts:
-            yield from part.comparisons()
-
-
-@dataclass(frozen=True)
-class Either:
-    """``any``"""
-
-    parts: tuple[Node, ...]
-
-    def sql(self, members: Members) -> Condition:
-        return or_(*(part.sql(members) for part in self.parts))
-
-    def indexed(self, members: Members) -> Condition | None:
-        known = [found for part in self.parts if (found := part.indexed(members)) is not None]
+        if self.are_all:
+            return and_(*known) if known else None
         return or_(*known) if len(known) == len(self.parts) else None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         known = {part.is_true_of(status) for part in self.parts}
-        return True if True in known else None if None in known else False
+        # One part that is false decides all, and one that is true any.
+        decides = not self.are_all
+        return decides if decides in known else None if None in known else not decides
 
     def comparisons(self) -> Iterator[Comparison]:
         for part in self.parts:
@@ -100,7 +48,7 @@ class Either:
 class Complement:
     """``not``"""
 
-    part: Node
+    part: "Node"
 
     def sql(self, members: Members) -> Condition:
         return not_(func.coalesce(self.part.sql(members), false()))
@@ -115,6 +63,9 @@ class Complement:
     def comparisons(self) -> Iterator[Comparison]:
         yield from self.part.comparisons()
 
+
+# A filter or a part of it.
+Node = Comparison | Several | Complement
 
 # Objects that stand inside of one another, the innermost condition included.
 MAX_DEPTH = 5
@@ -147,10 +98,8 @@ class _Reader:
         if "field" in written:
             return self._condition(written, place)
         match list(written):
-            case ["all"]:
-                return Every(self._parts(written["all"], f"{place}.all", depth))
-            case ["any"]:
-                return Either(self._parts(written["any"], f"{place}.any", depth))
+            case ["all" | "any" as word]:
+                return Several(word == "all", self._parts(written[word], f"{place}.{word}", depth))
             case ["not"]:
                 return Complement(self.node(written["not"], f"{place}.not", depth + 1))
         _refuse(place, "form", "has either all, any or not alone, or field and one operator")
@@ -193,17 +142,17 @@ def _compared(name: FilterName, operator: Operator, written: object, place: str)
         case Operator.EXISTS:
             if not isinstance(written, bool):
                 _refuse(place, "type", "must be true or false")
-            has_one = One(Comparison(name, operator))
+            has_one = Comparison(name, operator)
             return has_one if written else Complement(has_one)
         case Operator.IN:
             if not isinstance(written, list) or not 0 < len(written) <= MAX_VALUES:
                 _refuse(place, "type", f"must be a list of 1 to {MAX_VALUES} values")
             several = [_value(name, each, f"{place}[{i}]") for i, each in enumerate(written)]
-            return One(Comparison(name, operator, tuple(several)))
+            return Comparison(name, operator, tuple(several))
         case Operator.IS_NOT:
             value = _value(name, written, place)
-            return Complement(One(Comparison(name, Operator.IS, (value,))))
-    return One(Comparison(name, operator, (_value(name, written, place),)))
+            return Complement(Comparison(name, Operator.IS, (value,)))
+    return Comparison(name, operator, (_value(name, written, place),))
 
 
 def _value(name: FilterName, written: object, place: str) -> names.Value:

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,6 @@ from services.subscriptions.filters.names import (
     TAG,
     Operator,
     known_names,
-    stored_names,
 )
 from services.subscriptions.members import locks
 from storage.unit_of_work import UnitOfWork
@@ -75,13 +74,9 @@ class MemberFilter:
         *,
         asked: Collection[SubscriptionStatus] | None = None,
     ) -> Condition:
-        """Return the condition of a matching member, in SQL with bound values.
+        """Return the condition of a matching member; the statement restricts them to the list.
 
-        The statement itself restricts the members to the list.
-
-        Args:
-            rows: the subscriptions, or some of them with all of their columns.
-            asked: as in ``statuses``.
+        ``rows``: the subscriptions, or some of them with all of their columns.
         """
         has_status = rows.c.status.in_(self.statuses(asked))
         return and_(has_status, self.node.sql(Members(rows, self.tag_ids)))
@@ -131,19 +126,13 @@ def find(uow: UnitOfWork, caller: Caller, sought: str) -> Found:
     if not MIN_SOUGHT_CHARACTERS <= len(words) <= MAX_SOUGHT_CHARACTERS:
         return Found([], [])
     pattern = re.sub(r"([\\%_])", r"\\\1", words)
-    query = (
-        select(MailingList)
-        .where(MailingList.user_id == caller.user_id, MailingList.archived_at.is_(None))
-        .where(
-            or_(
-                func.lower(MailingList.title).like(f"%{pattern}%"),
-                MailingList.slug.like(f"%{pattern}%"),
-            )
-        )
-        .order_by(MailingList.created_at.desc(), MailingList.id.desc())
-        .limit(MAX_FOUND_OF_EACH)
+    each, contains = MailingList, f"%{pattern}%"
+    has_words = or_(func.lower(each.title).like(contains), each.slug.like(contains))
+    named = select(each).where(
+        each.user_id == caller.user_id, each.archived_at.is_(None), has_words
     )
-    return Found(uow.session.scalars(query).all(), _members(uow, caller, pattern))
+    newest = named.order_by(each.created_at.desc(), each.id.desc()).limit(MAX_FOUND_OF_EACH)
+    return Found(uow.session.scalars(newest).all(), _members(uow, caller, pattern))
 
 
 def _members(uow: UnitOfWork, caller: Caller, pattern: str) -> Sequence[FoundMember]:
@@ -189,12 +178,9 @@ def keep(
 ) -> dict[str, Any]:
     """A caller's filter as it is stored. Its tags can't be deleted until the transaction ends.
 
-    Args:
-        make_tags: whether tags are made that the list has not. Otherwise they keep their names, and
-            are on no member for good.
-
-    Raises ``filter.invalid``, ``filter.too_large`` and ``list.busy``, for new tags
-    ``tag.too_many``.
+    ``make_tags``: whether tags are made that the list has not. Otherwise they keep their names, and
+    are on no member for good. Raises ``filter.invalid``, ``filter.too_large`` and ``list.busy``,
+    for new tags ``tag.too_many``.
     """
     living = [each for each in _fields(uow, mailing_list) if each.retired_at is None]
     node = grammar.parse(written, known_names(living))
@@ -216,10 +202,8 @@ def read_stored(
 ) -> MemberFilter:
     """The filter, to be used by a caller.
 
-    Args:
-        hold: whether its tags can't be deleted until the transaction ends.
-
-    Raises ``segment.field_retired``, ``segment.tag_deleted``, for ``hold`` ``list.busy``.
+    With ``hold``, its tags can't be deleted until the transaction ends. Raises
+    ``segment.field_retired``, ``segment.tag_deleted``, for ``hold`` ``list.busy``.
     """
     node, fields = _parsed(uow, mailing_list, kept, hold=hold)
     named = {each.name.field_id for each in node.comparisons()}
@@ -243,8 +227,7 @@ def shown(
 ) -> list[dict[str, Any]]:
     """The filters as callers see them; a field that was retired has its last key."""
     keys = {str(each.id): each.key for each in _fields(uow, mailing_list)}
-    tag_ids = {tag for each in kept for tag in _tags(each) if isinstance(tag, int)}
-    names = tags.names_of(uow, tag_ids)
+    names = tags.names_of(uow, set().union(*map(_tag_ids, kept)))
 
     def name_of(tag: Any) -> Any:
         return names.get(tag, f"deleted tag {tag}") if isinstance(tag, int) else tag
@@ -262,8 +245,8 @@ def _parsed(
     uow: UnitOfWork, mailing_list: MailingList, kept: Mapping[str, Any], *, hold: bool = False
 ) -> tuple[Node, list[MemberField]]:
     fields = _fields(uow, mailing_list)
-    node = grammar.parse(kept, stored_names(fields))
-    tag_ids = {tag for tag in _tags(kept) if isinstance(tag, int)}
+    node = grammar.parse(kept, known_names(fields, are_stored=True))
+    tag_ids = _tag_ids(kept)
     with locks.waiting_briefly(uow) if hold else nullcontext():
         living = tags.names_of(uow, tag_ids, hold=hold)
     if tag_ids - living.keys():
@@ -276,18 +259,11 @@ def _member_filter(node: Node, fields: Iterable[MemberField]) -> MemberFilter:
     return MemberFilter(node, living, tag_ids={})
 
 
-def _tags(node: Mapping[str, Any]) -> Iterator[Any]:
-    """The ids of tags in a stored filter, and the names of those that the list did not have."""
-    for word, value in node.items():
-        if word in {"all", "any"}:
-            for each in value:
-                yield from _tags(each)
-        elif word == "not":
-            yield from _tags(value)
-        elif node.get("field") == TAG.name and word in _OF_ONE:
-            yield value
-        elif node.get("field") == TAG.name and word == Operator.IN:
-            yield from value
+def _tag_ids(kept: Mapping[str, Any]) -> set[int]:
+    """The ids of tags in a stored filter, which has names of those that the list did not have."""
+    found: list[Any] = []
+    _rewritten(kept, str, found.append)
+    return {each for each in found if isinstance(each, int)}
 
 
 def _rewritten(

@@ -110,21 +110,24 @@ COMMON = (
 )
 
 
-def known_names(fields: Iterable[MemberField]) -> dict[str, FilterName]:
-    """All names, with those of an owner's fields: ``fields.`` and the field's key."""
-    own = (_of_field(field, field.key) for field in fields)
-    return {each.name: each for each in (*COMMON, *own)}
+def known_names(
+    fields: Iterable[MemberField], *, are_stored: bool = False
+) -> dict[str, FilterName]:
+    """All names, with those of an owner's fields: ``fields.`` and the field's key.
 
-
-def stored_names(fields: Iterable[MemberField]) -> dict[str, FilterName]:
-    """All names of stored filters, which have the ids of fields and tags."""
-    own = (_of_field(field, str(field.id)) for field in fields)
-    return {each.name: each for each in (*COMMON, STORED_TAG, *own)}
-
-
-def _of_field(field: MemberField, called: str) -> FilterName:
-    name, kind = f"{OF_FIELD}{called}", _KINDS[field.type]
-    return FilterName(name, kind, is_optional=True, field_id=field.id)
+    Stored filters have the ids of fields and tags instead.
+    """
+    tag = [STORED_TAG] if are_stored else []
+    own = [
+        FilterName(
+            f"{OF_FIELD}{each.id if are_stored else each.key}",
+            _KINDS[each.type],
+            is_optional=True,
+            field_id=each.id,
+        )
+        for each in fields
+    ]
+    return {each.name: each for each in (*COMMON, *tag, *own)}
 
 
 MAX_TEXT_CHARACTERS = 1000

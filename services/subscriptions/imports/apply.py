@@ -1,11 +1,10 @@
 """Applies one chunk of rows to a list: in one transaction, by set-based statements.
 
 The rows are copied into a temporary table and judged there against people, subscriptions and
-opt-outs. Then a few statements write the consequences for all rows at once. The list's lock
-(``services.subscriptions.members.locks``) keeps every other act on the list out until the commit,
-so that a verdict still holds when it is written; only other chunks of the same import may come in,
-whose people are others. People are inserted in the order of their addresses, so that two imports
-can't wait for each other.
+opt-outs. Then a few statements write the consequences for all rows at once. The list's lock keeps
+every other act on the list out until the commit, but for other chunks of the same import, whose
+people are others. People are inserted in the order of their addresses, so that two imports can't
+wait for each other.
 """
 
 from collections import Counter
@@ -28,12 +27,14 @@ from services.jobs.lease import Lease
 from services.subscriptions import bulk_files, deny_lists, lists
 from services.subscriptions.imports import staging, statements
 from services.subscriptions.imports.endings import (
+    DUPLICATE,
+    DUPLICATE_CODE,
+    INVALID,
     ROWS_PER_CHUNK,
     VERDICTS,
     JudgedRow,
     chunk_key,
     decode,
-    verdict_of,
 )
 from services.subscriptions.imports.staging import (
     ADDED,
@@ -90,8 +91,8 @@ class PreparedChunk:
 
 
 def prepare(number: int, rows: list[JudgedRow]) -> PreparedChunk:
-    """The rows of a chunk with their lines for COPY."""
-    found = [verdict_of(row) or ALREADY for row in rows]
+    by_code = {None: ALREADY, DUPLICATE_CODE: DUPLICATE}
+    found = [by_code.get(row.code, INVALID) for row in rows]
     has_extras = any(row.extras is not None for row in rows)
     return PreparedChunk(number, rows, found, staging.copy_lines(rows), has_extras)
 
@@ -108,23 +109,18 @@ def apply(
     (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
     # Each row's verdict. Rows that change something are in the table JUDGED too.
     found = list(chunk.verdicts)
-    update = task.on_existing == "update"
-    parameters: dict[str, Any] = {
-        "list_id": task.list_id,
-        "import_id": task.id,
-        "update": update,
-    }
+    parameters = _values_of(task)
     parameters["has_opt_outs"] = _count(uow, statements.HAS_OPT_OUTS, parameters) > 0
     staging.copy_digests(uow, uow.settings.keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
     if chunk.has_extras:
         statements.copy_extras(uow, chunk.rows, tag_ids)
-    for verdict, numbers in uow.session.execute(
-        text(statements.JUDGE[chunk.has_extras]), parameters
-    ):
+    judge = text(statements.JUDGE[chunk.has_extras])
+    for verdict, numbers in uow.session.execute(judge, parameters):
         for number in numbers:
             found[number] = verdict
     told = statements.left_out(uow, task, chunk.rows, tag_ids) if chunk.has_extras else {}
-    updated = _count(uow, statements.COUNT_UPDATED) if update or chunk.has_extras else 0
+    may_update = parameters["update"] or chunk.has_extras
+    updated = _count(uow, statements.COUNT_UPDATED) if may_update else 0
     _deny(uow, task, chunk, found)
     if not (task.dry_run or task.by_operator):
         _hold_to_quota(uow, task, chunk.number, found)
@@ -176,12 +172,7 @@ def _hold_to_quota(uow: UnitOfWork, task: MemberImport, number: int, found: list
 
 
 def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk) -> None:
-    parameters: dict[str, Any] = {
-        "list_id": task.list_id,
-        "import_id": task.id,
-        "user_id": task.user_id,
-        "update": task.on_existing == "update",
-    }
+    parameters = _values_of(task)
     known, wanted, changed = uow.session.execute(text(statements.COUNT_WRITES)).one()
     if known and _count(uow, statements.HOLD_KNOWN_PEOPLE) != known:
         # A person was erased after the look-up.
@@ -194,12 +185,9 @@ def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: Pre
         except IntegrityError as error:
             if constraint_of(error) not in _TAKEN:
                 raise
-            # Another transaction made one of these people meanwhile, and may have erased them
-            # since.
-            if (
-                _rows(uow, statements.ADD_MISSING_PEOPLE) != wanted
-                and _rows(uow, statements.FIND_PEOPLE_AGAIN) != wanted
-            ):
+            # Another transaction made one of these people meanwhile, and may have erased them.
+            added = _rows(uow, statements.ADD_MISSING_PEOPLE)
+            if added != wanted and _rows(uow, statements.FIND_PEOPLE_AGAIN) != wanted:
                 raise TransientError("a person was made meanwhile, and erased") from None
     if counts[LEFT]:
         _rows(uow, statements.KEEP_OPT_OUTS, parameters | statements.undelivered(chunk.rows))
@@ -213,6 +201,11 @@ def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: Pre
 
 # The id may be taken too: with millions of people, one of a million new ids may be.
 _TAKEN = frozenset({"uq_users_email", "pk_users"})
+
+
+def _values_of(task: MemberImport) -> dict[str, Any]:
+    ids = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
+    return {**ids, "update": task.on_existing == "update"}
 
 
 def _rows(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
@@ -253,11 +246,8 @@ def commit(
 ) -> None:
     """Apply a chunk, and count it, in one transaction.
 
-    Args:
-        hold: gives the hold on the import's job, for this transaction alone.
-
-    Raises what ``hold`` and ``apply.apply`` raise, ``ChunkBroke``, and ``list.not_found`` for a
-    list that was archived.
+    ``hold`` gives the hold on the import's job. Raises what it and ``apply`` raise, ``ChunkBroke``,
+    and ``list.not_found`` for a list that was archived.
     """
     tag_ids: TagIds = {}
     if chunk.has_extras:
@@ -278,10 +268,8 @@ def commit(
             name = staging.rejects_name(task.object_prefix, chunk.number)
             not_added = seal(applied.not_added, key, name)
             _count_rows(uow, hold(uow), task, chunk, applied)
-            # A chunk has one such row.
-            uow.session.add(
-                ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
-            )
+            one = ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
+            uow.session.add(one)
     except IntegrityError as error:
         constraint = constraint_of(error)
         if constraint in _PASSING:

@@ -12,6 +12,7 @@ from models import FieldType, MemberField
 from services.subscriptions import branding, fields
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.fields import (
+    KEY_FORM,
     MAX_KEY_CHARACTERS,
     MAX_LABEL_CHARACTERS,
     FieldValue,
@@ -19,6 +20,7 @@ from services.subscriptions.fields import (
 from services.subscriptions.imports.columns import (
     BOOLEANS,
     FIELD_PREFIX,
+    LEFT_AT,
     MAX_WORD_CHARACTERS,
     NOT_SUBSCRIBED,
     OWN_COLUMNS,
@@ -87,6 +89,7 @@ _WORST_FIRST = (
     SuppressionStatus.UNSUBSCRIBED,
 )
 _TIERS = ("free", "silver", "gold")
+_MARKS = ("status", "left_at", "subscribed", "deleted", "tier", "paid", "active_subscription")
 # Most members of a file have the same few combinations of cells in these columns.
 _MAX_CACHED_MARKS = 1024
 
@@ -107,8 +110,10 @@ class MarkReader:
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
-        marks = {*layout.status, *layout.left_at, *layout.subscribed, *layout.deleted}
-        self.indexes = sorted(marks.union(layout.tier, layout.paid, layout.active_subscription))
+        self._left_at = {
+            index: LEFT_AT[key(layout.header[index])] for index in layout.of("left_at")
+        }
+        self.indexes = sorted({*layout.of(*_MARKS)})
         # The first index twice, so that itemgetter returns a tuple for a single column too.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
         self._cached = lru_cache(_MAX_CACHED_MARKS)(self._marks_of)
@@ -127,15 +132,17 @@ class MarkReader:
         layout = self._layout
         cells = dict(zip(self.indexes, picked, strict=False))
         try:
-            found = {suppression_status(layout.product, cells[index]) for index in layout.status}
+            found = {
+                suppression_status(layout.product, cells[index]) for index in layout.of("status")
+            }
         except UnknownStatus as error:
             reason = f"The status {str(error)[:60]!r} is not known."
             return MemberMarks(problem=("row.status_unknown", reason))
-        found |= {status for index, status in layout.left_at.items() if not is_no(cells[index])}
-        consents = (cells[index].strip() for index in layout.subscribed)
+        found |= {status for index, status in self._left_at.items() if not is_no(cells[index])}
+        consents = (cells[index].strip() for index in layout.of("subscribed"))
         if any(cell and is_no(cell) for cell in consents):
             found.add(SuppressionStatus.UNSUBSCRIBED)
-        is_deleted = any(not is_no(cells[index]) for index in layout.deleted)
+        is_deleted = any(not is_no(cells[index]) for index in layout.of("deleted"))
         suppression = next((status for status in _WORST_FIRST if status in found), None)
         if suppression is None and (is_deleted or NOT_SUBSCRIBED in found):
             reason = "The file says that this person is not subscribed."
@@ -144,14 +151,14 @@ class MarkReader:
 
     def _tier(self, cells: Mapping[int, str]) -> str | None:
         layout = self._layout
-        found = {"silver" for index in layout.paid if not is_no(cells[index])}
-        for index in layout.tier:
+        found = {"silver" for index in layout.of("paid") if not is_no(cells[index])}
+        for index in layout.of("tier"):
             tier = TIERS.get(key(cells[index]))
             # Ghost lists the names of paid tiers, which their owner chose.
             if tier is None and layout.product == "ghost" and cells[index].strip():
                 tier = "silver"
             found.add(tier or "")
-        for index in layout.active_subscription:
+        for index in layout.of("active_subscription"):
             if is_no(cells[index]):
                 return "free"
             found.add("silver")
@@ -163,7 +170,6 @@ MAX_NEW_FIELDS = 500
 # A field of choices has to be made with its choices first.
 NEW_TYPES = (FieldType.TEXT, FieldType.NUMBER, FieldType.DATE, FieldType.BOOLEAN)
 
-_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
 _NOT_OF_A_KEY = re.compile(r"[^a-z0-9]+")
 
 
@@ -177,9 +183,9 @@ def match_fields(
     """
     by_key = {field.key: field for field in fields}
     for index in columns:
-        if (wanted := by_key.get(layout.wanted_fields.get(index, ""))) is not None:
-            type_ = layout.wanted_types.get(index, wanted.type)
-            if type_ != wanted.type:
+        key_wanted, type_ = layout.wanted.get(index, ("", ""))
+        if (wanted := by_key.get(key_wanted)) is not None:
+            if type_ not in ("", wanted.type):
                 rule = f"The field's type is {wanted.type}."
                 raise IMPORT_MAPPING_TYPE(type=type_[:60], key=wanted.key, rule=rule)
             layout.fields[index] = wanted
@@ -197,7 +203,7 @@ def match_fields(
 
 def unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
     """Return the columns that mean nothing yet, and that the mapping does not name."""
-    known = {*layout.meanings(), *layout.wanted_fields, *layout.passed_over}
+    known = {*layout.meanings(), *layout.wanted, *layout.passed_over}
     return [index for index in columns if index not in known]
 
 
@@ -215,9 +221,9 @@ def new_fields(
     found: dict[int, MemberField] = {}
     keys = {*taken}
     for index in columns:
-        wanted = layout.wanted_fields.get(index)
-        if wanted is not None and index not in layout.fields:
-            if _KEY.match(wanted) is None:
+        if index in layout.wanted and index not in layout.fields:
+            wanted, _ = layout.wanted[index]
+            if KEY_FORM.match(wanted) is None:
                 raise IMPORT_MAPPING_FIELD(key=wanted[:60])
             found[index] = _new_field(layout, index, wanted, sample)
             keys.add(wanted)
@@ -243,8 +249,8 @@ def _new_field(
     label = "".join(filter(str.isprintable, shown))[:MAX_LABEL_CHARACTERS].strip()
     if not label or not branding.is_fit_for_label(label):
         label = f"Column {index + 1}"
-    wanted = layout.wanted_types.get(index)
-    if wanted is not None and wanted not in NEW_TYPES:
+    _, wanted = layout.wanted.get(index, ("", ""))
+    if wanted and wanted not in NEW_TYPES:
         rule = f"A new field has one of {', '.join(NEW_TYPES)}."
         raise IMPORT_MAPPING_TYPE(type=wanted[:60], key=key, rule=rule)
     type_ = FieldType(wanted) if wanted else guess_type(_cells(sample, index))

@@ -3,7 +3,7 @@
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -55,6 +55,9 @@ class RowExtras(NamedTuple):
     joined_at: str | None
     claim: Mapping[str, str]
     left_out: Sequence[LeftOut]
+
+
+NO_EXTRAS = RowExtras({}, (), None, {}, ())
 
 
 class MemberRow(NamedTuple):
@@ -141,6 +144,8 @@ COLUMNS = {role: _keys(words) for role, words in _WORDS["columns"].items()}
 PRODUCTS = [
     (product, _keys(names)) for product, signs in _WORDS["products"].items() for names in signs
 ]
+# Columns of our own exports that say nothing of a person.
+OWN_COLUMNS = _keys(_WORDS["own_columns"])
 LEFT_AT = {word: SuppressionStatus(status) for word, status in _by_key("left_at").items()}
 # The person is neither a member nor opted out: they are not imported, and may join.
 NOT_SUBSCRIBED = None
@@ -148,31 +153,20 @@ STATUSES = {
     word: NOT_SUBSCRIBED if status == "not_subscribed" else SuppressionStatus(status)
     for word, status in _by_key("statuses").items()
 }
+# These products have a fixed list of states: an unknown word may mean that the person left.
+_OWN_STATUSES = {
+    product: {key(word): SuppressionStatus(status) for word, status in words.items()}
+    for product, words in _WORDS["own_statuses"].items()
+}
+_KIT_STATES = _keys(_WORDS["kit_states"])
 TIERS = _by_key("tiers")
-_NO = _keys(_WORDS["no"]) | {""}
-
-
 BOOLEANS = {word: meaning == "yes" for word, meaning in _by_key("booleans").items()}
+_NO = _keys(_WORDS["no"]) | {""}
 
 
 def is_no(cell: str) -> bool:
     """Return whether a cell says no, is empty, or is a date of zeros alone."""
     return len(cell) <= MAX_WORD_CHARACTERS and key(cell).lstrip("0") in _NO
-
-
-_KIT_STATES = {"active", "inactive", "cancelled", "canceled", "bounced", "complained", ""}
-
-# Columns of our own exports that say nothing of a person.
-OWN_COLUMNS = frozenset(
-    map(key, ("id", "user id", "source", "import id", "consent claimed by", "consent list id"))
-)
-
-# These products have a fixed list of states: an unknown word may mean that the person left.
-_OWN_MEANING: dict[str, dict[str, SuppressionStatus | None]] = {
-    "beehiiv": {"inactive": SuppressionStatus.UNSUBSCRIBED},
-    "kit": dict.fromkeys(("cancelled", "canceled"), SuppressionStatus.UNSUBSCRIBED),
-    "buttondown": {"paused": SuppressionStatus.WANTED, "blocked": SuppressionStatus.COMPLAINED},
-}
 
 
 class UnknownStatus(Exception):
@@ -182,7 +176,7 @@ class UnknownStatus(Exception):
 def suppression_status(product: str | None, word: str) -> SuppressionStatus | None:
     """The status that ``word`` means; ``None``: not subscribed, and not opted out."""
     found = key(word)
-    own = _OWN_MEANING.get(product or "", {})
+    own = _OWN_STATUSES.get(product or "", {})
     if found in own:
         return own[found]
     if own and found and found not in STATUSES:
@@ -201,68 +195,61 @@ ROLES = (
 MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
-# Roles of one column each, and the roles in a mapping that rule the words of a header for them out.
-_SINGLE_ROLES = {
-    "email": set[str](),
-    "name": {"first_name", "last_name"},
-    "first_name": {"name"},
-    "last_name": {"name"},
-    "paid_expiry": set[str](),
-    "joined_at": set[str](),
-    "created_at": {"joined_at"},
+# Roles of one column, each with the roles of a mapping that rule the words of a header for it out.
+_SINGLE_ROLES: Mapping[str, Collection[str]] = {
+    "email": (),
+    "name": ("first_name", "last_name"),
+    "first_name": ("name",),
+    "last_name": ("name",),
+    "paid_expiry": (),
+    "joined_at": (),
+    "created_at": ("joined_at",),
+    **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# Roles of any number of columns; the words of a header for them; the role in a mapping that rules
-# the words out.
-_LIST_ROLES = (
-    ("subscribed", COLUMNS["subscribed"], None),
-    ("deleted", COLUMNS["deleted"], None),
-    ("tier", COLUMNS["tier"] | COLUMNS["type"], "tier"),
-    ("paid", COLUMNS["paid"], "tier"),
-    ("status", COLUMNS["status"] | COLUMNS["type"], "status"),
-    ("tags", COLUMNS["tags"], None),
-)
-_MAPPED_LISTS = ("tier", "status", "tags")
+# Roles of any number of columns, each with the role of a mapping that rules its words out.
+_LIST_ROLES = {
+    **dict.fromkeys(("subscribed", "deleted", "tags"), ""),
+    "tier": "tier",
+    "paid": "tier",
+    "status": "status",
+}
+_DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
+# Roles that an owner is shown as another.
+_ALSO = {
+    "tier": ("paid", "active_subscription"),
+    "status": ("subscribed", "deleted", "left_at"),
+    "joined_at": ("created_at",),
+}
 
 
 @dataclass
 class ColumnLayout:
-    """The indexes of the columns of each role.
+    """The columns of each role, by their indexes.
 
     Attributes:
-        left_at: columns in which any cell but "no" means that the person has this status.
-        subscribed: columns of yes or no: whether the person gets mail.
-        deleted: columns in which any cell but "no" means that the person is no member.
-        paid: columns in which any cell but "no" means a paid tier.
-        created_at: when the source made the record, which holds where no ``joined_at`` does.
-        consent: columns of what the file says of the person's consent, by the name of each part.
+        roles: the columns by the roles of ``columns.toml``: of ``left_at``, ``deleted`` and
+            ``paid`` any cell but "no" counts, and ``created_at`` where no ``joined_at`` does.
         fields: columns of an owner's fields.
-        wanted_fields: columns that the mapping gives to fields, by their keys.
-        wanted_types: the types that the mapping names for them.
+        wanted: columns that the mapping gives to fields: the field's key, and its type or "".
         passed_over: columns that the mapping has ignored.
     """
 
     header: Sequence[str]
     product: str | None = None
-    email: int | None = None
-    name: int | None = None
-    first_name: int | None = None
-    last_name: int | None = None
-    tier: list[int] = field(default_factory=list)
-    status: list[int] = field(default_factory=list)
-    paid_expiry: int | None = None
-    left_at: dict[int, SuppressionStatus] = field(default_factory=dict)
-    subscribed: list[int] = field(default_factory=list)
-    deleted: list[int] = field(default_factory=list)
-    paid: list[int] = field(default_factory=list)
-    active_subscription: list[int] = field(default_factory=list)
-    tags: list[int] = field(default_factory=list)
-    joined_at: int | None = None
-    created_at: int | None = None
-    consent: dict[str, int] = field(default_factory=dict)
+    roles: dict[str, list[int]] = field(default_factory=dict)
     fields: dict[int, MemberField] = field(default_factory=dict)
-    wanted_fields: dict[int, str] = field(default_factory=dict)
-    wanted_types: dict[int, str] = field(default_factory=dict)
+    wanted: dict[int, tuple[str, str]] = field(default_factory=dict)
     passed_over: set[int] = field(default_factory=set)
+
+    def of(self, *roles: str) -> list[int]:
+        """Return the columns of these roles."""
+        return [index for role in roles for index in self.roles.get(role, ())]
+
+    def first(self, role: str) -> int | None:
+        return next(iter(self.of(role)), None)
+
+    def add(self, role: str, index: int) -> None:
+        self.roles.setdefault(role, []).append(index)
 
     def give(self, index: int, role: str) -> None:
         """Give a column the role that the mapping names."""
@@ -270,57 +257,36 @@ class ColumnLayout:
             self.passed_over.add(index)
         elif role.startswith(FIELD_PREFIX):
             key, _, type_ = role.removeprefix(FIELD_PREFIX).partition(":")
-            self.wanted_fields[index] = key
-            if type_:
-                self.wanted_types[index] = type_
-        elif role.startswith(CONSENT_PREFIX):
-            self.consent[role.removeprefix(CONSENT_PREFIX)] = index
-        elif role in _MAPPED_LISTS:
-            getattr(self, role).append(index)
+            self.wanted[index] = key, type_
         else:
-            setattr(self, role, index)
+            self.add(role, index)
 
     def dates(self) -> list[int]:
         """Return the columns of dates and times."""
-        singles = self.paid_expiry, self.joined_at, self.created_at
-        consent = (self.consent.get(part) for part in ("at", "confirmed_at"))
-        fields = (index for index, each in self.fields.items() if each.type == FieldType.DATE)
-        return [index for index in (*singles, *consent, *fields) if index is not None]
+        return self.of(*_DATES) + self.of_type(FieldType.DATE)
 
-    def numbers(self) -> list[int]:
-        return [index for index, each in self.fields.items() if each.type == FieldType.NUMBER]
+    def of_type(self, type_: FieldType) -> list[int]:
+        return [index for index, each in self.fields.items() if each.type == type_]
 
     def meanings(self) -> dict[int, str]:
         """Return the meaning of each column that has one."""
-        found: dict[int, str] = {}
-        for role, indexes in self._indexes().items():
-            for index in indexes:
-                if index is not None and role not in found.get(index, "").split(", "):
-                    found[index] = f"{found[index]}, {role}" if index in found else role
-        return found
+        found: dict[int, list[str]] = {}
+        for role, indexes in self._shown().items():
+            for index in dict.fromkeys(indexes):
+                found.setdefault(index, []).append(role)
+        return {index: ", ".join(roles) for index, roles in found.items()}
 
     def described(self) -> dict[str, Sequence[str]]:
-        """Each role that some column has, with the names of its columns."""
+        """Return the names of the columns of each role that has some."""
         return {
-            role: names
-            for role, indexes in self._indexes().items()
-            if (names := [self.header[index] for index in indexes if index is not None])
+            role: [self.header[index] for index in indexes]
+            for role, indexes in self._shown().items()
         }
 
-    def _indexes(self) -> dict[str, list[int | None]]:
-        return {
-            "email": [self.email],
-            "name": [self.name],
-            "first_name": [self.first_name],
-            "last_name": [self.last_name],
-            "tier": [*self.tier, *self.paid, *self.active_subscription],
-            "paid_expiry": [self.paid_expiry],
-            "status": [*self.status, *self.subscribed, *self.deleted, *self.left_at],
-            "tags": [*self.tags],
-            "joined_at": [self.joined_at, self.created_at],
-            **{CONSENT_PREFIX + part: [index] for part, index in self.consent.items()},
-            **{FIELD_PREFIX + each.key: [index] for index, each in self.fields.items()},
-        }
+    def _shown(self) -> dict[str, list[int]]:
+        found = {role: self.of(role, *_ALSO.get(role, ())) for role in ROLES}
+        found |= {FIELD_PREFIX + each.key: [index] for index, each in self.fields.items()}
+        return {role: indexes for role, indexes in found.items() if indexes}
 
 
 def detect_layout(
@@ -382,21 +348,17 @@ def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) 
 
     ``chosen``: the roles in the mapping.
     """
-    for role, ruled_out_by in _SINGLE_ROLES.items():
-        if key in COLUMNS[role] and getattr(layout, role) is None and not chosen & ruled_out_by:
-            setattr(layout, role, index)
-            return
-    for part in CONSENT_PARTS:
-        if key in COLUMNS[CONSENT_PREFIX + part] and part not in layout.consent:
-            layout.consent[part] = index
+    for role, rulers in _SINGLE_ROLES.items():
+        if key in COLUMNS[role] and not layout.of(role) and chosen.isdisjoint(rulers):
+            layout.add(role, index)
             return
     if key in COLUMNS["active_subscription"] and "tier" not in chosen:
-        layout.active_subscription = [index]
+        layout.roles["active_subscription"] = [index]
     if key in LEFT_AT:
-        layout.left_at[index] = LEFT_AT[key]
-    for role, words, ruled_out in _LIST_ROLES:
-        if key in words and ruled_out not in chosen:
-            getattr(layout, role).append(index)
+        layout.add("left_at", index)
+    for role, ruler in _LIST_ROLES.items():
+        if key in COLUMNS[role] and ruler not in chosen:
+            layout.add(role, index)
 
 
 def _take_kit_state(
@@ -409,7 +371,7 @@ def _take_kit_state(
         cells = {record[index] for record in sample if index < len(record)}
         if key(name) == "state" and index not in mapped and sample:
             if {key(cell) for cell in cells} <= _KIT_STATES and any(cells):
-                layout.status.append(index)
+                layout.add("status", index)
                 layout.product = layout.product or "kit"
             elif layout.product == "kit":
                 layout.product = None
@@ -420,38 +382,18 @@ _UNLESS_NAMED = {
     ImportKind.BOUNCES: SuppressionStatus.BOUNCED,
     ImportKind.COMPLAINTS: SuppressionStatus.COMPLAINED,
 }
-# The names of columns and the words in them at SES, Mailgun, SendGrid, Postmark and Brevo.
-_REASON_COLUMNS = frozenset(
-    map(key, ("reason", "suppression reason", "type", "bounce type", "suppression type", "event"))
-)
-_CODE_COLUMNS = frozenset(map(key, ("code", "status", "error code", "smtp code", "bounce code")))
-_SUPPRESSION_WORDS = {
-    SuppressionStatus.COMPLAINED: (
-        "complaint", "complained", "spam", "spam complaint", "spam report", "abuse",
-        "contact flagged as spam",
-    ),
-    SuppressionStatus.BOUNCED: (
-        "bounce", "bounced", "hard bounce", "permanent", "permanent fail", "undeliverable",
-        "invalid", "invalid email",
-    ),
-    SuppressionStatus.UNSUBSCRIBED: (
-        "unsubscribe", "unsubscribed", "group unsubscribe", "global unsubscribe", "manual",
-        "manual suppression", "unsubscribed via ma", "unsubscribed via email",
-        "unsubscribed via api", "admin blocked",
-    ),
-    # A failure that may pass at the next try suppresses no address.
-    None: ("soft bounce", "transient", "temporary", "temporary fail", "deferred", "block"),
-}  # fmt: skip
-_MEANINGS = {key(word): meaning for meaning, words in _SUPPRESSION_WORDS.items() for word in words}
-_WORST_FIRST = (
-    SuppressionStatus.COMPLAINED,
-    SuppressionStatus.BOUNCED,
-    SuppressionStatus.UNSUBSCRIBED,
-    None,
-)
+_REASON_COLUMNS = _keys(_WORDS["suppression_columns"]["reason"])
+_CODE_COLUMNS = _keys(_WORDS["suppression_columns"]["code"])
+# A failure that may pass at the next try suppresses no address.
+MAY_PASS = None
+_MEANINGS = {
+    word: MAY_PASS if status == "may_pass" else SuppressionStatus(status)
+    for word, status in _by_key("suppressions").items()
+}
+_WORST_FIRST = list(dict.fromkeys(filter(None, _MEANINGS.values())))
 # Codes of SMTP, such as 550 and 5.1.1: a 4 at the beginning is no last word.
 _CODE = re.compile(r"([45])(?:[0-9]{2}|(?:\.[0-9]{1,3}){2})\Z")
-_BY_CODE = {"5": SuppressionStatus.BOUNCED, "4": None}
+_BY_CODE = {"5": SuppressionStatus.BOUNCED, "4": MAY_PASS}
 
 
 def suppressed(
@@ -477,12 +419,12 @@ def suppressed(
         found |= {_BY_CODE[match[1]] for match in matches if match}
         if row.left:
             found.add(row.suppression)
-        if found == {None}:
+        if found == {MAY_PASS}:
             reason = "The file says that mail may reach this address again."
             yield RejectedRecord(row.line, "row.may_pass", reason, row.cells)
             continue
         worst = next((each for each in _WORST_FIRST if each in found), _UNLESS_NAMED[kind])
-        yield row._replace(suppression=worst or _UNLESS_NAMED[kind])
+        yield row._replace(suppression=worst)
 
 
 def _word(cell: str) -> str:

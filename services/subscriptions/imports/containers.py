@@ -12,17 +12,15 @@ from typing import IO, Protocol, cast
 
 from core.errors import imports as errors
 
-# A zip's directory is at its end, so a zip needs a file that can seek. All other forms are read
-# once, from the first byte to the last.
-
 READ_BYTES = 64 * 1024
 # The bytes that one request to the object store fetches.
 WINDOW_BYTES = 1024 * 1024
 
 
 class Source(Protocol):
-    def read(self, size: int, /) -> bytes:
-        """At most ``size`` bytes; none at the end."""
+    """Bytes that are read once. A zip, whose directory is at its end, needs one that can seek."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 class RangeReader(Protocol):
@@ -260,13 +258,9 @@ def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 # A byte-order mark decides. Without one, many zeros on one side of the byte pairs mean UTF-16.
 # Otherwise the file is UTF-8, unless most of the characters beyond ASCII at its beginning are not
-# valid UTF-8: then it is Windows-1252, which includes Latin-1. Invalid bytes may come later in a
-# UTF-8 file: two files were joined, or a cell was cut inside a character. Each such byte stays in
-# the text as a lone surrogate until ``repair_text`` reads it as Windows-1252. A name loses at
-# most a letter, the rest of its record loses nothing, and code that needs an exact address can
-# recognise the damage.
-
-
+# valid UTF-8: then it is Windows-1252, which includes Latin-1. An invalid byte that comes later in
+# a UTF-8 file stays in the text as a lone surrogate until ``repair_text`` reads it as Windows-1252,
+# so that code that needs an exact address can recognise the damage.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -304,15 +298,12 @@ class DecodedText:
     """
 
     def __init__(self, chunks: Iterable[bytes], head_bytes: int) -> None:
-        self._chunks = iter(chunks)
         self.damaged = False
-        head = b""
-        while len(head) < head_bytes and (more := next(self._chunks, b"")):
-            head += more
+        head, chunks = take_head(iter(chunks), head_bytes)
         self.encoding, mark = _detect_encoding(head)
         first_line = head[mark:].decode(self.encoding, "replace").lstrip().partition("\n")[0]
         self.is_binary = _CONTROL.search(first_line) is not None
-        self._chunks = chain([head[mark:]], self._chunks)
+        self._chunks = chain([next(chunks)[mark:]], chunks)
 
     def __iter__(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)()

@@ -30,10 +30,9 @@ _UNNAMED = "a file"
 
 
 def tell_owner(uow: UnitOfWork, task: MemberImport) -> None:
-    """Mail the owner how the import ended, unless they want no such mails.
+    """Mail the owner how the import of a file ended, unless they want no such mails.
 
-    Only files have such mails: a program waits for members of a request, and the operator sees what
-    a command did. Call it once the import has its status and its counts.
+    A program waits for members of a request, and the operator sees what a command did.
     """
     is_told = task.source == "file" and not (task.dry_run or task.by_operator)
     if not is_told or task.status == "cancelled":
@@ -50,21 +49,22 @@ def tell_owner(uow: UnitOfWork, task: MemberImport) -> None:
         return
     title = uow.session.get_one(MailingList, task.list_id).title
     file, into = _short(task.filename or _UNNAMED), _short(title)
-    sentences = [f"The import of {file} into {into} has ended."]
-    if task.error is not None:
-        sentences = [f"The import of {file} into {into} failed: {task.error['message']}"]
-    sentences.append(
-        f"Of {task.received:,} rows {task.added:,} were added, {task.already:,} were members "
-        f"already ({task.updated:,} of them got something new), {task.opted_out:,} said no, "
-        f"{task.invalid:,} are invalid and {task.duplicate:,} came twice."
-    )
+    end = "has ended." if task.error is None else f"failed: {task.error['message']}"
+    sentences = [
+        f"The import of {file} into {into} {end}",
+        (
+            f"Of {task.received:,} rows {task.added:,} were added, {task.already:,} were members "
+            f"already ({task.updated:,} of them got something new), {task.opted_out:,} said no, "
+            f"{task.invalid:,} are invalid and {task.duplicate:,} came twice."
+        ),
+    ]
     if task.denied:
         sentences.append(f"{task.denied:,} are kept out by a deny list.")
     if task.over_quota:
         sentences.append(f"{task.over_quota:,} found no room in your plan.")
     if task.left_out:
         sentences.append(f"{task.left_out:,} values did not fit their fields and were left out.")
-    account_mails.mail_person(uow, MailKind.IMPORT_ENDED, owner, (" ".join(sentences)))
+    account_mails.mail_person(uow, MailKind.IMPORT_ENDED, owner, " ".join(sentences))
 
 
 def _short(text: str) -> str:
@@ -91,10 +91,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
 
 
 def go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Go on with an import that failed, with the chunks that are not applied.
-
-    Not while it is undone, nor after: nothing would take back what it adds then.
-    """
+    """Go on with an import that failed; not once it is undone: what it adds would stay."""
     task = _held_before_undo(uow, job.subject_id)
     if task is None or task.files_removed_at is not None or task.undone_at is not None:
         return False
@@ -146,11 +143,8 @@ def _finish(
         task.user_id,
         FeedEventType.IMPORT_ENDED,
         task.id,
-        list_id=task.list_id,
-        status=task.status,
         job_id=job_id,
-        source=task.source,
-        dry_run=task.dry_run,
+        **{name: getattr(task, name) for name in ("list_id", "status", "source", "dry_run")},
         **{name: getattr(task, name) for name in COUNTS},
     )
     tell_owner(uow, task)
@@ -221,13 +215,6 @@ class JudgedRow(NamedTuple):
 
 INVALID, DUPLICATE = "invalid", "duplicate"
 DUPLICATE_CODE = "row.duplicate"
-
-
-def verdict_of(row: JudgedRow) -> str | None:
-    """The verdict that needs no look at the list: ``invalid``, ``duplicate`` or none."""
-    if row.code is None:
-        return None
-    return DUPLICATE if row.code == DUPLICATE_CODE else INVALID
 
 
 _STORED = itemgetter(slice(0, 9))

@@ -10,12 +10,13 @@ written under both fences, the helper's and that of the import's job: when the i
 or a helper lost its lease, the chunk is rolled back. Chunks of one file have no address in common.
 An import that meets another one on its list has one helper, and they take turns.
 
-A chunk that kills its process is tried three times, whatever becomes of other chunks meanwhile. A
-chunk that was tried before is alone in its turn, so that no other is counted for it. A chunk that
-was tried often enough, or that the database refuses, fails the import once all others are applied.
+A chunk that kills its process is tried three times, and is alone in its turn from the second try
+on, so that no other is counted for it. A chunk that was tried often enough, or that the database
+refuses, fails the import once all others are applied.
 """
 
 import gc
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -51,18 +52,13 @@ def _fail_import(uow: UnitOfWork, job: Job) -> None:
     whole = leases.shared_by_helpers(uow, job.subject_id)
     if whole is None or job.error is None:
         return
-    had_chunk = exists().where(
-        WaitingChunk.import_id == whole.subject_id, WaitingChunk.job_id == job.id
-    )
+    own = WaitingChunk.import_id == whole.subject_id, WaitingChunk.job_id == job.id
     was_lost = job.error["code"] in (JOB_WORKER_LOST.code, JOB_TOO_SLOW.code)
-    if was_lost and uow.session.scalar(select(had_chunk)):
+    if was_lost and uow.session.scalar(select(exists().where(*own))):
         task = uow.session.get_one(MemberImport, whole.subject_id)
         _enqueue(uow, whole.job_id, task, job.request_id)
         return
     leases.fail(uow, whole, records.error_of(job))
-
-
-# No user sees it: what it does is shown as the progress of the import's job.
 
 
 def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
@@ -86,13 +82,9 @@ def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
     """
     # When two imports into one list come here at the same time, the second finds the first.
     uow.session.execute(_ALONE, {"list_id": task.list_id})
-    another = select(func.count()).where(
-        MemberImport.list_id == task.list_id,
-        MemberImport.id != task.id,
-        MemberImport.status == "running",
-        MemberImport.side_by_side,
-    )
-    task.side_by_side = not uow.session.scalar(another)
+    another, is_running = MemberImport.id != task.id, MemberImport.status == "running"
+    of_list = MemberImport.list_id == task.list_id, another, is_running, MemberImport.side_by_side
+    task.side_by_side = not uow.session.scalar(select(exists().where(*of_list)))
 
 
 def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport, request_id: str | None) -> None:
@@ -123,11 +115,11 @@ def run(resources: Resources, lease: Lease) -> None:
 
 APPLY_CHUNKS = kinds.register(
     kinds.JobKind(
-        name="members.apply",
-        run=run,
-        queue=Queue.BULK,
-        scope=Scope.SUBSCRIPTION_FULL,
+        "members.apply",
+        Queue.BULK,
+        Scope.SUBSCRIPTION_FULL,
         retryable=False,
+        run=run,
         on_abandoned=_fail_import,
     )
 )
@@ -154,11 +146,10 @@ def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport] | N
     return whole, task
 
 
-def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> list[str]:
+def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
     """The statuses of the other helpers that have not ended."""
     theirs = records.working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
-    query = select(Job.status).where(theirs, Job.id != lease.job_id)
-    return list(uow.session.scalars(query))
+    return uow.session.scalars(select(Job.status).where(theirs, Job.id != lease.job_id)).all()
 
 
 def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport) -> bool:
@@ -207,13 +198,10 @@ def _hold(uow: UnitOfWork, *, lease: Lease, whole: Lease, number: int) -> Lease:
     now = leases.shared_by_helpers(uow, whole.job_id)
     if now is None or now.attempt != whole.attempt:
         raise ImportEnded
-    mine = (
-        WaitingChunk.import_id == whole.subject_id,
-        WaitingChunk.number == number,
-        WaitingChunk.job_id == lease.job_id,
-        WaitingChunk.attempt == lease.attempt,
-    )
-    if uow.session.scalar(delete(WaitingChunk).where(*mine).returning(WaitingChunk.number)) is None:
+    w = WaitingChunk
+    has_it = w.job_id == lease.job_id, w.attempt == lease.attempt
+    mine = delete(w).where(w.import_id == whole.subject_id, w.number == number, *has_it)
+    if uow.session.scalar(mine.returning(w.number)) is None:
         raise LeaseLost(lease.job_id)
     return now
 

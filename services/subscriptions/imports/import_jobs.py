@@ -1,7 +1,7 @@
 """The job of an import: it reads the file in turns, and leaves the chunks to helpers.
 
-The members of one request it adds itself while it reads them. The API has checked the body, so its
-first rows need not wait for its last, as those of a file do, of which any part may be damaged.
+It adds the members of one request while it reads them: the API has checked the body, so its first
+rows need not wait for its last, as those of a file do, of which any part may be damaged.
 """
 
 import gc
@@ -12,7 +12,6 @@ from functools import partial
 
 from sqlalchemy import select
 
-from core.errors import DomainError
 from core.errors.jobs import JOB_ROWS_FAILED
 from core.queues import Queue
 from core.scopes import Scope
@@ -40,8 +39,7 @@ def run(resources: Resources, lease: Lease) -> bool:
     """Take one turn; true when the next one must be in this process, which keeps the file open.
 
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read,
-    ``list.not_found`` for a list that was archived, and ``quota.exceeded`` if the plan has no room
-    for the chunks.
+    ``list.not_found`` for a list that was archived, and ``quota.exceeded`` for the chunks.
     """
     # Rows make no reference cycles, and the search for cycles among millions of rows takes a
     # quarter of the time.
@@ -69,11 +67,11 @@ def run(resources: Resources, lease: Lease) -> bool:
 def _register(name: str) -> kinds.JobKind:
     return kinds.register(
         kinds.JobKind(
-            name=name,
-            run=run,
-            queue=Queue.BULK,
-            scope=Scope.SUBSCRIPTION_FULL,
+            name,
+            Queue.BULK,
+            Scope.SUBSCRIPTION_FULL,
             retryable=True,
+            run=run,
             on_abandoned=endings.end_with_job,
             on_restarted=endings.go_on_with_job,
             max_stay_seconds=MAX_STAY_SECONDS,
@@ -89,8 +87,7 @@ IMPORT_SUPPRESSIONS = _register("members.suppress")
 def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[MemberImport, bool]:
     """Add the members of a request for one turn; whether this process keeps the request.
 
-    Two chunks are written at the same time, each by a core of the database's, while the next one
-    is read.
+    Two chunks are written at the same time while the next one is read.
     """
     turn = Turn()
     split = splitting.take_split(resources, task)
@@ -99,7 +96,7 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
         leases.expect(uow, lease, total=split.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**split.description, "header": split.header}
-        if split.has_several_chunks:
+        if (split.total or 0) > endings.ROWS_PER_CHUNK:
             helpers.let_chunks_in_together(uow, task)
         query = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(query))
@@ -162,7 +159,7 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
     while not task.is_split and not turn.is_over():
         lease.check_cancelled()
         rows = split.read_next(store=True)
-        forms, is_read_so, error = _settle(split)
+        forms, is_read_so, error = split.settle()
         with resources.unit_of_work() as uow:
             # Fails if another worker has the job now, in the transaction of the progress.
             is_split = split.is_complete and is_read_so and error is None
@@ -188,28 +185,15 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
     return task, _is_kept(resources, task, split)
 
 
-def _settle(split: FileSplit) -> tuple[dict[str, str], bool, DomainError | None]:
-    """``FileSplit.settle`` once the file has been read; its error is for after the samples."""
-    if not split.is_complete:
-        return {}, True, None
-    try:
-        return *split.settle(), None
-    except DomainError as error:
-        return {}, True, error
-
-
 def _is_kept(resources: Resources, task: MemberImport, split: FileSplit) -> bool:
     """Return whether this process keeps the split open for the next turn; closes it otherwise."""
     if task.is_split:
         split.close()
         return False
     with resources.unit_of_work() as uow:
-        unfinished = select(MemberImport.id).where(
-            MemberImport.id.in_(splitting.kept_splits()),
-            MemberImport.status == "running",
-            MemberImport.is_split.is_(False),
-        )
-        waiting = list(uow.session.scalars(unfinished))
+        is_kept = MemberImport.id.in_(splitting.kept_splits()), MemberImport.status == "running"
+        unfinished = select(MemberImport.id).where(*is_kept, MemberImport.is_split.is_(False))
+        waiting = uow.session.scalars(unfinished).all()
     return splitting.keep_split(task, split, waiting)
 
 

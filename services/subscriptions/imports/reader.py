@@ -6,20 +6,15 @@ An object within an object, such as that of our own fields, is read as columns o
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
 
 import orjson
 
-from core.errors.imports import (
-    IMPORT_EMPTY,
-    IMPORT_JSON_ARRAY,
-    IMPORT_NO_EMAIL_COLUMN,
-    IMPORT_NO_READABLE_ROW,
-    IMPORT_UNKNOWN_FORMAT,
-)
+from core.errors import imports as errors
+from models import FieldType
 from services.subscriptions.imports.columns import (
     ColumnLayout,
     FileDescription,
@@ -67,13 +62,13 @@ def sniff(sample: str) -> Dialect | None:
     """
     text = sample.lstrip(BLANKS)
     if _ARRAY_OR_SPREAD_OBJECT.match(text):
-        raise IMPORT_JSON_ARRAY()
+        raise errors.IMPORT_JSON_ARRAY()
     if not _OBJECT.match(text):
         return None
     rows = [*objects([sample])]
     found = [one[1] for one in rows if not isinstance(one, RejectedRecord)]
     if not found and isinstance(first := next(iter(rows), None), RejectedRecord):
-        raise IMPORT_NO_READABLE_ROW(line=first.line, reason=first.reason)
+        raise errors.IMPORT_NO_READABLE_ROW(line=first.line, reason=first.reason)
     names = header(found)
     records = [cells(values, names) for values in found]
     return Dialect(None, names, records, find_email_column(records))
@@ -133,18 +128,15 @@ def cells(values: Values, names: Sequence[str]) -> list[str]:
     return [values.get(name, "") for name in names]
 
 
-# Files of members are JSON Lines, which need no memory for the whole. A list of suppressed
-# addresses is short, and is stored by people just as it was answered.
-
 # A larger file has to be JSON Lines. Parsed, a document takes several times as much memory.
 MAX_DOCUMENT_BYTES = 16 * 1024**2
 _DOCUMENT = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 
 
 def as_lines(stored: RangedFile, size: int) -> Source:
-    """The records of a JSON document as JSON Lines; every other file as it is.
+    """The records of a JSON document of this size as JSON Lines; every other file as it is.
 
-    ``size`` is that of the file in bytes.
+    A list of suppressed addresses is often stored just as it was answered.
     """
     head = stored.read(READ_BYTES)
     stored.seek(0)
@@ -224,10 +216,8 @@ def open_rows(
     dates and numbers.
 
     Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
-    ``import.mapping_column``, ``import.mapping_role``, ``import.json_array``,
-    ``import.no_readable_row``, what ``find_fields`` raises and, here or while rows are read,
-    ``import.archive_many_files``, ``import.archive_encrypted``, ``import.expands_too_much``,
-    ``import.truncated`` and ``import.damaged``.
+    ``import.mapping_…``, ``import.json_array``, ``import.no_readable_row``, what ``find_fields``
+    raises and, here or while rows are read, what ``open_container`` raises.
     """
     container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES)
@@ -237,12 +227,12 @@ def open_rows(
     )
     if text.is_binary and dialect.delimiter and dialect.email is None:
         # Its bytes are no names of columns.
-        raise IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
+        raise errors.IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
     note_header(dialect.header, dialect.sample)
     layout, email = _layout(dialect, mapping)
     find_fields(layout, dialect.sample)
     forms = forms or ColumnForms()
-    forms.learn(layout.dates(), layout.numbers(), dialect.sample)
+    forms.learn(layout.dates(), layout.of_type(FieldType.NUMBER), dialect.sample)
     if dialect.delimiter is None:
         rows = _json_rows(
             everything, layout, email, forms, partial(_grown, dialect, mapping, find_fields)
@@ -254,14 +244,7 @@ def open_rows(
             for each in DelimitedRecords(everything, dialect.delimiter or "")
             if each[0] > dialect.skip_through
         )
-    description = _described(container, text, dialect, layout)
-    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
-
-
-def _described(
-    container: str, text: DecodedText, dialect: Dialect, layout: ColumnLayout
-) -> FileDescription:
-    return FileDescription(
+    description = FileDescription(
         container=container,
         format="csv" if dialect.delimiter else "jsonl",
         encoding=text.encoding,
@@ -270,6 +253,7 @@ def _described(
         product=layout.product,
         columns=layout.described(),
     )
+    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
 
 
 def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
@@ -284,7 +268,7 @@ def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
         characters += len(block) if isinstance(block, str) else 0
     whole = characters < HEAD_BYTES // 4
     if whole and not any(not isinstance(block, str) or block.strip(BLANKS) for block in head):
-        raise IMPORT_EMPTY()
+        raise errors.IMPORT_EMPTY()
     sample = repair_text("".join(block for block in head if isinstance(block, str)))
     return sample, whole, chain(head, unread)
 
@@ -292,13 +276,15 @@ def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
 def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[ColumnLayout, int]:
     """The layout, and the column of addresses: by the mapping, by name, or by its cells."""
     layout = detect_layout(dialect.header, mapping, dialect.sample)
-    if layout.email is None:
+    email = layout.first("email")
+    if email is None:
         if dialect.email is None:
-            raise IMPORT_NO_EMAIL_COLUMN(columns=columns_shown(dialect.header))
-        layout.email = dialect.email
+            raise errors.IMPORT_NO_EMAIL_COLUMN(columns=columns_shown(dialect.header))
+        email = dialect.email
+        layout.add("email", email)
         # The records may have more columns than the header, and the addresses beyond it.
-        layout.header = widened(dialect.header, dialect.email + 1)
-    return layout, layout.email
+        layout.header = widened(dialect.header, email + 1)
+    return layout, email
 
 
 def _grown(
@@ -310,7 +296,7 @@ def _grown(
 ) -> ColumnLayout:
     """The layout of a file of which later records have more columns."""
     layout = detect_layout(names, mapping, dialect.sample)
-    layout = replace(layout, email=before.email, fields=dict(before.fields))
+    layout.roles["email"], layout.fields = before.of("email"), dict(before.fields)
     find_fields(layout, ())
     return layout
 

@@ -3,19 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import orjson
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import delete, func, select
 
 from core.errors import DomainError
+from core.errors import imports as errors
 from core.errors.catalogue import ErrorType
-from core.errors.imports import (
-    IMPORT_FILE_GONE,
-    IMPORT_NOT_FOUND,
-    IMPORT_RUNNING,
-    IMPORT_UNDO_OVER,
-)
 from core.errors.jobs import JOB_NOT_FOUND
 from core.errors.mailing import PLAN_REQUIRED
 from core.settings.notations import PlanQuota
@@ -26,6 +22,7 @@ from services.access.caller import Caller
 from services.accounts import accounts
 from services.jobs import idempotency, outbox, records
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
+from services.jobs.kinds import JobKind
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
@@ -65,6 +62,10 @@ class ImportOptions:
     def columns(self) -> dict[str, Any]:
         """As a record of an import keeps them."""
         return {**vars(self), "mapping": dict(self.mapping) if self.mapping else None}
+
+    @property
+    def job_kind(self) -> JobKind:
+        return IMPORT_FILE if self.kind is ImportKind.MEMBERS else IMPORT_SUPPRESSIONS
 
 
 def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
@@ -109,7 +110,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
 def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool) -> None:
     """Refuse before a file is read what would be refused after it.
 
-    The quota of members refuses nothing yet: the opt-outs of the file are to be kept. Raises what
+    The quota of members does not count yet: the opt-outs of the file are to be kept. Raises what
     ``check_owner`` raises, and ``quota.exceeded``.
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
@@ -140,13 +141,10 @@ def accept_members(
         task = MemberImport(
             list_id=list_id, user_id=caller.user_id, source="members", size=len(body)
         )
-        file.name_in(task)
-        try:
-            takes = {PlanQuota.STORAGE_MB: len(body)}
-            return idempotency.commit(resources, task, ADD_MEMBERS, key, request_id, takes=takes)
-        except (EqualRequestCommitted, DomainError):
-            forget_file(resources, file.prefix)
-            raise
+        takes = {PlanQuota.STORAGE_MB: len(body)}
+        return _commit(
+            resources, file, task, ADD_MEMBERS, takes=takes, request_id=request_id, key=key
+        )
 
     return idempotency.once(resources, key, store)
 
@@ -175,19 +173,29 @@ def accept_file(
         by_operator=by_operator,
         **options.columns,
     )
-    file.name_in(task)
-    size, is_of_members = task.size, options.kind is ImportKind.MEMBERS
-    takes = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: size}
-    kind = IMPORT_FILE if is_of_members else IMPORT_SUPPRESSIONS
-
-    def store() -> Job:
-        try:
-            return idempotency.commit(resources, task, kind, None, request_id, takes=takes)
-        except DomainError:
-            forget_file(resources, file.prefix)
-            raise
-
+    takes = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: task.size}
+    store = partial(
+        _commit, resources, file, task, options.job_kind, takes=takes, request_id=request_id
+    )
     return idempotency.once(resources, None, store)
+
+
+def _commit(
+    resources: Resources,
+    file: NewFile,
+    task: MemberImport,
+    kind: JobKind,
+    *,
+    takes: Mapping[PlanQuota, int],
+    request_id: str | None,
+    key: IdempotencyKey | None = None,
+) -> Job:
+    file.name_in(task)
+    try:
+        return idempotency.commit(resources, task, kind, key, request_id, takes=takes)
+    except (EqualRequestCommitted, DomainError):
+        forget_file(resources, file.prefix)
+        raise
 
 
 # The earlier values are kept for this long after they were written, which is after `created_at`.
@@ -212,7 +220,7 @@ def get(uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False) 
     locked = query.with_for_update(key_share=True).execution_options(populate_existing=True)
     found = uow.session.scalar(locked if lock else query)
     if found is None:
-        raise IMPORT_NOT_FOUND()
+        raise errors.IMPORT_NOT_FOUND()
     return found
 
 
@@ -220,10 +228,10 @@ def list_of(
     uow: UnitOfWork, caller: Caller, wanted: PageRequest, *, list_id: int | None
 ) -> PageOfRows[MemberImport]:
     """The caller's imports into one list or into all, newest first. Raises ``cursor.invalid``."""
-    task = MemberImport
-    query = paging.of_owner(select(task), task.user_id, caller.user_id, task.id, wanted)
+    own, id_ = MemberImport.user_id, MemberImport.id
+    query = paging.of_owner(select(MemberImport), own, caller.user_id, id_, wanted)
     if list_id is not None:
-        query = query.where(task.list_id == list_id)
+        query = query.where(MemberImport.list_id == list_id)
     found = uow.session.scalars(query).all()
     return paging.cut(found, wanted.limit, lambda task: str(task.id))
 
@@ -256,37 +264,34 @@ def read_again(
 ) -> Job:
     """Read the file of a dry run once more: to look at it by other options, or to import it.
 
-    The record is that of the new reading then. Raises ``import.not_found``, ``import.running``,
-    ``import.file_gone``, and what ``accept.check_upload`` raises.
+    Raises ``import.not_found``, ``import.running``, ``import.file_gone``, and what ``check_upload``
+    raises.
     """
     task = get(uow, caller, import_id)
     check_upload(uow, caller, task.list_id, dry_run=options.dry_run)
     quotas.require(uow, uow.settings, caller.user_id, PlanQuota.STORAGE_MB, more=task.size)
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":
-        raise IMPORT_RUNNING()
+        raise errors.IMPORT_RUNNING()
     # The job of one that broke may be started again, and two jobs must not do the work of one.
     broke = task.error is not None and task.error["code"].startswith("job.")
     may_go_on = task.dry_run and not broke and task.undo_job_id is None
     if not may_go_on or not removals.keep(uow, f"{task.object_prefix}/"):
-        raise IMPORT_FILE_GONE()
+        raise errors.IMPORT_FILE_GONE()
     for kept in (ImportChunk, NamedMember):
         uow.session.execute(delete(kept).where(kept.import_id == task.id))
     for name, value in {**_UNREAD, **options.columns}.items():
         setattr(task, name, value)
     task.created_at = func.now()
     uow.session.flush()
-    kind = IMPORT_FILE if options.kind is ImportKind.MEMBERS else IMPORT_SUPPRESSIONS
-    return outbox.enqueue(
-        uow, kind, user_id=task.user_id, subject_id=task.id, request_id=request_id
-    )
+    kind, user_id = options.job_kind, task.user_id
+    return outbox.enqueue(uow, kind, user_id=user_id, subject_id=task.id, request_id=request_id)
 
 
 def retry(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
     """Go on with an import whose job failed by no fault of the file.
 
-    Raises ``import.not_found``, ``job.not_found`` when the job is not kept any more, and what
-    ``jobs.records.retry`` raises.
+    Raises ``import.not_found``, ``job.not_found``, and what ``jobs.records.retry`` raises.
     """
     task = get(uow, caller, import_id)
     job = records.find_late(uow, task.user_id, IMPORT_JOBS, task.id)
@@ -321,18 +326,20 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None
     """
     # The job before the import, as a transaction that takes a batch back locks them.
     job_id = get(uow, caller, import_id).undo_job_id
-    if job_id is not None:
-        uow.session.get(Job, job_id, with_for_update=True)
+    job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":
-        raise IMPORT_RUNNING()
+        raise errors.IMPORT_RUNNING()
     if is_undone(task):
         return None
-    job = uow.session.get(Job, task.undo_job_id, with_for_update=True) if task.undo_job_id else None
+    if task.undo_job_id != job_id:
+        # Another call began the undo just now.
+        return task.undo_job_id
     goes_on = job is not None and job.finished_at is None
     # By the database's clock, as what an undo needs is deleted by it.
-    if not goes_on and not uow.session.scalar(_IS_OFFERED, {"import_id": task.id}):
-        raise IMPORT_UNDO_OVER(days=UNDO_TIME.days)
+    is_offered = select(MemberImport.created_at > func.now() - UNDO_TIME)
+    if not (goes_on or uow.session.scalar(is_offered.where(MemberImport.id == task.id))):
+        raise errors.IMPORT_UNDO_OVER(days=UNDO_TIME.days)
     if job is None or task.undone_at is not None:
         task.undone_at = task.undo_restored = task.undo_removed = None
         job = outbox.enqueue(
@@ -342,8 +349,3 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         records.restart(uow, job)
     return job.id
-
-
-_IS_OFFERED = select(MemberImport.created_at > func.now() - UNDO_TIME).where(
-    MemberImport.id == bindparam("import_id")
-)

@@ -18,6 +18,8 @@ from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.fields import FieldValue, ValueRefused
 from services.subscriptions.imports.cells import MarkReader, MemberMarks, cell_shown, read_value
 from services.subscriptions.imports.columns import (
+    CONSENT_PARTS,
+    CONSENT_PREFIX,
     ColumnLayout,
     LeftOut,
     MemberRow,
@@ -43,17 +45,19 @@ class AttributeReader:
     def __init__(self, layout: ColumnLayout, forms: ColumnForms) -> None:
         self._layout = layout
         self._forms = forms
+        self._named = layout.of("tags")
         # A record of ours may have both.
-        joined = layout.joined_at, layout.created_at
-        self._joined = [index for index in joined if index is not None]
-        self.indexes = [*layout.fields, *layout.tags, *self._joined, *layout.consent.values()]
+        self._joined = layout.of("joined_at", "created_at")
+        parts = ((part, layout.first(CONSENT_PREFIX + part)) for part in CONSENT_PARTS)
+        self._consent = {part: index for part, index in parts if index is not None}
+        self.indexes = [*layout.fields, *self._named, *self._joined, *self._consent.values()]
 
     def read(self, cells: Sequence[str]) -> RowExtras | None:
         """Return the extras of a record that has all columns, or ``None``."""
         left_out: list[LeftOut] = []
         fields = dict(self._fields(cells, left_out))
-        named = self._tags(cells, left_out) if self._layout.tags else ()
-        claim = dict(self._claims(cells, left_out)) if self._layout.consent else {}
+        named = self._tags(cells, left_out) if self._named else ()
+        claim = dict(self._claims(cells, left_out)) if self._consent else {}
         joined_at = self._joined_at(cells, claim, left_out)
         if not (fields or named or claim or joined_at or left_out):
             return None
@@ -74,7 +78,7 @@ class AttributeReader:
 
     def _tags(self, cells: Sequence[str], left_out: list[LeftOut]) -> Sequence[str]:
         found: dict[str, str] = {}
-        for index in self._layout.tags:
+        for index in self._named:
             unfit: LeftOut | None = None
             for written in split_tags(cells[index]):
                 try:
@@ -93,7 +97,7 @@ class AttributeReader:
         return [*found.values()]
 
     def _claims(self, cells: Sequence[str], left_out: list[LeftOut]) -> Iterator[tuple[str, str]]:
-        for part, index in self._layout.consent.items():
+        for part, index in self._consent.items():
             text = bare_cell(cells[index]).strip()
             if not text:
                 continue
@@ -169,9 +173,9 @@ class RowMapper:
     def __init__(self, layout: ColumnLayout, email: int, forms: ColumnForms) -> None:
         self._email = email
         self._forms = forms
-        self._name = layout.name
-        self._parts = [i for i in (layout.first_name, layout.last_name) if i is not None]
-        self._expiry = layout.paid_expiry
+        self._name = layout.first("name")
+        self._parts = layout.of("first_name", "last_name")
+        self._expiry = layout.first("paid_expiry")
         self._marks = MarkReader(layout)
         attributes = AttributeReader(layout, forms)
         # Most files have none.

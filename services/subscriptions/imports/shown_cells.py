@@ -17,7 +17,7 @@ from models import MemberImport, SubscriptionStatus, Tier
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from services.subscriptions import bulk_files
-from services.subscriptions.imports.columns import MemberRow, RejectedRecord
+from services.subscriptions.imports.columns import NO_EXTRAS, MemberRow, RejectedRecord
 from services.subscriptions.imports.endings import DUPLICATE_CODE, JudgedRow
 from storage.encryption import seal, unseal
 from storage.resources import Resources
@@ -53,11 +53,7 @@ class ImportSamples(NamedTuple):
         first: Sequence[AnyRow],
         keys: Mapping[str, str],
     ) -> Self:
-        """
-        Args:
-            records: some records of the file.
-            keys: of the fields, by their ids as text.
-        """
+        """Return the samples of some records; ``keys``: of the fields, by their ids as text."""
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
         examples = [_examples(records, index) for index in columns]
         return cls(examples, list(_preview(first, keys)))
@@ -134,10 +130,8 @@ def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
 
 
 def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    addresses = email_addresses.normalise_all(
-        [row.email for row in first if isinstance(row, MemberRow)]
-    )
-    normalised = iter(addresses)
+    members = [row.email for row in first if isinstance(row, MemberRow)]
+    normalised = iter(email_addresses.normalise_all(members))
     for row in first:
         if isinstance(row, RejectedRecord):
             yield {"line": row.line, "code": row.code, "reason": row.reason}
@@ -146,9 +140,7 @@ def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[
         if isinstance(address, InvalidAddress):
             yield {"line": row.line, "code": "email.invalid", "reason": address.reason}
         else:
-            extras = row.extras
-            left_out = [] if extras is None else extras.left_out[:MAX_LEFT_OUT_SHOWN]
-            fields = {} if extras is None else extras.fields
+            extras = row.extras or NO_EXTRAS
             yield {
                 "line": row.line,
                 "email": address,
@@ -156,9 +148,9 @@ def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[
                 "type": row.tier or Tier.FREE.value,
                 "paid_expiry": None if row.paid_expiry is None else clock.iso(row.paid_expiry),
                 "status": row.suppression.value if row.left else SubscriptionStatus.ACTIVE.value,
-                "joined_at": None if extras is None else extras.joined_at,
-                "tags": [] if extras is None else extras.tags,
-                "fields": {keys[name]: value for name, value in fields.items() if name in keys},
-                "consent": {} if extras is None else extras.claim,
-                "left_out": [str(each) for each in left_out],
+                "joined_at": extras.joined_at,
+                "tags": extras.tags,
+                "fields": {keys[id_]: each for id_, each in extras.fields.items() if id_ in keys},
+                "consent": extras.claim,
+                "left_out": [str(each) for each in extras.left_out[:MAX_LEFT_OUT_SHOWN]],
             }

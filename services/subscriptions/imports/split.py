@@ -15,11 +15,8 @@ import orjson
 from sqlalchemy import select
 
 from core import clock
-from core.errors.imports import (
-    IMPORT_MAPPING_FIELD,
-    IMPORT_TOO_MANY_ADDRESSES,
-    IMPORT_TOO_MANY_FIELDS,
-)
+from core.errors import DomainError
+from core.errors import imports as errors
 from models import FieldType, ImportKind, MemberField, MemberImport
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
@@ -62,17 +59,15 @@ MAX_BATCH_ROWS = 2_000
 MAX_BATCH_CHARACTERS = 1_000_000
 # Addresses of one file that are kept in memory: some ten megabytes, and enough for any request.
 MAX_ADDRESSES_IN_MEMORY = 100_000
-# The other addresses of one file, on disk: some twenty million of the usual length. A bulk worker
-# has a few such databases at a time (``splitting.split``).
+# The other addresses of one file, on disk: some twenty million of the usual length.
 MAX_SEEN_BYTES = 1024**3
 
 
 class SeenAddresses:
     """The addresses of one file so far, in bounded memory and on a bounded part of the disk.
 
-    Further addresses go to a temporary SQLite database, since a set of millions would outgrow the
-    worker. Its file has no name, and the system deletes it when it is closed. It is in the folder
-    that ``SQLITE_TMPDIR`` or ``TMPDIR`` names.
+    Further addresses go to a temporary SQLite database without a name, in the folder that
+    ``SQLITE_TMPDIR`` or ``TMPDIR`` names. The system deletes it when it is closed.
     """
 
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
@@ -106,7 +101,7 @@ class SeenAddresses:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
-            raise IMPORT_TOO_MANY_ADDRESSES() from error
+            raise errors.IMPORT_TOO_MANY_ADDRESSES() from error
         return before | (fresh - new)
 
     def close(self) -> None:
@@ -164,8 +159,6 @@ def _rejected(row: MemberRow | RejectedRecord, code: str, reason: str) -> Judged
     return JudgedRow(line=row.line, code=code, reason=reason, cells=row.cells)
 
 
-# Another process that reads the file again finds the same, and a field is made once.
-
 # A file of more columns is read whole, and its result names the first.
 MAX_COLUMNS_SHOWN = 500
 MAX_COLUMN_NAME_CHARACTERS = 200
@@ -174,7 +167,7 @@ Sample = Sequence[Sequence[str]]
 
 
 class ColumnPlan:
-    """The plan of one import."""
+    """The meanings of a file's columns: another process finds the same, and makes no field anew."""
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
         self._resources = resources
@@ -185,8 +178,7 @@ class ColumnPlan:
     def note_header(self, header: Sequence[str], sample: Sample) -> None:
         """Keep the columns before they are known, with some cells of each.
 
-        The owner of a file that is refused since nobody knows which column has the addresses can
-        say so then.
+        The owner can say then which column has the addresses, if the file is refused for that.
         """
         with self._resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, self._import_id)
@@ -231,9 +223,9 @@ class ColumnPlan:
         living = fields.list_of(uow, task.user_id)
         cells.match_fields(layout, columns, living)
         if not task.create_fields:
-            for index, key in layout.wanted_fields.items():
+            for index, (key, _) in layout.wanted.items():
                 if index not in layout.fields:
-                    raise IMPORT_MAPPING_FIELD(key=key[:60])
+                    raise errors.IMPORT_MAPPING_FIELD(key=key[:60])
             return {}
         others = [field for field in layout.fields.values() if field.id <= 0]
         keys = [field.key for field in (*living, *others)]
@@ -241,15 +233,13 @@ class ColumnPlan:
         room = max(0, MAX_FIELDS - len(living) - len(others))
         if len(new) > room and not after:
             shown = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
-            raise IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(shown))
+            raise errors.IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(shown))
         # There may be no room for the last of the columns that come late; the result names them.
         new = dict(islice(new.items(), room))
         if not task.dry_run:
-            for index, field in new.items():
-                type_ = FieldType(field.type)
-                new[index] = fields.create(
-                    uow, task.user_id, type=type_, key=field.key, label=field.label
-                )
+            for index, each in new.items():
+                named = {"key": each.key, "label": each.label}
+                new[index] = fields.create(uow, task.user_id, type=FieldType(each.type), **named)
         layout.fields.update(new)
         return new
 
@@ -315,19 +305,7 @@ class FileSplit:
             self.header, self.description = ["email", "name"], {"format": "request"}
             members = orjson.loads(body)["members"]
             self.total = len(members)
-            return (
-                # By place, not by name, which takes longer: line, address, name, tier, expiry.
-                MemberRow(
-                    line,
-                    member["email"].strip(),
-                    tidy_name(name := member.get("name") or ""),
-                    None,
-                    None,
-                    SuppressionStatus.WANTED,
-                    (member["email"], name),
-                )
-                for line, member in enumerate(members, start=1)
-            )
+            return _rows_of_request(members)
         stored = RangedFile(bulk_files.stored_file(resources, task))
         if task.kind != ImportKind.MEMBERS:
             reader = open_rows(as_lines(stored, task.size), task.filename, task.mapping)
@@ -374,21 +352,30 @@ class FileSplit:
         self.received += len(rows)
         return len(rows)
 
-    def settle(self) -> tuple[dict[str, str], bool]:
+    def settle(self) -> tuple[dict[str, str], bool, DomainError | None]:
         """Return how the columns write dates and numbers, and whether the file was read so.
 
-        Call it once the file has been read. Raises ``import.date_order_needed``.
+        Both are known once the whole file has been read, unless it takes the owner's word: then the
+        error says so.
         """
-        settled = self._forms.settled(self.header)
-        return settled, not self._forms.differs(settled)
-
-    @property
-    def has_several_chunks(self) -> bool:
-        """Return whether a request has more rows than a chunk."""
-        return (self.total or 0) > ROWS_PER_CHUNK
+        if not self.is_complete:
+            return {}, True, None
+        try:
+            settled = self._forms.settled(self.header)
+        except DomainError as error:
+            return {}, True, error
+        return settled, not self._forms.differs(settled), None
 
     def close(self) -> None:
         self._seen.close()
+
+
+def _rows_of_request(members: Sequence[Mapping[str, str | None]]) -> Iterator[AnyRow]:
+    for line, member in enumerate(members, start=1):
+        cells = email, name = member["email"] or "", member.get("name") or ""
+        status = SuppressionStatus.WANTED
+        # By place, not by name, which takes longer: address, name, tier, expiry.
+        yield MemberRow(line, email.strip(), tidy_name(name), None, None, status, cells)
 
 
 def _read_as(task: MemberImport) -> tuple[Any, ...]:
@@ -439,8 +426,8 @@ def kept_splits() -> list[int]:
 def keep_split(task: MemberImport, split: FileSplit, waiting: Collection[int]) -> bool:
     """Keep this split open for its job's next turn, unless ``MAX_OPEN_FILES`` are kept already.
 
-    ``waiting``: the imports whose kept splits are still needed. They stay: if newcomers replaced
-    them, many imports at once would replace each other for ever.
+    ``waiting``: the imports whose kept splits stay. If newcomers replaced them, many imports at
+    once would replace each other for ever.
     """
     for import_id in _open.keys() - set(waiting):
         _open.pop(import_id).close()

@@ -85,9 +85,8 @@ def rejects_name(prefix: str, number: int) -> str:
 
 def header_line(header: Sequence[str]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, quoting=csv.QUOTE_ALL).writerow(
-        [*map(guard_foreign_cell, header), *ADDED_COLUMNS]
-    )
+    cells = *map(guard_foreign_cell, header), *ADDED_COLUMNS
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerow(cells)
     return text.getvalue().encode(errors="replace")
 
 
@@ -105,11 +104,9 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)
-        if task is None or task.files_removed_at is not None:
+        is_gone = task is None or task.files_removed_at is not None
+        if task is None or is_gone or accounts.get(uow, task.user_id).erased_at is not None:
             raise IMPORT_ERRORS_GONE()
-        if accounts.get(uow, task.user_id).erased_at is not None:
-            raise IMPORT_ERRORS_GONE()
-
     prefix, key = task.object_prefix, bulk_files.data_key(resources, task)
 
     def pieces() -> Iterator[bytes]:
@@ -150,19 +147,15 @@ def name_of(table: str, columns: str) -> str:
     return f"{table}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 
 
-STAGED = name_of("staged", _STAGED)
-STAGED_DIGESTS = name_of("staged_digests", _STAGED_DIGESTS)
-STAGED_EXTRAS = name_of("staged_extras", _STAGED_EXTRAS)
-JUDGED = name_of("judged", _JUDGED)
-
+_COLUMNS = {
+    (STAGED := name_of("staged", _STAGED)): _STAGED,
+    (STAGED_DIGESTS := name_of("staged_digests", _STAGED_DIGESTS)): _STAGED_DIGESTS,
+    (STAGED_EXTRAS := name_of("staged_extras", _STAGED_EXTRAS)): _STAGED_EXTRAS,
+    (JUDGED := name_of("judged", _JUDGED)): _JUDGED,
+}
 _TABLES = ";".join(
     f"CREATE TEMP TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DELETE ROWS"
-    for name, columns in (
-        (STAGED, _STAGED),
-        (STAGED_DIGESTS, _STAGED_DIGESTS),
-        (STAGED_EXTRAS, _STAGED_EXTRAS),
-        (JUDGED, _JUDGED),
-    )
+    for name, columns in _COLUMNS.items()
 )
 NULL = "\\N"
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
@@ -193,11 +186,7 @@ def copy_lines(rows: Sequence[JudgedRow]) -> str:
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
     """Make the tables, once a connection, and copy the rows: each transaction begins with none."""
     uow.session.execute(text(_TABLES))
-    _copy(uow, STAGED, lines)
-
-
-def copy_extras(uow: UnitOfWork, lines: str) -> None:
-    _copy(uow, STAGED_EXTRAS, lines)
+    copy(uow, STAGED, lines)
 
 
 def copy_digests(
@@ -216,17 +205,17 @@ def copy_digests(
     )
     copied = "".join(lines)
     if copied:
-        _copy(uow, STAGED_DIGESTS, copied)
+        copy(uow, STAGED_DIGESTS, copied)
         # For the joins of the two.
         uow.session.execute(text(f"ANALYZE {STAGED}, {STAGED_DIGESTS}"))
 
 
-def _copy(uow: UnitOfWork, table: str, lines: str) -> None:
+def copy(uow: UnitOfWork, table: str, lines: str) -> None:
     connection = cast("psycopg2.extensions.connection", uow.session.connection().connection)
+    statement = f"COPY {table} FROM STDIN"
     try:
-        copy = f"COPY {table} FROM STDIN"
-        with statement_span(copy), connection.cursor() as cursor:
-            cursor.copy_expert(copy, io.StringIO(lines))
+        with statement_span(statement), connection.cursor() as cursor:
+            cursor.copy_expert(statement, io.StringIO(lines))
     except psycopg2.DatabaseError as error:
         # SQLAlchemy takes no part in COPY, so these are the driver's exceptions. The driver has no
         # class for a connection that is cut in the middle; its error has no code.

@@ -1,6 +1,7 @@
 """The statements that judge a chunk's rows against people, subscriptions and opt-outs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import orjson
@@ -11,7 +12,7 @@ from models import ConsentHow, MemberImport
 from services.subscriptions import consent, member_addresses, tags
 from services.subscriptions.consent import ConsentClaimed
 from services.subscriptions.imports import staging
-from services.subscriptions.imports.columns import RowExtras, SuppressionStatus
+from services.subscriptions.imports.columns import RowExtras
 from services.subscriptions.imports.endings import JudgedRow
 from services.subscriptions.imports.staging import (
     ADDED,
@@ -155,8 +156,7 @@ PUT_DENIED = f"UPDATE {JUDGED} SET verdict = 'denied' WHERE number = ANY(:number
 COUNT_UPDATED = f"SELECT count(*) FROM {JUDGED} WHERE is_updated"  # noqa: S608
 
 
-# They are copied into a table of their own, and the statements that read it run for chunks that
-# have some: other chunks cost what they would without fields and tags.
+# Extras have a table of their own, and the statements that read it run for chunks that have some.
 
 TagIds = Mapping[str, int]
 
@@ -177,12 +177,10 @@ def make_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow
     names = dict.fromkeys(name for _, extras in of_rows(rows) for name in extras.tags)
     if not names:
         return {}
-    try:
-        with resources.unit_of_work() as uow:
-            return tags.tag_ids_of(uow, task.list_id, names, make=not task.dry_run)
-    except DomainError:
-        with resources.unit_of_work() as uow:
-            return tags.tag_ids_of(uow, task.list_id, names, make=False)
+    with suppress(DomainError), resources.unit_of_work() as uow:
+        return tags.tag_ids_of(uow, task.list_id, names, make=not task.dry_run)
+    with resources.unit_of_work() as uow:
+        return tags.tag_ids_of(uow, task.list_id, names, make=False)
 
 
 def copy_extras(uow: UnitOfWork, rows: Sequence[JudgedRow], tag_ids: TagIds) -> None:
@@ -190,12 +188,11 @@ def copy_extras(uow: UnitOfWork, rows: Sequence[JudgedRow], tag_ids: TagIds) -> 
     for number, extras in of_rows(rows):
         if extras.fields or extras.tags or extras.joined_at:
             fields = staging.escaped(orjson.dumps(extras.fields).decode())
-            ids = ",".join(
-                map(str, sorted({*(tag_ids[name] for name in extras.tags if name in tag_ids)}))
-            )
+            own = sorted({tag_ids[name] for name in extras.tags if name in tag_ids})
+            ids = ",".join(map(str, own))
             joined_at = extras.joined_at or staging.NULL
             lines.append(f"{number}\t{fields}\t{{{ids}}}\t{joined_at}\n")
-    staging.copy_extras(uow, "".join(lines))
+    staging.copy(uow, STAGED_EXTRAS, "".join(lines))
 
 
 def left_out(
@@ -234,9 +231,8 @@ RETURNING e.number
 """  # noqa: S608
 
 
-# They read the tables of ``staging``. OFFSET 0 makes Postgres look up one row at a time, as for
-# the verdicts: it would read all people, or all members of all lists, while they are some
-# millions.
+# OFFSET 0 makes Postgres look up one row at a time, as for the verdicts: it would read all people,
+# or all members of all lists, while they are some millions.
 
 # People about whom rows are written, known and new, and records that change.
 COUNT_WRITES = f"""
@@ -398,11 +394,10 @@ WHERE j.verdict = 'added' AND j.subscription_id IS NULL ORDER BY j.number
 
 def undelivered(rows: list[JudgedRow]) -> dict[str, list[int]]:
     """The places of the rows whose addresses bounced, and of those whose people complained."""
-    bounced = {SuppressionStatus.BOUNCED, SuppressionStatus.CLEANED}
-    complained = SuppressionStatus.COMPLAINED
+    of = {"bounced": ("bounced", "cleaned"), "complained": ("complained",)}
     return {
-        "bounced": [place for place, row in enumerate(rows) if row.left in bounced],
-        "complained": [place for place, row in enumerate(rows) if row.left == complained],
+        name: [place for place, row in enumerate(rows) if row.left in words]
+        for name, words in of.items()
     }
 
 
@@ -419,15 +414,11 @@ def keep_claims(
     ``found``: each row's verdict.
     """
     claiming = {
-        number: row_extras.claim
-        for number, row_extras in of_rows(rows)
-        if row_extras.claim and found[number] in (ADDED, ALREADY)
+        number: [*_claimed(rows[number].email, extras.claim)]
+        for number, extras in of_rows(rows)
+        if extras.claim and found[number] in (ADDED, ALREADY)
     }
-    claims = [
-        claimed
-        for number, claim in claiming.items()
-        for claimed in _claimed(rows[number].email, claim)
-    ]
+    claims = [claimed for each in claiming.values() for claimed in each]
     if claims:
         judged = uow.session.execute(text(_PEOPLE), {"numbers": list(claiming)})
         people = {row.email: row.user_id for row in judged}
@@ -437,21 +428,13 @@ def keep_claims(
 
 def _claimed(email: str, claim: Mapping[str, str]) -> Iterator[ConsentClaimed]:
     """The first asking and its confirmation are claims of their own."""
-    confirmed = claim.get("confirmed_at"), claim.get("confirmed_ip")
-    asked = ("at", "how", "ip", "url", "wording")
-    if any(part in claim for part in asked):
-        yield ConsentClaimed(
-            email,
-            ConsentHow(claim.get("how", ConsentHow.FORM)),
-            _moment(claim.get("at")),
-            claim.get("ip"),
-            claim.get("url"),
-            claim.get("wording"),
-        )
-    if any(confirmed):
-        moment, ip = confirmed
-        yield ConsentClaimed(email, ConsentHow.CONFIRMATION, _moment(moment), ip)
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+    get = claim.get
+    at, confirmed_at = (
+        None if (text := get(part)) is None else datetime.fromisoformat(text)
+        for part in ("at", "confirmed_at")
+    )
+    if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
+        how = ConsentHow(get("how", ConsentHow.FORM))
+        yield ConsentClaimed(email, how, at, get("ip"), get("url"), get("wording"))
+    if confirmed_at or get("confirmed_ip"):
+        yield ConsentClaimed(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))

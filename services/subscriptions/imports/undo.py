@@ -1,8 +1,7 @@
-"""Undo of an import: each record that it made active, and that nothing changed since, gets its
-earlier state back.
+"""Undo of an import: records get back what it changed, unless something changed them since.
 
-A record is unchanged if its ``updated_at`` is still that of the import. Later acts of the person or
-the owner stay, and so do opt-outs. Claims of consent by the file go, whatever was changed.
+A record is unchanged if its ``updated_at`` is still that of the import. Opt-outs stay. Claims of
+consent by the file go, whatever was changed.
 """
 
 from collections.abc import Sequence
@@ -52,11 +51,11 @@ def run(resources: Resources, lease: Lease) -> None:
 
 UNDO_IMPORT = kinds.register(
     kinds.JobKind(
-        name="members.undo",
-        run=run,
-        queue=Queue.BULK,
-        scope=Scope.SUBSCRIPTION_FULL,
+        "members.undo",
+        Queue.BULK,
+        Scope.SUBSCRIPTION_FULL,
         retryable=True,
+        run=run,
         # An undo that ended early is not taken back, and asking again goes on.
         on_abandoned=kinds.ending(MemberImport, _announce_end),
     )
@@ -71,19 +70,18 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
     if task.status == "running":
         raise IMPORT_RUNNING()
     locks.lock_list(uow, task.list_id)
-    # Records that existed before the import come first, then the new ones.
-    bookmark = "undo_restored"
-    restored, last = _take_back(uow, task, _RESTORE, task.undo_restored)
-    if last is None:
-        bookmark = "undo_removed"
-        restored, last = _take_back(uow, task, _REMOVE, task.undo_removed)
-    if last is not None:
-        # The job first, then the import: the order in which a transaction that ends a job locks
-        # them.
-        leases.progress(uow, lease, done=task.undone + restored, total=task.added)
-        task.undone += restored
-        setattr(task, bookmark, last)
-        return False
+    # Records that existed before the import come first, then the new ones. The bookmarks are the
+    # last records of a batch, so that none reads again what an earlier one left alone.
+    for statement, bookmark in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
+        values = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
+        values["after"] = getattr(task, bookmark) or 0
+        restored, last = uow.session.execute(text(statement), values).one()
+        if last is not None:
+            # The job first, then the import, as a transaction that ends a job locks them.
+            leases.progress(uow, lease, done=task.undone + restored, total=task.added)
+            task.undone += restored
+            setattr(task, bookmark, last)
+            return False
     if consent.take_back(uow, task.id, most=BATCH):
         # The file's claims about members who stay go too. Only by the job's holder.
         leases.progress(uow, lease, done=task.undone, total=task.added)
@@ -94,18 +92,6 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
     task.kept, task.undone_at = kept, func.now()
     _announce_end(uow, task, lease.job_id, JobStatus.SUCCEEDED)
     return True
-
-
-def _take_back(
-    uow: UnitOfWork, task: MemberImport, statement: str, after: int | None
-) -> tuple[int, int | None]:
-    """How many of the next batch are as before now, and its last record; ``None``: there is none.
-
-    No batch reads again what an earlier one left alone.
-    """
-    values = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH, "after": after or 0}
-    restored, last = uow.session.execute(text(statement), values).one()
-    return restored, last
 
 
 BATCH = 10_000

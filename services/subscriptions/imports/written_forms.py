@@ -1,6 +1,7 @@
 """How the cells of a file write dates and numbers, decided for each column over the whole file."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -178,44 +179,36 @@ class ColumnForms:
         self, kept: Mapping[str, str] | None = None, date_order: DateOrder | None = None
     ) -> None:
         self._date_order = date_order
-        self._orders: dict[int, DateOrder] = {}
-        self._marks: dict[int, DecimalMark] = {}
-        for index, form in (kept or {}).items():
-            if form in set(DateOrder):
-                self._orders[int(index)] = DateOrder(form)
-            else:
-                self._marks[int(index)] = DecimalMark(form)
-        # The forms that cells of a column show, and a cell that leaves the order of its date open.
-        self._orders_shown: dict[int, set[DateOrder]] = {}
-        self._marks_shown: dict[int, set[DecimalMark]] = {}
+        # By the index: the form by which the column is read, and those that its cells show.
+        self._used: dict[int, Any] = {
+            int(index): DateOrder(form) if form in set(DateOrder) else DecimalMark(form)
+            for index, form in (kept or {}).items()
+        }
+        self._shown: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
+        # Columns with cells that leave the form open, and one such date of each.
         self._open_dates: dict[int, str] = {}
         self._open_numbers: set[int] = set()
 
     def learn(self, dates: Iterable[int], numbers: Iterable[int], records: Any) -> None:
         """Begin with what these records show of these columns, unless more is known of them."""
-        for index in dates:
-            for cell in _cells(records, index):
-                self._note_date(index, cell)
-            shown = self._orders_shown.get(index, set())
-            if len(shown) == 1:
-                self._orders.setdefault(index, *shown)
-        for index in numbers:
-            for cell in _cells(records, index):
-                self._note_number(index, cell)
-            marks = self._marks_shown.get(index, set())
-            if len(marks) == 1:
-                self._marks.setdefault(index, *marks)
+        for indexes, note in ((dates, self._note_date), (numbers, self._note_number)):
+            for index in indexes:
+                for record in records:
+                    if index < len(record):
+                        note(index, bare_cell(record[index]).strip())
+                if len(self._shown[index]) == 1:
+                    self._used.setdefault(index, *self._shown[index])
 
     def moment(self, index: int, cell: str) -> datetime | None:
         """``read_moment`` of a cell of this column."""
         text = bare_cell(cell).strip()
         self._note_date(index, text)
-        return read_moment(text, self._orders.get(index) or self._usual_order)
+        return read_moment(text, self._used.get(index, self._usual_order))
 
     def number(self, index: int, text: str) -> str:
         """``plain_number`` of a cell of this column."""
         self._note_number(index, text)
-        return plain_number(text, self._marks.get(index))
+        return plain_number(text, self._used.get(index))
 
     @property
     def _usual_order(self) -> DateOrder:
@@ -226,9 +219,9 @@ class ColumnForms:
         if found is None or found[2] == ".":
             return
         if int(found[1]) > _NOON:
-            self._orders_shown.setdefault(index, set()).add(DateOrder.DAY_FIRST)
+            self._shown[index].add(DateOrder.DAY_FIRST)
         elif int(found[3]) > _NOON:
-            self._orders_shown.setdefault(index, set()).add(DateOrder.MONTH_FIRST)
+            self._shown[index].add(DateOrder.MONTH_FIRST)
         elif found[1] != found[3]:
             # Two days, by the order.
             self._open_dates.setdefault(index, text[:MAX_WORD_CHARACTERS])
@@ -236,7 +229,7 @@ class ColumnForms:
     def _note_number(self, index: int, text: str) -> None:
         marks = _marks_of(_ungrouped(text))
         if len(marks) == 1:
-            self._marks_shown.setdefault(index, set()).add(marks[0])
+            self._shown[index].add(marks[0])
         elif marks and "," in text:
             self._open_numbers.add(index)
 
@@ -246,36 +239,27 @@ class ColumnForms:
         Raises ``import.date_order_needed``.
         """
         found: dict[str, str] = {}
-        for index in self._open_dates.keys() | self._orders_shown.keys():
-            shown = self._orders_shown.get(index, set())
+        for index in self._open_dates.keys() | self._shown.keys():
+            shown = self._shown[index]
             if len(shown) == 1:
                 found[str(index)] = next(iter(shown))
-            elif index in self._open_dates or shown:
+            elif index in self._open_dates or shown == set(DateOrder):
                 if self._date_order is None:
                     raise IMPORT_DATE_ORDER_NEEDED(
                         column=header[index][:MAX_WORD_CHARACTERS] if index < len(header) else "",
                         cell=self._open_dates.get(index, "13/12/2025 and 12/13/2025"),
                     )
                 found[str(index)] = self._date_order
-        for index, marks in self._marks_shown.items():
-            if len(marks) == 1:
-                found[str(index)] = next(iter(marks))
         return found
 
     def differs(self, settled: Mapping[str, str]) -> bool:
         """Return whether some cells of the file were read in another way than this."""
-        for name, form in settled.items():
-            index = int(name)
-            if form in set(DateOrder):
-                used: str | None = self._orders.get(index) or self._usual_order
-            else:
-                # Without a mark only numbers with a comma were not read as with a point.
-                is_like_point = index not in self._marks and index not in self._open_numbers
-                used = DecimalMark.POINT if is_like_point else self._marks.get(index)
-            if used != form:
-                return True
-        return False
+        return any(self._read_as(int(index), form) != form for index, form in settled.items())
 
-
-def _cells(records: Any, index: int) -> Iterable[str]:
-    return (bare_cell(record[index]).strip() for record in records if index < len(record))
+    def _read_as(self, index: int, form: str) -> str | None:
+        """Return the form of this column's cells; ``None`` if some have another one."""
+        if index in self._used or form in set(DateOrder):
+            used: str = self._used.get(index, self._usual_order)
+            return used
+        # Without a mark only numbers with a comma were not read as with a point.
+        return None if index in self._open_numbers else DecimalMark.POINT

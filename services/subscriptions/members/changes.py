@@ -70,11 +70,9 @@ class Actor:
 
 
 def find(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
-    return uow.session.scalar(
-        select(Subscription)
-        .where(Subscription.list_id == list_id, Subscription.user_id == user_id)
-        .execution_options(populate_existing=True)
-    )
+    pair = Subscription.list_id == list_id, Subscription.user_id == user_id
+    query = select(Subscription).where(*pair).execution_options(populate_existing=True)
+    return uow.session.scalar(query)
 
 
 def find_named(uow: UnitOfWork, list_id: int, named: int | str) -> Subscription | None:
@@ -119,15 +117,12 @@ def change(
     status, email_enabled = subscription.status, subscription.email_enabled
     # The event of an erasure does not tell what the person had.
     names = None if action == ERASED else _names_of(uow, subscription, differing)
+    s = Subscription
     statement = (
-        update(Subscription)
-        .where(
-            Subscription.id == subscription.id,
-            Subscription.status == status,
-            Subscription.email_enabled == email_enabled,
-        )
+        update(s)
+        .where(s.id == subscription.id, s.status == status, s.email_enabled == email_enabled)
         .values(**differing, updated_at=func.clock_timestamp())
-        .returning(Subscription)
+        .returning(s)
         .execution_options(populate_existing=True)
     )
     changed = uow.session.scalar(statement)
@@ -157,20 +152,14 @@ def _names_of(
     names = [shown for column, shown in _SHOWN.items() if column in differing]
     if "fields" in differing:
         after = differing["fields"]
-        ids = {
-            int(each)
-            for each in before.fields.keys() | after.keys()
-            if before.fields.get(each) != after.get(each)
-        }
+        both = before.fields.keys() | after.keys()
+        ids = {int(each) for each in both if before.fields.get(each) != after.get(each)}
         keys = select(MemberField.key).where(MemberField.id.in_(ids)).order_by(MemberField.id)
         names += [f"fields.{key}" for key in uow.session.scalars(keys)]
     return names or None
 
 
-_SHOWN = {
-    **{name: name for name in ("name", "email", "type", "paid_expiry")},
-    "tag_ids": "tags",
-}
+_SHOWN = {name: name for name in ("name", "email", "type", "paid_expiry")} | {"tag_ids": "tags"}
 
 
 def switch_mail(
@@ -218,9 +207,8 @@ def note(
         kind = _announced_as(subscription, action, status=status, email_enabled=email_enabled)
         # Fields without their keys: the feed holds nothing of what a person may have.
         told = sorted({each.partition(".")[0] for each in changed or ()})
-        announce_change(
-            uow, subscription, kind, action, actor, **({"changed": told} if told else {})
-        )
+        others = {"changed": told} if told else {}
+        announce_change(uow, subscription, kind, action, actor, **others)
 
 
 def _record_consent(
@@ -287,7 +275,4 @@ _GONE: Mapping[str, FeedEventType] = {
     SubscriptionStatus.REMOVED: FeedEventType.SUBSCRIPTION_REMOVED,
     SubscriptionStatus.UNSUBSCRIBED: FeedEventType.SUBSCRIPTION_LEFT,
 }
-_MAIL = {
-    False: FeedEventType.SUBSCRIPTION_EMAIL_OFF,
-    True: FeedEventType.SUBSCRIPTION_EMAIL_ON,
-}
+_MAIL = (FeedEventType.SUBSCRIPTION_EMAIL_OFF, FeedEventType.SUBSCRIPTION_EMAIL_ON)

@@ -31,14 +31,9 @@ from services.subscriptions.members import locks, opt_outs
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Strangers can have them sent, so each counts against the limits of such mail, and a mailbox gets
-# one a day over all lists. A limit puts a reminder off for a day, until the first mail's link
-# ends.
-#
-# Maintenance orders a reminder and forgets that it was due in one transaction, and a job mails it:
-# a mail server that hangs delays no other owner's mail, and a worker that dies sends none a second
-# time unless it dies between the mail and its record. The mail then comes twice rather than
-# never, as all mails do, under one ``Message-ID``.
+# Strangers can have reminders sent, so each counts against the limits of such mail, and a mailbox
+# gets one a day over all lists. A limit puts a reminder off for a day, until the first mail's link
+# ends. Maintenance orders a reminder and forgets that it was due in one transaction.
 
 REMIND_AFTER = timedelta(hours=24)
 ORDER_REMINDERS = maintenance.register(
@@ -49,14 +44,11 @@ _MAX_AT_ONCE = 1_000
 
 def order_due(resources: Resources) -> int:
     """Have those reminders mailed that are due; how many they were."""
+    due_at, is_pending = Subscription.remind_at, Subscription.status == SubscriptionStatus.PENDING
+    due = select(Subscription.id, due_at).where(is_pending, due_at <= func.now())
     with resources.unit_of_work() as uow:
-        waits = Subscription.status == SubscriptionStatus.PENDING
-        query = select(Subscription.id, Subscription.remind_at).where(
-            waits, Subscription.remind_at <= func.now()
-        )
-        found = uow.session.execute(query.order_by(Subscription.remind_at).limit(_MAX_AT_ONCE))
-        due = [(row.id, row.remind_at) for row in found]
-    return sum(_decide(resources, record_id, due_at) for record_id, due_at in due)
+        found = uow.session.execute(due.order_by(due_at).limit(_MAX_AT_ONCE)).tuples().all()
+    return sum(_decide(resources, record_id, at) for record_id, at in found if at is not None)
 
 
 def _decide(resources: Resources, record_id: int, due_at: datetime) -> bool:
@@ -71,21 +63,16 @@ def _decide(resources: Resources, record_id: int, due_at: datetime) -> bool:
                 request = _request_of(uow, record)
                 assert request is not None
                 keyring, email = resources.keyring, uow.session.get_one(User, record.user_id).email
+                source = unsolicited_mail.source_digest(keyring, request.ip)
                 bounds = unsolicited_mail.of_reminder(
-                    resources.settings,
-                    keyring,
-                    unsolicited_mail.source_digest(keyring, request.ip),
-                    email=email,
-                    list_id=record.list_id,
+                    uow.settings, keyring, source, email=email, list_id=record.list_id
                 )
                 is_ordered = unsolicited_mail.admit(uow, bounds)
                 if not is_ordered:
                     assert record.confirmation_asked_at is not None
+                    lifetime = TOKEN_LIFETIMES[Purpose.CONFIRM_SUBSCRIPTION]
                     later = due_at + timedelta(days=1)
-                    ends_at = (
-                        record.confirmation_asked_at + TOKEN_LIFETIMES[Purpose.CONFIRM_SUBSCRIPTION]
-                    )
-                    next_at = later if later < ends_at else None
+                    next_at = later if later < record.confirmation_asked_at + lifetime else None
             _set_next(uow, record, due_at, next_at)
             if is_ordered:
                 order(uow, MAIL_REMINDER, record)
@@ -114,12 +101,10 @@ def is_wanted(uow: UnitOfWork, resources: Resources, record: Subscription) -> bo
 def _request_of(uow: UnitOfWork, record: Subscription) -> SubscriptionEvent | None:
     """The event of the stranger's request that made the record; ``None`` for a person whom the list
     had before: they may have left, or their owner may have removed them."""
-    query = select(SubscriptionEvent).where(
-        SubscriptionEvent.list_id == record.list_id,
-        SubscriptionEvent.user_id == record.user_id,
-        SubscriptionEvent.status_before.is_distinct_from(SubscriptionEvent.status_after),
-    )
-    newest = uow.session.scalar(query.order_by(SubscriptionEvent.id.desc()).limit(1))
+    event = SubscriptionEvent
+    own = event.list_id == record.list_id, event.user_id == record.user_id
+    query = select(event).where(*own, event.status_before.is_distinct_from(event.status_after))
+    newest = uow.session.scalar(query.order_by(event.id.desc()).limit(1))
     is_new = newest is not None and newest.action == "requested" and newest.status_before is None
     return newest if is_new else None
 
@@ -128,16 +113,13 @@ def _set_next(
     uow: UnitOfWork, record: Subscription, due_at: datetime, next_at: datetime | None
 ) -> None:
     """Compare and set, after the counts are locked, as a request does: two hosts decide once."""
+    s = Subscription
     statement = (
-        update(Subscription)
-        .where(
-            Subscription.id == record.id,
-            Subscription.status == record.status,
-            Subscription.remind_at == due_at,
-        )
+        update(s)
+        .where(s.id == record.id, s.status == record.status, s.remind_at == due_at)
         # Nothing of the member changed.
-        .values(remind_at=next_at, updated_at=Subscription.updated_at)
-        .returning(Subscription.id)
+        .values(remind_at=next_at, updated_at=s.updated_at)
+        .returning(s.id)
         .execution_options(synchronize_session=False)
     )
     with locks.waiting_briefly(uow):
@@ -159,9 +141,6 @@ def order(
         request_id=request_id,
     )
 
-
-# A holder of such a URL can act for the person to whom it was mailed, so it goes into that
-# person's mail alone.
 
 UNSUBSCRIBE_PATH = "/unsubscribe"
 CONFIRM_PATH = "/confirm"
@@ -262,18 +241,16 @@ def _send_token(resources: Resources, lease: Lease, mailer: Mailer, *, is_remind
         member = _member(uow, lease, SubscriptionStatus.PENDING)
         if member and not (is_reminder and not is_wanted(uow, resources, member[0])):
             record, mailing_list, person = member
-            confirming = Purpose.CONFIRM_SUBSCRIPTION
             secret = mailed_tokens.make(
                 uow,
                 resources.keyring,
-                confirming,
+                Purpose.CONFIRM_SUBSCRIPTION,
                 user_id=person.id,
                 list_id=record.list_id,
                 submitted=record.submitted,
             )
             owner = uow.session.get_one(User, mailing_list.user_id)
-            trace = Trace(mailing_list.id, person.id, delivery=lease.job_id)
-            trace_id = make(resources.keyring, trace)
+            trace_id = _trace_id(resources, lease, record)
             mail = confirmation_mail(
                 mailing_list,
                 owner,
@@ -324,8 +301,7 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         member = _member(uow, lease, SubscriptionStatus.ACTIVE)
     if member and member[0].email_enabled:
         record, mailing_list, person = member
-        trace = Trace(mailing_list.id, person.id, delivery=lease.job_id)
-        trace_id = make(resources.keyring, trace)
+        trace_id = _trace_id(resources, lease, record)
         mail = render(
             "welcome",
             to=person.email,
@@ -337,6 +313,10 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
             unsubscribe_url=unsubscribe_url(resources.settings, trace_id),
         )
     _send(resources, lease, mailer, mail)
+
+
+def _trace_id(resources: Resources, lease: Lease, record: Subscription) -> str:
+    return make(resources.keyring, Trace(record.list_id, record.user_id, delivery=lease.job_id))
 
 
 def _member(

@@ -7,13 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, not_, select
 
-from core.errors.mailing import (
-    MEMBER_NOT_FOUND,
-    PLAN_REQUIRED,
-    SUBSCRIPTION_NOT_FOUND,
-    SUBSCRIPTION_OPTED_OUT,
-    TRANSFER_SAME_LIST,
-)
+from core.errors import mailing as errors
 from core.keyring import Keyring
 from core.settings.notations import PlanQuota
 from models import (
@@ -48,7 +42,7 @@ def get(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> Subscri
     """The member of a user id, or of a normalised address; raises ``member.not_found``."""
     found = changes.find_named(uow, mailing_list.id, named)
     if found is None:
-        raise MEMBER_NOT_FOUND()
+        raise errors.MEMBER_NOT_FOUND()
     return found
 
 
@@ -71,7 +65,7 @@ def set_email(
     member = _hold(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
     if enabled and opt_outs.kinds_of(uow, keyring, mailing_list.id, person):
-        raise SUBSCRIPTION_OPTED_OUT()
+        raise errors.SUBSCRIPTION_OPTED_OUT()
     return int(changes.switch_mail(uow, member, actor, enabled=enabled))
 
 
@@ -114,20 +108,19 @@ def upsert(
     refused = opt_outs.kinds_of(uow, uow.settings.keyring, mailing_list.id, locked.person)
     has_left = record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED
     if has_left or OptOutKind.LIST in refused:
-        raise SUBSCRIPTION_OPTED_OUT()
+        raise errors.SUBSCRIPTION_OPTED_OUT()
     columns = edit.all_columns(uow, mailing_list, record)
     if record is not None and record.status != SubscriptionStatus.REMOVED:
         changes.change(uow, record, "edited", actor, **columns)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.person.email)
     if accounts.get(uow, mailing_list.user_id).plan != Plan.PAID:
-        raise PLAN_REQUIRED()
+        raise errors.PLAN_REQUIRED()
     # An import of the owner's may hold the quota for seconds.
+    quota = uow.settings, mailing_list.user_id, PlanQuota.MEMBERS
     with locks.waiting_briefly(uow):
-        if not quotas.share(
-            uow, uow.settings, mailing_list.user_id, PlanQuota.MEMBERS, most=ROWS_PER_CHUNK
-        ):
-            quotas.require(uow, uow.settings, mailing_list.user_id, PlanQuota.MEMBERS)
+        if not quotas.share(uow, *quota, most=ROWS_PER_CHUNK):
+            quotas.require(uow, *quota)
     has_mail = OptOutKind.EMAIL not in refused and (record is None or record.email_enabled)
     columns |= {"status": SubscriptionStatus.ACTIVE, "email_enabled": has_mail}
     if record is not None:
@@ -146,7 +139,7 @@ def _lock_named(uow: UnitOfWork, mailing_list: MailingList, named: int | str) ->
         # A record whose person was erased just now may still have the address, which is free.
         if person is None or person.erased_at is not None:
             if isinstance(named, int):
-                raise MEMBER_NOT_FOUND()
+                raise errors.MEMBER_NOT_FOUND()
             person = accounts.find_or_create_person(uow, named)
         locked = locks.lock_subscription(uow, mailing_list, person)
         if locked is not None:
@@ -158,7 +151,7 @@ def _lock_named(uow: UnitOfWork, mailing_list: MailingList, named: int | str) ->
 def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
     """The member, under the pair's lock; raises ``member.not_found``, also for an erased person."""
     if not locks.lock_pair(uow, user_id, mailing_list.id):
-        raise MEMBER_NOT_FOUND()
+        raise errors.MEMBER_NOT_FOUND()
     return get(uow, mailing_list, user_id)
 
 
@@ -232,9 +225,9 @@ def transfer(
     active member of the target, ``member.denied``.
     """
     if source.id == target.id:
-        raise TRANSFER_SAME_LIST()
+        raise errors.TRANSFER_SAME_LIST()
     if not locks.lock_pair(uow, user_id, source.id, target.id):
-        raise MEMBER_NOT_FOUND()
+        raise errors.MEMBER_NOT_FOUND()
     leaving = get(uow, source, user_id)
     if leaving.status == SubscriptionStatus.REMOVED:
         return 0
@@ -293,12 +286,8 @@ def merge(
         status = SubscriptionStatus.PENDING
     else:
         status = SubscriptionStatus.UNSUBSCRIBED
-    has_mail = all(each.email_enabled for each in both)
-    return {
-        "status": status,
-        **better_tier(both),
-        "email_enabled": has_mail and OptOutKind.EMAIL not in opted_out,
-    }
+    has_mail = OptOutKind.EMAIL not in opted_out and all(each.email_enabled for each in both)
+    return {"status": status, **better_tier(both), "email_enabled": has_mail}
 
 
 def better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
@@ -368,7 +357,7 @@ def get_own(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
     """The person's record on a list, in any status; raises ``subscription.not_found``."""
     found = changes.find(uow, list_id, user_id)
     if found is None:
-        raise SUBSCRIPTION_NOT_FOUND()
+        raise errors.SUBSCRIPTION_NOT_FOUND()
     _show_settled(uow, found)
     return found
 
@@ -386,13 +375,8 @@ def list_of(
     uow: UnitOfWork, user_id: int, wanted: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
     """The person's active and pending subscriptions, newest first. Raises ``cursor.invalid``."""
-    return find_with_lists(
-        uow,
-        wanted,
-        Subscription.user_id == user_id,
-        Subscription.status.in_(_CURRENT),
-        not_(opt_outs.HAS_LEFT),
-    )
+    own = Subscription.user_id == user_id, Subscription.status.in_(_CURRENT)
+    return find_with_lists(uow, wanted, *own, not_(opt_outs.HAS_LEFT))
 
 
 def find_with_lists(

@@ -1,4 +1,4 @@
-"""Opt-outs: a person's own error of a list, or of its mail. Only that person lifts it.
+"""Opt-outs: a person's own no to a list, or to its mail. Only that person lifts it.
 
 An opt-out is found by the person, and by an HMAC of their address. The HMAC stays when the person
 is erased, so that an owner who adds the address again does not bring the mail back. The account of
@@ -13,7 +13,19 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, delete, exists, func, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Update,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
@@ -55,22 +67,12 @@ def record(
         return
     # The person may have opted out, been erased, come back and opted out again: attach the stored
     # opt-out to the new record.
-    other = aliased(OptOut)
-    is_attached = exists().where(
+    other, of_list = aliased(OptOut), (OptOut.list_id == list_id, OptOut.kind == kind)
+    has_one = exists().where(
         other.list_id == list_id, other.kind == kind, other.user_id == person.id
     )
-    uow.session.execute(
-        update(OptOut)
-        .where(
-            OptOut.list_id == list_id,
-            OptOut.kind == kind,
-            OptOut.address_hmac == digest,
-            OptOut.user_id.is_(None),
-            ~is_attached,
-        )
-        .values(user_id=person.id)
-        .execution_options(synchronize_session=False)
-    )
+    lost = *of_list, OptOut.address_hmac == digest, OptOut.user_id.is_(None), ~has_one
+    _write(uow, update(OptOut).where(*lost).values(user_id=person.id))
 
 
 def record_again(
@@ -81,13 +83,9 @@ def record_again(
     Returns the opt-out's id.
     """
     record(uow, keyring, list_id, person, kind=kind, source=source)
-    statement = (
-        update(OptOut)
-        .where(OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id)
-        .values(created_at=func.clock_timestamp(), source=source)
-        .returning(OptOut.id)
-    )
-    return uow.session.scalar(statement)
+    theirs = OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id
+    again = update(OptOut).where(*theirs).values(created_at=func.clock_timestamp(), source=source)
+    return uow.session.scalar(again.returning(OptOut.id))
 
 
 def record_past(
@@ -184,19 +182,13 @@ def _make_way(
     An opt-out of a person who is known is found by them. Once they are erased it is kept under the
     address that they have by then.
     """
-    of_others = (
-        OptOut.list_id == list_id,
-        OptOut.address_hmac.in_(digests),
-        OptOut.user_id != user_id,
-    )
+    has_address = OptOut.list_id == list_id, OptOut.address_hmac.in_(digests)
+    of_others = *has_address, OptOut.user_id != user_id
     others = set(uow.session.scalars(select(OptOut.user_id).where(*of_others)))
     for each in others:
         # No address: each opt-out of a list has one digest to itself.
-        of_nothing = _digest(keyring, str(each))
         theirs = update(OptOut).where(*of_others, OptOut.user_id == each)
-        uow.session.execute(
-            theirs.values(address_hmac=of_nothing).execution_options(synchronize_session=False)
-        )
+        _write(uow, theirs.values(address_hmac=_digest(keyring, str(each))))
 
 
 def hand_over(uow: UnitOfWork, keyring: Keyring, *, of: User, to: User) -> None:
@@ -212,12 +204,11 @@ def hand_over(uow: UnitOfWork, keyring: Keyring, *, of: User, to: User) -> None:
         same.list_id == OptOut.list_id, same.kind == OptOut.kind, same.user_id == to.id
     )
     whose = case((has_same, None), else_=to.id)
-    uow.session.execute(
-        update(OptOut)
-        .where(theirs)
-        .values(user_id=whose)
-        .execution_options(synchronize_session=False)
-    )
+    _write(uow, update(OptOut).where(theirs).values(user_id=whose))
+
+
+def _write(uow: UnitOfWork, statement: Update) -> None:
+    uow.session.execute(statement.execution_options(synchronize_session=False))
 
 
 def keep_for_address(uow: UnitOfWork, keyring: Keyring, person: User, address: str) -> None:
@@ -226,12 +217,9 @@ def keep_for_address(uow: UnitOfWork, keyring: Keyring, person: User, address: s
 
 
 def keep_for_erasure(uow: UnitOfWork, keyring: Keyring, person: User, address: str) -> int:
-    """Detach the opt-outs of a person who is about to be erased; HMACs of their addresses stay.
+    """Detach the opt-outs of a person who is about to be erased; returns their number.
 
-    Args:
-        address: the one that the person has, or proved to have.
-
-    Returns the number of opt-outs.
+    HMACs of the person's addresses stay, among them that of ``address``, which they proved to have.
     """
     of_person = OptOut.user_id == person.id
     _keep_under(uow, keyring, address, of_person)

@@ -34,8 +34,6 @@ from storage.unit_of_work import UnitOfWork
 
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
-# Settles a record whose list was held by a bulk action when its person opted out. No user sees it.
-
 
 def opt_out(
     resources: Resources, mailing_list: MailingList, person: User, kind: OptOutKind, actor: Actor
@@ -96,14 +94,14 @@ def follow(resources: Resources, lease: Lease) -> None:
         leases.succeed(uow, lease, {})
 
 
+# No user sees it.
 FOLLOW_OPT_OUT = kinds.register(
     JobKind(
-        name="opt_out.follow",
-        run=follow,
-        # Not behind the bulk work that holds the list.
-        queue=Queue.MAINTENANCE,
-        scope=Scope.SUBSCRIPTION_FULL,
+        "opt_out.follow",
+        Queue.MAINTENANCE,  # not behind the bulk work that holds the list
+        Scope.SUBSCRIPTION_FULL,
         retryable=True,
+        run=follow,
         # No outage is longer: a person's no is not given up.
         patience=timedelta(days=365),
     )
@@ -137,19 +135,11 @@ def undo_leave(
     opt_outs.lift(uow, keyring, mailing_list.id, person, OptOutKind.LIST)
     record = changes.find(uow, mailing_list.id, person.id)
     if record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED:
-        event = SubscriptionEvent
-        leaving = (
-            select(event.status_before)
-            .where(
-                event.list_id == record.list_id,
-                event.user_id == record.user_id,
-                event.status_after == SubscriptionStatus.UNSUBSCRIBED,
-                event.status_before.is_distinct_from(SubscriptionStatus.UNSUBSCRIBED),
-            )
-            .order_by(event.id.desc())
-            .limit(1)
-        )
-        was_pending = uow.session.scalar(leaving) == SubscriptionStatus.PENDING
+        event, left = SubscriptionEvent, SubscriptionStatus.UNSUBSCRIBED
+        own = event.list_id == record.list_id, event.user_id == record.user_id
+        is_leaving = event.status_after == left, event.status_before.is_distinct_from(left)
+        leaving = select(event.status_before).where(*own, *is_leaving).order_by(event.id.desc())
+        was_pending = uow.session.scalar(leaving.limit(1)) == SubscriptionStatus.PENDING
         # A person who left another list and was transferred here has no earlier status on this one.
         before = SubscriptionStatus.PENDING if was_pending else SubscriptionStatus.ACTIVE
         changes.change(uow, record, "unsubscribing_undone", actor, status=before)

@@ -12,7 +12,6 @@ from services.subscriptions import exports, fields, lists, segments, tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.export_sheets import ExportKind
-from services.subscriptions.exports import ExportChoice
 from services.subscriptions.filters import member_filter
 from tests.services.subscriptions.bulk_actions.bulk_actions import BulkActions
 from tests.stack import eventually
@@ -154,9 +153,8 @@ def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk: BulkActions) -> N
     with bulk.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, bulk.list_id)
         kept = member_filter.keep(uow, mailing_list, {"field": "tag", "in": ["other", "VIP"]})
-        choice = ExportChoice(kept)
         exports.enqueue_export(
-            uow, bulk.owner.user_id, mailing_list, ExportKind.MEMBERS, choice=choice
+            uow, bulk.owner.user_id, mailing_list, ExportKind.MEMBERS, filter=kept
         )
     [use] = uses_of(bulk, vip)
     assert (use["kind"], use["name"]) == ("export", "members")
