@@ -20,6 +20,7 @@ from services.accounts import email_addresses
 from services.jobs.idempotency import IdempotencyKey
 from services.paging import WHOLE, PageOfRows, PageRequest
 from services.subscriptions import lists
+from storage.unit_of_work import UnitOfWork
 
 MAX_PAGE_ITEMS = 1000
 
@@ -30,6 +31,14 @@ async def _shared(request: Request) -> State:
 
 
 StateOf = Annotated[State, Depends(_shared)]
+
+
+async def _unit_of_work(state: StateOf) -> UnitOfWork:
+    return state.resources.unit_of_work()
+
+
+# What a threaded handler does in it is committed before its answer.
+Transaction = Annotated[UnitOfWork, Depends(_unit_of_work)]
 
 
 def _path_id(value: object) -> int:

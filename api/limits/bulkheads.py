@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial, wraps
 from threading import Lock
@@ -96,7 +97,7 @@ class Bulkhead:
 
         @wraps(handler)
         async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await self.run(handler, *args, **kwargs)
+            return await self.run(_committed(handler), *args, **kwargs)
 
         return in_thread
 
@@ -108,6 +109,17 @@ class Bulkhead:
     def _refused(self) -> Exception:
         REFUSED.labels(self.name).inc()
         return self._error()
+
+
+def _committed(handler: Callable[P, T]) -> Callable[P, T]:
+    """Commit the ``uow`` that a handler has, in its thread and before it answers."""
+
+    def work(*args: P.args, **kwargs: P.kwargs) -> T:
+        uow: Any = kwargs.get("uow", nullcontext())
+        with uow:
+            return handler(*args, **kwargs)
+
+    return work
 
 
 # The check of credentials, which every other part of the service stands on.
@@ -227,7 +239,7 @@ class Shares:
             async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
                 key = kwargs[name]
                 assert isinstance(key, int)
-                return await self.run(key, handler, *args, **kwargs)
+                return await self.run(key, _committed(handler), *args, **kwargs)
 
             return in_thread
 

@@ -18,6 +18,7 @@ from api.parameters import (
     PathId,
     PreferenceOf,
     StateOf,
+    Transaction,
     idempotency_key,
 )
 from api.request_ids import current_request_id
@@ -325,12 +326,11 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     responses=refuses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
 )
 @MONEY.threaded
-def claim_order(state: StateOf, caller: CreditEditor, body: ClaimToken) -> Response:
+def claim_order(uow: Transaction, caller: CreditEditor, body: ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
-    with state.resources.unit_of_work() as uow:
-        order = checkout.claim(uow, state.resources.keyring, caller.user_id, body.claim_token)
-        uow.session.refresh(order)
-        return decimal_response(record_of(order))
+    order = checkout.claim(uow, uow.settings.keyring, caller.user_id, body.claim_token)
+    uow.session.refresh(order)
+    return decimal_response(record_of(order))
 
 
 @orders_router.post(
@@ -340,12 +340,9 @@ def claim_order(state: StateOf, caller: CreditEditor, body: ClaimToken) -> Respo
     responses=refuses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
-def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
+def read_order_by_token(uow: Transaction, body: ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    with state.resources.unit_of_work() as uow:
-        return decimal_response(
-            record_of(checkout.find(uow, state.resources.keyring, body.claim_token))
-        )
+    return decimal_response(record_of(checkout.find(uow, uow.settings.keyring, body.claim_token)))
 
 
 @orders_router.get(
@@ -355,15 +352,14 @@ def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
 )
 @MONEY.threaded
 def list_orders(
-    state: StateOf,
+    uow: Transaction,
     caller: CreditReader,
     paging: Paging,
     status: Annotated[OrderStatus | None, Query(description="Those of this status alone")] = None,
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
-    with state.resources.unit_of_work() as uow:
-        read = partial(orders.list_of, uow, caller.user_id, status=status)
-        found = fill(paging, read, lambda rows: [*map(record_of, rows)], size_of)
+    read = partial(orders.list_of, uow, caller.user_id, status=status)
+    found = fill(paging, read, lambda rows: [*map(record_of, rows)], size_of)
     pagination = Pagination.of(paging, found).model_dump()
     return decimal_response({"pagination": pagination, "items": found.rows})
 
@@ -383,7 +379,6 @@ async def read_prices(state: StateOf) -> Response:
     responses=refuses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
-def read_order(state: StateOf, caller: CreditReader, order_id: PathId) -> Response:
+def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Return one of the caller's orders."""
-    with state.resources.unit_of_work() as uow:
-        return decimal_response(record_of(orders.get(uow, caller.user_id, order_id)))
+    return decimal_response(record_of(orders.get(uow, caller.user_id, order_id)))

@@ -21,7 +21,7 @@ from api.browsers import client_address
 from api.limits.bulkheads import RECORDS
 from api.middleware.headers import is_head
 from api.openapi import PREFER_PARAMETER, refuses, text_of
-from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf
+from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf, Transaction
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord, UndoPreview
@@ -186,22 +186,23 @@ async def import_members(
 @RECORDS.threaded
 def list_imports(
     state: StateOf,
+    uow: Transaction,
     caller: ListReader,
     paging: Paging,
     list_id: Annotated[int | None, Query(ge=0, description="Of this list alone")] = None,
 ) -> Envelope[Page[ImportRecord]]:
     """The caller's imports, newest first."""
-    with state.resources.unit_of_work() as uow:
-        read = partial(records.list_of, uow, caller, list_id=list_id)
-        return envelope(page(paging, read, lambda rows: [_record(state, task) for task in rows]))
+    read = partial(records.list_of, uow, caller, list_id=list_id)
+    return envelope(page(paging, read, lambda rows: [_record(state, task) for task in rows]))
 
 
 @router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
 @RECORDS.threaded
-def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelope[ImportRecord]:
+def read_import(
+    state: StateOf, uow: Transaction, caller: ListReader, import_id: PathId
+) -> Envelope[ImportRecord]:
     """One of the caller's imports: its options, its progress and its counts."""
-    with state.resources.unit_of_work() as uow:
-        task = records.get(uow, caller, import_id)
+    task = records.get(uow, caller, import_id)
     return envelope(_record(state, task))
 
 
@@ -236,13 +237,12 @@ def download_import_errors(
 
 @router.get("/imports/{import_id}/undo", responses=refuses(imports.IMPORT_NOT_FOUND))
 @RECORDS.threaded
-def preview_undo(state: StateOf, caller: ListReader, import_id: PathId) -> Envelope[UndoPreview]:
+def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Envelope[UndoPreview]:
     """Count whom an undo would take back now, and name what holds the members who would stay.
 
     Looks at no more than 100,000 of the import's members.
     """
-    with state.resources.unit_of_work() as uow:
-        found = records.undo_preview(uow, caller, import_id)
+    found = records.undo_preview(uow, caller, import_id)
     return envelope(UndoPreview.model_validate(found, from_attributes=True))
 
 

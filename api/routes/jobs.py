@@ -13,7 +13,7 @@ from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.headers import is_head
 from api.openapi import refuses
-from api.parameters import Paging, PathId, StateOf
+from api.parameters import Paging, PathId, StateOf, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State
@@ -50,15 +50,16 @@ _NOT_FOUND = refuses(JOB_NOT_FOUND, AUTH_INSUFFICIENT_SCOPE)
 
 @router.get("/jobs", responses=refuses(CURSOR_INVALID))
 @RECORDS.threaded
-def list_jobs(state: StateOf, caller: JobCaller, paging: Paging) -> Envelope[Page[JobRecord]]:
+def list_jobs(
+    state: StateOf, uow: Transaction, caller: JobCaller, paging: Paging
+) -> Envelope[Page[JobRecord]]:
     """The caller's jobs of the kinds that the credential's scopes cover, newest first."""
-    with state.resources.unit_of_work() as uow:
-        is_recent = has_recent_login(uow, caller)
+    is_recent = has_recent_login(uow, caller)
 
-        def show(rows: list[Job]) -> list[JobRecord]:
-            return [_record(state, job, has_recent_login=is_recent) for job in rows]
+    def show(rows: list[Job]) -> list[JobRecord]:
+        return [_record(state, job, has_recent_login=is_recent) for job in rows]
 
-        return envelope(page(paging, partial(records.list_of, uow, caller), show))
+    return envelope(page(paging, partial(records.list_of, uow, caller), show))
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)
@@ -73,10 +74,9 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
 @RECORDS.threaded
-def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
+def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(records.cancel(uow, caller, job_id))
+    return envelope(records.cancel(uow, caller, job_id))
 
 
 @router.post(
@@ -84,10 +84,9 @@ def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[in
     responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE, AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED)},
 )
 @RECORDS.threaded
-def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
+def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(records.retry(uow, caller, job_id, settings=state.resources.settings))
+    return envelope(records.retry(uow, caller, job_id, settings=uow.settings))
 
 
 @router.get(

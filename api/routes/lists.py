@@ -11,7 +11,7 @@ from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
 from api.openapi import refuses
 from api.pages.sign_up.previews import embedded_form, preview
 from api.pages.sign_up.submission import SignUpPage
-from api.parameters import ListId, Paging, StateOf
+from api.parameters import ListId, Paging, StateOf, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.lists import (
     Channel,
@@ -40,35 +40,38 @@ router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 @router.post("/lists", responses=refuses(QUOTA_EXCEEDED, *LIST_RULES))
 @RECORDS.threaded
-def create_list(state: StateOf, caller: ListEditor, body: NewList) -> Envelope[Channel]:
+def create_list(
+    state: StateOf, uow: Transaction, caller: ListEditor, body: NewList
+) -> Envelope[Channel]:
     """Create a list that the caller owns."""
-    with state.resources.unit_of_work() as uow:
-        made = lists.create_own(
-            uow,
-            caller,
-            title=body.title,
-            slug=body.slug,
-            fields=body.sent(),
-            providers=state.challenges.configured,
-        )
-        return envelope(list_response(uow, state, made))
+    made = lists.create_own(
+        uow,
+        caller,
+        title=body.title,
+        slug=body.slug,
+        fields=body.sent(),
+        providers=state.challenges.configured,
+    )
+    return envelope(list_response(uow, state, made))
 
 
 @router.get("/lists", responses=refuses(CURSOR_INVALID))
 @RECORDS.threaded
-def list_lists(state: StateOf, caller: ListReader, paging: Paging) -> Envelope[Page[Channel]]:
+def list_lists(
+    state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
+) -> Envelope[Page[Channel]]:
     """The caller's lists without archived ones, newest first."""
-    with state.resources.unit_of_work() as uow:
-        read = partial(lists.list_of, uow, caller.user_id)
-        return envelope(page(paging, read, partial(list_responses, uow, state)))
+    read = partial(lists.list_of, uow, caller.user_id)
+    return envelope(page(paging, read, partial(list_responses, uow, state)))
 
 
 @router.get("/lists/{list_id}", responses=refuses(errors.LIST_NAME_INVALID, errors.LIST_NOT_FOUND))
 @RECORDS.threaded
-def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Channel]:
+def read_list(
+    state: StateOf, uow: Transaction, caller: ListReader, list_id: str
+) -> Envelope[Channel]:
     """A list of any owner, by its id or slug."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
+    return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
 
 
 @router.get(
@@ -77,7 +80,7 @@ def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Chan
 )
 @RECORDS.threaded
 def read_list_stats(
-    state: StateOf,
+    uow: Transaction,
     caller: ListReader,
     list_id: ListId,
     by: FiguresBy = FiguresBy.DAY,
@@ -93,10 +96,9 @@ def read_list_stats(
     tier left the one and joined the other. The net of all days is the number of active members.
     """
     days = figures.day_range(first, last)
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        found = figures.read(uow, mailing_list.id, days, by)
-        sign_ups = figures.sign_ups(uow, mailing_list.id, days)
+    mailing_list = lists.owned(uow, caller, list_id)
+    found = figures.read(uow, mailing_list.id, days, by)
+    sign_ups = figures.sign_ups(uow, mailing_list.id, days)
     return envelope(ListFigures.of(by, days, found, sign_ups))
 
 
@@ -106,14 +108,13 @@ def read_list_stats(
 )
 @ACTS_BY_LIST.threaded("list_id")
 def change_list(
-    state: StateOf, caller: ListEditor, list_id: ListId, body: ListChanges
+    state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: ListChanges
 ) -> Envelope[Channel]:
     """Change the fields that the body names; the others stay."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
-        uow.session.refresh(mailing_list)
-        return envelope(list_response(uow, state, mailing_list))
+    mailing_list = lists.owned(uow, caller, list_id)
+    lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
+    uow.session.refresh(mailing_list)
+    return envelope(list_response(uow, state, mailing_list))
 
 
 @router.delete(
@@ -123,16 +124,15 @@ def change_list(
     ),
 )
 @ACTS_BY_LIST.threaded("list_id")
-def revoke_trace_ids(state: StateOf, caller: ListEditor, list_id: ListId) -> Envelope[int]:
+def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Revoke the trace ids of all deliveries so far, such as after a roster got into wrong hands.
 
     In mails that were sent they still leave the list and stop its mail, and open nothing else.
     A session needs a login of the last 15 minutes.
     """
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        require_recent_login(uow, caller)
-        mails.revoke(uow, mailing_list)
+    mailing_list = lists.owned(uow, caller, list_id)
+    require_recent_login(uow, caller)
+    mails.revoke(uow, mailing_list)
     return envelope(1)
 
 
@@ -141,10 +141,9 @@ def revoke_trace_ids(state: StateOf, caller: ListEditor, list_id: ListId) -> Env
     responses=refuses(errors.LIST_NAME_INVALID, errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER),
 )
 @ACTS_BY_LIST.threaded("list_id")
-def archive_list(state: StateOf, caller: ListEditor, list_id: ListId) -> Envelope[int]:
+def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))
+    return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))
 
 
 Language = Annotated[
@@ -158,11 +157,10 @@ Language = Annotated[
 )
 @RECORDS.threaded
 def read_embedded_form(
-    state: StateOf, caller: ListReader, list_id: ListId, language: Language = None
+    state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
 ) -> Envelope[EmbeddedForm]:
     """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
-    with state.resources.unit_of_work() as uow:
-        shown = SignUpPage.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
+    shown = SignUpPage.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
     chosen = reader_languages.chosen(language or "")
     return envelope(embedded_form(state, shown, language=chosen))
 
@@ -174,6 +172,7 @@ def read_embedded_form(
 @RECORDS.threaded
 def preview_list(
     state: StateOf,
+    uow: Transaction,
     caller: ListReader,
     list_id: ListId,
     part: PreviewPart,
@@ -184,9 +183,8 @@ def preview_list(
     Its links lead nowhere.
     """
     chosen = reader_languages.chosen(language or "")
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        return envelope(preview(uow, state, mailing_list, part, chosen))
+    mailing_list = lists.owned(uow, caller, list_id)
+    return envelope(preview(uow, state, mailing_list, part, chosen))
 
 
 @router.post(
@@ -196,6 +194,7 @@ def preview_list(
 @ACTS_BY_LIST.threaded("list_id")
 def preview_changed_list(
     state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
     part: PreviewPart,
@@ -204,12 +203,11 @@ def preview_changed_list(
 ) -> Envelope[ListPreview]:
     """The same as if the list had been changed like this. Nothing is changed."""
     chosen = reader_languages.chosen(language or "")
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        trial = uow.session.begin_nested()
-        lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
-        shown = preview(uow, state, mailing_list, part, chosen)
-        trial.rollback()
+    mailing_list = lists.owned(uow, caller, list_id)
+    trial = uow.session.begin_nested()
+    lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
+    shown = preview(uow, state, mailing_list, part, chosen)
+    trial.rollback()
     return envelope(shown)
 
 
@@ -218,30 +216,27 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 @deny_list_router.get("/deny-list")
 @RECORDS.threaded
-def read_deny_list(state: StateOf, caller: ListReader) -> Envelope[DenyListRecord]:
+def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[DenyListRecord]:
     """The addresses and domains of which the caller wants no new members."""
-    with state.resources.unit_of_work() as uow:
-        found = deny_lists.read(uow, caller.user_id)
+    found = deny_lists.read(uow, caller.user_id)
     return envelope(DenyListRecord(addresses=[*found.addresses], domains=[*found.domains]))
 
 
 @deny_list_router.put("/deny-list", responses=refuses(DENY_LIST_ENTRY, DENY_LIST_TOO_LONG))
 @RECORDS.threaded
-def replace_deny_list(state: StateOf, caller: ListEditor, body: NewDenyList) -> Envelope[int]:
+def replace_deny_list(uow: Transaction, caller: ListEditor, body: NewDenyList) -> Envelope[int]:
     """Replace the whole deny list; the answer is how many entries came or went.
 
     No new member with such an address comes onto any list of the caller's. Members stay.
     """
     entries = deny_lists.normalised(body.addresses, body.domains)
-    with state.resources.unit_of_work() as uow:
-        return envelope(deny_lists.replace(uow, caller.user_id, entries))
+    return envelope(deny_lists.replace(uow, caller.user_id, entries))
 
 
 @deny_list_router.patch("/deny-list", responses=refuses(DENY_LIST_ENTRY, DENY_LIST_TOO_LONG))
 @RECORDS.threaded
-def change_deny_list(state: StateOf, caller: ListEditor, body: DenyListChanges) -> Envelope[int]:
+def change_deny_list(uow: Transaction, caller: ListEditor, body: DenyListChanges) -> Envelope[int]:
     """Add and remove entries of the deny list; the answer is how many came or went."""
     add = deny_lists.normalised(body.add_addresses, body.add_domains, verb="add_")
     remove = deny_lists.normalised(body.remove_addresses, body.remove_domains, verb="remove_")
-    with state.resources.unit_of_work() as uow:
-        return envelope(deny_lists.change(uow, caller.user_id, add=add, remove=remove))
+    return envelope(deny_lists.change(uow, caller.user_id, add=add, remove=remove))

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from api.auth.requirements import PUBLIC, AnyCaller
 from api.bodies.forms import FORM, OAuthRequestOf, oauth_response
 from api.limits.bulkheads import RECORDS
-from api.parameters import StateOf
+from api.parameters import StateOf, Transaction
 from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthError, TokenAnswer, UserInfo
 from api.state import State
 from services.accounts import accounts
@@ -61,13 +61,12 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
     openapi_extra=_form("grant_type", _EXCHANGE),
 )
 @RECORDS.threaded
-def issue_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+def issue_tokens(state: StateOf, uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """Exchange a code, or the last refresh token, for a new pair of tokens.
 
     A code or refresh token that is used twice ends all tokens that its first use gave.
     """
-    with state.resources.unit_of_work() as uow:
-        return oauth_response(_server(state, uow).token(oauth_request))
+    return oauth_response(_server(state, uow).token(oauth_request))
 
 
 @router.post(
@@ -77,10 +76,9 @@ def issue_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     openapi_extra=_form("token", _TOKEN),
 )
 @RECORDS.threaded
-def revoke_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+def revoke_token(state: StateOf, uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """End a token (RFC 7009). A refresh token ends with every token of the same login."""
-    with state.resources.unit_of_work() as uow:
-        return oauth_response(_server(state, uow).revoke(oauth_request))
+    return oauth_response(_server(state, uow).revoke(oauth_request))
 
 
 @router.post(
@@ -91,20 +89,18 @@ def revoke_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     openapi_extra=_form("token", _TOKEN),
 )
 @RECORDS.threaded
-def introspect_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+def introspect_token(state: StateOf, uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """Whether a token is still valid, and for what (RFC 7662). Only the client to which it
     was given may ask, and needs its secret."""
-    with state.resources.unit_of_work() as uow:
-        return oauth_response(_server(state, uow).introspect(oauth_request))
+    return oauth_response(_server(state, uow).introspect(oauth_request))
 
 
 @router.get(adapters.USERINFO_PATH, response_model_exclude_none=True)
 @RECORDS.threaded
-def read_userinfo(state: StateOf, caller: AnyCaller) -> UserInfo:
+def read_userinfo(uow: Transaction, caller: AnyCaller) -> UserInfo:
     """The user to whom the token belongs."""
-    with state.resources.unit_of_work() as uow:
-        user = accounts.get(uow, caller.user_id)
-        return UserInfo(sub=str(user.id), email=user.email, name=user.name)
+    user = accounts.get(uow, caller.user_id)
+    return UserInfo(sub=str(user.id), email=user.email, name=user.name)
 
 
 @router.get(adapters.METADATA_PATH, dependencies=[PUBLIC])

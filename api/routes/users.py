@@ -7,7 +7,7 @@ from api.auth.requirements import AnyCaller, UnrestrictedCaller
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.openapi import array_pages, refuses
-from api.parameters import ArrayPaging, Cursor, Limit, PathId, StateOf, link_next
+from api.parameters import ArrayPaging, Cursor, Limit, PathId, Transaction, link_next
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, envelope, filled
 from api.schemas.oauth import GrantRecord
@@ -46,41 +46,38 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 
 @router.get("/users/me")
 @RECORDS.threaded
-def read_me(state: StateOf, caller: AnyCaller) -> Envelope[UserRecord]:
+def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[UserRecord]:
     """The user to whom the credentials belong, and how much of their plan's quotas is used."""
-    with state.resources.unit_of_work() as uow:
-        user = accounts.get(uow, caller.user_id)
-        used = quotas.uses(uow, state.resources.settings, user)
-        return envelope(UserRecord.of_row(user, quotas=used))
+    user = accounts.get(uow, caller.user_id)
+    used = quotas.uses(uow, uow.settings, user)
+    return envelope(UserRecord.of_row(user, quotas=used))
 
 
 @router.patch("/users/me")
 @RECORDS.threaded
 def change_me(
-    state: StateOf, caller: UnrestrictedCaller, body: UserChanges
+    uow: Transaction, caller: UnrestrictedCaller, body: UserChanges
 ) -> Envelope[UserRecord]:
     """Change the settings that the body names; the others stay."""
-    with state.resources.unit_of_work() as uow:
-        user = accounts.get(uow, caller.user_id)
-        for name, value in body.sent().items():
-            setattr(user, name, value)
-        uow.session.flush()
-        uow.session.refresh(user)
-        used = quotas.uses(uow, state.resources.settings, user)
-        return envelope(UserRecord.of_row(user, quotas=used))
+    user = accounts.get(uow, caller.user_id)
+    for name, value in body.sent().items():
+        setattr(user, name, value)
+    uow.session.flush()
+    uow.session.refresh(user)
+    used = quotas.uses(uow, uow.settings, user)
+    return envelope(UserRecord.of_row(user, quotas=used))
 
 
 @router.get("/users/me/security-events", responses=refuses(CURSOR_INVALID))
 @RECORDS.threaded
 def list_security_events(
-    state: StateOf, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
+    uow: Transaction, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
 ) -> Envelope[SecurityEventsPage]:
     """What happened to the account in the last year, newest first: logins and failed logins,
     credentials that were made or ended, exports, and what the plan refused."""
     wanted = PageRequest(limit, cursor=cursor)
-    with state.resources.unit_of_work() as uow:
-        read = partial(security_events.page, uow, caller.user_id)
-        found = filled(wanted, read, lambda rows: [*map(SecurityEvent.of, rows)])
+    read = partial(security_events.page, uow, caller.user_id)
+    found = filled(wanted, read, lambda rows: [*map(SecurityEvent.of, rows)])
     pagination = EventsPagination(limit=limit, next_cursor=found.next_cursor)
     return envelope(SecurityEventsPage(pagination=pagination, items=found.rows))
 
@@ -91,23 +88,22 @@ def list_security_events(
 )
 @RECORDS.threaded
 def create_api_key(
-    state: StateOf, caller: UnrestrictedCaller, body: NewApiKey
+    uow: Transaction, caller: UnrestrictedCaller, body: NewApiKey
 ) -> Envelope[CreatedApiKey]:
     """Make an API key. The key itself is in this answer and never shown again.
 
     A session needs a login of the last 15 minutes. A key that another key makes ends with it.
     """
-    with state.resources.unit_of_work() as uow:
-        key, secret = own_keys.make(
-            uow,
-            state.resources.settings,
-            caller,
-            name=body.name,
-            scopes=body.scopes,
-            expires_at=body.expires_at,
-            request_id=current_request_id(),
-        )
-        record = ApiKeyRecord.model_validate(key)
+    key, secret = own_keys.make(
+        uow,
+        uow.settings,
+        caller,
+        name=body.name,
+        scopes=body.scopes,
+        expires_at=body.expires_at,
+        request_id=current_request_id(),
+    )
+    record = ApiKeyRecord.model_validate(key)
     return envelope(CreatedApiKey(**record.model_dump(), key=secret))
 
 
@@ -116,14 +112,13 @@ def create_api_key(
 def list_api_keys(
     request: Request,
     response: Response,
-    state: StateOf,
+    uow: Transaction,
     caller: UnrestrictedCaller,
     paging: ArrayPaging,
 ) -> Envelope[list[ApiKeyRecord]]:
     """The caller's API keys, newest first, revoked ones too."""
-    with state.resources.unit_of_work() as uow:
-        keys = api_keys.list_of(uow, caller.user_id, paging)
-        records = [ApiKeyRecord.model_validate(key) for key in keys.rows]
+    keys = api_keys.list_of(uow, caller.user_id, paging)
+    records = [ApiKeyRecord.model_validate(key) for key in keys.rows]
     link_next(request, response, keys)
     return envelope(records)
 
@@ -131,7 +126,7 @@ def list_api_keys(
 @router.delete("/apikeys/{key_id}", responses=refuses(API_KEY_NOT_FOUND))
 @RECORDS.threaded
 def revoke_api_key(
-    state: StateOf,
+    uow: Transaction,
     caller: UnrestrictedCaller,
     key_id: PathId,
     *,
@@ -142,11 +137,8 @@ def revoke_api_key(
     The keys that it made end with it, and so do the webhook endpoints that these keys made or gave
     their URL, unless `keep_endpoints=1`.
     """
-    with state.resources.unit_of_work() as uow:
-        revoked = revoke_key(
-            uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=keep_endpoints
-        )
-        return envelope(revoked)
+    revoked = revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=keep_endpoints)
+    return envelope(revoked)
 
 
 grants_router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
@@ -157,21 +149,19 @@ grants_router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
 def list_grants(
     request: Request,
     response: Response,
-    state: StateOf,
+    uow: Transaction,
     caller: UnrestrictedCaller,
     paging: ArrayPaging,
 ) -> Envelope[list[GrantRecord]]:
     """The programs that may act for the caller, with the newest consent first."""
-    with state.resources.unit_of_work() as uow:
-        given = grants.list_of(uow, caller.user_id, paging)
+    given = grants.list_of(uow, caller.user_id, paging)
     link_next(request, response, given)
     return envelope([GrantRecord.model_validate(each) for each in given.rows])
 
 
 @grants_router.delete("/grants/{grant_id}", responses=refuses(GRANT_NOT_FOUND))
 @RECORDS.threaded
-def revoke_grant(state: StateOf, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
+def revoke_grant(uow: Transaction, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
     """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked
     before."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(grants.revoke(uow, grant_id=grant_id, user_id=caller.user_id))
+    return envelope(grants.revoke(uow, grant_id=grant_id, user_id=caller.user_id))

@@ -6,7 +6,7 @@ from api.auth.requirements import UNLIMITED, WebhookKeeper
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import MONEY, RECORDS
 from api.openapi import refuses
-from api.parameters import Cursor, Limit, PathId, StateOf
+from api.parameters import Cursor, Limit, PathId, StateOf, Transaction
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, envelope, filled
 from api.schemas.webhooks import (
@@ -136,23 +136,21 @@ async def create_webhook_endpoint(
 @router.get(_PATH)
 @RECORDS.threaded
 def list_webhook_endpoints(
-    state: StateOf, caller: WebhookKeeper
+    uow: Transaction, caller: WebhookKeeper
 ) -> Envelope[list[WebhookEndpointRecord]]:
     """The caller's endpoints whose types the credential may see, newest first."""
-    with state.resources.unit_of_work() as uow:
-        found = webhook_endpoints.list_of(uow, caller)
-        return envelope([WebhookEndpointRecord.model_validate(each) for each in found])
+    found = webhook_endpoints.list_of(uow, caller)
+    return envelope([WebhookEndpointRecord.model_validate(each) for each in found])
 
 
 @router.get(_ONE, responses=refuses(*_FINDING))
 @RECORDS.threaded
 def read_webhook_endpoint(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[WebhookEndpointRecord]:
     """One endpoint of the caller's."""
-    with state.resources.unit_of_work() as uow:
-        found = webhook_endpoints.get(uow, caller, endpoint_id)
-        return envelope(WebhookEndpointRecord.model_validate(found))
+    found = webhook_endpoints.get(uow, caller, endpoint_id)
+    return envelope(WebhookEndpointRecord.model_validate(found))
 
 
 @router.patch(
@@ -181,11 +179,10 @@ async def change_webhook_endpoint(
 @router.delete(_ONE, responses=refuses(*_FINDING))
 @RECORDS.threaded
 def delete_webhook_endpoint(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[int]:
     """Send nothing more to the endpoint, and show it no more."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(webhook_endpoints.delete(uow, caller, endpoint_id))
+    return envelope(webhook_endpoints.delete(uow, caller, endpoint_id))
 
 
 @router.post(
@@ -194,14 +191,13 @@ def delete_webhook_endpoint(
 )
 @RECORDS.threaded
 def rotate_webhook_secret(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
+    state: StateOf, uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[RotatedSecret]:
     """Make a new secret. For 24 hours the former one signs too: `webhook-signature` has both."""
-    with state.resources.unit_of_work() as uow:
-        wrapper = state.resources.key_wrapper
-        return envelope(
-            RotatedSecret(secret=webhook_endpoints.rotate(uow, wrapper, caller, endpoint_id))
-        )
+    wrapper = state.resources.key_wrapper
+    return envelope(
+        RotatedSecret(secret=webhook_endpoints.rotate(uow, wrapper, caller, endpoint_id))
+    )
 
 
 @router.post(
@@ -210,40 +206,37 @@ def rotate_webhook_secret(
 )
 @RECORDS.threaded
 def test_webhook_endpoint(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[WebhookDeliveryRecord]:
     """Send an event of the type `webhook.test`, which tells of nothing."""
-    with state.resources.unit_of_work() as uow:
-        sent = deliveries.send_test(uow, state.resources.settings, caller, endpoint_id)
-        return envelope(WebhookDeliveryRecord.of(sent))
+    sent = deliveries.send_test(uow, uow.settings, caller, endpoint_id)
+    return envelope(WebhookDeliveryRecord.of(sent))
 
 
 @router.post(f"{_ONE}/replay", responses=refuses(*_FINDING, WEBHOOK_NOT_ACTIVE, QUOTA_EXCEEDED))
 @RECORDS.threaded
 def replay_webhook_events(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: ReplaySince
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, body: ReplaySince
 ) -> Envelope[int]:
     """Send all events again that happened since a time, also those that were delivered: 1, or 0
     when there is none."""
-    with state.resources.unit_of_work() as uow:
-        settings = state.resources.settings
-        return envelope(deliveries.replay(uow, settings, caller, endpoint_id, body.since))
+    settings = uow.settings
+    return envelope(deliveries.replay(uow, settings, caller, endpoint_id, body.since))
 
 
 @router.get(f"{_ONE}/deliveries", responses=refuses(*_FINDING, CURSOR_INVALID))
 @RECORDS.threaded
 def list_webhook_deliveries(
-    state: StateOf,
+    uow: Transaction,
     caller: WebhookKeeper,
     endpoint_id: PathId,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Envelope[WebhookDeliveriesPage]:
     """Return the deliveries of the last 30 days, newest first, with the last answers."""
-    with state.resources.unit_of_work() as uow:
-        read = partial(deliveries.page, uow, caller, endpoint_id)
-        wanted = PageRequest(limit, cursor=cursor)
-        found = filled(wanted, read, lambda rows: [*map(WebhookDeliveryRecord.of, rows)])
+    read = partial(deliveries.page, uow, caller, endpoint_id)
+    wanted = PageRequest(limit, cursor=cursor)
+    found = filled(wanted, read, lambda rows: [*map(WebhookDeliveryRecord.of, rows)])
     pagination = DeliveriesPagination(limit=limit, next_cursor=found.next_cursor)
     return envelope(WebhookDeliveriesPage(pagination=pagination, items=found.rows))
 
@@ -260,9 +253,8 @@ def list_webhook_deliveries(
 )
 @RECORDS.threaded
 def resend_webhook_delivery(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
 ) -> Envelope[WebhookDeliveryRecord]:
     """Send one event again, whatever became of it before."""
-    with state.resources.unit_of_work() as uow:
-        sent = deliveries.resend(uow, caller, endpoint_id, delivery_id)
-        return envelope(WebhookDeliveryRecord.of(sent))
+    sent = deliveries.resend(uow, caller, endpoint_id, delivery_id)
+    return envelope(WebhookDeliveryRecord.of(sent))

@@ -32,7 +32,7 @@ from api.pages.sign_up.submission import (
     padded_duration,
     problems_of_fields,
 )
-from api.parameters import PathId, StateOf
+from api.parameters import PathId, StateOf, Transaction
 from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError
@@ -101,13 +101,12 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 
 @router.get(mails.PREFERENCES_PATH, dependencies=[PUBLIC])
 @RECORDS.threaded
-def show_preferences(request: Request, state: StateOf) -> Response:
-    with state.resources.unit_of_work() as uow:
-        visit = visit_of(uow, request, state)
-        found = preferences.lists_of_visit(uow, state.resources.keyring, visit)
-        # Their account may have moved on; the lists then still have its earlier address.
-        email = next((each.own.email for each in found if each.own.email), visit.person.email)
-        return visit_page(request, state, "preferences.html", lists=found, email=email)
+def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
+    visit = visit_of(uow, request, state)
+    found = preferences.lists_of_visit(uow, state.resources.keyring, visit)
+    # Their account may have moved on; the lists then still have its earlier address.
+    email = next((each.own.email for each in found if each.own.email), visit.person.email)
+    return visit_page(request, state, "preferences.html", lists=found, email=email)
 
 
 @router.post(mails.PREFERENCES_PATH, dependencies=[PUBLIC])
@@ -207,21 +206,19 @@ def _answers_page(
 
 @router.get(mails.OWN_DATA_PATH, dependencies=[PUBLIC])
 @RECORDS.threaded
-def show_own_data(request: Request, state: StateOf) -> Response:
+def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = reader_language(request)
-    with state.resources.unit_of_work() as uow:
-        visit = visit_of(uow, request, state)
-        known = preferences.data_of_visit(uow, state.resources.keyring, visit)
+    visit = visit_of(uow, request, state)
+    known = preferences.data_of_visit(uow, state.resources.keyring, visit)
     words, shown = known_words(language), shown_value(language)
     return visit_page(request, state, "own_data.html", known=known, words=words, shown=shown)
 
 
 @router.get(mails.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
 @RECORDS.threaded
-def read_own_data(request: Request, state: StateOf) -> Response:
-    with state.resources.unit_of_work() as uow:
-        visit = visit_of(uow, request, state)
-        known = preferences.data_of_visit(uow, state.resources.keyring, visit)
+def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
+    visit = visit_of(uow, request, state)
+    known = preferences.data_of_visit(uow, state.resources.keyring, visit)
     disposition = {"Content-Disposition": 'attachment; filename="what-is-known.json"'}
     text = orjson.dumps(known, option=orjson.OPT_INDENT_2)
     return Response(text, media_type="application/json", headers={**HEADERS, **disposition})
@@ -229,18 +226,17 @@ def read_own_data(request: Request, state: StateOf) -> Response:
 
 @router.get(mails.ERASE_PATH, dependencies=[PUBLIC])
 @RECORDS.threaded
-def show_erasing(request: Request, state: StateOf) -> Response:
-    with state.resources.unit_of_work() as uow:
-        visit = visit_of(uow, request, state)
-        reach = erasure.reach(uow, visit.person, visit.owner_id)
-        return visit_page(
-            request,
-            state,
-            "erase.html",
-            email=visit.person.email,
-            has_account=reach.has_account,
-            is_elsewhere=reach.is_elsewhere,
-        )
+def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response:
+    visit = visit_of(uow, request, state)
+    reach = erasure.reach(uow, visit.person, visit.owner_id)
+    return visit_page(
+        request,
+        state,
+        "erase.html",
+        email=visit.person.email,
+        has_account=reach.has_account,
+        is_elsewhere=reach.is_elsewhere,
+    )
 
 
 @router.post(mails.ERASE_PATH, dependencies=[PUBLIC])
@@ -269,15 +265,14 @@ _NO_ADDRESS = marked("Please write your e-mail address.")
 @RECORDS.threaded
 def show_asking(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     named: Annotated[str, Query(alias="list")] = "",
     sent: Annotated[str | None, Query()] = None,
 ) -> Response:
     if sent is not None:
         return page("asked_preferences.html", language=reader_language(request))
-    with state.resources.unit_of_work() as uow:
-        mailing_list = _named(uow, named)
-        look = branding.of(uow, mailing_list)
+    mailing_list = _named(uow, named)
+    look = branding.of(uow, mailing_list)
     return _asking_page(request, look, mailing_list)
 
 
@@ -356,9 +351,10 @@ def _asking_page(
 
 @router.get(mails.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
 @RECORDS.threaded
-def show_link(request: Request, state: StateOf, token: Annotated[str, Query()] = "") -> Response:
-    with state.resources.unit_of_work() as uow:
-        preferences.read_link(uow, state.resources.keyring, token)
+def show_link(
+    request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
+) -> Response:
+    preferences.read_link(uow, state.resources.keyring, token)
     language = reader_language(request)
     return anonymous_page(request, state, "open_preferences.html", language=language)
 

@@ -14,7 +14,7 @@ from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import RECORDS
 from api.pages.sign_up.submission import SignUpPage, answer_form, show_form
-from api.parameters import PathId, StateOf
+from api.parameters import PathId, StateOf, Transaction
 from api.state import State
 from core.errors import DomainError
 from core.errors.access import AUTH_CSRF
@@ -39,10 +39,9 @@ RedirectUrl = Annotated[str | None, Query()]
 @router.get(SIGN_UP_PATH)
 @RECORDS.threaded
 def show_sign_up(
-    request: Request, state: StateOf, slug: str, redirect_url: RedirectUrl = None
+    request: Request, state: StateOf, uow: Transaction, slug: str, redirect_url: RedirectUrl = None
 ) -> Response:
-    with state.resources.unit_of_work() as uow:
-        shown = SignUpPage.read(uow, _find(uow, slug), state.resources.settings)
+    shown = SignUpPage.read(uow, _find(uow, slug), state.resources.settings)
     written = {"redirect_url": redirect_url} if redirect_url else {}
     return show_form(reader_language(request), state, shown, written=written)
 
@@ -62,20 +61,23 @@ async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
 @router.get(REPORT_PAGE_PATH)
 @RECORDS.threaded
 def show_report(
-    request: Request, state: StateOf, slug: str, sent: Annotated[str | None, Query()] = None
+    request: Request,
+    state: StateOf,
+    uow: Transaction,
+    slug: str,
+    sent: Annotated[str | None, Query()] = None,
 ) -> Response:
-    with state.resources.unit_of_work() as uow:
-        mailing_list = _find(uow, slug)
-        return list_page(
-            "report_page.html",
-            branding.of(uow, mailing_list),
-            language=reader_language(request),
-            list_title=mailing_list.title,
-            is_reported=sent is not None,
-            csrf_token=sessions.csrf_token(
-                state.resources.keyring, _reporter(request, state, mailing_list)
-            ),
-        )
+    mailing_list = _find(uow, slug)
+    return list_page(
+        "report_page.html",
+        branding.of(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        is_reported=sent is not None,
+        csrf_token=sessions.csrf_token(
+            state.resources.keyring, _reporter(request, state, mailing_list)
+        ),
+    )
 
 
 @router.post(REPORT_PAGE_PATH)
@@ -103,19 +105,18 @@ def _reporter(request: Request, state: State, mailing_list: MailingList) -> str:
 @router.get(SUBSCRIBED_PATH)
 @RECORDS.threaded
 def show_subscribed(
-    request: Request, state: StateOf, list_id: Annotated[PathId, Query(alias="list")]
+    request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
 ) -> Response:
     """Show the result of a sign-up by a form, which is the same for each address."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id)
-        return list_page(
-            "subscribed.html",
-            branding.of(uow, mailing_list),
-            language=reader_language(request),
-            list_title=mailing_list.title,
-            must_confirm=mailing_list.confirm_required,
-            words=mailing_list.thanks_text,
-        )
+    mailing_list = lists.get(uow, list_id)
+    return list_page(
+        "subscribed.html",
+        branding.of(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        must_confirm=mailing_list.confirm_required,
+        words=mailing_list.thanks_text,
+    )
 
 
 def _find(uow: UnitOfWork, slug: str) -> MailingList:

@@ -26,7 +26,7 @@ from api.pages.preferences.words import (
     shown_reasons,
     unknown_action,
 )
-from api.parameters import StateOf
+from api.parameters import StateOf, Transaction
 from api.state import State
 from core.errors.mailing import TRACE_MISSING
 from core.errors.people import LINK_AMBIGUOUS, LINK_MISSING
@@ -43,30 +43,31 @@ router = APIRouter(dependencies=[BY_LINK], include_in_schema=False)
 
 @router.get(UNSUBSCRIBE_PATH)
 @RECORDS.threaded
-def show_subscription(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+def show_subscription(
+    request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
+) -> Response:
     trace, language = _trace(state, submission), reader_language(request)
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, trace.list_id, archived=True)
-        person = accounts.find(uow, trace.user_id)
-        subscription = members.read(uow, state.resources.keyring, mailing_list, person)
-        is_revoked = mails.is_revoked(mailing_list, trace.delivery)
-        if is_revoked:
-            subscription = members.without_what_identifies(subscription)
-        is_open = mailing_list.archived_at is None
-        return list_page(
-            "unsubscribe.html",
-            branding.of(uow, mailing_list),
-            language=language,
-            list_title=mailing_list.title,
-            is_open=is_open,
-            can_leave=person is not None,
-            can_return=is_open and not is_revoked,
-            own=subscription,
-            address=_masked(subscription.email),
-            trace_query=urlencode({"trace_id": submission.trace_id}),
-            reasons=shown_reasons(language),
-            asks_more=person is not None and person.erased_at is None and not is_revoked,
-        )
+    mailing_list = lists.get(uow, trace.list_id, archived=True)
+    person = accounts.find(uow, trace.user_id)
+    subscription = members.read(uow, state.resources.keyring, mailing_list, person)
+    is_revoked = mails.is_revoked(mailing_list, trace.delivery)
+    if is_revoked:
+        subscription = members.without_what_identifies(subscription)
+    is_open = mailing_list.archived_at is None
+    return list_page(
+        "unsubscribe.html",
+        branding.of(uow, mailing_list),
+        language=language,
+        list_title=mailing_list.title,
+        is_open=is_open,
+        can_leave=person is not None,
+        can_return=is_open and not is_revoked,
+        own=subscription,
+        address=_masked(subscription.email),
+        trace_query=urlencode({"trace_id": submission.trace_id}),
+        reasons=shown_reasons(language),
+        asks_more=person is not None and person.erased_at is None and not is_revoked,
+    )
 
 
 @router.post(UNSUBSCRIBE_PATH)
@@ -96,20 +97,21 @@ async def change_subscription(
 
 @router.get(REPORT_PATH)
 @RECORDS.threaded
-def show_report(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+def show_report(
+    request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
+) -> Response:
     trace = _trace(state, submission)
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, trace.list_id, archived=True)
-        person = accounts.get(uow, trace.user_id)
-        subscription = members.read(uow, state.resources.keyring, mailing_list, person)
-        return list_page(
-            "report.html",
-            branding.of(uow, mailing_list),
-            language=reader_language(request),
-            list_title=mailing_list.title,
-            is_reported=lists.is_reported(uow, mailing_list, person),
-            address=_masked(subscription.email),
-        )
+    mailing_list = lists.get(uow, trace.list_id, archived=True)
+    person = accounts.get(uow, trace.user_id)
+    subscription = members.read(uow, state.resources.keyring, mailing_list, person)
+    return list_page(
+        "report.html",
+        branding.of(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        is_reported=lists.is_reported(uow, mailing_list, person),
+        address=_masked(subscription.email),
+    )
 
 
 @router.post(REPORT_PATH)
@@ -172,22 +174,21 @@ def _return(request: Request, state: State, trace: Trace, action: str) -> None:
 @router.get(CONFIRM_PATH)
 @RECORDS.threaded
 def show_confirmation(
-    request: Request, state: StateOf, token: Annotated[str | None, Query()] = None
+    request: Request, uow: Transaction, token: Annotated[str | None, Query()] = None
 ) -> Response:
-    with state.resources.unit_of_work() as uow:
-        found = sign_up.read_confirmation(uow, state.resources.keyring, _secret(token))
-        mailing_list = found.mailing_list
-        return list_page(
-            "confirm.html",
-            branding.of(uow, mailing_list),
-            language=reader_language(request),
-            list_title=mailing_list.title,
-            wording=consent.of_lists(uow, [mailing_list]).get(mailing_list.id),
-            is_confirmed=found.is_confirmed,
-            wants_mail=found.record.email_enabled,
-            words=mailing_list.thanks_text,
-            address=_masked(found.record.email),
-        )
+    found = sign_up.read_confirmation(uow, uow.settings.keyring, _secret(token))
+    mailing_list = found.mailing_list
+    return list_page(
+        "confirm.html",
+        branding.of(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        wording=consent.of_lists(uow, [mailing_list]).get(mailing_list.id),
+        is_confirmed=found.is_confirmed,
+        wants_mail=found.record.email_enabled,
+        words=mailing_list.thanks_text,
+        address=_masked(found.record.email),
+    )
 
 
 @router.post(CONFIRM_PATH)

@@ -18,6 +18,7 @@ from api.parameters import (
     Paging,
     PathId,
     StateOf,
+    Transaction,
     link_next,
 )
 from api.schemas import subscriptions as schemas
@@ -58,7 +59,7 @@ _MEMBER = "/lists/{list_id}/members/{user_id}"
 @ACTS_BY_LIST.threaded("list_id")
 def transfer_member(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
     user_id: PathId,
@@ -69,23 +70,21 @@ def transfer_member(
     If the other list has the member already, the records merge: the higher tier, the later expiry,
     and the opt-outs of both.
     """
-    with state.resources.unit_of_work() as uow:
-        source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
-        actor, settings = actors.owner_actor(request, caller), state.resources.settings
-        moved = members.transfer(uow, settings.keyring, source, target, user_id, actor=actor)
-        return envelope(moved)
+    source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
+    actor, settings = actors.owner_actor(request, caller), uow.settings
+    moved = members.transfer(uow, settings.keyring, source, target, user_id, actor=actor)
+    return envelope(moved)
 
 
 @router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_ACTS)
 @ACTS_BY_LIST.threaded("list_id")
 def remove_member(
-    request: Request, state: StateOf, caller: ListEditor, list_id: ListId, user_id: PathId
+    request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathId
 ) -> Envelope[int]:
     """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        actor = actors.owner_actor(request, caller)
-        return envelope(members.remove(uow, mailing_list, user_id, actor))
+    mailing_list = lists.owned(uow, caller, list_id)
+    actor = actors.owner_actor(request, caller)
+    return envelope(members.remove(uow, mailing_list, user_id, actor))
 
 
 @router.put(
@@ -95,19 +94,18 @@ def remove_member(
 @ACTS_BY_LIST.threaded("list_id")
 def set_member_email_enabled(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
     user_id: PathId,
     body: schemas.EmailSetting,
 ) -> Envelope[int]:
     """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        keyring, actor = state.resources.keyring, actors.owner_actor(request, caller)
-        return envelope(
-            members.set_email(uow, keyring, mailing_list, user_id, actor, enabled=body.enabled)
-        )
+    mailing_list = lists.owned(uow, caller, list_id)
+    keyring, actor = uow.settings.keyring, actors.owner_actor(request, caller)
+    return envelope(
+        members.set_email(uow, keyring, mailing_list, user_id, actor, enabled=body.enabled)
+    )
 
 
 @router.get(
@@ -118,24 +116,24 @@ def list_member_subscriptions(
     request: Request,
     response: Response,
     state: StateOf,
+    uow: Transaction,
     caller: ListReader,
     list_id: ListId,
     user_id: PathId,
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
     """The member's records on all lists of this list's owner, newest first."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
-        person = accounts.get(uow, user_id)
-        channels = list_responses(uow, state, [each for _, each in found.rows])
-        shown = member_attributes.read_attributes(
-            uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
-        )
-        records = [
-            schemas.member_record(record, person, shown, list=channel)
-            for (record, _), channel in zip(found.rows, channels, strict=True)
-        ]
+    mailing_list = lists.owned(uow, caller, list_id)
+    found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
+    person = accounts.get(uow, user_id)
+    channels = list_responses(uow, state, [each for _, each in found.rows])
+    shown = member_attributes.read_attributes(
+        uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
+    )
+    records = [
+        schemas.member_record(record, person, shown, list=channel)
+        for (record, _), channel in zip(found.rows, channels, strict=True)
+    ]
     link_next(request, response, found)
     return envelope(records)
 
@@ -143,19 +141,18 @@ def list_member_subscriptions(
 @router.get(_MEMBER, responses=_MEMBERS)
 @RECORDS.threaded
 def read_member(
-    state: StateOf, caller: ListReader, list_id: ListId, user_id: MemberName
+    uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
     """One member of the list, in any status, by the user id or the address."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        return envelope(_shown(uow, mailing_list, members.get(uow, mailing_list, user_id)))
+    mailing_list = lists.owned(uow, caller, list_id)
+    return envelope(_shown(uow, mailing_list, members.get(uow, mailing_list, user_id)))
 
 
 @router.patch(_MEMBER, responses=refuses(*_EDITING))
 @ACTS_BY_LIST.threaded("list_id")
 def change_member(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
     user_id: MemberName,
@@ -165,11 +162,10 @@ def change_member(
 
     What is not named stays, of `fields` too. Tags are made as they are used.
     """
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        actor = actors.owner_actor(request, caller)
-        member = members.update(uow, mailing_list, user_id, body.edit(), actor)
-        return envelope(_shown(uow, mailing_list, member))
+    mailing_list = lists.owned(uow, caller, list_id)
+    actor = actors.owner_actor(request, caller)
+    member = members.update(uow, mailing_list, user_id, body.edit(), actor)
+    return envelope(_shown(uow, mailing_list, member))
 
 
 @router.put(
@@ -185,7 +181,7 @@ def change_member(
 @ACTS_BY_LIST.threaded("list_id")
 def put_member(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
     user_id: MemberName,
@@ -197,11 +193,10 @@ def put_member(
     ours; adding one needs the paid plan. A pending member stays pending. For a person who opted out
     the answer is 409, and nothing changes.
     """
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        actor = actors.owner_actor(request, caller)
-        member = members.upsert(uow, mailing_list, user_id, body.edit(), actor)
-        return envelope(_shown(uow, mailing_list, member))
+    mailing_list = lists.owned(uow, caller, list_id)
+    actor = actors.owner_actor(request, caller)
+    member = members.upsert(uow, mailing_list, user_id, body.edit(), actor)
+    return envelope(_shown(uow, mailing_list, member))
 
 
 def _shown(
@@ -218,18 +213,17 @@ def _shown(
 )
 @RECORDS.threaded
 def read_member_history(
-    state: StateOf,
+    uow: Transaction,
     caller: ListReader,
     list_id: ListId,
     user_id: PathId,
     paging: Paging,
 ) -> Envelope[Page[schemas.HistoryEntry]]:
     """The events of a member's subscription: who caused each, when and from where; newest first."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        entry = schemas.HistoryEntry.model_validate
-        read = partial(members.history, uow, mailing_list, user_id)
-        return envelope(page(paging, read, lambda rows: [*map(entry, rows)]))
+    mailing_list = lists.owned(uow, caller, list_id)
+    entry = schemas.HistoryEntry.model_validate
+    read = partial(members.history, uow, mailing_list, user_id)
+    return envelope(page(paging, read, lambda rows: [*map(entry, rows)]))
 
 
 @router.get(
@@ -243,20 +237,19 @@ def read_member_history(
 )
 @RECORDS.threaded
 def read_member_consent(
-    state: StateOf, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
+    uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[MemberConsent]]:
     """How a member agreed to get the list, newest first: what was seen, and what is claimed.
 
     No call changes or deletes an entry. An undo takes back what its import claims, and the erasure
     of the person takes all.
     """
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        member = members.get(uow, mailing_list, user_id)
-        read = partial(consent.page, uow, member)
+    mailing_list = lists.owned(uow, caller, list_id)
+    member = members.get(uow, mailing_list, user_id)
+    read = partial(consent.page, uow, member)
 
-        def show(rows: list[ConsentShown]) -> list[MemberConsent]:
-            others = consent.others_of_networks(uow, member, rows)
-            return [MemberConsent.of(each, others) for each in rows]
+    def show(rows: list[ConsentShown]) -> list[MemberConsent]:
+        others = consent.others_of_networks(uow, member, rows)
+        return [MemberConsent.of(each, others) for each in rows]
 
-        return envelope(page(paging, read, show))
+    return envelope(page(paging, read, show))
