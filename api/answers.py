@@ -13,8 +13,7 @@ from api.schemas.lists import Channel
 from api.state import State, state_of
 from api.waiting.waiters import while_connected
 from core import clock
-from core.errors import mailing as errors
-from core.errors.media import SIGNED_LINK_INVALID
+from core.errors import mailing, media
 from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 from integrations.challenges.port import ChallengeProviderName
 from models import Job, JobStatus, MailingList
@@ -66,20 +65,20 @@ def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResp
 
 # How what an owner sets of a list may be refused.
 LIST_RULES = (
-    errors.LIST_FIELDS,
-    errors.LIST_SLUG_TAKEN,
-    errors.LIST_TITLE,
-    errors.LIST_SLUG,
-    errors.LIST_IMAGE_URL,
-    errors.LIST_CHALLENGE_PROVIDER,
-    errors.LIST_REDIRECT_ORIGINS,
-    errors.LIST_CONSENT_WORDINGS,
-    errors.LIST_COLOUR,
-    errors.LIST_LOGO,
-    errors.LIST_SENDER_NAME,
-    errors.LIST_WORDS,
-    errors.TEXT_LEADS_AWAY,
-    errors.TEXT_MISLEADING,
+    mailing.LIST_FIELDS,
+    mailing.LIST_SLUG_TAKEN,
+    mailing.LIST_TITLE,
+    mailing.LIST_SLUG,
+    mailing.LIST_IMAGE_URL,
+    mailing.LIST_CHALLENGE_PROVIDER,
+    mailing.LIST_REDIRECT_ORIGINS,
+    mailing.LIST_CONSENT_WORDINGS,
+    mailing.LIST_COLOUR,
+    mailing.LIST_LOGO,
+    mailing.LIST_SENDER_NAME,
+    mailing.LIST_WORDS,
+    mailing.TEXT_LEADS_AWAY,
+    mailing.TEXT_MISLEADING,
 )
 
 
@@ -148,7 +147,7 @@ def result_with_samples(
 def require_signed_url(request: Request) -> None:
     """Raises ``link.invalid`` unless the request's path is signed and not yet expired."""
     if not is_signed(request, FILE_URLS, request.scope["path"]):
-        raise SIGNED_LINK_INVALID()
+        raise media.SIGNED_LINK_INVALID()
 
 
 def is_signed(request: Request, urls: SignedUrls, name: str) -> bool:

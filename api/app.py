@@ -7,8 +7,7 @@ from functools import partial
 from importlib.metadata import version
 
 import psycopg2
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi import FastAPI, Request, Response
 from redis.asyncio import Redis
 from sqlalchemy.exc import SQLAlchemyError
 

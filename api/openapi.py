@@ -19,15 +19,8 @@ from api.openapi_samples import event_calls
 from api.schemas.envelope import InvalidField, Problem
 from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription, SignUpForm
+from core.errors import requests
 from core.errors.catalogue import ErrorType
-from core.errors.requests import (
-    BODY_NOT_JSON,
-    BODY_TOO_MANY_UNFINISHED,
-    CURSOR_INVALID,
-    RATE_LIMITED,
-    REQUEST_UNKNOWN,
-    VERSION_UNKNOWN,
-)
 from core.scopes import EXPLANATIONS
 from core.settings import Settings
 from services.feed.catalogue import CATALOGUE
@@ -259,7 +252,7 @@ def text_of(media_type: str, sample: str) -> dict[str, Any]:
 def array_pages(*errors: ErrorType) -> Responses:
     """Return ``responses`` of a route whose answer is a page of a bare array."""
     page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
-    return {200: page, **refuses(CURSOR_INVALID, *errors)}
+    return {200: page, **refuses(requests.CURSOR_INVALID, *errors)}
 
 
 def refuses(*errors: ErrorType) -> Responses:
@@ -331,7 +324,7 @@ def _complete(made: dict[str, Any], route: RouteContext) -> None:
         _add_common_errors(operation, route, known)
         access = access_of(route)
         if access and access.stranger:
-            _add_errors(operation["responses"], RATE_LIMITED)
+            _add_errors(operation["responses"], requests.RATE_LIMITED)
         operation["security"] = access.security if access else []
         if access and not access.public:
             operation["description"] += f"\n\n{access.credential}"
@@ -366,19 +359,19 @@ def _add_common_errors(
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
     invalid = openapi_samples.invalid_parameter(operation.get("parameters", []), known)
-    _add_errors(responses, *([invalid] if invalid else []), VERSION_UNKNOWN)
+    _add_errors(responses, *([invalid] if invalid else []), requests.VERSION_UNKNOWN)
     if isinstance(route.original_route, JsonRoute):
-        _add_errors(responses, REQUEST_UNKNOWN)
+        _add_errors(responses, requests.REQUEST_UNKNOWN)
     body = operation.get("requestBody", {}).get("content", {})
     invalid = openapi_samples.invalid_body(
         body.get("application/json", {}).get("schema", {}), known
     )
     if invalid:
-        _add_errors(responses, BODY_NOT_JSON)
+        _add_errors(responses, requests.BODY_NOT_JSON)
         named = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
         # The route may say itself which field.
         if invalid.code not in named.get("examples", {}):
             _add_errors(responses, invalid)
     if body:
         limit = body_limit_of(route.path_format or "")
-        _add_errors(responses, limit.error, BODY_TOO_MANY_UNFINISHED)
+        _add_errors(responses, limit.error, requests.BODY_TOO_MANY_UNFINISHED)

@@ -13,8 +13,7 @@ from pydantic import BeforeValidator
 from api.request_ids import current_request_id
 from api.state import State, state_of
 from core import ids
-from core.errors import DomainError
-from core.errors.requests import IDEMPOTENCY_KEY_INVALID
+from core.errors import DomainError, requests
 from services.access.caller import Caller
 from services.accounts import email_addresses
 from services.jobs.idempotency import IdempotencyKey
@@ -178,7 +177,7 @@ def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> Idem
     if sent is None:
         return None
     if not _IDEMPOTENCY_KEY.match(sent):
-        raise IDEMPOTENCY_KEY_INVALID()
+        raise requests.IDEMPOTENCY_KEY_INVALID()
     return _named(request, caller, body, sent)
 
 

@@ -20,11 +20,8 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.metrics import REFUSED
-from core.errors import DomainError, TransientError
-from core.errors.access import LOGIN_BUSY
+from core.errors import DomainError, TransientError, access, mailing, requests
 from core.errors.catalogue import ErrorType
-from core.errors.mailing import LIST_BUSY
-from core.errors.requests import SERVICE_BUSY
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,7 +44,7 @@ class Bulkhead:
         *,
         wait_seconds: float = MAX_WAIT_SECONDS,
         max_waiting: int = MAX_WAITING_CALLERS,
-        error: ErrorType = SERVICE_BUSY,
+        error: ErrorType = requests.SERVICE_BUSY,
     ) -> None:
         self.name = name
         self.threads = threads
@@ -125,7 +122,7 @@ def _committed(handler: Callable[P, T]) -> Callable[P, T]:
 # The check of credentials, which every other part of the service stands on.
 AUTHENTICATION = Bulkhead("authentication", 4)
 # Each hash of a password takes 64 MiB and a core for a while, and so few are made at a time.
-PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, error=LOGIN_BUSY)
+PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, error=access.LOGIN_BUSY)
 # Charges, balances, orders and the payment providers' notifications.
 MONEY = Bulkhead("money", 10)
 # Acts on one list, which wait for its lock.
@@ -247,13 +244,13 @@ class Shares:
 
 
 # A list that is locked holds its callers up, and no caller of another list.
-ACTS_BY_LIST = Shares(LISTS, LISTS.threads // 4, LIST_BUSY, wait_seconds=MAX_WAIT_SECONDS)
+ACTS_BY_LIST = Shares(LISTS, LISTS.threads // 4, mailing.LIST_BUSY, wait_seconds=MAX_WAIT_SECONDS)
 # The uploads of a caller leave threads for those of others.
-UPLOADS_BY_CALLER = Shares(STORAGE, STORAGE.threads // 2, SERVICE_BUSY, wait_seconds=10.0)
+UPLOADS_BY_CALLER = Shares(STORAGE, STORAGE.threads // 2, requests.SERVICE_BUSY, wait_seconds=10.0)
 # Name servers of a caller's own choice may keep a thread waiting for as long as they like. The
 # waits for a thread are shorter than MAX_LOOK_UP_SECONDS, and leave time for the look-up itself.
-NAMES_BY_CALLER = Shares(NAMES, 1, SERVICE_BUSY, wait_seconds=1.0)
+NAMES_BY_CALLER = Shares(NAMES, 1, requests.SERVICE_BUSY, wait_seconds=1.0)
 # A search may read half a million rows, and a count may take seconds.
 SEARCHES_BY_CALLER = Shares(
-    RECORDS, RECORDS.threads // 4, SERVICE_BUSY, wait_seconds=MAX_WAIT_SECONDS
+    RECORDS, RECORDS.threads // 4, requests.SERVICE_BUSY, wait_seconds=MAX_WAIT_SECONDS
 )

@@ -18,8 +18,7 @@ from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
 from api.waiting.waiters import while_connected
 from core import clock
-from core.errors import DomainError, media, requests
-from core.errors.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
+from core.errors import DomainError, access, media, requests
 from core.queues import Queue
 from core.scopes import Scope
 from models import Attachment, AttachmentStatus
@@ -84,7 +83,7 @@ _UPLOAD: dict[str, Any] = {
             requests.OPTION_IN_BODY.filled(name="encrypted"),
             requests.IDEMPOTENCY_KEY_INVALID,
             media.ATTACHMENT_GONE,
-            QUOTA_EXCEEDED,
+            access.QUOTA_EXCEEDED,
             requests.IDEMPOTENCY_IN_PROGRESS,
             requests.BODY_TOO_SLOW,
             media.ATTACHMENT_TOO_LARGE,
@@ -218,7 +217,7 @@ def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) 
         media.ATTACHMENT_NOT_FOUND,
         media.MEDIA_NOT_FOUND,
         media.SIGNED_LINK_NOT_ENCRYPTED,
-        AUTH_LOGIN_AGAIN,
+        access.AUTH_LOGIN_AGAIN,
     ),
 )
 @RECORDS.threaded

@@ -2,8 +2,7 @@ from datetime import date
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.answers import wait_for_job
 from api.auth.requirements import OPTIONAL, PUBLIC, AuthoriseSpender, CreditEditor, CreditReader
@@ -43,8 +42,6 @@ from api.schemas.credits import (
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
 from api.state import State, state_of
 from core.errors import money, requests
-from core.errors.money import CREDITS_BELOW
-from core.errors.requests import BODY_INVALID, BODY_NO_JSON_TYPE, BODY_NOT_JSON, CURSOR_INVALID
 from core.queues import Queue
 from models import CreditAction, JobStatus, OrderStatus, PaymentOrder
 from services.access.caller import Caller
@@ -138,7 +135,7 @@ def read_balance(state: StateOf, caller: CreditReader) -> Response:
 @router.get(
     "/auxilia/credits/ledger",
     response_model=Envelope[LedgerPage],
-    responses=refuses(CURSOR_INVALID),
+    responses=refuses(requests.CURSOR_INVALID),
 )
 @MONEY.threaded
 def read_ledger(
@@ -195,10 +192,10 @@ def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
         parameters=[],
     ),
     responses=refuses(
-        BODY_NOT_JSON,
-        BODY_NO_JSON_TYPE,
-        BODY_INVALID.filled(place="body.below_credit", rule="must be a number"),
-        CREDITS_BELOW,
+        requests.BODY_NOT_JSON,
+        requests.BODY_NO_JSON_TYPE,
+        requests.BODY_INVALID.filled(place="body.below_credit", rule="must be a number"),
+        money.CREDITS_BELOW,
     ),
 )
 async def set_low_balance(request: Request, authorise: AuthoriseSpender) -> Envelope[int]:

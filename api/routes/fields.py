@@ -12,31 +12,23 @@ from api.openapi import refuses
 from api.parameters import ListId, Paging, PathId, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.fields import FieldChanges, FieldRecord, NewField, TagChange, TagRecord
-from core.errors import mailing as errors
-from core.errors.mailing import (
-    LIST_BUSY,
-    LIST_NOT_FOUND,
-    LIST_NOT_OWNER,
-    TEXT_LEADS_AWAY,
-    TEXT_MISLEADING,
-)
-from core.errors.requests import CURSOR_INVALID
+from core.errors import mailing, requests
 from models import MemberField
 from services.subscriptions import field_types, fields, lists, tags
 
 router = APIRouter(tags=["Fields and tags"], route_class=JsonRoute)
 
 _RULES = (
-    errors.FIELD_KEY,
-    errors.FIELD_KEY_TAKEN,
-    errors.FIELD_LABEL,
-    errors.FIELD_CHOICES,
-    TEXT_LEADS_AWAY,
-    TEXT_MISLEADING,
+    mailing.FIELD_KEY,
+    mailing.FIELD_KEY_TAKEN,
+    mailing.FIELD_LABEL,
+    mailing.FIELD_CHOICES,
+    mailing.TEXT_LEADS_AWAY,
+    mailing.TEXT_MISLEADING,
 )
 
 
-@router.post("/fields", responses=refuses(errors.FIELD_TOO_MANY, *_RULES))
+@router.post("/fields", responses=refuses(mailing.FIELD_TOO_MANY, *_RULES))
 @RECORDS.threaded
 def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
     """Create a field that the members of all the caller's lists may have a value of.
@@ -57,12 +49,12 @@ def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldReco
 @router.patch(
     "/fields/{field_id}",
     responses=refuses(
-        errors.FIELD_NOT_FOUND,
+        mailing.FIELD_NOT_FOUND,
         *_RULES,
-        errors.FIELD_IN_USE,
-        errors.FIELD_VALUES_UNFIT,
-        errors.FIELD_TOO_MANY_VALUES,
-        LIST_BUSY,
+        mailing.FIELD_IN_USE,
+        mailing.FIELD_VALUES_UNFIT,
+        mailing.FIELD_TOO_MANY_VALUES,
+        mailing.LIST_BUSY,
     ),
 )
 @RECORDS.threaded
@@ -80,7 +72,7 @@ def change_field(
     return envelope(_record(changed))
 
 
-@router.delete("/fields/{field_id}", responses=refuses(errors.FIELD_NOT_FOUND))
+@router.delete("/fields/{field_id}", responses=refuses(mailing.FIELD_NOT_FOUND))
 @RECORDS.threaded
 def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Envelope[int]:
     """Show a field no more. Another field may have its key; its own values are never that one's.
@@ -101,11 +93,11 @@ def _record(field: MemberField) -> FieldRecord:
 # The tags of a list. A tag is made when a member gets it.
 
 
-_FINDING = (LIST_NOT_FOUND, LIST_NOT_OWNER)
+_FINDING = (mailing.LIST_NOT_FOUND, mailing.LIST_NOT_OWNER)
 _ONE = "/lists/{list_id}/tags/{tag_id}"
 
 
-@router.get("/lists/{list_id}/tags", responses=refuses(*_FINDING, CURSOR_INVALID))
+@router.get("/lists/{list_id}/tags", responses=refuses(*_FINDING, requests.CURSOR_INVALID))
 @RECORDS.threaded
 def list_tags(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
@@ -116,7 +108,7 @@ def list_tags(
     return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
 
 
-@router.patch(_ONE, responses=refuses(*_FINDING, errors.TAG_NOT_FOUND, errors.TAG_NAME_TAKEN))
+@router.patch(_ONE, responses=refuses(*_FINDING, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN))
 @RECORDS.threaded
 def rename_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
@@ -127,7 +119,7 @@ def rename_tag(
 
 
 @router.delete(
-    _ONE, responses=refuses(*_FINDING, errors.TAG_NOT_FOUND, errors.TAG_IN_USE, LIST_BUSY)
+    _ONE, responses=refuses(*_FINDING, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY)
 )
 @RECORDS.threaded
 def delete_tag(

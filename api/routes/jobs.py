@@ -19,15 +19,7 @@ from api.schemas.jobs import JobRecord
 from api.state import State
 from api.waiting.streams import EventStream
 from api.waiting.waiters import LOOK_EVERY_SECONDS, job_changes
-from core.errors import DomainError
-from core.errors.access import (
-    AUTH_CREDENTIALS_MISSING,
-    AUTH_INSUFFICIENT_SCOPE,
-    AUTH_LOGIN_AGAIN,
-    QUOTA_EXCEEDED,
-)
-from core.errors.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_STREAMS
-from core.errors.requests import CURSOR_INVALID
+from core.errors import DomainError, access, jobs, requests
 from core.logging import get_logger
 from models import FINISHED, Job
 from services.access.caller import Caller
@@ -45,10 +37,10 @@ HEARTBEAT_SECONDS = 15.0
 CREDENTIAL_SECONDS = 15.0
 
 _EVENT = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "running"}\n\n'
-_NOT_FOUND = refuses(JOB_NOT_FOUND, AUTH_INSUFFICIENT_SCOPE)
+_NOT_FOUND = refuses(jobs.JOB_NOT_FOUND, access.AUTH_INSUFFICIENT_SCOPE)
 
 
-@router.get("/jobs", responses=refuses(CURSOR_INVALID))
+@router.get("/jobs", responses=refuses(requests.CURSOR_INVALID))
 @RECORDS.threaded
 def list_jobs(
     state: StateOf, uow: Transaction, caller: JobCaller, paging: Paging
@@ -81,7 +73,10 @@ def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[
 
 @router.post(
     "/jobs/{job_id}/retry",
-    responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE, AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED)},
+    responses={
+        **_NOT_FOUND,
+        **refuses(jobs.JOB_NOT_RETRYABLE, access.AUTH_LOGIN_AGAIN, access.QUOTA_EXCEEDED),
+    },
 )
 @RECORDS.threaded
 def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
@@ -105,7 +100,7 @@ def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[i
             },
         },
         **_NOT_FOUND,
-        **refuses(JOBS_TOO_MANY_STREAMS),
+        **refuses(jobs.JOBS_TOO_MANY_STREAMS),
     },
 )
 async def stream_job_events(
@@ -158,7 +153,7 @@ def _same_caller(request: Request, caller: Caller) -> Caller:
     """Find the caller anew by the credential of the request; raises when it has ended."""
     found = identify(request)
     if found is None or found.user_id != caller.user_id:
-        raise AUTH_CREDENTIALS_MISSING()
+        raise access.AUTH_CREDENTIALS_MISSING()
     return found
 
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter
-from fastapi.responses import Response
+from fastapi import APIRouter, Response
 
 from api.auth.requirements import PUBLIC, AnyCaller
 from api.bodies.forms import FORM, OAuthRequestOf, oauth_response

@@ -10,17 +10,7 @@ from api.openapi import refuses
 from api.parameters import ListId, Paging, PathId, StateOf, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
-from core.errors import mailing as errors
-from core.errors.access import QUOTA_EXCEEDED
-from core.errors.mailing import (
-    FILTER_INVALID,
-    FILTER_TOO_LARGE,
-    LIST_BUSY,
-    LIST_NOT_FOUND,
-    LIST_NOT_OWNER,
-    TAG_TOO_MANY,
-)
-from core.errors.requests import CURSOR_INVALID, SERVICE_BUSY
+from core.errors import access, mailing, requests
 from models import MailingList, Segment
 from services.subscriptions import lists
 from services.subscriptions import segments as list_segments_module
@@ -29,16 +19,21 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Segments"], route_class=JsonRoute)
 
-_FINDING = (LIST_NOT_FOUND, LIST_NOT_OWNER)
+_FINDING = (mailing.LIST_NOT_FOUND, mailing.LIST_NOT_OWNER)
 _RULES = (
-    *(FILTER_INVALID, FILTER_TOO_LARGE, TAG_TOO_MANY, QUOTA_EXCEEDED),
-    *(errors.SEGMENT_NAME, errors.SEGMENT_NAME_TAKEN, LIST_BUSY),
+    *(
+        mailing.FILTER_INVALID,
+        mailing.FILTER_TOO_LARGE,
+        mailing.TAG_TOO_MANY,
+        access.QUOTA_EXCEEDED,
+    ),
+    *(mailing.SEGMENT_NAME, mailing.SEGMENT_NAME_TAKEN, mailing.LIST_BUSY),
 )
 _ONE = "/lists/{list_id}/segments/{segment_id}"
 
 
 @router.post(
-    "/lists/{list_id}/segments", responses=refuses(*_FINDING, *_RULES, errors.SEGMENT_TOO_MANY)
+    "/lists/{list_id}/segments", responses=refuses(*_FINDING, *_RULES, mailing.SEGMENT_TOO_MANY)
 )
 @RECORDS.threaded
 def create_segment(
@@ -54,7 +49,7 @@ def create_segment(
     return envelope(_record(uow, mailing_list, made))
 
 
-@router.get("/lists/{list_id}/segments", responses=refuses(*_FINDING, CURSOR_INVALID))
+@router.get("/lists/{list_id}/segments", responses=refuses(*_FINDING, requests.CURSOR_INVALID))
 @RECORDS.threaded
 def list_segments(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
@@ -77,11 +72,11 @@ def list_segments(
     _ONE,
     responses=refuses(
         *_FINDING,
-        errors.SEGMENT_NOT_FOUND,
-        errors.SEGMENT_FIELD_RETIRED,
-        errors.SEGMENT_TAG_DELETED,
-        FILTER_INVALID,
-        SERVICE_BUSY,
+        mailing.SEGMENT_NOT_FOUND,
+        mailing.SEGMENT_FIELD_RETIRED,
+        mailing.SEGMENT_TAG_DELETED,
+        mailing.FILTER_INVALID,
+        requests.SERVICE_BUSY,
     ),
 )
 async def read_segment(
@@ -107,7 +102,7 @@ async def read_segment(
     return envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
 
 
-@router.patch(_ONE, responses=refuses(*_FINDING, errors.SEGMENT_NOT_FOUND, *_RULES))
+@router.patch(_ONE, responses=refuses(*_FINDING, mailing.SEGMENT_NOT_FOUND, *_RULES))
 @RECORDS.threaded
 def change_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges

@@ -36,7 +36,6 @@ from api.schemas.subscriptions import (
 )
 from api.state import State
 from core.errors import DomainError, mailing, requests
-from core.errors.mailing import FIELD_VALUE
 from core.languages.reader_languages import chosen
 from core.scopes import Scope
 from models import OptOutKind
@@ -77,7 +76,7 @@ def _body(**properties: Any) -> dict[str, Any]:
 @router.post(
     "/subscriptions/{list_id}/no-challenge",
     responses=refuses(
-        mailing.LIST_NOT_FOUND, mailing.MEMBER_DENIED, mailing.LIST_BUSY, FIELD_VALUE
+        mailing.LIST_NOT_FOUND, mailing.MEMBER_DENIED, mailing.LIST_BUSY, mailing.FIELD_VALUE
     ),
 )
 @ACTS_BY_LIST.threaded("list_id")
@@ -312,7 +311,7 @@ def _form_or_json() -> dict[str, Any]:
             mailing.CHALLENGE_UNAVAILABLE,
             mailing.CHALLENGE_NOT_CONFIGURED,
             mailing.LIST_BUSY,
-            FIELD_VALUE,
+            mailing.FIELD_VALUE,
         ),
     },
 )

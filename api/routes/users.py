@@ -21,15 +21,7 @@ from api.schemas.users import (
     UserChanges,
     UserRecord,
 )
-from core.errors.access import (
-    API_KEY_EXPIRY,
-    API_KEY_NOT_FOUND,
-    AUTH_LOGIN_AGAIN,
-    AUTH_SCOPE_NOT_GRANTABLE,
-    GRANT_NOT_FOUND,
-    QUOTA_EXCEEDED,
-)
-from core.errors.requests import CURSOR_INVALID
+from core.errors import access, requests
 from services import security_events
 from services.access import api_keys, quotas
 from services.accounts import accounts, own_keys
@@ -68,7 +60,7 @@ def change_me(
     return envelope(UserRecord.of_row(user, quotas=used))
 
 
-@router.get("/users/me/security-events", responses=refuses(CURSOR_INVALID))
+@router.get("/users/me/security-events", responses=refuses(requests.CURSOR_INVALID))
 @RECORDS.threaded
 def list_security_events(
     uow: Transaction, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
@@ -84,7 +76,12 @@ def list_security_events(
 
 @router.post(
     "/apikeys",
-    responses=refuses(AUTH_SCOPE_NOT_GRANTABLE, AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED, API_KEY_EXPIRY),
+    responses=refuses(
+        access.AUTH_SCOPE_NOT_GRANTABLE,
+        access.AUTH_LOGIN_AGAIN,
+        access.QUOTA_EXCEEDED,
+        access.API_KEY_EXPIRY,
+    ),
 )
 @RECORDS.threaded
 def create_api_key(
@@ -123,7 +120,7 @@ def list_api_keys(
     return envelope(records)
 
 
-@router.delete("/apikeys/{key_id}", responses=refuses(API_KEY_NOT_FOUND))
+@router.delete("/apikeys/{key_id}", responses=refuses(access.API_KEY_NOT_FOUND))
 @RECORDS.threaded
 def revoke_api_key(
     uow: Transaction,
@@ -159,7 +156,7 @@ def list_grants(
     return envelope([GrantRecord.model_validate(each) for each in given.rows])
 
 
-@grants_router.delete("/grants/{grant_id}", responses=refuses(GRANT_NOT_FOUND))
+@grants_router.delete("/grants/{grant_id}", responses=refuses(access.GRANT_NOT_FOUND))
 @RECORDS.threaded
 def revoke_grant(uow: Transaction, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
     """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked

@@ -20,25 +20,7 @@ from api.schemas.webhooks import (
     WebhookEndpointChange,
     WebhookEndpointRecord,
 )
-from core.errors.access import (
-    AUTH_LOGIN_AGAIN,
-    AUTH_RESTRICTED_CREDENTIAL,
-    QUOTA_EXCEEDED,
-)
-from core.errors.mailing import LIST_NOT_FOUND
-from core.errors.money import TOPUP_NO_CHANNEL, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
-from core.errors.requests import BODY_TOO_LARGE, CURSOR_INVALID, SERVICE_UNAVAILABLE
-from core.errors.webhooks import (
-    WEBHOOK_DELIVERY_NOT_FOUND,
-    WEBHOOK_ENDED,
-    WEBHOOK_ENDPOINT_NOT_FOUND,
-    WEBHOOK_EVENT_GONE,
-    WEBHOOK_NOT_ACTIVE,
-    WEBHOOK_TOO_MANY,
-    WEBHOOK_TOO_MANY_PENDING,
-    WEBHOOK_TOO_MANY_SECRETS,
-    WEBHOOK_URL_NOT_ALLOWED,
-)
+from core.errors import access, mailing, money, requests, webhooks
 from services.credits import settlement
 from services.paging import PageRequest
 from services.webhooks import deliveries, webhook_endpoints
@@ -58,11 +40,11 @@ _SIGNATURE = {
 @stripe_router.post(
     "/webhooks/stripe",
     responses=refuses(
-        WEBHOOK_SIGNATURE_INVALID,
-        WEBHOOK_UNREADABLE,
-        BODY_TOO_LARGE.filled(megabytes=1),
-        SERVICE_UNAVAILABLE,
-        TOPUP_NO_CHANNEL,
+        money.WEBHOOK_SIGNATURE_INVALID,
+        money.WEBHOOK_UNREADABLE,
+        requests.BODY_TOO_LARGE.filled(megabytes=1),
+        requests.SERVICE_UNAVAILABLE,
+        money.TOPUP_NO_CHANNEL,
     ),
     openapi_extra={
         "parameters": [_SIGNATURE],
@@ -90,7 +72,7 @@ async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[i
 
 router = APIRouter(tags=["Webhooks"], route_class=JsonRoute)
 
-_FINDING = (WEBHOOK_ENDPOINT_NOT_FOUND, AUTH_RESTRICTED_CREDENTIAL)
+_FINDING = (webhooks.WEBHOOK_ENDPOINT_NOT_FOUND, access.AUTH_RESTRICTED_CREDENTIAL)
 _PATH = "/webhook-endpoints"
 _ONE = _PATH + "/{endpoint_id}"
 
@@ -98,11 +80,11 @@ _ONE = _PATH + "/{endpoint_id}"
 @router.post(
     _PATH,
     responses=refuses(
-        WEBHOOK_URL_NOT_ALLOWED,
-        WEBHOOK_TOO_MANY,
-        LIST_NOT_FOUND,
-        AUTH_LOGIN_AGAIN,
-        AUTH_RESTRICTED_CREDENTIAL,
+        webhooks.WEBHOOK_URL_NOT_ALLOWED,
+        webhooks.WEBHOOK_TOO_MANY,
+        mailing.LIST_NOT_FOUND,
+        access.AUTH_LOGIN_AGAIN,
+        access.AUTH_RESTRICTED_CREDENTIAL,
     ),
 )
 async def create_webhook_endpoint(
@@ -154,7 +136,10 @@ def read_webhook_endpoint(
 
 
 @router.patch(
-    _ONE, responses=refuses(*_FINDING, WEBHOOK_URL_NOT_ALLOWED, WEBHOOK_ENDED, AUTH_LOGIN_AGAIN)
+    _ONE,
+    responses=refuses(
+        *_FINDING, webhooks.WEBHOOK_URL_NOT_ALLOWED, webhooks.WEBHOOK_ENDED, access.AUTH_LOGIN_AGAIN
+    ),
 )
 async def change_webhook_endpoint(
     state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: WebhookEndpointChange
@@ -187,7 +172,12 @@ def delete_webhook_endpoint(
 
 @router.post(
     f"{_ONE}/rotate",
-    responses=refuses(*_FINDING, WEBHOOK_ENDED, WEBHOOK_TOO_MANY_SECRETS, AUTH_LOGIN_AGAIN),
+    responses=refuses(
+        *_FINDING,
+        webhooks.WEBHOOK_ENDED,
+        webhooks.WEBHOOK_TOO_MANY_SECRETS,
+        access.AUTH_LOGIN_AGAIN,
+    ),
 )
 @RECORDS.threaded
 def rotate_webhook_secret(
@@ -202,7 +192,12 @@ def rotate_webhook_secret(
 
 @router.post(
     f"{_ONE}/test",
-    responses=refuses(*_FINDING, WEBHOOK_NOT_ACTIVE, WEBHOOK_TOO_MANY_PENDING, QUOTA_EXCEEDED),
+    responses=refuses(
+        *_FINDING,
+        webhooks.WEBHOOK_NOT_ACTIVE,
+        webhooks.WEBHOOK_TOO_MANY_PENDING,
+        access.QUOTA_EXCEEDED,
+    ),
 )
 @RECORDS.threaded
 def test_webhook_endpoint(
@@ -213,7 +208,10 @@ def test_webhook_endpoint(
     return envelope(WebhookDeliveryRecord.of(sent))
 
 
-@router.post(f"{_ONE}/replay", responses=refuses(*_FINDING, WEBHOOK_NOT_ACTIVE, QUOTA_EXCEEDED))
+@router.post(
+    f"{_ONE}/replay",
+    responses=refuses(*_FINDING, webhooks.WEBHOOK_NOT_ACTIVE, access.QUOTA_EXCEEDED),
+)
 @RECORDS.threaded
 def replay_webhook_events(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, body: ReplaySince
@@ -224,7 +222,7 @@ def replay_webhook_events(
     return envelope(deliveries.replay(uow, settings, caller, endpoint_id, body.since))
 
 
-@router.get(f"{_ONE}/deliveries", responses=refuses(*_FINDING, CURSOR_INVALID))
+@router.get(f"{_ONE}/deliveries", responses=refuses(*_FINDING, requests.CURSOR_INVALID))
 @RECORDS.threaded
 def list_webhook_deliveries(
     uow: Transaction,
@@ -245,10 +243,10 @@ def list_webhook_deliveries(
     f"{_ONE}/deliveries/{{delivery_id}}/resend",
     responses=refuses(
         *_FINDING,
-        WEBHOOK_DELIVERY_NOT_FOUND,
-        WEBHOOK_EVENT_GONE,
-        WEBHOOK_NOT_ACTIVE,
-        WEBHOOK_TOO_MANY_PENDING,
+        webhooks.WEBHOOK_DELIVERY_NOT_FOUND,
+        webhooks.WEBHOOK_EVENT_GONE,
+        webhooks.WEBHOOK_NOT_ACTIVE,
+        webhooks.WEBHOOK_TOO_MANY_PENDING,
     ),
 )
 @RECORDS.threaded

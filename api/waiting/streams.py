@@ -13,8 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.limits.body_budgets import holder_of_address
 from api.waiting.waiters import CallerDisconnected
-from core.errors.jobs import JOBS_TOO_MANY_STREAMS
-from core.errors.requests import SERVICE_BUSY
+from core.errors import jobs, requests
 from core.logging import get_logger
 
 log = get_logger(__name__)
@@ -73,9 +72,9 @@ class StreamCounter:
         Raises ``jobs.too_many_streams``, and ``service.busy`` beyond the process's own bound.
         """
         if self._open.total() >= MAX_STREAMS:
-            raise SERVICE_BUSY()
+            raise requests.SERVICE_BUSY()
         if self._open[user_id] >= MAX_STREAMS_PER_USER:
-            raise JOBS_TOO_MANY_STREAMS(most=MAX_STREAMS_PER_USER)
+            raise jobs.JOBS_TOO_MANY_STREAMS(most=MAX_STREAMS_PER_USER)
         self._open[user_id] += 1
         try:
             yield

@@ -5,8 +5,7 @@ from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import page_sessions
 from api.auth.page_sessions import (
@@ -27,9 +26,7 @@ from api.pages.sign_up.submission import padded_duration
 from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
-from core.errors import DomainError, Kind
-from core.errors.access import AUTH_SECOND_FACTOR
-from core.errors.people import PASSKEY_INVALID, PASSWORD_WRONG
+from core.errors import DomainError, Kind, access, people
 from services.access import sessions
 from services.accounts import accounts, logins
 from services.accounts.factors import passkeys, second_steps
@@ -85,7 +82,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
             )
             return await begin_session(request, state, path, prove)
     except DomainError as error:
-        if error.code == PASSWORD_WRONG.code:
+        if error.code == people.PASSWORD_WRONG.code:
             problem = "This address and this password don’t belong together."
             return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
         if error.kind is not Kind.RATE_LIMITED:
@@ -117,7 +114,7 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
     try:
         return await begin_session(request, state, path, prove, factor_shown=True)
     except DomainError as error:
-        if error.code != PASSKEY_INVALID.code:
+        if error.code != people.PASSKEY_INVALID.code:
             raise
         problem = "No account here has this passkey. Log in with your password."
         return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
@@ -207,7 +204,7 @@ def _page(
             person = second_steps.read(uow, resources.keyring, first_step, form_cookie)
             options = passkeys.options_of_person(uow, resources.settings, person.id, form_cookie)
     except DomainError as problem:
-        if problem.code != AUTH_SECOND_FACTOR.code:
+        if problem.code != access.AUTH_SECOND_FACTOR.code:
             raise
         query = urlencode({"next": path})
         return page_sessions.redirect_to_path(state, f"{LOGIN_PATH}?{query}")

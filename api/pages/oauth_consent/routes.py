@@ -5,8 +5,7 @@ Only the browser's session counts here: a token or a key must not agree to more 
 
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Request, Response
 
 from api.auth import page_sessions
 from api.auth.page_sessions import FormOf, session_page

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import orjson
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.actors import Principal
@@ -35,9 +34,7 @@ from api.pages.sign_up.submission import (
 from api.parameters import PathId, StateOf, Transaction
 from api.request_ids import current_request_id
 from api.state import State
-from core.errors import DomainError
-from core.errors.access import AUTH_CSRF
-from core.errors.mailing import FIELD_VALUE, LIST_NAME_INVALID, LIST_NOT_FOUND, TRACE_INVALID
+from core.errors import DomainError, access, mailing
 from core.languages.reader_languages import marked, translated
 from models import MailingList
 from services.access import sessions
@@ -65,7 +62,7 @@ def require_visit_form(request: Request, state: State, form: FormFields) -> str 
     """Return the secret of the visit; raises ``auth.csrf`` for a form of another page."""
     secret, token = visit_secret(request, state), form.get(CSRF_FIELD, "")
     if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
-        raise AUTH_CSRF(header=CSRF_FIELD)
+        raise access.AUTH_CSRF(header=CSRF_FIELD)
     return secret
 
 
@@ -166,7 +163,7 @@ async def change_answers(
     try:
         await ACTS_BY_LIST.run(list_id, state.transact, answer)
     except DomainError as error:
-        if error.code != FIELD_VALUE.code:
+        if error.code != mailing.FIELD_VALUE.code:
             raise
         return await RECORDS.run(_answers_page, request, state, list_id, form, error)
     return redirect_to_preferences(state)
@@ -318,7 +315,7 @@ def _of_trace(uow: UnitOfWork, state: State, trace_id: str) -> tuple[MailingList
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
     if person is None or mails.is_revoked(mailing_list, trace.delivery):
-        raise TRACE_INVALID()
+        raise mailing.TRACE_INVALID()
     return mailing_list, person.email
 
 
@@ -326,9 +323,9 @@ def _named(uow: UnitOfWork, named: str) -> MailingList:
     try:
         return lists.get_named(uow, named, archived=True)
     except DomainError as error:
-        if error.code != LIST_NAME_INVALID.code:
+        if error.code != mailing.LIST_NAME_INVALID.code:
             raise
-        raise LIST_NOT_FOUND() from None
+        raise mailing.LIST_NOT_FOUND() from None
 
 
 def _asking_page(

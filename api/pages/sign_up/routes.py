@@ -4,8 +4,7 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.page_sessions import CSRF_FIELD, FormOf, mail_source
 from api.auth.requirements import PUBLIC
@@ -16,10 +15,7 @@ from api.limits.bulkheads import RECORDS
 from api.pages.sign_up.submission import SignUpPage, answer_form, show_form
 from api.parameters import PathId, StateOf, Transaction
 from api.state import State
-from core.errors import DomainError
-from core.errors.access import AUTH_CSRF
-from core.errors.mailing import LIST_NAME_INVALID, LIST_NOT_FOUND
-from core.errors.requests import BODY_NO_FORM_TYPE
+from core.errors import DomainError, access, mailing, requests
 from models import MailingList
 from services.access import sessions
 from services.subscriptions import branding, lists
@@ -50,7 +46,7 @@ def show_sign_up(
 async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
     pairs, is_form = await body_fields(request)
     if pairs and not is_form:
-        raise BODY_NO_FORM_TYPE()
+        raise requests.BODY_NO_FORM_TYPE()
     inputs = nested_inputs(pairs, "fields")
     mailing_list = await state.in_unit_of_work(partial(_find, slug=slug))
     # Our own page says nothing of itself in a Referer.
@@ -86,7 +82,7 @@ async def report_page(request: Request, state: StateOf, slug: str, form: FormOf)
         mailing_list = _find(uow, slug)
         reporter = _reporter(request, state, mailing_list)
         if not sessions.is_csrf_token(state.resources.keyring, reporter, form.get(CSRF_FIELD, "")):
-            raise AUTH_CSRF(header=CSRF_FIELD)
+            raise access.AUTH_CSRF(header=CSRF_FIELD)
         lists.report_page(uow, mailing_list, mail_source(request, state) or b"")
 
     await state.in_unit_of_work(report)
@@ -124,6 +120,6 @@ def _find(uow: UnitOfWork, slug: str) -> MailingList:
     try:
         return lists.get_named(uow, slug)
     except DomainError as error:
-        if error.code != LIST_NAME_INVALID.code:
+        if error.code != mailing.LIST_NAME_INVALID.code:
             raise
-        raise LIST_NOT_FOUND() from None
+        raise mailing.LIST_NOT_FOUND() from None

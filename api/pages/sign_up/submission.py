@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from fastapi import Request
-from fastapi.responses import Response
+from fastapi import Request, Response
 from pydantic import ValidationError
 
 from api.auth import actors
@@ -20,7 +19,6 @@ from api.limits.bulkheads import ACTS_BY_LIST
 from api.schemas.subscriptions import NewSubscription
 from api.state import State
 from core.errors import DomainError, FieldProblem, mailing
-from core.errors.mailing import FIELD_VALUE
 from core.languages.reader_languages import marked, translated
 from core.settings import Settings, origins
 from core.settings.origins import PlainUrl
@@ -258,7 +256,7 @@ _CORRECTABLE = {
     mailing.CHALLENGE_UNAVAILABLE.code: marked(
         "We can’t check at the moment that you are a person. Please try again in a minute."
     ),
-    FIELD_VALUE.code: _LOOK_AGAIN,
+    mailing.FIELD_VALUE.code: _LOOK_AGAIN,
     mailing.LIST_BUSY.code: marked(
         "We are changing this list just now. Please try again in a minute."
     ),
@@ -405,7 +403,7 @@ def _of_validation(language: str, error: ValidationError, inputs: Mapping[str, A
 
 
 def _of_error(language: str, error: DomainError, shown: SignUpPage) -> _Correction:
-    is_of_fields = error.code == FIELD_VALUE.code
+    is_of_fields = error.code == mailing.FIELD_VALUE.code
     found = problems_of_fields(language, shown.public, error) if is_of_fields else {}
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
     problem = translated(language, _CORRECTABLE[error.code])

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.actors import Principal
@@ -28,8 +27,7 @@ from api.pages.preferences.words import (
 )
 from api.parameters import StateOf, Transaction
 from api.state import State
-from core.errors.mailing import TRACE_MISSING
-from core.errors.people import LINK_AMBIGUOUS, LINK_MISSING
+from core.errors import mailing, people
 from core.languages.reader_languages import marked, translated
 from models import MailingList, OptOutKind, User
 from services.accounts import accounts, email_addresses
@@ -129,7 +127,7 @@ async def report_list(request: Request, state: StateOf, submission: FormOrJsonBo
 
 def _trace(state: State, submission: FormOrJsonBody) -> Trace:
     if submission.trace_id is None:
-        raise TRACE_MISSING()
+        raise mailing.TRACE_MISSING()
     return actors.read_trace(state, submission.trace_id)
 
 
@@ -213,9 +211,9 @@ def _secret(*sent: object) -> str:
     """Return the one token of the request; raises for none, and for two that differ."""
     found = {each for each in sent if isinstance(each, str) and each}
     if not found:
-        raise LINK_MISSING()
+        raise people.LINK_MISSING()
     if len(found) > 1:
-        raise LINK_AMBIGUOUS()
+        raise people.LINK_AMBIGUOUS()
     return found.pop()
 
 

@@ -27,8 +27,6 @@ from api.schemas.jobs import JobId, JobRecord
 from api.schemas.segments import BulkPreview, NewBulkAction
 from api.state import State
 from core.errors import access, imports, mailing, requests
-from core.errors import mailing as errors
-from core.errors.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
 from core.queues import Queue
 from models import Job
 from services.access.caller import Caller
@@ -163,14 +161,14 @@ UNDO_WAIT_SECONDS = 30.0
             mailing.FILTER_INVALID,
             mailing.FILTER_TOO_LARGE,
             mailing.LIST_BUSY,
-            errors.SELECTION_UNCLEAR,
-            errors.SEGMENT_NOT_FOUND,
-            errors.SEGMENT_FIELD_RETIRED,
-            errors.SEGMENT_TAG_DELETED,
-            errors.BULK_VALUE,
+            mailing.SELECTION_UNCLEAR,
+            mailing.SEGMENT_NOT_FOUND,
+            mailing.SEGMENT_FIELD_RETIRED,
+            mailing.SEGMENT_TAG_DELETED,
+            mailing.BULK_VALUE,
             mailing.TAG_TOO_MANY,
-            AUTH_LOGIN_AGAIN,
-            QUOTA_EXCEEDED,
+            access.AUTH_LOGIN_AGAIN,
+            access.QUOTA_EXCEEDED,
             requests.QUEUE_OVERLOADED,
             requests.SERVICE_BUSY,
         ),
@@ -213,7 +211,7 @@ def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) ->
         mailing_list = lists.owned(uow, caller, list_id)
         kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
         if kept is None:
-            raise errors.SELECTION_UNCLEAR()
+            raise mailing.SELECTION_UNCLEAR()
         wanted = member_filter.read_stored(uow, mailing_list, kept)
     counted = segments.count(state.resources, mailing_list, wanted)
     return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
@@ -232,7 +230,7 @@ def _begin(
         mailing_list = lists.owned(uow, caller, list_id)
         kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
         if kept is None:
-            raise errors.SELECTION_UNCLEAR()
+            raise mailing.SELECTION_UNCLEAR()
         job = actions.begin(uow, mailing_list, kept, order, caller=caller, request_id=request_id)
         uow.session.refresh(job)
         return job
@@ -245,10 +243,10 @@ def _begin(
     responses={
         202: {"model": Envelope[JobId], "description": GOES_ON},
         **refuses(
-            errors.BULK_NOT_FOUND,
-            errors.BULK_RUNNING,
-            errors.BULK_UNDO_OVER,
-            QUOTA_EXCEEDED,
+            mailing.BULK_NOT_FOUND,
+            mailing.BULK_RUNNING,
+            mailing.BULK_UNDO_OVER,
+            access.QUOTA_EXCEEDED,
         ),
     },
 )

@@ -24,8 +24,7 @@ from api.parameters import (
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.subscriptions import MemberConsent
-from core.errors import mailing, requests
-from core.errors.access import QUOTA_EXCEEDED
+from core.errors import access, mailing, requests
 from models import MailingList, Subscription
 from services.accounts import accounts
 from services.subscriptions import consent, lists, member_attributes
@@ -175,7 +174,7 @@ def change_member(
         mailing.SUBSCRIPTION_OPTED_OUT,
         mailing.MEMBER_DENIED,
         mailing.PLAN_REQUIRED,
-        QUOTA_EXCEEDED,
+        access.QUOTA_EXCEEDED,
     ),
 )
 @ACTS_BY_LIST.threaded("list_id")
