@@ -1,12 +1,15 @@
 """Answers that several routes give: of jobs, of lists, and links to files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
+from api.parameters import Preference
+from api.request_ids import current_request_id
 from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.lists import Channel
@@ -24,8 +27,6 @@ from services.subscriptions.imports import shown_cells
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
-
-GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
 
 
 async def wait_for_job(
@@ -62,6 +63,22 @@ def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResp
     headers["Location"] = f"/jobs/{job.id}"
     return JSONResponse(envelope(job.id).model_dump(), HTTPStatus.ACCEPTED, headers)
 
+
+async def undo_response(
+    request: Request,
+    state: State,
+    preference: Preference,
+    begin: Callable[[UnitOfWork, str | None], int | None],
+) -> JSONResponse:
+    """Answer how many an undo took back; ``begin`` returns its job, or ``None`` for no work."""
+    job_id = await state.in_unit_of_work(partial(begin, request_id=current_request_id()))
+    if job_id is None:
+        return JSONResponse(envelope(0).model_dump())
+    job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
+    return count_response(job, "undone")
+
+
+UNDO_WAIT_SECONDS = 30.0
 
 # How what an owner sets of a list may be refused.
 LIST_RULES = (

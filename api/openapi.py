@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -19,7 +19,7 @@ from api.openapi_samples import event_calls
 from api.schemas.envelope import InvalidField, Problem
 from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription, SignUpForm
-from core.errors import requests
+from core.errors import mailing, requests
 from core.errors.catalogue import ErrorType
 from core.scopes import EXPLANATIONS
 from core.settings import Settings
@@ -196,8 +196,6 @@ def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [operation for path in document["paths"].values() for operation in path.values()]
 
 
-T = TypeVar("T")
-
 _REF = "#/components/schemas/Problem"
 
 
@@ -220,6 +218,27 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "description": "The same key and request within 24 hours have one effect and one answer.",
     "schema": {"type": "string", "minLength": 16, "maxLength": 255},
 }
+
+GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
+
+# Errors that several routes have in common.
+OF_IDEMPOTENCY = (
+    requests.IDEMPOTENCY_KEY_INVALID,
+    requests.IDEMPOTENCY_IN_PROGRESS,
+    requests.IDEMPOTENCY_KEY_REUSED,
+)
+OF_QUEUES = (
+    requests.QUEUE_TOO_MANY_OF_YOURS,
+    requests.QUEUE_OVERLOADED,
+    requests.QUEUE_TOO_MANY_WAITERS,
+)
+OF_OWN_LIST = (mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
+OF_SELECTION = (
+    mailing.SELECTION_UNCLEAR,
+    mailing.SEGMENT_NOT_FOUND,
+    mailing.SEGMENT_FIELD_RETIRED,
+    mailing.SEGMENT_TAG_DELETED,
+)
 
 # For a list whose answer is a bare array.
 LINK_HEADER: dict[str, Any] = {
@@ -253,6 +272,11 @@ def array_pages(*errors: ErrorType) -> Responses:
     """Return ``responses`` of a route whose answer is a page of a bare array."""
     page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
     return {200: page, **refuses(requests.CURSOR_INVALID, *errors)}
+
+
+def goes_on(model: Any, *errors: ErrorType, said: str = GOES_ON) -> Responses:
+    """Return ``responses`` of a route that answers 202 with this model while the work goes on."""
+    return {202: {"model": model, "description": said}, **refuses(*errors)}
 
 
 def refuses(*errors: ErrorType) -> Responses:

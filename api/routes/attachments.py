@@ -10,7 +10,14 @@ from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
 from api.bodies.json_bodies import JsonRoute, refuse_parts
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
+from api.openapi import (
+    IDEMPOTENCY_KEY_PARAMETER,
+    OF_IDEMPOTENCY,
+    OF_QUEUES,
+    PREFER_PARAMETER,
+    goes_on,
+    refuses,
+)
 from api.parameters import Paging, PreferenceOf, StateOf, Transaction, idempotency_key
 from api.request_ids import current_request_id
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
@@ -70,38 +77,30 @@ _UPLOAD: dict[str, Any] = {
     "/attachments",
     response_model=Envelope[AttachmentRecord],
     openapi_extra=_UPLOAD,
-    responses={
-        202: {
-            "model": Envelope[AttachmentRecord],
-            "description": "The wait ran out; the work goes on. Location leads to the record.",
-        },
-        **refuses(
-            media.ATTACHMENT_FILE_MISSING,
-            media.ATTACHMENT_SEVERAL_FILES,
-            requests.BODY_NOT_MULTIPART,
-            requests.BODY_MALFORMED_MULTIPART,
-            requests.OPTION_IN_BODY.filled(name="encrypted"),
-            requests.IDEMPOTENCY_KEY_INVALID,
-            media.ATTACHMENT_GONE,
-            access.QUOTA_EXCEEDED,
-            requests.IDEMPOTENCY_IN_PROGRESS,
-            requests.BODY_TOO_SLOW,
-            media.ATTACHMENT_TOO_LARGE,
-            media.ATTACHMENT_UNSUPPORTED_TYPE,
-            media.ATTACHMENT_EMPTY,
-            media.IMAGE_UNREADABLE,
-            media.IMAGE_TRUNCATED,
-            media.IMAGE_SIDE_TOO_LONG,
-            media.IMAGE_TOO_MANY_PIXELS,
-            media.IMAGE_TOO_MANY_FRAMES,
-            requests.IDEMPOTENCY_KEY_REUSED,
-            requests.QUEUE_OVERLOADED,
-            requests.QUEUE_TOO_MANY_OF_YOURS,
-            requests.QUEUE_TOO_MANY_WAITERS,
-            requests.SERVICE_BUSY,
-            requests.SERVICE_UNAVAILABLE,
-        ),
-    },
+    responses=goes_on(
+        Envelope[AttachmentRecord],
+        media.ATTACHMENT_FILE_MISSING,
+        media.ATTACHMENT_SEVERAL_FILES,
+        requests.BODY_NOT_MULTIPART,
+        requests.BODY_MALFORMED_MULTIPART,
+        requests.OPTION_IN_BODY.filled(name="encrypted"),
+        media.ATTACHMENT_GONE,
+        access.QUOTA_EXCEEDED,
+        requests.BODY_TOO_SLOW,
+        media.ATTACHMENT_TOO_LARGE,
+        media.ATTACHMENT_UNSUPPORTED_TYPE,
+        media.ATTACHMENT_EMPTY,
+        media.IMAGE_UNREADABLE,
+        media.IMAGE_TRUNCATED,
+        media.IMAGE_SIDE_TOO_LONG,
+        media.IMAGE_TOO_MANY_PIXELS,
+        media.IMAGE_TOO_MANY_FRAMES,
+        *OF_IDEMPOTENCY,
+        *OF_QUEUES,
+        requests.SERVICE_BUSY,
+        requests.SERVICE_UNAVAILABLE,
+        said="The wait ran out; the work goes on. Location leads to the record.",
+    ),
 )
 async def upload_attachment(
     request: Request,

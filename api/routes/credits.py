@@ -8,7 +8,13 @@ from api.answers import wait_for_job
 from api.auth.requirements import OPTIONAL, PUBLIC, AuthoriseSpender, CreditEditor, CreditReader
 from api.bodies.json_bodies import JsonRoute, read_object
 from api.limits.bulkheads import MONEY
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
+from api.openapi import (
+    IDEMPOTENCY_KEY_PARAMETER,
+    OF_IDEMPOTENCY,
+    PREFER_PARAMETER,
+    json_request_body,
+    refuses,
+)
 from api.parameters import (
     Cursor,
     Limit,
@@ -249,8 +255,6 @@ _TOPUP = json_request_body(
     openapi_extra=_TOPUP,
     responses=refuses(
         requests.BODY_NOT_JSON,
-        requests.IDEMPOTENCY_KEY_INVALID,
-        requests.IDEMPOTENCY_IN_PROGRESS,
         requests.BODY_NO_JSON_TYPE,
         requests.BODY_INVALID.filled(place="body.redirect_url", rule="must be a string"),
         money.TOPUP_AMOUNT_MISSING,
@@ -263,7 +267,7 @@ _TOPUP = json_request_body(
         money.TOPUP_NO_SANDBOX,
         money.TOPUP_REDIRECT_NOT_ALLOWED,
         requests.QUEUE_OVERLOADED,
-        requests.IDEMPOTENCY_KEY_REUSED,
+        *OF_IDEMPOTENCY,
         money.PAYMENTS_REFUSED,
         money.PAYMENTS_UNAVAILABLE,
         money.TOPUP_CHANNEL_UNAVAILABLE,

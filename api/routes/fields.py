@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS
-from api.openapi import refuses
+from api.openapi import OF_OWN_LIST, refuses
 from api.parameters import ListId, Paging, PathId, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.fields import FieldChanges, FieldRecord, NewField, TagChange, TagRecord
@@ -93,11 +93,10 @@ def _record(field: MemberField) -> FieldRecord:
 # The tags of a list. A tag is made when a member gets it.
 
 
-_FINDING = (mailing.LIST_NOT_FOUND, mailing.LIST_NOT_OWNER)
 _ONE = "/lists/{list_id}/tags/{tag_id}"
 
 
-@router.get("/lists/{list_id}/tags", responses=refuses(*_FINDING, requests.CURSOR_INVALID))
+@router.get("/lists/{list_id}/tags", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
 @RECORDS.threaded
 def list_tags(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
@@ -108,7 +107,7 @@ def list_tags(
     return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
 
 
-@router.patch(_ONE, responses=refuses(*_FINDING, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN))
+@router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN))
 @RECORDS.threaded
 def rename_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
@@ -119,7 +118,8 @@ def rename_tag(
 
 
 @router.delete(
-    _ONE, responses=refuses(*_FINDING, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY)
+    _ONE,
+    responses=refuses(*OF_OWN_LIST, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY),
 )
 @RECORDS.threaded
 def delete_tag(

@@ -5,12 +5,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.answers import (
-    GOES_ON,
-    count_response,
     download_headers,
     import_errors_url,
     job_response,
     require_signed_url,
+    undo_response,
     wait_for_job,
 )
 from api.auth.requirements import UNLIMITED, ListEditor, ListReader
@@ -20,7 +19,7 @@ from api.bodies.upload_stream import store_upload
 from api.browsers import client_address
 from api.limits.bulkheads import RECORDS
 from api.middleware.headers import is_head
-from api.openapi import PREFER_PARAMETER, refuses, text_of
+from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, goes_on, refuses, text_of
 from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf, Transaction
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, Page, envelope, page
@@ -38,7 +37,6 @@ from services.subscriptions.imports.written_forms import DateOrder
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
 
-UNDO_WAIT_SECONDS = 30.0
 # An import takes long: its caller watches the job rather than waits.
 IMPORT_WAIT_SECONDS = 0.0
 
@@ -112,24 +110,21 @@ _FORM = {
         },
     },
     response_model=Envelope[JobRecord],
-    responses={
-        202: {"model": Envelope[JobRecord], "description": GOES_ON},
-        **refuses(
-            mailing.LIST_NOT_OWNER,
-            mailing.LIST_NOT_FOUND,
-            mailing.PLAN_REQUIRED,
-            access.QUOTA_EXCEEDED,
-            requests.BODY_MALFORMED_UPLOAD,
-            requests.OPTION_IN_BODY,
-            imports.IMPORT_FILE_MISSING,
-            imports.IMPORT_SEVERAL_FILES,
-            imports.IMPORT_EMPTY_FILE,
-            imports.IMPORT_MAPPING,
-            requests.BODY_TOO_SLOW,
-            imports.IMPORT_TOO_LARGE,
-            requests.QUEUE_OVERLOADED,
-        ),
-    },
+    responses=goes_on(
+        Envelope[JobRecord],
+        *OF_OWN_LIST,
+        mailing.PLAN_REQUIRED,
+        access.QUOTA_EXCEEDED,
+        requests.BODY_MALFORMED_UPLOAD,
+        requests.OPTION_IN_BODY,
+        imports.IMPORT_FILE_MISSING,
+        imports.IMPORT_SEVERAL_FILES,
+        imports.IMPORT_EMPTY_FILE,
+        imports.IMPORT_MAPPING,
+        requests.BODY_TOO_SLOW,
+        imports.IMPORT_TOO_LARGE,
+        requests.QUEUE_OVERLOADED,
+    ),
 )
 async def import_members(
     request: Request,
@@ -250,10 +245,9 @@ def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Env
     "/imports/{import_id}/members",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[int],
-    responses={
-        202: {"model": Envelope[JobId], "description": GOES_ON},
-        **refuses(imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING, imports.IMPORT_UNDO_OVER),
-    },
+    responses=goes_on(
+        Envelope[JobId], imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING, imports.IMPORT_UNDO_OVER
+    ),
 )
 async def undo_import(
     request: Request,
@@ -269,14 +263,8 @@ async def undo_import(
     before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
     otherwise; a 202 has the job's id.
     """
-    request_id = current_request_id()
-    job_id = await state.in_unit_of_work(
-        lambda uow: records.undo(uow, caller, import_id, request_id)
-    )
-    if job_id is None:
-        return JSONResponse(envelope(0).model_dump())
-    job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
-    return count_response(job, "undone")
+    undo = partial(records.undo, caller=caller, import_id=import_id)
+    return await undo_response(request, state, preference, undo)
 
 
 def _record(state: State, task: MemberImport) -> ImportRecord:

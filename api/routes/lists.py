@@ -8,7 +8,7 @@ from api.answers import LIST_RULES, list_response, list_responses
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
-from api.openapi import refuses
+from api.openapi import OF_OWN_LIST, refuses
 from api.pages.sign_up.previews import embedded_form, preview
 from api.pages.sign_up.submission import SignUpPage
 from api.parameters import ListId, Paging, StateOf, Transaction
@@ -25,10 +25,7 @@ from api.schemas.lists import (
     NewList,
     PreviewPart,
 )
-from core.errors import mailing as errors
-from core.errors.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
-from core.errors.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG
-from core.errors.requests import CURSOR_INVALID
+from core.errors import access, mailing, requests
 from core.languages import reader_languages
 from services.access.sessions import require_recent_login
 from services.subscriptions import deny_lists, figures, lists
@@ -38,7 +35,7 @@ from services.subscriptions.members import mails
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
-@router.post("/lists", responses=refuses(QUOTA_EXCEEDED, *LIST_RULES))
+@router.post("/lists", responses=refuses(access.QUOTA_EXCEEDED, *LIST_RULES))
 @RECORDS.threaded
 def create_list(
     state: StateOf, uow: Transaction, caller: ListEditor, body: NewList
@@ -55,7 +52,7 @@ def create_list(
     return envelope(list_response(uow, state, made))
 
 
-@router.get("/lists", responses=refuses(CURSOR_INVALID))
+@router.get("/lists", responses=refuses(requests.CURSOR_INVALID))
 @RECORDS.threaded
 def list_lists(
     state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
@@ -65,7 +62,9 @@ def list_lists(
     return envelope(page(paging, read, partial(list_responses, uow, state)))
 
 
-@router.get("/lists/{list_id}", responses=refuses(errors.LIST_NAME_INVALID, errors.LIST_NOT_FOUND))
+@router.get(
+    "/lists/{list_id}", responses=refuses(mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND)
+)
 @RECORDS.threaded
 def read_list(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
@@ -76,7 +75,7 @@ def read_list(
 
 @router.get(
     "/lists/{list_id}/stats",
-    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.FIGURES_RANGE),
+    responses=refuses(*OF_OWN_LIST, mailing.FIGURES_RANGE),
 )
 @RECORDS.threaded
 def read_list_stats(
@@ -104,7 +103,7 @@ def read_list_stats(
 
 @router.patch(
     "/lists/{list_id}",
-    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.LIST_BUSY, *LIST_RULES),
+    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *LIST_RULES),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def change_list(
@@ -119,9 +118,7 @@ def change_list(
 
 @router.delete(
     "/lists/{list_id}/traces",
-    responses=refuses(
-        errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.LIST_BUSY, AUTH_LOGIN_AGAIN
-    ),
+    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, access.AUTH_LOGIN_AGAIN),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
@@ -138,7 +135,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
 
 @router.delete(
     "/lists/{list_id}",
-    responses=refuses(errors.LIST_NAME_INVALID, errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER),
+    responses=refuses(mailing.LIST_NAME_INVALID, *OF_OWN_LIST),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
@@ -153,7 +150,7 @@ Language = Annotated[
 
 @router.get(
     "/lists/{list_id}/embed",
-    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER),
+    responses=refuses(*OF_OWN_LIST),
 )
 @RECORDS.threaded
 def read_embedded_form(
@@ -167,7 +164,7 @@ def read_embedded_form(
 
 @router.get(
     "/lists/{list_id}/previews/{part}",
-    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER),
+    responses=refuses(*OF_OWN_LIST),
 )
 @RECORDS.threaded
 def preview_list(
@@ -189,7 +186,7 @@ def preview_list(
 
 @router.post(
     "/lists/{list_id}/previews/{part}",
-    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.LIST_BUSY, *LIST_RULES),
+    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *LIST_RULES),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def preview_changed_list(
@@ -222,7 +219,9 @@ def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[DenyListRec
     return envelope(DenyListRecord(addresses=[*found.addresses], domains=[*found.domains]))
 
 
-@deny_list_router.put("/deny-list", responses=refuses(DENY_LIST_ENTRY, DENY_LIST_TOO_LONG))
+@deny_list_router.put(
+    "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
+)
 @RECORDS.threaded
 def replace_deny_list(uow: Transaction, caller: ListEditor, body: NewDenyList) -> Envelope[int]:
     """Replace the whole deny list; the answer is how many entries came or went.
@@ -233,7 +232,9 @@ def replace_deny_list(uow: Transaction, caller: ListEditor, body: NewDenyList) -
     return envelope(deny_lists.replace(uow, caller.user_id, entries))
 
 
-@deny_list_router.patch("/deny-list", responses=refuses(DENY_LIST_ENTRY, DENY_LIST_TOO_LONG))
+@deny_list_router.patch(
+    "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
+)
 @RECORDS.threaded
 def change_deny_list(uow: Transaction, caller: ListEditor, body: DenyListChanges) -> Envelope[int]:
     """Add and remove entries of the deny list; the answer is how many came or went."""

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
-from api.openapi import refuses
+from api.openapi import OF_OWN_LIST, refuses
 from api.parameters import ListId, Paging, PathId, StateOf, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
@@ -19,7 +19,6 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Segments"], route_class=JsonRoute)
 
-_FINDING = (mailing.LIST_NOT_FOUND, mailing.LIST_NOT_OWNER)
 _RULES = (
     *(
         mailing.FILTER_INVALID,
@@ -33,7 +32,7 @@ _ONE = "/lists/{list_id}/segments/{segment_id}"
 
 
 @router.post(
-    "/lists/{list_id}/segments", responses=refuses(*_FINDING, *_RULES, mailing.SEGMENT_TOO_MANY)
+    "/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, *_RULES, mailing.SEGMENT_TOO_MANY)
 )
 @RECORDS.threaded
 def create_segment(
@@ -49,7 +48,7 @@ def create_segment(
     return envelope(_record(uow, mailing_list, made))
 
 
-@router.get("/lists/{list_id}/segments", responses=refuses(*_FINDING, requests.CURSOR_INVALID))
+@router.get("/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
 @RECORDS.threaded
 def list_segments(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
@@ -71,7 +70,7 @@ def list_segments(
 @router.get(
     _ONE,
     responses=refuses(
-        *_FINDING,
+        *OF_OWN_LIST,
         mailing.SEGMENT_NOT_FOUND,
         mailing.SEGMENT_FIELD_RETIRED,
         mailing.SEGMENT_TAG_DELETED,
@@ -102,7 +101,7 @@ async def read_segment(
     return envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
 
 
-@router.patch(_ONE, responses=refuses(*_FINDING, mailing.SEGMENT_NOT_FOUND, *_RULES))
+@router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.SEGMENT_NOT_FOUND, *_RULES))
 @RECORDS.threaded
 def change_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
@@ -113,7 +112,7 @@ def change_segment(
     return envelope(_record(uow, mailing_list, changed))
 
 
-@router.delete(_ONE, responses=refuses(*_FINDING))
+@router.delete(_ONE, responses=refuses(*OF_OWN_LIST))
 @RECORDS.threaded
 def delete_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId

@@ -10,7 +10,7 @@ from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
-from api.openapi import array_pages, refuses
+from api.openapi import OF_OWN_LIST, array_pages, refuses
 from api.parameters import (
     ArrayPaging,
     ListId,
@@ -35,15 +35,10 @@ from storage.unit_of_work import UnitOfWork
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
 
-_OWNERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
-_FINDING = (mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND, mailing.MEMBER_NOT_FOUND)
-_MEMBERS = refuses(*_FINDING)
-_ACTS = {**_MEMBERS, **refuses(mailing.LIST_BUSY)}
-
-
+_FINDING = (*OF_OWN_LIST, mailing.MEMBER_NOT_FOUND)
+_ACTING = (*_FINDING, mailing.LIST_BUSY)
 _EDITING = (
-    *_FINDING,
-    mailing.LIST_BUSY,
+    *_ACTING,
     mailing.FIELD_VALUE,
     mailing.TAG_TOO_MANY,
     mailing.TAG_TOO_MANY_OF_MEMBER,
@@ -53,7 +48,7 @@ _MEMBER = "/lists/{list_id}/members/{user_id}"
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
-    responses={**_ACTS, **refuses(mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED)},
+    responses=refuses(*_ACTING, mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def transfer_member(
@@ -75,7 +70,7 @@ def transfer_member(
     return envelope(moved)
 
 
-@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_ACTS)
+@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=refuses(*_ACTING))
 @ACTS_BY_LIST.threaded("list_id")
 def remove_member(
     request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathId
@@ -88,7 +83,7 @@ def remove_member(
 
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
-    responses={**_ACTS, **refuses(mailing.SUBSCRIPTION_OPTED_OUT)},
+    responses=refuses(*_ACTING, mailing.SUBSCRIPTION_OPTED_OUT),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def set_member_email_enabled(
@@ -107,9 +102,7 @@ def set_member_email_enabled(
     )
 
 
-@router.get(
-    "/subscriptions/{list_id}/members/{user_id}/subs", responses={**_MEMBERS, **array_pages()}
-)
+@router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=array_pages(*_FINDING))
 @RECORDS.threaded
 def list_member_subscriptions(
     request: Request,
@@ -137,7 +130,7 @@ def list_member_subscriptions(
     return envelope(records)
 
 
-@router.get(_MEMBER, responses=_MEMBERS)
+@router.get(_MEMBER, responses=refuses(*_FINDING))
 @RECORDS.threaded
 def read_member(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
@@ -208,7 +201,7 @@ def _shown(
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/history",
-    responses={**_MEMBERS, **refuses(requests.CURSOR_INVALID)},
+    responses=refuses(*_FINDING, requests.CURSOR_INVALID),
 )
 @RECORDS.threaded
 def read_member_history(
@@ -227,12 +220,7 @@ def read_member_history(
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/consent",
-    responses=refuses(
-        mailing.LIST_NOT_OWNER,
-        mailing.LIST_NOT_FOUND,
-        mailing.MEMBER_NOT_FOUND,
-        requests.CURSOR_INVALID,
-    ),
+    responses=refuses(*_FINDING, requests.CURSOR_INVALID),
 )
 @RECORDS.threaded
 def read_member_consent(
