@@ -298,11 +298,7 @@ def _body(kind: FeedEventType, entry: TypeEntry, schemas: dict[str, Any]) -> dic
 
 
 def _sample(kind: FeedEventType, entry: TypeEntry) -> dict[str, Any]:
-    is_of_list = entry.subject in {
-        SubjectKind.SUBSCRIPTION,
-        SubjectKind.IMPORT,
-        SubjectKind.EXPORT,
-    }
+    is_of_list = entry.subject in {SubjectKind.SUBSCRIPTION, SubjectKind.IMPORT, SubjectKind.EXPORT}
     event = {
         "id": 48213,
         "type": kind.value,

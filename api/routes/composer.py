@@ -52,9 +52,7 @@ def _answers(source: str) -> Responses:
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
-            access.QUOTA_EXCEEDED,
-            *_QUEUE_ERRORS,
-            requests.REQUEST_TOO_SLOW.filled(seconds=45),
+            access.QUOTA_EXCEEDED, *_QUEUE_ERRORS, requests.REQUEST_TOO_SLOW.filled(seconds=45)
         ),
     }
 

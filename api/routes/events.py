@@ -60,9 +60,5 @@ def list_events(
         limit=limit,
     )
     items = show(uow.session, found.events)
-    pagination = {
-        "limit": limit,
-        "next_cursor": found.next_cursor,
-        "has_more": found.has_more,
-    }
+    pagination = {"limit": limit, "next_cursor": found.next_cursor, "has_more": found.has_more}
     return enveloped({"pagination": pagination, "items": items})

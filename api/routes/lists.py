@@ -73,10 +73,7 @@ def read_list(
     return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
 
 
-@router.get(
-    "/lists/{list_id}/stats",
-    responses=refuses(*OF_OWN_LIST, mailing.FIGURES_RANGE),
-)
+@router.get("/lists/{list_id}/stats", responses=refuses(*OF_OWN_LIST, mailing.FIGURES_RANGE))
 @RECORDS.threaded
 def read_list_stats(
     uow: Transaction,
@@ -101,10 +98,7 @@ def read_list_stats(
     return envelope(ListFigures.of(by, days, found, sign_ups))
 
 
-@router.patch(
-    "/lists/{list_id}",
-    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *LIST_RULES),
-)
+@router.patch("/lists/{list_id}", responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *LIST_RULES))
 @ACTS_BY_LIST.threaded("list_id")
 def change_list(
     state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: ListChanges
@@ -133,10 +127,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
     return envelope(1)
 
 
-@router.delete(
-    "/lists/{list_id}",
-    responses=refuses(mailing.LIST_NAME_INVALID, *OF_OWN_LIST),
-)
+@router.delete("/lists/{list_id}", responses=refuses(mailing.LIST_NAME_INVALID, *OF_OWN_LIST))
 @ACTS_BY_LIST.threaded("list_id")
 def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
@@ -148,10 +139,7 @@ Language = Annotated[
 ]
 
 
-@router.get(
-    "/lists/{list_id}/embed",
-    responses=refuses(*OF_OWN_LIST),
-)
+@router.get("/lists/{list_id}/embed", responses=refuses(*OF_OWN_LIST))
 @RECORDS.threaded
 def read_embedded_form(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
@@ -162,10 +150,7 @@ def read_embedded_form(
     return envelope(embedded_form(state, shown, language=chosen))
 
 
-@router.get(
-    "/lists/{list_id}/previews/{part}",
-    responses=refuses(*OF_OWN_LIST),
-)
+@router.get("/lists/{list_id}/previews/{part}", responses=refuses(*OF_OWN_LIST))
 @RECORDS.threaded
 def preview_list(
     state: StateOf,

@@ -80,10 +80,7 @@ _FOREVER = "public, max-age=31536000, immutable"
     response_class=StreamingResponse,
     responses={
         200: {"content": file_of(*_TYPES), "description": "The file"},
-        206: {
-            "content": file_of(*_TYPES),
-            "description": "The range asked for",
-        },
+        206: {"content": file_of(*_TYPES), "description": "The range asked for"},
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
         **refuses(
             access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.ATTACHMENT),

@@ -96,14 +96,7 @@ def subscribe_me(
     mailing_list, settings = lists.get(uow, list_id), uow.settings
     values = {} if body is None else body.fields
     given = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
-    joined = joining.join(
-        uow,
-        settings.keyring,
-        mailing_list,
-        person,
-        actor,
-        submission=given,
-    )
+    joined = joining.join(uow, settings.keyring, mailing_list, person, actor, submission=given)
     return envelope(joined)
 
 
@@ -282,11 +275,7 @@ async def _answer_form_by_page(request: Request) -> None:
 
 
 def _form_or_json() -> dict[str, Any]:
-    kinds = {
-        "application/json": NewSubscription,
-        FORM: SignUpForm,
-        MULTIPART: SignUpForm,
-    }
+    kinds = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
     content = {
         kind: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
         for kind, schema in kinds.items()

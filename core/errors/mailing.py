@@ -297,10 +297,7 @@ BULK_NOT_FOUND = not_found("bulk.not_found", "There is no such act on members.")
 BULK_RUNNING = conflict("bulk.running", "The action still runs; cancel its job first.")
 BULK_UNDO_OVER = conflict("bulk.undo_over", "A bulk action can be undone for {days} days.", days=90)
 BULK_VALUE = invalid_at(
-    "body.value",
-    "bulk.value",
-    "{rule}",
-    rule="set_type takes one of free, silver, gold",
+    "body.value", "bulk.value", "{rule}", rule="set_type takes one of free, silver, gold"
 )
 
 EXPORT_STATUS_OF_ROSTER = invalid_at(

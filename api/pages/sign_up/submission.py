@@ -360,13 +360,7 @@ async def answer_form(
     try:
         wanted = NewSubscription.model_validate(_with_widget_token(mailing_list, inputs))
         await submit(
-            request,
-            state,
-            mailing_list,
-            wanted,
-            is_form=True,
-            page_url=page_url,
-            language=language,
+            request, state, mailing_list, wanted, is_form=True, page_url=page_url, language=language
         )
     except ValidationError as error:
         correction = _of_validation(language, error, inputs)

@@ -18,13 +18,7 @@ from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
 from api.html.frame import list_page, see_other, short_answer
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
-from api.pages.preferences.words import (
-    OPT_OUTS,
-    REASONS,
-    RETURNS,
-    shown_reasons,
-    unknown_action,
-)
+from api.pages.preferences.words import OPT_OUTS, REASONS, RETURNS, shown_reasons, unknown_action
 from api.parameters import StateOf, Transaction
 from api.state import State
 from core.errors import mailing, people

@@ -245,11 +245,7 @@ def _begin(
     ),
 )
 async def undo_bulk_action(
-    request: Request,
-    state: StateOf,
-    caller: ListEditor,
-    bulk_id: PathId,
-    preference: PreferenceOf,
+    request: Request, state: StateOf, caller: ListEditor, bulk_id: PathId, preference: PreferenceOf
 ) -> JSONResponse:
     """Undo a bulk action; the answer is how many are as they were before it.
 

@@ -37,12 +37,7 @@ router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
 _FINDING = (*OF_OWN_LIST, mailing.MEMBER_NOT_FOUND)
 _ACTING = (*_FINDING, mailing.LIST_BUSY)
-_EDITING = (
-    *_ACTING,
-    mailing.FIELD_VALUE,
-    mailing.TAG_TOO_MANY,
-    mailing.TAG_TOO_MANY_OF_MEMBER,
-)
+_EDITING = (*_ACTING, mailing.FIELD_VALUE, mailing.TAG_TOO_MANY, mailing.TAG_TOO_MANY_OF_MEMBER)
 _MEMBER = "/lists/{list_id}/members/{user_id}"
 
 
@@ -205,11 +200,7 @@ def _shown(
 )
 @RECORDS.threaded
 def read_member_history(
-    uow: Transaction,
-    caller: ListReader,
-    list_id: ListId,
-    user_id: PathId,
-    paging: Paging,
+    uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[schemas.HistoryEntry]]:
     """The events of a member's subscription: who caused each, when and from where; newest first."""
     mailing_list = lists.owned(uow, caller, list_id)

@@ -45,12 +45,7 @@ Premium = Annotated[
 ]
 
 
-_ERRORS = (
-    *OF_OWN_LIST,
-    requests.CURSOR_INVALID,
-    mailing.FILTER_INVALID,
-    mailing.FILTER_TOO_SLOW,
-)
+_ERRORS = (*OF_OWN_LIST, requests.CURSOR_INVALID, mailing.FILTER_INVALID, mailing.FILTER_TOO_SLOW)
 
 
 @router.get(
