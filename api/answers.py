@@ -68,7 +68,7 @@ async def undo_response(
     request: Request,
     state: State,
     preference: Preference,
-    begin: Callable[[UnitOfWork, str | None], int | None],
+    begin: Callable[..., int | None],
 ) -> JSONResponse:
     """Answer how many an undo took back; ``begin`` returns its job, or ``None`` for no work."""
     job_id = await state.in_unit_of_work(partial(begin, request_id=current_request_id()))

@@ -1,5 +1,6 @@
 """A reader's preferences at the lists of one owner, in a visit that a mailed link began."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -25,18 +26,18 @@ from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
 from api.pages.sign_up.submission import (
-    ShownInput,
-    answered_inputs,
-    email_input,
+    NO_ADDRESS,
+    find_list,
     padded_duration,
     problems_of_fields,
+    shown_inputs,
 )
 from api.parameters import PathId, StateOf, Transaction
 from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, access, mailing
-from core.languages.reader_languages import marked, translated
-from models import MailingList
+from core.languages.reader_languages import translated
+from models import FieldType, MailingList
 from services.access import sessions
 from services.accounts import accounts, email_addresses
 from services.privacy import erasure
@@ -187,7 +188,11 @@ def _answers_page(
         shown[f"fields.{key}"] = yes_or_no if isinstance(value, bool) else fields.as_text(value)
     written = {"name": record.name or "", **shown} if form is None else form
     problems = problems_of_fields(language, public.by_key, error)
-    inputs: list[ShownInput] = answered_inputs(language, public.by_key.values(), written, problems)
+    _, *inputs = shown_inputs(language, public.by_key.values(), written, problems)
+    for number, each in enumerate(inputs):
+        # A person may also remove an answer.
+        if each.kind == FieldType.BOOLEAN:
+            inputs[number] = replace(each, kind="yes_no")
     return visit_page(
         request,
         state,
@@ -249,9 +254,6 @@ async def erase(request: Request, state: StateOf, form: FormOf) -> Response:
     return goodbye(request, state, is_erased=True)
 
 
-_NO_ADDRESS = marked("Please write your e-mail address.")
-
-
 # -- asking for the link --------------------------------------------------------------------------
 
 # A trace id can only ask for the link: each mail of a list has one, and mails are passed on.
@@ -268,7 +270,7 @@ def show_asking(
 ) -> Response:
     if sent is not None:
         return page("asked_preferences.html", language=reader_language(request))
-    mailing_list = _named(uow, named)
+    mailing_list = find_list(uow, named, archived=True)
     look = branding.of(uow, mailing_list)
     return _asking_page(request, look, mailing_list)
 
@@ -291,7 +293,9 @@ async def ask_for_link(
                 partial(_of_trace, state=state, trace_id=trace_id)
             )
         else:
-            mailing_list = await state.in_unit_of_work(partial(_named, named=named))
+            mailing_list = await state.in_unit_of_work(
+                partial(find_list, name=named, archived=True)
+            )
             try:
                 email = email_addresses.normalise(form.get("email", ""))
             except DomainError:
@@ -319,27 +323,19 @@ def _of_trace(uow: UnitOfWork, state: State, trace_id: str) -> tuple[MailingList
     return mailing_list, person.email
 
 
-def _named(uow: UnitOfWork, named: str) -> MailingList:
-    try:
-        return lists.get_named(uow, named, archived=True)
-    except DomainError as error:
-        if error.code != mailing.LIST_NAME_INVALID.code:
-            raise
-        raise mailing.LIST_NOT_FOUND() from None
-
-
 def _asking_page(
     request: Request, look: Look, mailing_list: MailingList, written: str | None = None
 ) -> Response:
     language = reader_language(request)
-    problem = None if written is None else translated(language, _NO_ADDRESS)
+    problems = {} if written is None else {"email": translated(language, NO_ADDRESS)}
+    email, *_ = shown_inputs(language, (), {"email": written or ""}, problems)
     return list_page(
         "ask_preferences.html",
         look,
         language=language,
         status=200 if written is None else 422,
         list_title=mailing_list.title,
-        email=email_input(language, written or "", problem),
+        email=email,
     )
 
 

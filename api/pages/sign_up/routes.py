@@ -12,10 +12,10 @@ from api.bodies.forms import body_fields, nested_inputs
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import RECORDS
-from api.pages.sign_up.submission import SignUpPage, answer_form, show_form
+from api.pages.sign_up.submission import SignUpPage, answer_form, find_list, show_form
 from api.parameters import PathId, StateOf, Transaction
 from api.state import State
-from core.errors import DomainError, access, mailing, requests
+from core.errors import access, requests
 from models import MailingList
 from services.access import sessions
 from services.subscriptions import branding, lists
@@ -37,7 +37,7 @@ RedirectUrl = Annotated[str | None, Query()]
 def show_sign_up(
     request: Request, state: StateOf, uow: Transaction, slug: str, redirect_url: RedirectUrl = None
 ) -> Response:
-    shown = SignUpPage.read(uow, _find(uow, slug), state.resources.settings)
+    shown = SignUpPage.read(uow, find_list(uow, slug), state.resources.settings)
     written = {"redirect_url": redirect_url} if redirect_url else {}
     return show_form(reader_language(request), state, shown, written=written)
 
@@ -48,7 +48,7 @@ async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
     if pairs and not is_form:
         raise requests.BODY_NO_FORM_TYPE()
     inputs = nested_inputs(pairs, "fields")
-    mailing_list = await state.in_unit_of_work(partial(_find, slug=slug))
+    mailing_list = await state.in_unit_of_work(partial(find_list, name=slug))
     # Our own page says nothing of itself in a Referer.
     own = sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=own)
@@ -63,7 +63,7 @@ def show_report(
     slug: str,
     sent: Annotated[str | None, Query()] = None,
 ) -> Response:
-    mailing_list = _find(uow, slug)
+    mailing_list = find_list(uow, slug)
     return list_page(
         "report_page.html",
         branding.of(uow, mailing_list),
@@ -79,7 +79,7 @@ def show_report(
 @router.post(REPORT_PAGE_PATH)
 async def report_page(request: Request, state: StateOf, slug: str, form: FormOf) -> Response:
     def report(uow: UnitOfWork) -> None:
-        mailing_list = _find(uow, slug)
+        mailing_list = find_list(uow, slug)
         reporter = _reporter(request, state, mailing_list)
         if not sessions.is_csrf_token(state.resources.keyring, reporter, form.get(CSRF_FIELD, "")):
             raise access.AUTH_CSRF(header=CSRF_FIELD)
@@ -113,13 +113,3 @@ def show_subscribed(
         must_confirm=mailing_list.confirm_required,
         words=mailing_list.thanks_text,
     )
-
-
-def _find(uow: UnitOfWork, slug: str) -> MailingList:
-    """Return the list; raises ``list.not_found``, for a word that is no slug too."""
-    try:
-        return lists.get_named(uow, slug)
-    except DomainError as error:
-        if error.code != mailing.LIST_NAME_INVALID.code:
-            raise
-        raise mailing.LIST_NOT_FOUND() from None

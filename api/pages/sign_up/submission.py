@@ -68,24 +68,6 @@ class ShownInput:
     is_required: bool = False
 
 
-def email_input(language: str, written: str, problem: str | None) -> ShownInput:
-    problems = {"email": problem} if problem else {}
-    return shown_inputs(language, (), {"email": written}, problems)[0]
-
-
-def answered_inputs(
-    language: str,
-    fields: Iterable[MemberField],
-    written: Mapping[str, Any],
-    problems: Mapping[str, str],
-) -> list[ShownInput]:
-    """Return inputs for the name and the fields of a member, who may also remove an answer."""
-    _, *inputs = shown_inputs(language, fields, written, problems)
-    return [
-        replace(each, kind="yes_no") if each.kind == FieldType.BOOLEAN else each for each in inputs
-    ]
-
-
 def shown_inputs(
     language: str,
     fields: Iterable[MemberField],
@@ -97,40 +79,31 @@ def shown_inputs(
 
     ``written`` and ``problems``: by the names of inputs. ``required``: keys of fields.
     """
+
+    def shown(name: str, label: str, kind: str, **others: Any) -> ShownInput:
+        # A longer text was not typed by accident.
+        most = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
+        value, problem = str(written.get(name, ""))[:most], problems.get(name)
+        # In an input for a date browsers show nothing else.
+        is_as_named = kind == "email" or (kind == FieldType.DATE and not problem)
+        others["input_type"] = kind if is_as_named else "text"
+        return ShownInput(name, label, kind, value, problem, **others)
+
     email, name = translated(language, _EMAIL), translated(language, _NAME)
     inputs = [
-        ShownInput("email", email, "email", autocomplete="email", is_required=True),
-        ShownInput("name", name, FieldType.TEXT, autocomplete="name"),
-        *(
-            ShownInput(
-                f"fields.{each.key}",
-                each.label,
-                each.type,
-                choices=tuple(each.choices),
-                is_required=each.key in required,
-            )
-            for each in fields
-        ),
+        shown("email", email, "email", autocomplete="email", is_required=True),
+        shown("name", name, FieldType.TEXT, autocomplete="name"),
     ]
-    filled = [_filled(each, written, problems) for each in inputs]
-    first = next((each for each in filled if each.problem), None)
-    return [replace(each, is_first_problem=each is first) for each in filled]
+    for each in fields:
+        choices, is_required = tuple(each.choices), each.key in required
+        name = f"fields.{each.key}"
+        inputs.append(shown(name, each.label, each.type, choices=choices, is_required=is_required))
+    first = next((each for each in inputs if each.problem), None)
+    return [replace(each, is_first_problem=each is first) for each in inputs]
 
 
 _EMAIL = marked("E-mail address")
 _NAME = marked("Name")
-
-
-def _filled(
-    shown: ShownInput, written: Mapping[str, Any], problems: Mapping[str, str]
-) -> ShownInput:
-    # A longer text was not typed by accident.
-    most = MAX_ADDRESS_BYTES if shown.kind == "email" else MAX_VALUE_CHARACTERS
-    value, problem = str(written.get(shown.name, ""))[:most], problems.get(shown.name)
-    # In an input for a date browsers show nothing else.
-    is_as_named = shown.kind == "email" or (shown.kind == FieldType.DATE and not problem)
-    input_type = shown.kind if is_as_named else "text"
-    return replace(shown, value=value, problem=problem, input_type=input_type)
 
 
 def problems_of_fields(
@@ -261,10 +234,9 @@ _CORRECTABLE = {
         "We are changing this list just now. Please try again in a minute."
     ),
 }
-_NO_ADDRESS = marked("Please write your e-mail address.")
+NO_ADDRESS = marked("Please write your e-mail address.")
 _WRONG_ADDRESS = marked("This is no e-mail address that we could send to.")
 _LONG_NAME = marked("This name is too long.")
-_PLACES = {"name": _LONG_NAME}
 
 
 @dataclass(frozen=True)
@@ -342,6 +314,16 @@ def show_form(
     return answer
 
 
+def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
+    """Return the list; raises ``list.not_found``, for a word that is no slug too."""
+    try:
+        return lists.get_named(uow, name, archived=archived)
+    except DomainError as error:
+        if error.code != mailing.LIST_NAME_INVALID.code:
+            raise
+        raise mailing.LIST_NOT_FOUND() from None
+
+
 async def answer_form(
     request: Request,
     state: State,
@@ -385,14 +367,12 @@ def _allowed_url(
 
 
 def _of_validation(language: str, error: ValidationError, inputs: Mapping[str, Any]) -> _Correction:
-    found: dict[str, str] = {}
-    for each in error.errors():
-        place = str(each["loc"][0])
-        if place == "email":
-            text = _WRONG_ADDRESS if inputs.get("email") else _NO_ADDRESS
-        else:
-            text = _PLACES.get(place, _LOOK_AGAIN)
-        found.setdefault(place, translated(language, text))
+    texts = {
+        "email": _WRONG_ADDRESS if inputs.get("email") else NO_ADDRESS,
+        "name": _LONG_NAME,
+    }
+    places = [str(each["loc"][0]) for each in error.errors()]
+    found = {place: translated(language, texts.get(place, _LOOK_AGAIN)) for place in places}
     return _Correction(422, None, found, {})
 
 
