@@ -21,7 +21,6 @@ from services.oauth.adapters import OAuthRequest, OAuthResponse
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 
-
 # Each part costs far more memory than its bytes; our own forms have one part.
 MAX_MULTIPART_PARTS = 100
 

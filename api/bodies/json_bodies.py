@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
+from inspect import iscoroutinefunction
 from itertools import islice
 from json import JSONDecodeError
 from typing import Any, NoReturn, Protocol, runtime_checkable
@@ -19,7 +20,7 @@ import orjson
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from api.limits.bulkheads import STORAGE
+from api.limits.bulkheads import RECORDS, STORAGE
 from core.errors import DomainError, FieldProblem, requests
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -129,7 +130,16 @@ class BeforeBody(Protocol):
     async def pass_before_body(self, request: Request) -> None: ...
 
 
-class JsonRoute(APIRoute):
+class ThreadedRoute(APIRoute):
+    """A route whose handler, if it is a plain function, works in the threads of ``RECORDS``."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if not iscoroutinefunction(endpoint):
+            endpoint = RECORDS.threaded(endpoint)
+        super().__init__(path, endpoint, **options)
+
+
+class JsonRoute(ThreadedRoute):
     """A route that refuses a body of another media type than JSON.
 
     FastAPI reads a body that the handler declares before the dependencies run. This route lets

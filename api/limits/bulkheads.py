@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial, wraps
 from threading import Lock
@@ -25,6 +25,7 @@ from core.errors.catalogue import ErrorType
 
 P = ParamSpec("P")
 T = TypeVar("T")
+K = TypeVar("K")
 
 # The longest wait of most callers for a thread: a multiple of what a burst of small requests takes,
 # and less than the patience of those who made them.
@@ -157,7 +158,6 @@ TRANSACTION_THREADS = 1 + sum(
 # same time as all others: no handler waits for a connection while it holds a thread.
 SINGLE_STATEMENTS = AUTHENTICATION.threads + MONEY.threads
 
-
 # Questions to dependencies that may hang.
 
 MAX_ANSWER_SECONDS = 1.0
@@ -189,6 +189,18 @@ class Question(Generic[T]):
             return asked.result()
         except (psycopg2.Error, SQLAlchemyError, RedisError, TransientError, DomainError):
             return None
+
+
+@contextmanager
+def counted(counter: Counter[K], key: K) -> Iterator[None]:
+    """Count one more of the key while the block lasts."""
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
 
 
 # Shares of a bulkhead, so that one list or one caller never takes all of its threads.

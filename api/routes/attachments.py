@@ -166,7 +166,6 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
 
 
 @router.get("/attachments", responses=refuses(requests.CURSOR_INVALID))
-@RECORDS.threaded
 def list_attachments(
     uow: Transaction, caller: AttachmentCaller, paging: Paging
 ) -> Envelope[Page[AttachmentRecord]]:
@@ -180,7 +179,6 @@ def list_attachments(
 
 
 @router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
-@RECORDS.threaded
 def read_attachment(
     uow: Transaction, caller: AttachmentCaller, hash_id: str
 ) -> Envelope[AttachmentRecord]:
@@ -190,7 +188,6 @@ def read_attachment(
 
 
 @router.patch("/attachments/{hash_id}", responses=_NOT_FOUND)
-@RECORDS.threaded
 def change_attachment(
     uow: Transaction, caller: AttachmentCaller, hash_id: str, body: AttachmentChanges
 ) -> Envelope[AttachmentRecord]:
@@ -204,7 +201,6 @@ def change_attachment(
 
 
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
-@RECORDS.threaded
 def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
     """Delete the record and the file. Copies in browsers and caches stay until they expire."""
     return envelope(records.remove(uow, caller, hash_id))
@@ -219,7 +215,6 @@ def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) 
         access.AUTH_LOGIN_AGAIN,
     ),
 )
-@RECORDS.threaded
 def create_attachment_link(
     uow: Transaction, caller: AttachmentCaller, hash_id: str, body: NewLink
 ) -> Envelope[LinkRecord]:

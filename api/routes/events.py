@@ -6,7 +6,6 @@ from fastapi import APIRouter, Query, Response
 
 from api.auth.requirements import OF_EVENT_TYPES
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import RECORDS
 from api.openapi import refuses
 from api.parameters import Limit, PathId, Transaction
 from api.schemas.envelope import Envelope, enveloped
@@ -34,7 +33,6 @@ Types = Annotated[
         AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL, CURSOR_INVALID, LIST_NOT_FOUND
     ),
 )
-@RECORDS.threaded
 def list_events(
     uow: Transaction,
     caller: Annotated[Caller, OF_EVENT_TYPES],

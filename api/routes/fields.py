@@ -7,7 +7,6 @@ from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import RECORDS
 from api.openapi import OF_OWN_LIST, refuses
 from api.parameters import ListId, Paging, PathId, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
@@ -29,7 +28,6 @@ _RULES = (
 
 
 @router.post("/fields", responses=refuses(mailing.FIELD_TOO_MANY, *_RULES))
-@RECORDS.threaded
 def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
     """Create a field that the members of all the caller's lists may have a value of.
 
@@ -40,7 +38,6 @@ def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelo
 
 
 @router.get("/fields")
-@RECORDS.threaded
 def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldRecord]]:
     """The caller's fields, the oldest first."""
     return envelope([_record(each) for each in fields.list_of(uow, caller.user_id)])
@@ -57,7 +54,6 @@ def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldReco
         mailing.LIST_BUSY,
     ),
 )
-@RECORDS.threaded
 def change_field(
     uow: Transaction, caller: ListEditor, field_id: PathId, body: FieldChanges
 ) -> Envelope[FieldRecord]:
@@ -73,7 +69,6 @@ def change_field(
 
 
 @router.delete("/fields/{field_id}", responses=refuses(mailing.FIELD_NOT_FOUND))
-@RECORDS.threaded
 def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Envelope[int]:
     """Show a field no more. Another field may have its key; its own values are never that one's.
 
@@ -97,7 +92,6 @@ _ONE = "/lists/{list_id}/tags/{tag_id}"
 
 
 @router.get("/lists/{list_id}/tags", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
-@RECORDS.threaded
 def list_tags(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[TagRecord]]:
@@ -108,7 +102,6 @@ def list_tags(
 
 
 @router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN))
-@RECORDS.threaded
 def rename_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
 ) -> Envelope[TagRecord]:
@@ -121,7 +114,6 @@ def rename_tag(
     _ONE,
     responses=refuses(*OF_OWN_LIST, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY),
 )
-@RECORDS.threaded
 def delete_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId
 ) -> Envelope[int]:

@@ -36,10 +36,8 @@ from services.subscriptions.imports.written_forms import DateOrder
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-
 # An import takes long: its caller watches the job rather than waits.
 IMPORT_WAIT_SECONDS = 0.0
-
 
 Filename = Annotated[
     str | None, Query(max_length=255, description="Of a file that is the body itself")
@@ -68,7 +66,6 @@ Mapping = Annotated[
     ),
 ]
 
-
 DateOrderOf = Annotated[
     DateOrder | None,
     Query(
@@ -78,7 +75,6 @@ DateOrderOf = Annotated[
     ),
 ]
 
-
 Kind = Annotated[
     ImportKind,
     Query(
@@ -86,7 +82,6 @@ Kind = Annotated[
         "names each row's reason, or bounces, or complaints"
     ),
 ]
-
 
 _FILE = {"type": "string", "format": "binary", "description": "At most 2 GB"}
 _FORM = {
@@ -178,7 +173,6 @@ async def import_members(
 
 
 @router.get("/imports", responses=refuses(requests.CURSOR_INVALID))
-@RECORDS.threaded
 def list_imports(
     state: StateOf,
     uow: Transaction,
@@ -192,7 +186,6 @@ def list_imports(
 
 
 @router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
-@RECORDS.threaded
 def read_import(
     state: StateOf, uow: Transaction, caller: ListReader, import_id: PathId
 ) -> Envelope[ImportRecord]:
@@ -217,7 +210,6 @@ def read_import(
         **refuses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
     },
 )
-@RECORDS.threaded
 def download_import_errors(
     request: Request, state: StateOf, import_id: PathId
 ) -> StreamingResponse:
@@ -231,7 +223,6 @@ def download_import_errors(
 
 
 @router.get("/imports/{import_id}/undo", responses=refuses(imports.IMPORT_NOT_FOUND))
-@RECORDS.threaded
 def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Envelope[UndoPreview]:
     """Count whom an undo would take back now, and name what holds the members who would stay.
 

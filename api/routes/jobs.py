@@ -41,7 +41,6 @@ _NOT_FOUND = refuses(jobs.JOB_NOT_FOUND, access.AUTH_INSUFFICIENT_SCOPE)
 
 
 @router.get("/jobs", responses=refuses(requests.CURSOR_INVALID))
-@RECORDS.threaded
 def list_jobs(
     state: StateOf, uow: Transaction, caller: JobCaller, paging: Paging
 ) -> Envelope[Page[JobRecord]]:
@@ -55,7 +54,6 @@ def list_jobs(
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)
-@RECORDS.threaded
 def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
     """One of the caller's jobs, with its progress.
 
@@ -65,7 +63,6 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
 
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
-@RECORDS.threaded
 def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
     return envelope(records.cancel(uow, caller, job_id))
@@ -78,7 +75,6 @@ def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[
         **refuses(jobs.JOB_NOT_RETRYABLE, access.AUTH_LOGIN_AGAIN, access.QUOTA_EXCEEDED),
     },
 )
-@RECORDS.threaded
 def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
     return envelope(records.retry(uow, caller, job_id, settings=uow.settings))

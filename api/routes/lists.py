@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from api.answers import LIST_RULES, list_response, list_responses
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
+from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, refuses
 from api.pages.sign_up.previews import embedded_form, preview
 from api.pages.sign_up.submission import SignUpPage
@@ -36,7 +36,6 @@ router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
 @router.post("/lists", responses=refuses(access.QUOTA_EXCEEDED, *LIST_RULES))
-@RECORDS.threaded
 def create_list(
     state: StateOf, uow: Transaction, caller: ListEditor, body: NewList
 ) -> Envelope[Channel]:
@@ -53,7 +52,6 @@ def create_list(
 
 
 @router.get("/lists", responses=refuses(requests.CURSOR_INVALID))
-@RECORDS.threaded
 def list_lists(
     state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
 ) -> Envelope[Page[Channel]]:
@@ -65,7 +63,6 @@ def list_lists(
 @router.get(
     "/lists/{list_id}", responses=refuses(mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND)
 )
-@RECORDS.threaded
 def read_list(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
 ) -> Envelope[Channel]:
@@ -74,7 +71,6 @@ def read_list(
 
 
 @router.get("/lists/{list_id}/stats", responses=refuses(*OF_OWN_LIST, mailing.FIGURES_RANGE))
-@RECORDS.threaded
 def read_list_stats(
     uow: Transaction,
     caller: ListReader,
@@ -140,7 +136,6 @@ Language = Annotated[
 
 
 @router.get("/lists/{list_id}/embed", responses=refuses(*OF_OWN_LIST))
-@RECORDS.threaded
 def read_embedded_form(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
 ) -> Envelope[EmbeddedForm]:
@@ -151,7 +146,6 @@ def read_embedded_form(
 
 
 @router.get("/lists/{list_id}/previews/{part}", responses=refuses(*OF_OWN_LIST))
-@RECORDS.threaded
 def preview_list(
     state: StateOf,
     uow: Transaction,
@@ -197,7 +191,6 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
 @deny_list_router.get("/deny-list")
-@RECORDS.threaded
 def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[DenyListRecord]:
     """The addresses and domains of which the caller wants no new members."""
     found = deny_lists.read(uow, caller.user_id)
@@ -207,7 +200,6 @@ def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[DenyListRec
 @deny_list_router.put(
     "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
 )
-@RECORDS.threaded
 def replace_deny_list(uow: Transaction, caller: ListEditor, body: NewDenyList) -> Envelope[int]:
     """Replace the whole deny list; the answer is how many entries came or went.
 
@@ -220,7 +212,6 @@ def replace_deny_list(uow: Transaction, caller: ListEditor, body: NewDenyList) -
 @deny_list_router.patch(
     "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
 )
-@RECORDS.threaded
 def change_deny_list(uow: Transaction, caller: ListEditor, body: DenyListChanges) -> Envelope[int]:
     """Add and remove entries of the deny list; the answer is how many came or went."""
     add = deny_lists.normalised(body.add_addresses, body.add_domains, verb="add_")

@@ -5,7 +5,7 @@ from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
+from api.limits.bulkheads import SEARCHES_BY_CALLER
 from api.openapi import OF_OWN_LIST, refuses
 from api.parameters import ListId, Paging, PathId, StateOf, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
@@ -34,7 +34,6 @@ _ONE = "/lists/{list_id}/segments/{segment_id}"
 @router.post(
     "/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, *_RULES, mailing.SEGMENT_TOO_MANY)
 )
-@RECORDS.threaded
 def create_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, body: NewSegment
 ) -> Envelope[SegmentRecord]:
@@ -49,7 +48,6 @@ def create_segment(
 
 
 @router.get("/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
-@RECORDS.threaded
 def list_segments(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[SegmentRecord]]:
@@ -102,7 +100,6 @@ async def read_segment(
 
 
 @router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.SEGMENT_NOT_FOUND, *_RULES))
-@RECORDS.threaded
 def change_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
 ) -> Envelope[SegmentRecord]:
@@ -113,7 +110,6 @@ def change_segment(
 
 
 @router.delete(_ONE, responses=refuses(*OF_OWN_LIST))
-@RECORDS.threaded
 def delete_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId
 ) -> Envelope[int]:

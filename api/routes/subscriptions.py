@@ -22,7 +22,7 @@ from api.bodies.forms import (
 )
 from api.bodies.json_bodies import JsonRoute, media_type
 from api.html.problems import is_for_browser, mark_as_reader_page
-from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
+from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.openapi import array_pages, refuses
 from api.pages.sign_up.submission import answer_form, submit
 from api.parameters import ArrayPaging, ListId, PathId, StateOf, Transaction, link_next
@@ -188,7 +188,6 @@ def _disable_email(request: Request, state: State, list_id: int, principal: Prin
         mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND, mailing.SUBSCRIPTION_NOT_FOUND
     ),
 )
-@RECORDS.threaded
 def read_my_subscription(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
 ) -> Envelope[SubscriptionRecord]:
@@ -200,7 +199,6 @@ def read_my_subscription(
 
 
 @router.get("/subscriptions", responses=array_pages())
-@RECORDS.threaded
 def list_my_subscriptions(
     request: Request,
     response: Response,
@@ -225,7 +223,6 @@ def list_my_subscriptions(
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
     responses=refuses(mailing.LIST_ID_MISSING, *_TRACE_ERRORS, mailing.SUBSCRIPTION_NOT_FOUND),
 )
-@RECORDS.threaded
 def read_opponent(
     request: Request,
     state: StateOf,

@@ -5,7 +5,6 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import AnyCaller, UnrestrictedCaller
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import RECORDS
 from api.openapi import array_pages, refuses
 from api.parameters import ArrayPaging, Cursor, Limit, PathId, Transaction, link_next
 from api.request_ids import current_request_id
@@ -22,12 +21,14 @@ from api.schemas.users import (
     UserRecord,
 )
 from core.errors import access, requests
+from models import User
 from services import security_events
 from services.access import api_keys, quotas
 from services.accounts import accounts, own_keys
 from services.oauth import grants
 from services.paging import PageRequest
 from services.webhooks.endpoints_of_keys import revoke_key
+from storage.unit_of_work import UnitOfWork
 
 KeepEndpoints = Annotated[
     bool, Query(description="Leave the webhook endpoints of the key as they are")
@@ -37,16 +38,12 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 
 
 @router.get("/users/me")
-@RECORDS.threaded
 def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[UserRecord]:
     """The user to whom the credentials belong, and how much of their plan's quotas is used."""
-    user = accounts.get(uow, caller.user_id)
-    used = quotas.uses(uow, uow.settings, user)
-    return envelope(UserRecord.of_row(user, quotas=used))
+    return envelope(_record(uow, accounts.get(uow, caller.user_id)))
 
 
 @router.patch("/users/me")
-@RECORDS.threaded
 def change_me(
     uow: Transaction, caller: UnrestrictedCaller, body: UserChanges
 ) -> Envelope[UserRecord]:
@@ -56,12 +53,14 @@ def change_me(
         setattr(user, name, value)
     uow.session.flush()
     uow.session.refresh(user)
-    used = quotas.uses(uow, uow.settings, user)
-    return envelope(UserRecord.of_row(user, quotas=used))
+    return envelope(_record(uow, user))
+
+
+def _record(uow: UnitOfWork, user: User) -> UserRecord:
+    return UserRecord.of_row(user, quotas=quotas.uses(uow, uow.settings, user))
 
 
 @router.get("/users/me/security-events", responses=refuses(requests.CURSOR_INVALID))
-@RECORDS.threaded
 def list_security_events(
     uow: Transaction, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
 ) -> Envelope[SecurityEventsPage]:
@@ -83,7 +82,6 @@ def list_security_events(
         access.API_KEY_EXPIRY,
     ),
 )
-@RECORDS.threaded
 def create_api_key(
     uow: Transaction, caller: UnrestrictedCaller, body: NewApiKey
 ) -> Envelope[CreatedApiKey]:
@@ -105,7 +103,6 @@ def create_api_key(
 
 
 @router.get("/apikeys", responses=array_pages())
-@RECORDS.threaded
 def list_api_keys(
     request: Request,
     response: Response,
@@ -121,7 +118,6 @@ def list_api_keys(
 
 
 @router.delete("/apikeys/{key_id}", responses=refuses(access.API_KEY_NOT_FOUND))
-@RECORDS.threaded
 def revoke_api_key(
     uow: Transaction,
     caller: UnrestrictedCaller,
@@ -142,7 +138,6 @@ grants_router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
 
 
 @grants_router.get("/grants", responses=array_pages())
-@RECORDS.threaded
 def list_grants(
     request: Request,
     response: Response,
@@ -157,7 +152,6 @@ def list_grants(
 
 
 @grants_router.delete("/grants/{grant_id}", responses=refuses(access.GRANT_NOT_FOUND))
-@RECORDS.threaded
 def revoke_grant(uow: Transaction, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
     """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked
     before."""

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 
 from api.auth.requirements import UNLIMITED, WebhookKeeper
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import MONEY, RECORDS
+from api.limits.bulkheads import MONEY
 from api.openapi import refuses
 from api.parameters import Cursor, Limit, PathId, StateOf, Transaction
 from api.request_ids import current_request_id
@@ -116,7 +116,6 @@ async def create_webhook_endpoint(
 
 
 @router.get(_PATH)
-@RECORDS.threaded
 def list_webhook_endpoints(
     uow: Transaction, caller: WebhookKeeper
 ) -> Envelope[list[WebhookEndpointRecord]]:
@@ -126,7 +125,6 @@ def list_webhook_endpoints(
 
 
 @router.get(_ONE, responses=refuses(*_FINDING))
-@RECORDS.threaded
 def read_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[WebhookEndpointRecord]:
@@ -162,7 +160,6 @@ async def change_webhook_endpoint(
 
 
 @router.delete(_ONE, responses=refuses(*_FINDING))
-@RECORDS.threaded
 def delete_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[int]:
@@ -179,7 +176,6 @@ def delete_webhook_endpoint(
         access.AUTH_LOGIN_AGAIN,
     ),
 )
-@RECORDS.threaded
 def rotate_webhook_secret(
     state: StateOf, uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[RotatedSecret]:
@@ -199,7 +195,6 @@ def rotate_webhook_secret(
         access.QUOTA_EXCEEDED,
     ),
 )
-@RECORDS.threaded
 def test_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[WebhookDeliveryRecord]:
@@ -212,7 +207,6 @@ def test_webhook_endpoint(
     f"{_ONE}/replay",
     responses=refuses(*_FINDING, webhooks.WEBHOOK_NOT_ACTIVE, access.QUOTA_EXCEEDED),
 )
-@RECORDS.threaded
 def replay_webhook_events(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, body: ReplaySince
 ) -> Envelope[int]:
@@ -223,7 +217,6 @@ def replay_webhook_events(
 
 
 @router.get(f"{_ONE}/deliveries", responses=refuses(*_FINDING, requests.CURSOR_INVALID))
-@RECORDS.threaded
 def list_webhook_deliveries(
     uow: Transaction,
     caller: WebhookKeeper,
@@ -249,7 +242,6 @@ def list_webhook_deliveries(
         webhooks.WEBHOOK_TOO_MANY_PENDING,
     ),
 )
-@RECORDS.threaded
 def resend_webhook_delivery(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
 ) -> Envelope[WebhookDeliveryRecord]:

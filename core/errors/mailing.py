@@ -196,7 +196,6 @@ FIGURES_RANGE = malformed(
 
 EXPORT_NOT_FOUND = not_found("export.not_found", "There is no such file, or not any more.")
 
-
 FIELD_NOT_FOUND = not_found("field.not_found", "There is no such field.")
 FIELD_KEY = invalid_at(
     "body.key",
@@ -270,7 +269,6 @@ TAG_TOO_MANY_OF_MEMBER = invalid(
     "tag.too_many_of_member", "A member has at most {most} tags.", most=100
 )
 
-
 SEGMENT_NOT_FOUND = not_found("segment.not_found", "This list has no such segment.")
 SEGMENT_NAME = invalid(
     "segment.name",
@@ -303,7 +301,6 @@ BULK_VALUE = invalid_at(
 EXPORT_STATUS_OF_ROSTER = invalid_at(
     "body.status", "export.status_of_roster", "a roster holds active members alone"
 )
-
 
 MAIL_UNWRITABLE = provider_failed(
     "mail.refused", "{what} can't be put into a mail.", what="A header"

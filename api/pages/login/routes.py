@@ -19,6 +19,7 @@ from api.auth.page_sessions import (
     second_step_page,
 )
 from api.auth.requirements import LOGIN, PUBLIC
+from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
 from api.pages.account import factors
@@ -38,11 +39,10 @@ from services.accounts.mailed_tokens import (
     SECOND_STEP_PATH,
 )
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 
 @router.get(LOGIN_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_login(
     request: Request,
     state: StateOf,
@@ -121,7 +121,6 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
 
 
 @router.post(LOGOUT_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
     member = page_sessions.page_session_of_form(request, state, form)
     if member is not None and member.caller.session_id is not None:
@@ -152,7 +151,6 @@ def _form(
 
 
 @router.get(SECOND_STEP_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_second_step(
     request: Request,
     state: StateOf,

@@ -20,6 +20,7 @@ from api.auth.page_sessions import (
 )
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.forms import nested_inputs
+from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import VISIT
 from api.html.frame import HEADERS, list_page, page, redirect
 from api.html.problems import reader_language
@@ -89,16 +90,12 @@ def goodbye(request: Request, state: State, *, is_erased: bool) -> Response:
     return answer
 
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 ListQuery = Annotated[PathId, Query(alias="list")]
 
 
-# -- the lists ------------------------------------------------------------------------------------
-
-
 @router.get(mails.PREFERENCES_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
     found = preferences.lists_of_visit(uow, state.resources.keyring, visit)
@@ -143,7 +140,6 @@ def _actor(request: Request, visit: Visit) -> Actor:
 
 
 @router.get(mails.ANSWERS_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_answers(request: Request, state: StateOf, list_id: ListQuery) -> Response:
     return _answers_page(request, state, list_id)
 
@@ -203,11 +199,7 @@ def _answers_page(
     )
 
 
-# -- what is known, and its erasure ---------------------------------------------------------------
-
-
 @router.get(mails.OWN_DATA_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = reader_language(request)
     visit = visit_of(uow, request, state)
@@ -217,7 +209,6 @@ def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 
 
 @router.get(mails.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
     known = preferences.data_of_visit(uow, state.resources.keyring, visit)
@@ -227,7 +218,6 @@ def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 
 
 @router.get(mails.ERASE_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
     reach = erasure.reach(uow, visit.person, visit.owner_id)
@@ -254,14 +244,11 @@ async def erase(request: Request, state: StateOf, form: FormOf) -> Response:
     return goodbye(request, state, is_erased=True)
 
 
-# -- asking for the link --------------------------------------------------------------------------
-
 # A trace id can only ask for the link: each mail of a list has one, and mails are passed on.
 # Opening the link changes nothing; pressing its button begins a visit of an hour.
 
 
 @router.get(mails.ASK_PREFERENCES_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_asking(
     request: Request,
     uow: Transaction,
@@ -339,11 +326,7 @@ def _asking_page(
     )
 
 
-# -- the visit ------------------------------------------------------------------------------------
-
-
 @router.get(mails.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_link(
     request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
 ) -> Response:

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth.page_sessions import CSRF_FIELD, FormOf, mail_source
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import body_fields, nested_inputs
+from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
-from api.limits.bulkheads import RECORDS
 from api.pages.sign_up.submission import SignUpPage, answer_form, find_list, show_form
 from api.parameters import PathId, StateOf, Transaction
 from api.state import State
@@ -27,13 +27,12 @@ from services.subscriptions.members.mails import (
 )
 from storage.unit_of_work import UnitOfWork
 
-router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
 RedirectUrl = Annotated[str | None, Query()]
 
 
 @router.get(SIGN_UP_PATH)
-@RECORDS.threaded
 def show_sign_up(
     request: Request, state: StateOf, uow: Transaction, slug: str, redirect_url: RedirectUrl = None
 ) -> Response:
@@ -55,7 +54,6 @@ async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
 
 
 @router.get(REPORT_PAGE_PATH)
-@RECORDS.threaded
 def show_report(
     request: Request,
     state: StateOf,
@@ -99,7 +97,6 @@ def _reporter(request: Request, state: State, mailing_list: MailingList) -> str:
 
 
 @router.get(SUBSCRIBED_PATH)
-@RECORDS.threaded
 def show_subscribed(
     request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
 ) -> Response:

@@ -86,8 +86,8 @@ def shown_inputs(
         value, problem = str(written.get(name, ""))[:most], problems.get(name)
         # In an input for a date browsers show nothing else.
         is_as_named = kind == "email" or (kind == FieldType.DATE and not problem)
-        others["input_type"] = kind if is_as_named else "text"
-        return ShownInput(name, label, kind, value, problem, **others)
+        input_type = kind if is_as_named else "text"
+        return ShownInput(name, label, kind, value, problem, input_type=input_type, **others)
 
     email, name = translated(language, _EMAIL), translated(language, _NAME)
     inputs = [
@@ -129,7 +129,6 @@ _BY_TYPE = {
     FieldType.BOOLEAN: marked("Please answer with yes or no."),
     FieldType.CHOICE: marked("Please choose one of the answers."),
 }
-
 
 # Longer than the work ever takes under load, since a second step would reveal what happened;
 # shorter than a person notices.

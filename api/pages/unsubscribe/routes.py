@@ -15,9 +15,10 @@ from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
+from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import list_page, see_other, short_answer
 from api.html.problems import reader_language
-from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
+from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.pages.preferences.words import OPT_OUTS, REASONS, RETURNS, shown_reasons, unknown_action
 from api.parameters import StateOf, Transaction
 from api.state import State
@@ -30,11 +31,10 @@ from services.subscriptions.members import mails, members, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.members.mails import CONFIRM_PATH, REPORT_PATH, UNSUBSCRIBE_PATH, Trace
 
-router = APIRouter(dependencies=[BY_LINK], include_in_schema=False)
+router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=ThreadedRoute)
 
 
 @router.get(UNSUBSCRIBE_PATH)
-@RECORDS.threaded
 def show_subscription(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
@@ -88,7 +88,6 @@ async def change_subscription(
 
 
 @router.get(REPORT_PATH)
-@RECORDS.threaded
 def show_report(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
@@ -164,7 +163,6 @@ def _return(request: Request, state: State, trace: Trace, action: str) -> None:
 
 
 @router.get(CONFIRM_PATH)
-@RECORDS.threaded
 def show_confirmation(
     request: Request, uow: Transaction, token: Annotated[str | None, Query()] = None
 ) -> Response:

@@ -1,6 +1,6 @@
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -37,7 +37,7 @@ from api.schemas.segments import BulkPreview, NewBulkAction
 from api.state import State
 from core.errors import access, imports, mailing, requests
 from core.queues import Queue
-from models import Job
+from models import Job, MailingList
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
 from services.subscriptions import lists, segments
@@ -46,9 +46,9 @@ from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.filters import member_filter
 from services.subscriptions.imports import records
 from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
+from storage.unit_of_work import UnitOfWork
 
 adds_router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
-
 
 WAIT_SECONDS = 30.0
 _MAX_FIELD_PROBLEMS = 100
@@ -202,12 +202,19 @@ async def change_members(
     return JSONResponse(envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers)
 
 
+def _selected(
+    uow: UnitOfWork, caller: Caller, list_id: int, body: NewBulkAction
+) -> tuple[MailingList, dict[str, Any]]:
+    mailing_list = lists.owned(uow, caller, list_id)
+    kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
+    if kept is None:
+        raise mailing.SELECTION_UNCLEAR()
+    return mailing_list, kept
+
+
 def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) -> BulkPreview:
     with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
-        if kept is None:
-            raise mailing.SELECTION_UNCLEAR()
+        mailing_list, kept = _selected(uow, caller, list_id, body)
         wanted = member_filter.read_stored(uow, mailing_list, kept)
     counted = segments.count(state.resources, mailing_list, wanted)
     return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
@@ -223,10 +230,7 @@ def _begin(
     request_id: str | None,
 ) -> Job:
     with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
-        if kept is None:
-            raise mailing.SELECTION_UNCLEAR()
+        mailing_list, kept = _selected(uow, caller, list_id, body)
         job = actions.begin(uow, mailing_list, kept, order, caller=caller, request_id=request_id)
         uow.session.refresh(job)
         return job

@@ -9,7 +9,7 @@ from api.answers import list_responses
 from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
+from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, array_pages, refuses
 from api.parameters import (
     ArrayPaging,
@@ -33,7 +33,6 @@ from services.subscriptions.members import members
 from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
-
 
 _FINDING = (*OF_OWN_LIST, mailing.MEMBER_NOT_FOUND)
 _ACTING = (*_FINDING, mailing.LIST_BUSY)
@@ -98,7 +97,6 @@ def set_member_email_enabled(
 
 
 @router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=array_pages(*_FINDING))
-@RECORDS.threaded
 def list_member_subscriptions(
     request: Request,
     response: Response,
@@ -126,7 +124,6 @@ def list_member_subscriptions(
 
 
 @router.get(_MEMBER, responses=refuses(*_FINDING))
-@RECORDS.threaded
 def read_member(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
@@ -198,7 +195,6 @@ def _shown(
     "/lists/{list_id}/members/{user_id}/history",
     responses=refuses(*_FINDING, requests.CURSOR_INVALID),
 )
-@RECORDS.threaded
 def read_member_history(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[schemas.HistoryEntry]]:
@@ -213,7 +209,6 @@ def read_member_history(
     "/lists/{list_id}/members/{user_id}/consent",
     responses=refuses(*_FINDING, requests.CURSOR_INVALID),
 )
-@RECORDS.threaded
 def read_member_consent(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[MemberConsent]]:

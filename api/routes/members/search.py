@@ -44,7 +44,6 @@ Premium = Annotated[
     Query(description="1: on a paid tier now, 0: not, or the tier now: free, silver, gold"),
 ]
 
-
 _ERRORS = (*OF_OWN_LIST, requests.CURSOR_INVALID, mailing.FILTER_INVALID, mailing.FILTER_TOO_SLOW)
 
 
