@@ -36,7 +36,7 @@ async def _unit_of_work(state: StateOf) -> UnitOfWork:
     return state.resources.unit_of_work()
 
 
-# What a threaded handler does in it is committed before its answer.
+# A handler in a thread has it committed before its answer.
 Transaction = Annotated[UnitOfWork, Depends(_unit_of_work)]
 
 

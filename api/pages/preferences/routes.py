@@ -232,15 +232,10 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(mails.ERASE_PATH, dependencies=[PUBLIC])
-async def erase(request: Request, state: StateOf, form: FormOf) -> Response:
+def erase(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Begin the erasure of the person: from the commit on they are on no list."""
     require_visit_form(request, state, form)
-
-    def begin(uow: UnitOfWork) -> None:
-        visit = visit_of(uow, request, state)
-        erasure.begin_own(uow, state.resources.keyring, visit.person)
-
-    await state.in_unit_of_work(begin)
+    erasure.begin_own(uow, state.resources.keyring, visit_of(uow, request, state).person)
     return goodbye(request, state, is_erased=True)
 
 
@@ -336,21 +331,21 @@ def show_link(
 
 
 @router.post(mails.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
-async def begin_visit(
-    request: Request, state: StateOf, form: FormOf, token: Annotated[str, Query()] = ""
+def begin_visit(
+    request: Request,
+    state: StateOf,
+    uow: Transaction,
+    form: FormOf,
+    token: Annotated[str, Query()] = "",
 ) -> Response:
     # Else another site's form would put a reader into the visit of whoever made the site.
     require_form_csrf(request, state, form)
-    keyring = state.resources.keyring
-    secret = await state.in_unit_of_work(partial(preferences.begin, keyring=keyring, secret=token))
     answer = redirect_to_preferences(state)
-    state.cookies.keep(answer, VISIT, secret)
+    state.cookies.keep(answer, VISIT, preferences.begin(uow, uow.settings.keyring, token))
     return answer
 
 
 @router.post(mails.END_VISIT_PATH, dependencies=[PUBLIC])
-async def end_visit(request: Request, state: StateOf, form: FormOf) -> Response:
-    secret = require_visit_form(request, state, form)
-    keyring = state.resources.keyring
-    await state.in_unit_of_work(partial(preferences.end, keyring=keyring, secret=secret))
+def end_visit(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+    preferences.end(uow, uow.settings.keyring, require_visit_form(request, state, form))
     return goodbye(request, state, is_erased=False)

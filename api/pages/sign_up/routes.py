@@ -25,7 +25,6 @@ from services.subscriptions.members.mails import (
     SUBSCRIBED_PATH,
     sign_up_url,
 )
-from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
@@ -75,15 +74,14 @@ def show_report(
 
 
 @router.post(REPORT_PAGE_PATH)
-async def report_page(request: Request, state: StateOf, slug: str, form: FormOf) -> Response:
-    def report(uow: UnitOfWork) -> None:
-        mailing_list = find_list(uow, slug)
-        reporter = _reporter(request, state, mailing_list)
-        if not sessions.is_csrf_token(state.resources.keyring, reporter, form.get(CSRF_FIELD, "")):
-            raise access.AUTH_CSRF(header=CSRF_FIELD)
-        lists.report_page(uow, mailing_list, mail_source(request, state) or b"")
-
-    await state.in_unit_of_work(report)
+def report_page(
+    request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
+) -> Response:
+    mailing_list = find_list(uow, slug)
+    reporter = _reporter(request, state, mailing_list)
+    if not sessions.is_csrf_token(uow.settings.keyring, reporter, form.get(CSRF_FIELD, "")):
+        raise access.AUTH_CSRF(header=CSRF_FIELD)
+    lists.report_page(uow, mailing_list, mail_source(request, state) or b"")
     return see_other(urlencode({"sent": "yes"}))
 
 

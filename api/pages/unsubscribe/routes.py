@@ -106,15 +106,12 @@ def show_report(
 
 
 @router.post(REPORT_PATH)
-async def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+@LEAVING.threaded
+def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     trace = _trace(state, submission)
-
-    def report() -> None:
-        mailing_list, person, actor = _of_trace(request, state, trace, Via.PAGE)
-        if person is not None:
-            lists.report(state.resources, mailing_list, person, actor)
-
-    await LEAVING.run(report)
+    mailing_list, person, actor = _of_trace(request, state, trace, Via.PAGE)
+    if person is not None:
+        lists.report(state.resources, mailing_list, person, actor)
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
