@@ -27,24 +27,7 @@ from api.parameters import (
     idempotency_key,
 )
 from api.request_ids import current_request_id
-from api.schemas.credits import (
-    ClaimToken,
-    CreditBalance,
-    CreditEntryRecord,
-    CreditPrices,
-    LedgerPage,
-    LowBalance,
-    NewOrderRecord,
-    OrderRecord,
-    decimal_response,
-    mapping,
-    number,
-    optional,
-    prices_of,
-    record_of,
-    size_of,
-    string,
-)
+from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
 from api.state import State, state_of
 from core.errors import money, requests
@@ -62,7 +45,7 @@ router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
 @router.post(
     "/auxilia/credits/consume",
-    response_model=Envelope[CreditEntryRecord],
+    response_model=Envelope[schemas.CreditEntryRecord],
     openapi_extra=json_request_body(
         {
             "amount_credit": {
@@ -115,13 +98,13 @@ def _consume(request: Request, authorise: AuthoriseSpender, body: bytes) -> Resp
     charge = ledger.consume(
         state_of(request).resources.database,
         caller.user_id,
-        amount=number(fields, "amount_credit"),
-        source_id=string(fields, "source_id"),
-        meta=optional(mapping, fields, "meta"),
+        amount=schemas.number(fields, "amount_credit"),
+        source_id=schemas.string(fields, "source_id"),
+        meta=schemas.optional(schemas.mapping, fields, "meta"),
         key=idempotency_key(request, caller, [body]),
     )
     replayed = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
-    return decimal_response(charge.entry, replayed)
+    return schemas.decimal_response(charge.entry, replayed)
 
 
 Actions = Annotated[
@@ -130,17 +113,17 @@ Actions = Annotated[
 ]
 
 
-@router.get("/auxilia/credits/balance", response_model=Envelope[CreditBalance])
+@router.get("/auxilia/credits/balance", response_model=Envelope[schemas.CreditBalance])
 @MONEY.threaded
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
-    return decimal_response(ledger.balance(database, caller.user_id))
+    return schemas.decimal_response(ledger.balance(database, caller.user_id))
 
 
 @router.get(
     "/auxilia/credits/ledger",
-    response_model=Envelope[LedgerPage],
+    response_model=Envelope[schemas.LedgerPage],
     responses=refuses(requests.CURSOR_INVALID),
 )
 @MONEY.threaded
@@ -171,15 +154,15 @@ def read_ledger(
     )
     pagination = Pagination.of(wanted, found).model_dump_json()
     items = ",".join(found.rows)
-    return decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
+    return schemas.decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
 
 
-@router.get("/auxilia/credits/low-balance", response_model=Envelope[LowBalance])
+@router.get("/auxilia/credits/low-balance", response_model=Envelope[schemas.LowBalance])
 @MONEY.threaded
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Below which balance the caller's events tell of low credits; 100 until it is set."""
     below = ledger.threshold(state.resources.database, caller.user_id)
-    return decimal_response(f'{{"below_credit":{below}}}')
+    return schemas.decimal_response(f'{{"below_credit":{below}}}')
 
 
 @router.put(
@@ -211,7 +194,7 @@ async def set_low_balance(request: Request, authorise: AuthoriseSpender) -> Enve
 
     def set_threshold() -> int:
         caller = authorise()
-        below = number(read_object(request, body), "below_credit")
+        below = schemas.number(read_object(request, body), "below_credit")
         return ledger.set_threshold(state_of(request).resources.database, caller.user_id, below)
 
     return envelope(await MONEY.run(set_threshold))
@@ -251,7 +234,7 @@ _TOPUP = json_request_body(
 
 @orders_router.post(
     "/auxilia/credits/topup",
-    response_model=Envelope[NewOrderRecord],
+    response_model=Envelope[schemas.NewOrderRecord],
     openapi_extra=_TOPUP,
     responses=refuses(
         requests.BODY_NOT_JSON,
@@ -287,11 +270,11 @@ async def topup_credits(
     body = await request.body()
     fields = read_object(request, body)
     wanted = OrderRequest(
-        amount=optional(number, fields, "amount"),
-        credit_amount=optional(number, fields, "credit_amount"),
-        currency=optional(string, fields, "currency"),
-        channel=optional(string, fields, "channel"),
-        redirect_url=string(fields, "redirect_url"),
+        amount=schemas.optional(schemas.number, fields, "amount"),
+        credit_amount=schemas.optional(schemas.number, fields, "credit_amount"),
+        currency=schemas.optional(schemas.string, fields, "currency"),
+        channel=schemas.optional(schemas.string, fields, "channel"),
+        redirect_url=schemas.string(fields, "redirect_url"),
     )
     state.queue_ages.check(Queue.MONEY, waits=True)
     accepted = await MONEY.run(
@@ -313,42 +296,44 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     with state.resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, accepted.subject_id)
     # Always with its page, even if a payer has paid the order meanwhile.
-    record = record_of(order) | {
+    record = schemas.record_of(order) | {
         "payment_url": order.payment_url,
         "claim_token": checkout.token_of(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
-    return decimal_response(record, headers)
+    return schemas.decimal_response(record, headers)
 
 
 @orders_router.post(
     "/auxilia/credits/orders/claim",
-    response_model=Envelope[OrderRecord],
+    response_model=Envelope[schemas.OrderRecord],
     responses=refuses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
 )
 @MONEY.threaded
-def claim_order(uow: Transaction, caller: CreditEditor, body: ClaimToken) -> Response:
+def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
     order = checkout.claim(uow, uow.settings.keyring, caller.user_id, body.claim_token)
     uow.session.refresh(order)
-    return decimal_response(record_of(order))
+    return schemas.decimal_response(schemas.record_of(order))
 
 
 @orders_router.post(
     "/auxilia/credits/orders/status",
-    response_model=Envelope[OrderRecord],
+    response_model=Envelope[schemas.OrderRecord],
     dependencies=[PUBLIC],
     responses=refuses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
-def read_order_by_token(uow: Transaction, body: ClaimToken) -> Response:
+def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    return decimal_response(record_of(checkout.find(uow, uow.settings.keyring, body.claim_token)))
+    return schemas.decimal_response(
+        schemas.record_of(checkout.find(uow, uow.settings.keyring, body.claim_token))
+    )
 
 
 @orders_router.get(
     "/auxilia/credits/orders",
-    response_model=Envelope[Page[OrderRecord]],
+    response_model=Envelope[Page[schemas.OrderRecord]],
     responses=refuses(requests.CURSOR_INVALID),
 )
 @MONEY.threaded
@@ -360,26 +345,26 @@ def list_orders(
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
     read = partial(orders.list_of, uow, caller.user_id, status=status)
-    found = fill(paging, read, lambda rows: [*map(record_of, rows)], size_of)
+    found = fill(paging, read, lambda rows: [*map(schemas.record_of, rows)], schemas.size_of)
     pagination = Pagination.of(paging, found).model_dump()
-    return decimal_response({"pagination": pagination, "items": found.rows})
+    return schemas.decimal_response({"pagination": pagination, "items": found.rows})
 
 
 @orders_router.get(
-    "/auxilia/credits/prices", response_model=Envelope[CreditPrices], dependencies=[PUBLIC]
+    "/auxilia/credits/prices", response_model=Envelope[schemas.CreditPrices], dependencies=[PUBLIC]
 )
 async def read_prices(state: StateOf) -> Response:
     """The currencies in which credits are sold, and what they cost. Caches may keep the answer."""
-    prices = prices_of(state.resources.settings, state.payments.configured)
-    return decimal_response(prices, {"Cache-Control": PRICES_KEPT})
+    prices = schemas.prices_of(state.resources.settings, state.payments.configured)
+    return schemas.decimal_response(prices, {"Cache-Control": PRICES_KEPT})
 
 
 @orders_router.get(
     "/auxilia/credits/orders/{order_id}",
-    response_model=Envelope[OrderRecord],
+    response_model=Envelope[schemas.OrderRecord],
     responses=refuses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Return one of the caller's orders."""
-    return decimal_response(record_of(orders.get(uow, caller.user_id, order_id)))
+    return schemas.decimal_response(schemas.record_of(orders.get(uow, caller.user_id, order_id)))

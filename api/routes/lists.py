@@ -12,19 +12,8 @@ from api.openapi import OF_OWN_LIST, refuses
 from api.pages.sign_up.previews import embedded_form, preview
 from api.pages.sign_up.submission import SignUpPage
 from api.parameters import ListId, Paging, StateOf, Transaction
+from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
-from api.schemas.lists import (
-    Channel,
-    DenyListChanges,
-    DenyListRecord,
-    EmbeddedForm,
-    ListChanges,
-    ListFigures,
-    ListPreview,
-    NewDenyList,
-    NewList,
-    PreviewPart,
-)
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
 from services.access.sessions import require_recent_login
@@ -37,8 +26,8 @@ router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 @router.post("/lists", responses=refuses(access.QUOTA_EXCEEDED, *LIST_RULES))
 def create_list(
-    state: StateOf, uow: Transaction, caller: ListEditor, body: NewList
-) -> Envelope[Channel]:
+    state: StateOf, uow: Transaction, caller: ListEditor, body: schemas.NewList
+) -> Envelope[schemas.Channel]:
     """Create a list that the caller owns."""
     made = lists.create_own(
         uow,
@@ -54,7 +43,7 @@ def create_list(
 @router.get("/lists", responses=refuses(requests.CURSOR_INVALID))
 def list_lists(
     state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
-) -> Envelope[Page[Channel]]:
+) -> Envelope[Page[schemas.Channel]]:
     """The caller's lists without archived ones, newest first."""
     read = partial(lists.list_of, uow, caller.user_id)
     return envelope(page(paging, read, partial(list_responses, uow, state)))
@@ -65,7 +54,7 @@ def list_lists(
 )
 def read_list(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
-) -> Envelope[Channel]:
+) -> Envelope[schemas.Channel]:
     """A list of any owner, by its id or slug."""
     return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
 
@@ -80,7 +69,7 @@ def read_list_stats(
         date | None, Query(alias="from", description="The first day; 29 days before the last one")
     ] = None,
     last: Annotated[date | None, Query(alias="to", description="The last day; today")] = None,
-) -> Envelope[ListFigures]:
+) -> Envelope[schemas.ListFigures]:
     """How many members joined and left a list, by day, by source or by tier.
 
     An import joins members, and its undo lets them leave; a removal, an erasure and a transfer to
@@ -91,14 +80,14 @@ def read_list_stats(
     mailing_list = lists.owned(uow, caller, list_id)
     found = figures.read(uow, mailing_list.id, days, by)
     sign_ups = figures.sign_ups(uow, mailing_list.id, days)
-    return envelope(ListFigures.of(by, days, found, sign_ups))
+    return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
 
 
 @router.patch("/lists/{list_id}", responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *LIST_RULES))
 @ACTS_BY_LIST.threaded("list_id")
 def change_list(
-    state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: ListChanges
-) -> Envelope[Channel]:
+    state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
+) -> Envelope[schemas.Channel]:
     """Change the fields that the body names; the others stay."""
     mailing_list = lists.owned(uow, caller, list_id)
     lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
@@ -138,7 +127,7 @@ Language = Annotated[
 @router.get("/lists/{list_id}/embed", responses=refuses(*OF_OWN_LIST))
 def read_embedded_form(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
-) -> Envelope[EmbeddedForm]:
+) -> Envelope[schemas.EmbeddedForm]:
     """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
     shown = SignUpPage.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
     chosen = reader_languages.chosen(language or "")
@@ -151,9 +140,9 @@ def preview_list(
     uow: Transaction,
     caller: ListReader,
     list_id: ListId,
-    part: PreviewPart,
+    part: schemas.PreviewPart,
     language: Language = None,
-) -> Envelope[ListPreview]:
+) -> Envelope[schemas.ListPreview]:
     """A page or a mail of the list, with its look and words, as readers get it in a language.
 
     Its links lead nowhere.
@@ -173,10 +162,10 @@ def preview_changed_list(
     uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
-    part: PreviewPart,
-    body: ListChanges,
+    part: schemas.PreviewPart,
+    body: schemas.ListChanges,
     language: Language = None,
-) -> Envelope[ListPreview]:
+) -> Envelope[schemas.ListPreview]:
     """The same as if the list had been changed like this. Nothing is changed."""
     chosen = reader_languages.chosen(language or "")
     mailing_list = lists.owned(uow, caller, list_id)
@@ -191,16 +180,18 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
 @deny_list_router.get("/deny-list")
-def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[DenyListRecord]:
+def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.DenyListRecord]:
     """The addresses and domains of which the caller wants no new members."""
     found = deny_lists.read(uow, caller.user_id)
-    return envelope(DenyListRecord(addresses=[*found.addresses], domains=[*found.domains]))
+    return envelope(schemas.DenyListRecord(addresses=[*found.addresses], domains=[*found.domains]))
 
 
 @deny_list_router.put(
     "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
 )
-def replace_deny_list(uow: Transaction, caller: ListEditor, body: NewDenyList) -> Envelope[int]:
+def replace_deny_list(
+    uow: Transaction, caller: ListEditor, body: schemas.NewDenyList
+) -> Envelope[int]:
     """Replace the whole deny list; the answer is how many entries came or went.
 
     No new member with such an address comes onto any list of the caller's. Members stay.
@@ -212,7 +203,9 @@ def replace_deny_list(uow: Transaction, caller: ListEditor, body: NewDenyList) -
 @deny_list_router.patch(
     "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
 )
-def change_deny_list(uow: Transaction, caller: ListEditor, body: DenyListChanges) -> Envelope[int]:
+def change_deny_list(
+    uow: Transaction, caller: ListEditor, body: schemas.DenyListChanges
+) -> Envelope[int]:
     """Add and remove entries of the deny list; the answer is how many came or went."""
     add = deny_lists.normalised(body.add_addresses, body.add_domains, verb="add_")
     remove = deny_lists.normalised(body.remove_addresses, body.remove_domains, verb="remove_")

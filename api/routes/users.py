@@ -8,18 +8,9 @@ from api.bodies.json_bodies import JsonRoute
 from api.openapi import array_pages, refuses
 from api.parameters import ArrayPaging, Cursor, Limit, PathId, Transaction, link_next
 from api.request_ids import current_request_id
+from api.schemas import users as schemas
 from api.schemas.envelope import Envelope, envelope, filled
 from api.schemas.oauth import GrantRecord
-from api.schemas.users import (
-    ApiKeyRecord,
-    CreatedApiKey,
-    EventsPagination,
-    NewApiKey,
-    SecurityEvent,
-    SecurityEventsPage,
-    UserChanges,
-    UserRecord,
-)
 from core.errors import access, requests
 from models import User
 from services import security_events
@@ -38,15 +29,15 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 
 
 @router.get("/users/me")
-def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[UserRecord]:
+def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[schemas.UserRecord]:
     """The user to whom the credentials belong, and how much of their plan's quotas is used."""
     return envelope(_record(uow, accounts.get(uow, caller.user_id)))
 
 
 @router.patch("/users/me")
 def change_me(
-    uow: Transaction, caller: UnrestrictedCaller, body: UserChanges
-) -> Envelope[UserRecord]:
+    uow: Transaction, caller: UnrestrictedCaller, body: schemas.UserChanges
+) -> Envelope[schemas.UserRecord]:
     """Change the settings that the body names; the others stay."""
     user = accounts.get(uow, caller.user_id)
     for name, value in body.sent().items():
@@ -56,21 +47,21 @@ def change_me(
     return envelope(_record(uow, user))
 
 
-def _record(uow: UnitOfWork, user: User) -> UserRecord:
-    return UserRecord.of_row(user, quotas=quotas.uses(uow, uow.settings, user))
+def _record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
+    return schemas.UserRecord.of_row(user, quotas=quotas.uses(uow, uow.settings, user))
 
 
 @router.get("/users/me/security-events", responses=refuses(requests.CURSOR_INVALID))
 def list_security_events(
     uow: Transaction, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
-) -> Envelope[SecurityEventsPage]:
+) -> Envelope[schemas.SecurityEventsPage]:
     """What happened to the account in the last year, newest first: logins and failed logins,
     credentials that were made or ended, exports, and what the plan refused."""
     wanted = PageRequest(limit, cursor=cursor)
     read = partial(security_events.page, uow, caller.user_id)
-    found = filled(wanted, read, lambda rows: [*map(SecurityEvent.of, rows)])
-    pagination = EventsPagination(limit=limit, next_cursor=found.next_cursor)
-    return envelope(SecurityEventsPage(pagination=pagination, items=found.rows))
+    found = filled(wanted, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
+    pagination = schemas.EventsPagination(limit=limit, next_cursor=found.next_cursor)
+    return envelope(schemas.SecurityEventsPage(pagination=pagination, items=found.rows))
 
 
 @router.post(
@@ -83,8 +74,8 @@ def list_security_events(
     ),
 )
 def create_api_key(
-    uow: Transaction, caller: UnrestrictedCaller, body: NewApiKey
-) -> Envelope[CreatedApiKey]:
+    uow: Transaction, caller: UnrestrictedCaller, body: schemas.NewApiKey
+) -> Envelope[schemas.CreatedApiKey]:
     """Make an API key. The key itself is in this answer and never shown again.
 
     A session needs a login of the last 15 minutes. A key that another key makes ends with it.
@@ -98,8 +89,8 @@ def create_api_key(
         expires_at=body.expires_at,
         request_id=current_request_id(),
     )
-    record = ApiKeyRecord.model_validate(key)
-    return envelope(CreatedApiKey(**record.model_dump(), key=secret))
+    record = schemas.ApiKeyRecord.model_validate(key)
+    return envelope(schemas.CreatedApiKey(**record.model_dump(), key=secret))
 
 
 @router.get("/apikeys", responses=array_pages())
@@ -109,10 +100,10 @@ def list_api_keys(
     uow: Transaction,
     caller: UnrestrictedCaller,
     paging: ArrayPaging,
-) -> Envelope[list[ApiKeyRecord]]:
+) -> Envelope[list[schemas.ApiKeyRecord]]:
     """The caller's API keys, newest first, revoked ones too."""
     keys = api_keys.list_of(uow, caller.user_id, paging)
-    records = [ApiKeyRecord.model_validate(key) for key in keys.rows]
+    records = [schemas.ApiKeyRecord.model_validate(key) for key in keys.rows]
     link_next(request, response, keys)
     return envelope(records)
 

@@ -8,18 +8,8 @@ from api.limits.bulkheads import MONEY
 from api.openapi import refuses
 from api.parameters import Cursor, Limit, PathId, StateOf, Transaction
 from api.request_ids import current_request_id
+from api.schemas import webhooks as schemas
 from api.schemas.envelope import Envelope, envelope, filled
-from api.schemas.webhooks import (
-    CreatedWebhookEndpoint,
-    DeliveriesPagination,
-    NewWebhookEndpoint,
-    ReplaySince,
-    RotatedSecret,
-    WebhookDeliveriesPage,
-    WebhookDeliveryRecord,
-    WebhookEndpointChange,
-    WebhookEndpointRecord,
-)
 from core.errors import access, mailing, money, requests, webhooks
 from services.credits import settlement
 from services.paging import PageRequest
@@ -88,8 +78,8 @@ _ONE = _PATH + "/{endpoint_id}"
     ),
 )
 async def create_webhook_endpoint(
-    state: StateOf, caller: WebhookKeeper, body: NewWebhookEndpoint
-) -> Envelope[CreatedWebhookEndpoint]:
+    state: StateOf, caller: WebhookKeeper, body: schemas.NewWebhookEndpoint
+) -> Envelope[schemas.CreatedWebhookEndpoint]:
     """Have events sent to a URL from now on. The secret is in this answer and never shown again.
 
     Each event is posted as `{"type", "timestamp", "data"}`, where `data` is the event as
@@ -100,7 +90,7 @@ async def create_webhook_endpoint(
     """
     await state.check_receiver(caller.user_id, body.url)
 
-    def make(uow: UnitOfWork) -> CreatedWebhookEndpoint:
+    def make(uow: UnitOfWork) -> schemas.CreatedWebhookEndpoint:
         endpoint, secret = webhook_endpoints.make(
             uow,
             state.resources.key_wrapper,
@@ -110,7 +100,7 @@ async def create_webhook_endpoint(
             list_id=body.list_id,
             request_id=current_request_id(),
         )
-        return CreatedWebhookEndpoint.of_row(endpoint, secret=secret)
+        return schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret)
 
     return envelope(await state.in_unit_of_work(make))
 
@@ -118,19 +108,19 @@ async def create_webhook_endpoint(
 @router.get(_PATH)
 def list_webhook_endpoints(
     uow: Transaction, caller: WebhookKeeper
-) -> Envelope[list[WebhookEndpointRecord]]:
+) -> Envelope[list[schemas.WebhookEndpointRecord]]:
     """The caller's endpoints whose types the credential may see, newest first."""
     found = webhook_endpoints.list_of(uow, caller)
-    return envelope([WebhookEndpointRecord.model_validate(each) for each in found])
+    return envelope([schemas.WebhookEndpointRecord.model_validate(each) for each in found])
 
 
 @router.get(_ONE, responses=refuses(*_FINDING))
 def read_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
-) -> Envelope[WebhookEndpointRecord]:
+) -> Envelope[schemas.WebhookEndpointRecord]:
     """One endpoint of the caller's."""
     found = webhook_endpoints.get(uow, caller, endpoint_id)
-    return envelope(WebhookEndpointRecord.model_validate(found))
+    return envelope(schemas.WebhookEndpointRecord.model_validate(found))
 
 
 @router.patch(
@@ -140,8 +130,8 @@ def read_webhook_endpoint(
     ),
 )
 async def change_webhook_endpoint(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: WebhookEndpointChange
-) -> Envelope[WebhookEndpointRecord]:
+    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: schemas.WebhookEndpointChange
+) -> Envelope[schemas.WebhookEndpointRecord]:
     """Change the URL or the types, pause the endpoint, or make it active again.
 
     An endpoint that is active again gets what happened meanwhile; of a type that is added it gets
@@ -151,8 +141,8 @@ async def change_webhook_endpoint(
         await state.check_receiver(caller.user_id, body.url)
     to = EndpointChange(url=body.url, types=body.types, state=body.state)
 
-    def change(uow: UnitOfWork) -> WebhookEndpointRecord:
-        return WebhookEndpointRecord.model_validate(
+    def change(uow: UnitOfWork) -> schemas.WebhookEndpointRecord:
+        return schemas.WebhookEndpointRecord.model_validate(
             webhook_endpoints.change(uow, caller, endpoint_id, to, request_id=current_request_id())
         )
 
@@ -178,11 +168,11 @@ def delete_webhook_endpoint(
 )
 def rotate_webhook_secret(
     state: StateOf, uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
-) -> Envelope[RotatedSecret]:
+) -> Envelope[schemas.RotatedSecret]:
     """Make a new secret. For 24 hours the former one signs too: `webhook-signature` has both."""
     wrapper = state.resources.key_wrapper
     return envelope(
-        RotatedSecret(secret=webhook_endpoints.rotate(uow, wrapper, caller, endpoint_id))
+        schemas.RotatedSecret(secret=webhook_endpoints.rotate(uow, wrapper, caller, endpoint_id))
     )
 
 
@@ -197,10 +187,10 @@ def rotate_webhook_secret(
 )
 def test_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
-) -> Envelope[WebhookDeliveryRecord]:
+) -> Envelope[schemas.WebhookDeliveryRecord]:
     """Send an event of the type `webhook.test`, which tells of nothing."""
     sent = deliveries.send_test(uow, uow.settings, caller, endpoint_id)
-    return envelope(WebhookDeliveryRecord.of(sent))
+    return envelope(schemas.WebhookDeliveryRecord.of(sent))
 
 
 @router.post(
@@ -208,7 +198,7 @@ def test_webhook_endpoint(
     responses=refuses(*_FINDING, webhooks.WEBHOOK_NOT_ACTIVE, access.QUOTA_EXCEEDED),
 )
 def replay_webhook_events(
-    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, body: ReplaySince
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, body: schemas.ReplaySince
 ) -> Envelope[int]:
     """Send all events again that happened since a time, also those that were delivered: 1, or 0
     when there is none."""
@@ -223,13 +213,13 @@ def list_webhook_deliveries(
     endpoint_id: PathId,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Envelope[WebhookDeliveriesPage]:
+) -> Envelope[schemas.WebhookDeliveriesPage]:
     """Return the deliveries of the last 30 days, newest first, with the last answers."""
     read = partial(deliveries.page, uow, caller, endpoint_id)
     wanted = PageRequest(limit, cursor=cursor)
-    found = filled(wanted, read, lambda rows: [*map(WebhookDeliveryRecord.of, rows)])
-    pagination = DeliveriesPagination(limit=limit, next_cursor=found.next_cursor)
-    return envelope(WebhookDeliveriesPage(pagination=pagination, items=found.rows))
+    found = filled(wanted, read, lambda rows: [*map(schemas.WebhookDeliveryRecord.of, rows)])
+    pagination = schemas.DeliveriesPagination(limit=limit, next_cursor=found.next_cursor)
+    return envelope(schemas.WebhookDeliveriesPage(pagination=pagination, items=found.rows))
 
 
 @router.post(
@@ -244,7 +234,7 @@ def list_webhook_deliveries(
 )
 def resend_webhook_delivery(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
-) -> Envelope[WebhookDeliveryRecord]:
+) -> Envelope[schemas.WebhookDeliveryRecord]:
     """Send one event again, whatever became of it before."""
     sent = deliveries.resend(uow, caller, endpoint_id, delivery_id)
-    return envelope(WebhookDeliveryRecord.of(sent))
+    return envelope(schemas.WebhookDeliveryRecord.of(sent))
