@@ -29,20 +29,13 @@ from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
-from services.accounts import accounts, logins
+from services.accounts import accounts, logins, mailed_tokens
 from services.accounts.factors import passkeys, second_steps
-from services.accounts.mailed_tokens import (
-    ACCOUNT_PATH,
-    LOGIN_PATH,
-    LOGOUT_PATH,
-    PASSKEY_LOGIN_PATH,
-    SECOND_STEP_PATH,
-)
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 
-@router.get(LOGIN_PATH, dependencies=[PUBLIC])
+@router.get(mailed_tokens.LOGIN_PATH, dependencies=[PUBLIC])
 def show_login(
     request: Request,
     state: StateOf,
@@ -57,19 +50,21 @@ def show_login(
     fields = {"next": next or ""}
     if member is not None:
         if again is None:
-            return page_sessions.redirect_to_path(state, local_path(next) or ACCOUNT_PATH)
+            return page_sessions.redirect_to_path(
+                state, local_path(next) or mailed_tokens.ACCOUNT_PATH
+            )
         with state.resources.unit_of_work() as uow:
             fields["email"] = accounts.get(uow, member.user_id).email
         fields["again"] = again
     return _form(request, state, fields)
 
 
-@router.post(LOGIN_PATH, dependencies=[LOGIN])
+@router.post(mailed_tokens.LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session. Answer and duration are the same for an address without an account."""
     page_sessions.require_form_csrf(request, state, form)
     email, password = form.get("email", ""), form.get("password", "")
-    path = local_path(form.get("next")) or ACCOUNT_PATH
+    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     try:
         async with padded_duration():
             attempt, check = await prove_password(request, state, email, password)
@@ -98,11 +93,11 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
         return reply
 
 
-@router.post(PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
+@router.post(mailed_tokens.PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
 async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session for the person of a passkey whose device verified them: no password."""
     page_sessions.require_form_csrf(request, state, form)
-    path = local_path(form.get("next")) or ACCOUNT_PATH
+    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     prove = partial(
         second_steps.by_passkey,
         resources=state.resources,
@@ -120,13 +115,13 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
         return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
 
 
-@router.post(LOGOUT_PATH, dependencies=[PUBLIC])
+@router.post(mailed_tokens.LOGOUT_PATH, dependencies=[PUBLIC])
 def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
     member = page_sessions.page_session_of_form(request, state, form)
     if member is not None and member.caller.session_id is not None:
         with state.resources.unit_of_work() as uow:
             sessions.end(uow, member.caller.session_id)
-    reply = page_sessions.redirect_to_path(state, LOGIN_PATH)
+    reply = page_sessions.redirect_to_path(state, mailed_tokens.LOGIN_PATH)
     state.cookies.drop(reply, SESSION)
     return reply
 
@@ -150,7 +145,7 @@ def _form(
     )
 
 
-@router.get(SECOND_STEP_PATH, dependencies=[PUBLIC])
+@router.get(mailed_tokens.SECOND_STEP_PATH, dependencies=[PUBLIC])
 def show_second_step(
     request: Request,
     state: StateOf,
@@ -159,11 +154,11 @@ def show_second_step(
     return _page(request, state, {"next": next or ""})
 
 
-@router.post(SECOND_STEP_PATH, dependencies=[LOGIN])
+@router.post(mailed_tokens.SECOND_STEP_PATH, dependencies=[LOGIN])
 async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin the session of a person whose password was right, and who shows their second factor."""
     page_sessions.require_form_csrf(request, state, form)
-    path = local_path(form.get("next")) or ACCOUNT_PATH
+    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     shown = factors.shown_factor(request, state, form)
     keyring, first_step = state.resources.keyring, _first_step(request, state)
     attempt = None
@@ -193,7 +188,7 @@ def _page(
     request: Request, state: State, form: FormFields, error: DomainError | None = None
 ) -> Response:
     """Show the page of a login with a right password; without one redirect to the login page."""
-    path = local_path(form.get("next")) or ACCOUNT_PATH
+    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     form_cookie = state.cookies.read(request, FORM) or ""
     resources = state.resources
     try:
@@ -205,7 +200,7 @@ def _page(
         if problem.code != access.AUTH_SECOND_FACTOR.code:
             raise
         query = urlencode({"next": path})
-        return page_sessions.redirect_to_path(state, f"{LOGIN_PATH}?{query}")
+        return page_sessions.redirect_to_path(state, f"{mailed_tokens.LOGIN_PATH}?{query}")
     return second_step_page(
         request, state, options, form_cookie=form_cookie, path=path, error=error
     )

@@ -8,16 +8,8 @@ from urllib.parse import urlencode
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from api.auth import actors
+from api.auth import actors, page_sessions
 from api.auth.actors import Principal
-from api.auth.page_sessions import (
-    CSRF_FIELD,
-    FormFields,
-    FormOf,
-    anonymous_page,
-    mail_source,
-    require_form_csrf,
-)
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.forms import nested_inputs
 from api.bodies.json_bodies import ThreadedRoute
@@ -26,13 +18,7 @@ from api.html.frame import HEADERS, list_page, page, redirect
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
-from api.pages.sign_up.submission import (
-    NO_ADDRESS,
-    find_list,
-    padded_duration,
-    problems_of_fields,
-    shown_inputs,
-)
+from api.pages.sign_up import submission
 from api.parameters import PathId, StateOf, Transaction
 from api.request_ids import current_request_id
 from api.state import State
@@ -46,7 +32,6 @@ from services.subscriptions import branding, fields, lists, preferences
 from services.subscriptions.branding import Look
 from services.subscriptions.members import mails, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
-from services.subscriptions.members.mails import PREFERENCES_PATH
 from services.subscriptions.preferences import Visit
 from storage.unit_of_work import UnitOfWork
 
@@ -60,11 +45,13 @@ def visit_of(uow: UnitOfWork, request: Request, state: State) -> Visit:
     return preferences.read(uow, state.resources.keyring, visit_secret(request, state))
 
 
-def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
+def require_visit_form(
+    request: Request, state: State, form: page_sessions.FormFields
+) -> str | None:
     """Return the secret of the visit; raises ``auth.csrf`` for a form of another page."""
-    secret, token = visit_secret(request, state), form.get(CSRF_FIELD, "")
+    secret, token = visit_secret(request, state), form.get(page_sessions.CSRF_FIELD, "")
     if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
-        raise access.AUTH_CSRF(header=CSRF_FIELD)
+        raise access.AUTH_CSRF(header=page_sessions.CSRF_FIELD)
     return secret
 
 
@@ -80,7 +67,7 @@ def visit_page(request: Request, state: State, template: str, **values: Any) -> 
 
 
 def redirect_to_preferences(state: State) -> Response:
-    return redirect(state.resources.settings.pages_base + PREFERENCES_PATH)
+    return redirect(state.resources.settings.pages_base + mails.PREFERENCES_PATH)
 
 
 def goodbye(request: Request, state: State, *, is_erased: bool) -> Response:
@@ -105,7 +92,7 @@ def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Resp
 
 
 @router.post(mails.PREFERENCES_PATH, dependencies=[PUBLIC])
-async def change_list(request: Request, state: StateOf, form: FormOf) -> Response:
+async def change_list(request: Request, state: StateOf, form: page_sessions.FormOf) -> Response:
     """Leave a list, stop its mails, or take that back."""
     require_visit_form(request, state, form)
     action, list_id = form.get("action", ""), lists.id_of(form.get("list", "")) or 0
@@ -146,7 +133,7 @@ def show_answers(request: Request, state: StateOf, list_id: ListQuery) -> Respon
 
 @router.post(mails.ANSWERS_PATH, dependencies=[PUBLIC])
 async def change_answers(
-    request: Request, state: StateOf, list_id: ListQuery, form: FormOf
+    request: Request, state: StateOf, list_id: ListQuery, form: page_sessions.FormOf
 ) -> Response:
     require_visit_form(request, state, form)
     inputs = nested_inputs(list(form.items()), "fields")
@@ -170,7 +157,7 @@ def _answers_page(
     request: Request,
     state: State,
     list_id: int,
-    form: FormFields | None = None,
+    form: page_sessions.FormFields | None = None,
     error: DomainError | None = None,
 ) -> Response:
     """Show the answers that the list has, or those that need a correction."""
@@ -183,8 +170,8 @@ def _answers_page(
         yes_or_no = "yes" if value else "no"
         shown[f"fields.{key}"] = yes_or_no if isinstance(value, bool) else fields.as_text(value)
     written = {"name": record.name or "", **shown} if form is None else form
-    problems = problems_of_fields(language, public.by_key, error)
-    _, *inputs = shown_inputs(language, public.by_key.values(), written, problems)
+    problems = submission.problems_of_fields(language, public.by_key, error)
+    _, *inputs = submission.shown_inputs(language, public.by_key.values(), written, problems)
     for number, each in enumerate(inputs):
         # A person may also remove an answer.
         if each.kind == FieldType.BOOLEAN:
@@ -232,7 +219,9 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(mails.ERASE_PATH, dependencies=[PUBLIC])
-def erase(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+def erase(
+    request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
+) -> Response:
     """Begin the erasure of the person: from the commit on they are on no list."""
     require_visit_form(request, state, form)
     erasure.begin_own(uow, state.resources.keyring, visit_of(uow, request, state).person)
@@ -252,7 +241,7 @@ def show_asking(
 ) -> Response:
     if sent is not None:
         return page("asked_preferences.html", language=reader_language(request))
-    mailing_list = find_list(uow, named, archived=True)
+    mailing_list = submission.find_list(uow, named, archived=True)
     look = branding.of(uow, mailing_list)
     return _asking_page(request, look, mailing_list)
 
@@ -261,7 +250,7 @@ def show_asking(
 async def ask_for_link(
     request: Request,
     state: StateOf,
-    form: FormOf,
+    form: page_sessions.FormOf,
     named: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
@@ -269,14 +258,14 @@ async def ask_for_link(
 
     The answer and its time are the same for each address.
     """
-    async with padded_duration():
+    async with submission.padded_duration():
         if trace_id is not None:
             mailing_list, email = await state.in_unit_of_work(
                 partial(_of_trace, state=state, trace_id=trace_id)
             )
         else:
             mailing_list = await state.in_unit_of_work(
-                partial(find_list, name=named, archived=True)
+                partial(submission.find_list, name=named, archived=True)
             )
             try:
                 email = email_addresses.normalise(form.get("email", ""))
@@ -289,7 +278,7 @@ async def ask_for_link(
             mailing_list=mailing_list,
             email=email,
             language=reader_language(request),
-            source=mail_source(request, state),
+            source=page_sessions.mail_source(request, state),
             request_id=current_request_id(),
         )
         await state.in_unit_of_work(ask)
@@ -309,8 +298,8 @@ def _asking_page(
     request: Request, look: Look, mailing_list: MailingList, written: str | None = None
 ) -> Response:
     language = reader_language(request)
-    problems = {} if written is None else {"email": translated(language, NO_ADDRESS)}
-    email, *_ = shown_inputs(language, (), {"email": written or ""}, problems)
+    problems = {} if written is None else {"email": translated(language, submission.NO_ADDRESS)}
+    email, *_ = submission.shown_inputs(language, (), {"email": written or ""}, problems)
     return list_page(
         "ask_preferences.html",
         look,
@@ -327,7 +316,7 @@ def show_link(
 ) -> Response:
     preferences.read_link(uow, state.resources.keyring, token)
     language = reader_language(request)
-    return anonymous_page(request, state, "open_preferences.html", language=language)
+    return page_sessions.anonymous_page(request, state, "open_preferences.html", language=language)
 
 
 @router.post(mails.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
@@ -335,17 +324,19 @@ def begin_visit(
     request: Request,
     state: StateOf,
     uow: Transaction,
-    form: FormOf,
+    form: page_sessions.FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
     # Else another site's form would put a reader into the visit of whoever made the site.
-    require_form_csrf(request, state, form)
+    page_sessions.require_form_csrf(request, state, form)
     answer = redirect_to_preferences(state)
     state.cookies.keep(answer, VISIT, preferences.begin(uow, uow.settings.keyring, token))
     return answer
 
 
 @router.post(mails.END_VISIT_PATH, dependencies=[PUBLIC])
-def end_visit(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+def end_visit(
+    request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
+) -> Response:
     preferences.end(uow, uow.settings.keyring, require_visit_form(request, state, form))
     return goodbye(request, state, is_erased=False)

@@ -19,19 +19,14 @@ from core.errors import access, requests
 from models import MailingList
 from services.access import sessions
 from services.subscriptions import branding, lists
-from services.subscriptions.members.mails import (
-    REPORT_PAGE_PATH,
-    SIGN_UP_PATH,
-    SUBSCRIBED_PATH,
-    sign_up_url,
-)
+from services.subscriptions.members import mails
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
 RedirectUrl = Annotated[str | None, Query()]
 
 
-@router.get(SIGN_UP_PATH)
+@router.get(mails.SIGN_UP_PATH)
 def show_sign_up(
     request: Request, state: StateOf, uow: Transaction, slug: str, redirect_url: RedirectUrl = None
 ) -> Response:
@@ -40,7 +35,7 @@ def show_sign_up(
     return show_form(reader_language(request), state, shown, written=written)
 
 
-@router.post(SIGN_UP_PATH)
+@router.post(mails.SIGN_UP_PATH)
 async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
     pairs, is_form = await body_fields(request)
     if pairs and not is_form:
@@ -48,11 +43,11 @@ async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
     inputs = nested_inputs(pairs, "fields")
     mailing_list = await state.in_unit_of_work(partial(find_list, name=slug))
     # Our own page says nothing of itself in a Referer.
-    own = sign_up_url(state.resources.settings, mailing_list.slug)
+    own = mails.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=own)
 
 
-@router.get(REPORT_PAGE_PATH)
+@router.get(mails.REPORT_PAGE_PATH)
 def show_report(
     request: Request,
     state: StateOf,
@@ -73,7 +68,7 @@ def show_report(
     )
 
 
-@router.post(REPORT_PAGE_PATH)
+@router.post(mails.REPORT_PAGE_PATH)
 def report_page(
     request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
 ) -> Response:
@@ -94,7 +89,7 @@ def _reporter(request: Request, state: State, mailing_list: MailingList) -> str:
     return f"report:{mailing_list.id}:{network.hex()}"
 
 
-@router.get(SUBSCRIBED_PATH)
+@router.get(mails.SUBSCRIBED_PATH)
 def show_subscribed(
     request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
 ) -> Response:

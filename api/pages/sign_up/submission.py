@@ -34,14 +34,9 @@ from services.accounts import accounts, email_addresses
 from services.accounts.email_addresses import MAX_ADDRESS_BYTES
 from services.subscriptions import branding, consent, lists, member_attributes
 from services.subscriptions import sign_up as joining
-from services.subscriptions.branding import Look
 from services.subscriptions.fields import MAX_VALUE_CHARACTERS
+from services.subscriptions.members import mails
 from services.subscriptions.members.changes import Via
-from services.subscriptions.members.mails import (
-    ask_preferences_url,
-    report_page_url,
-    subscribed_url,
-)
 from storage.unit_of_work import UnitOfWork
 
 
@@ -251,7 +246,7 @@ class SignUpPage:
     mailing_list: MailingList
     public: Mapping[str, MemberField]
     wording: str | None
-    look: Look
+    look: branding.Look
     owner: str
     required: frozenset[str] = frozenset()
 
@@ -300,8 +295,8 @@ def show_form(
         list_title=mailing_list.title,
         words=mailing_list.sign_up_text or mailing_list.tagline,
         owner=shown.owner,
-        report_url=report_page_url(settings, mailing_list.slug),
-        ask_url=ask_preferences_url(settings, mailing_list.slug),
+        report_url=mails.report_page_url(settings, mailing_list.slug),
+        ask_url=mails.ask_preferences_url(settings, mailing_list.slug),
         is_again=correction is not None,
         wording=shown.wording,
         inputs=shown_inputs(language, shown.public.values(), flat, problems, shown.required),
@@ -350,7 +345,7 @@ async def answer_form(
             raise
         correction = _of_error(language, error, shown)
     else:
-        onwards = inputs["redirect_url"] if url else subscribed_url(settings, mailing_list.id)
+        onwards = inputs["redirect_url"] if url else mails.subscribed_url(settings, mailing_list.id)
         return redirect(onwards)
     return show_form(language, state, shown, written=inputs, correction=correction)
 

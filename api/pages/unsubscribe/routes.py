@@ -29,12 +29,11 @@ from services.accounts import accounts, email_addresses
 from services.subscriptions import branding, consent, lists, sign_up
 from services.subscriptions.members import mails, members, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
-from services.subscriptions.members.mails import CONFIRM_PATH, REPORT_PATH, UNSUBSCRIBE_PATH, Trace
 
 router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=ThreadedRoute)
 
 
-@router.get(UNSUBSCRIBE_PATH)
+@router.get(mails.UNSUBSCRIBE_PATH)
 def show_subscription(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
@@ -62,7 +61,7 @@ def show_subscription(
     )
 
 
-@router.post(UNSUBSCRIBE_PATH)
+@router.post(mails.UNSUBSCRIBE_PATH)
 async def change_subscription(
     request: Request, state: StateOf, submission: FormOrJsonBodyOf
 ) -> Response:
@@ -87,7 +86,7 @@ async def change_subscription(
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
-@router.get(REPORT_PATH)
+@router.get(mails.REPORT_PATH)
 def show_report(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
@@ -105,7 +104,7 @@ def show_report(
     )
 
 
-@router.post(REPORT_PATH)
+@router.post(mails.REPORT_PATH)
 @LEAVING.threaded
 def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     trace = _trace(state, submission)
@@ -115,7 +114,7 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
-def _trace(state: State, submission: FormOrJsonBody) -> Trace:
+def _trace(state: State, submission: FormOrJsonBody) -> mails.Trace:
     if submission.trace_id is None:
         raise mailing.TRACE_MISSING()
     return actors.read_trace(state, submission.trace_id)
@@ -124,7 +123,7 @@ def _trace(state: State, submission: FormOrJsonBody) -> Trace:
 def _leave(
     request: Request,
     state: State,
-    trace: Trace,
+    trace: mails.Trace,
     kind: OptOutKind,
     via: Via,
     reason: str | None = None,
@@ -136,7 +135,7 @@ def _leave(
 
 
 def _of_trace(
-    request: Request, state: State, trace: Trace, via: Via
+    request: Request, state: State, trace: mails.Trace, via: Via
 ) -> tuple[MailingList, User | None, Actor]:
     """Return the list, also an archived one, the person and the actor.
 
@@ -149,7 +148,7 @@ def _of_trace(
     return mailing_list, person, actor
 
 
-def _return(request: Request, state: State, trace: Trace, action: str) -> None:
+def _return(request: Request, state: State, trace: mails.Trace, action: str) -> None:
     principal = Principal(trace.user_id, Via.PAGE, trace)
     actor = actors.actor_of_principal(request, principal)
     with state.resources.unit_of_work() as uow:
@@ -159,7 +158,7 @@ def _return(request: Request, state: State, trace: Trace, action: str) -> None:
         RETURNS[action](uow, state.resources.keyring, mailing_list, person, actor)
 
 
-@router.get(CONFIRM_PATH)
+@router.get(mails.CONFIRM_PATH)
 def show_confirmation(
     request: Request, uow: Transaction, token: Annotated[str | None, Query()] = None
 ) -> Response:
@@ -178,7 +177,7 @@ def show_confirmation(
     )
 
 
-@router.post(CONFIRM_PATH)
+@router.post(mails.CONFIRM_PATH)
 async def confirm_subscription(
     request: Request,
     state: StateOf,
