@@ -1,7 +1,6 @@
 """Answers that several routes give: of jobs, of lists, and links to files."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -71,7 +70,7 @@ async def undo_response(
     begin: Callable[..., int | None],
 ) -> JSONResponse:
     """Answer how many an undo took back; ``begin`` returns its job, or ``None`` for no work."""
-    job_id = await state.in_unit_of_work(partial(begin, request_id=current_request_id()))
+    job_id = await state.in_unit_of_work(begin, request_id=current_request_id())
     if job_id is None:
         return JSONResponse(envelope(0).model_dump())
     job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))

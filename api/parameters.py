@@ -3,7 +3,6 @@
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -71,8 +70,7 @@ async def _list_id(state: StateOf, list_id: ListName) -> int:
     if isinstance(list_id, int):
         return list_id
     # The route itself asks whether it is archived.
-    find = partial(lists.get_named, name=list_id, archived=True)
-    return (await state.in_unit_of_work(find)).id
+    return (await state.in_unit_of_work(lists.get_named, list_id, archived=True)).id
 
 
 ListId = Annotated[int, Depends(_list_id)]

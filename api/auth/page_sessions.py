@@ -9,7 +9,6 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -297,24 +296,23 @@ async def prove_password(
 
     Raises ``password.wrong``, for an address without an account too, and ``login.paused``.
     """
-    begin = partial(
-        logins.begin,
-        keyring=state.resources.keyring,
-        email=email,
-        client=client_address(request),
-        known=state.cookies.read(request, KNOWN),
-    )
     try:
-        attempt = await state.in_unit_of_work(begin)
+        attempt = await state.in_unit_of_work(
+            logins.begin,
+            state.resources.keyring,
+            email=email,
+            client=client_address(request),
+            known=state.cookies.read(request, KNOWN),
+        )
     except DomainError as error:
         if error.code == access.LOGIN_PAUSED.code:
             LOGINS.labels("paused").inc()
         raise
     # Outside of a transaction, so that no connection is held while the hash waits for its turn.
-    check = await PASSWORDS.run(partial(passwords.verify, attempt.password_hash, password))
+    check = await PASSWORDS.run(passwords.verify, attempt.password_hash, password)
     if not check.matches:
         LOGINS.labels("failed").inc()
-        await state.in_unit_of_work(partial(logins.fail, attempt=attempt))
+        await state.in_unit_of_work(logins.fail, attempt)
         raise people.PASSWORD_WRONG()
     return attempt, check
 

@@ -69,10 +69,10 @@ async def export_list(
     state.queue_ages.check(Queue.EXPORT, waits=seconds > 0)
     statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
     order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format)
-    job_id = await state.in_unit_of_work(
-        lambda uow: exports.begin(uow, caller, list_id, order, request_id=request_id).id
+    begun = await state.in_unit_of_work(
+        exports.begin, caller, list_id, order, request_id=request_id
     )
-    job = await wait_for_job(request, state, job_id, seconds)
+    job = await wait_for_job(request, state, begun.id, seconds)
     return job_response(state, job)
 
 

@@ -146,8 +146,7 @@ async def import_members(
     columns = records.read_mapping(mapping, imports.IMPORT_MAPPING)
     options = ImportOptions(dry_run, on_existing, columns, kind, create_fields, date_order)
     state.queue_ages.check(Queue.BULK, waits=False)
-    check = partial(records.check_upload, caller=caller, list_id=list_id, dry_run=dry_run)
-    await state.in_unit_of_work(check)
+    await state.in_unit_of_work(records.check_upload, caller, list_id, dry_run=dry_run)
     file = records.new_file(state.resources)
     received = await store_upload(
         request,

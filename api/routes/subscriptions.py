@@ -312,16 +312,15 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     """
     pairs, is_form = await body_fields(request)
     inputs = nested_inputs(pairs, "fields") if is_form else dict(pairs)
-    find_list = partial(lists.get, list_id=list_id)
     if is_for_browser(request.scope):
-        mailing_list = await state.in_unit_of_work(find_list)
+        mailing_list = await state.in_unit_of_work(lists.get, list_id)
         return await answer_form(request, state, mailing_list, inputs)
     try:
         wanted = NewSubscription.model_validate(inputs)
     except ValidationError as error:
         problems = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
         raise RequestValidationError(problems) from None
-    mailing_list = await state.in_unit_of_work(find_list)
+    mailing_list = await state.in_unit_of_work(lists.get, list_id)
     accepted = request.headers.get("accept-language")
     # A program says none; a script on a page says that of its person.
     language = chosen(accepted) if accepted else None

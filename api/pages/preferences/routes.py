@@ -1,7 +1,6 @@
 """A reader's preferences at the lists of one owner, in a visit that a mailed link began."""
 
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -260,20 +259,15 @@ async def ask_for_link(
     """
     async with submission.padded_duration():
         if trace_id is not None:
-            mailing_list, email = await state.in_unit_of_work(
-                partial(_of_trace, state=state, trace_id=trace_id)
-            )
+            mailing_list, email = await state.in_unit_of_work(_of_trace, trace_id)
         else:
-            mailing_list = await state.in_unit_of_work(
-                partial(submission.find_list, name=named, archived=True)
-            )
+            mailing_list = await state.in_unit_of_work(submission.find_list, named, archived=True)
             try:
                 email = email_addresses.normalise(form.get("email", ""))
             except DomainError:
-                find_look = partial(branding.of, mailing_list=mailing_list)
-                look = await state.in_unit_of_work(find_look)
+                look = await state.in_unit_of_work(branding.of, mailing_list)
                 return _asking_page(request, look, mailing_list, form.get("email", ""))
-        ask = partial(
+        await state.in_unit_of_work(
             preferences.ask,
             mailing_list=mailing_list,
             email=email,
@@ -281,12 +275,11 @@ async def ask_for_link(
             source=page_sessions.mail_source(request, state),
             request_id=current_request_id(),
         )
-        await state.in_unit_of_work(ask)
     return redirect(f"?{urlencode({'sent': 'yes'})}")
 
 
-def _of_trace(uow: UnitOfWork, state: State, trace_id: str) -> tuple[MailingList, str]:
-    trace = mails.read(state.resources.keyring, trace_id)
+def _of_trace(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
+    trace = mails.read(uow.settings.keyring, trace_id)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
     if person is None or mails.is_revoked(mailing_list, trace.delivery):

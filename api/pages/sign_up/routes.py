@@ -1,6 +1,5 @@
 """The pages by which strangers subscribe. They act for nobody, and name nobody."""
 
-from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -41,7 +40,7 @@ async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
     if pairs and not is_form:
         raise requests.BODY_NO_FORM_TYPE()
     inputs = nested_inputs(pairs, "fields")
-    mailing_list = await state.in_unit_of_work(partial(find_list, name=slug))
+    mailing_list = await state.in_unit_of_work(find_list, slug)
     # Our own page says nothing of itself in a Referer.
     own = mails.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=own)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
@@ -330,9 +329,7 @@ async def answer_form(
     settings = state.resources.settings
     url = _allowed_url(state, mailing_list, inputs)
     language = reader_language(request)
-    shown = await state.in_unit_of_work(
-        partial(SignUpPage.read, mailing_list=mailing_list, settings=settings)
-    )
+    shown = await state.in_unit_of_work(SignUpPage.read, mailing_list, settings)
     try:
         wanted = NewSubscription.model_validate(_with_widget_token(mailing_list, inputs))
         await submit(

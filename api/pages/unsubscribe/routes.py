@@ -186,7 +186,7 @@ async def confirm_subscription(
 ) -> Response:
     secret = _secret(token, submission.fields.get("token"))
     keyring = state.resources.keyring
-    found = await state.in_unit_of_work(lambda uow: sign_up.read_confirmation(uow, keyring, secret))
+    found = await state.in_unit_of_work(sign_up.read_confirmation, keyring, secret)
     list_id = found.mailing_list.id
     principal = Principal(found.record.user_id, Via.CONFIRMATION, None)
     actor = actors.actor_of_principal(request, principal)
