@@ -1,20 +1,21 @@
 """Answers that several routes give: of jobs, of lists, and links to files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
+from api.parameters import Preference
+from api.request_ids import current_request_id
 from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.lists import Channel
 from api.state import State, state_of
 from api.waiting.waiters import while_connected
 from core import clock
-from core.errors import mailing as errors
-from core.errors.media import SIGNED_LINK_INVALID
+from core.errors import mailing, media
 from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 from integrations.challenges.port import ChallengeProviderName
 from models import Job, JobStatus, MailingList
@@ -25,8 +26,6 @@ from services.subscriptions.imports import shown_cells
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
-
-GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
 
 
 async def wait_for_job(
@@ -64,22 +63,38 @@ def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResp
     return JSONResponse(envelope(job.id).model_dump(), HTTPStatus.ACCEPTED, headers)
 
 
+async def undo_response(
+    request: Request,
+    state: State,
+    preference: Preference,
+    begin: Callable[..., int | None],
+) -> JSONResponse:
+    """Answer how many an undo took back; ``begin`` returns its job, or ``None`` for no work."""
+    job_id = await state.in_unit_of_work(begin, request_id=current_request_id())
+    if job_id is None:
+        return JSONResponse(envelope(0).model_dump())
+    job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
+    return count_response(job, "undone")
+
+
+UNDO_WAIT_SECONDS = 30.0
+
 # How what an owner sets of a list may be refused.
 LIST_RULES = (
-    errors.LIST_FIELDS,
-    errors.LIST_SLUG_TAKEN,
-    errors.LIST_TITLE,
-    errors.LIST_SLUG,
-    errors.LIST_IMAGE_URL,
-    errors.LIST_CHALLENGE_PROVIDER,
-    errors.LIST_REDIRECT_ORIGINS,
-    errors.LIST_CONSENT_WORDINGS,
-    errors.LIST_COLOUR,
-    errors.LIST_LOGO,
-    errors.LIST_SENDER_NAME,
-    errors.LIST_WORDS,
-    errors.TEXT_LEADS_AWAY,
-    errors.TEXT_MISLEADING,
+    mailing.LIST_FIELDS,
+    mailing.LIST_SLUG_TAKEN,
+    mailing.LIST_TITLE,
+    mailing.LIST_SLUG,
+    mailing.LIST_IMAGE_URL,
+    mailing.LIST_CHALLENGE_PROVIDER,
+    mailing.LIST_REDIRECT_ORIGINS,
+    mailing.LIST_CONSENT_WORDINGS,
+    mailing.LIST_COLOUR,
+    mailing.LIST_LOGO,
+    mailing.LIST_SENDER_NAME,
+    mailing.LIST_WORDS,
+    mailing.TEXT_LEADS_AWAY,
+    mailing.TEXT_MISLEADING,
 )
 
 
@@ -148,7 +163,7 @@ def result_with_samples(
 def require_signed_url(request: Request) -> None:
     """Raises ``link.invalid`` unless the request's path is signed and not yet expired."""
     if not is_signed(request, FILE_URLS, request.scope["path"]):
-        raise SIGNED_LINK_INVALID()
+        raise media.SIGNED_LINK_INVALID()
 
 
 def is_signed(request: Request, urls: SignedUrls, name: str) -> bool:

@@ -7,8 +7,7 @@ from functools import partial
 from importlib.metadata import version
 
 import psycopg2
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi import FastAPI, Request, Response
 from redis.asyncio import Redis
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -102,9 +101,8 @@ async def _answer_error(request: Request, error: DomainError) -> Response:
     credential = event_origins.current().credential
     user_id = None if credential is None else credential.user_id
     if user_id is not None and is_plan_error(error.code):
-        record = partial(record_error, user_id=user_id, code=error.code)
         try:
-            await state_of(request).in_unit_of_work(record)
+            await state_of(request).in_unit_of_work(record_error, user_id, error.code)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
             # The error stands, and the next one is recorded again.
             log.warning("event.not_recorded", reason=type(failure).__name__)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from fastapi import Request
-from fastapi.responses import Response
+from fastapi import Request, Response
 
 from core.settings import Settings, origins
 from services.access.sessions import SESSION_LIFETIME

@@ -20,9 +20,7 @@ from starlette.types import Receive, Scope, Send
 from api.html.problems import ShownProblem, problem_page_of
 from api.metrics import ERRORS
 from api.request_ids import current_request_id
-from core.errors import DomainError, FieldProblem, Kind, TransientError, own_words
-from core.errors import requests as errors
-from core.errors.access import AUTH_INVALID_API_KEY
+from core.errors import DomainError, FieldProblem, Kind, TransientError, access, own_words, requests
 from core.logging import get_logger
 
 log = get_logger(__name__)
@@ -47,7 +45,7 @@ STATUS_OF = {
     Kind.DAMAGED: 500,
 }
 # The router's own errors, by status.
-_ROUTING = {404: errors.ROUTE_NOT_FOUND, 405: errors.ROUTE_METHOD_NOT_ALLOWED}
+_ROUTING = {404: requests.ROUTE_NOT_FOUND, 405: requests.ROUTE_METHOD_NOT_ALLOWED}
 
 
 def problem_response(error: DomainError) -> Response:
@@ -61,7 +59,7 @@ def problem_response(error: DomainError) -> Response:
         challenge = 'Bearer realm="pressroom"'
         if error.needed_scope is not None:
             challenge += f', error="insufficient_scope", scope="{error.needed_scope}"'
-        elif error.code == AUTH_INVALID_API_KEY.code:
+        elif error.code == access.AUTH_INVALID_API_KEY.code:
             challenge += ', error="invalid_token"'
         headers["WWW-Authenticate"] = challenge
     return _Problem(
@@ -141,7 +139,7 @@ async def _http_exception(request: Request, error: HTTPException) -> Response:
 
 async def _unreachable(_: Request, error: Exception) -> Response:
     log.warning("dependency.unreachable", reason=f"{type(error).__name__}: {error}")
-    return problem_response(errors.SERVICE_UNAVAILABLE())
+    return problem_response(requests.SERVICE_UNAVAILABLE())
 
 
 async def _validation_error(_: Request, error: RequestValidationError) -> Response:
@@ -154,9 +152,9 @@ async def _validation_error(_: Request, error: RequestValidationError) -> Respon
         place = "".join(parts).removeprefix(".")
         problems.append(FieldProblem(place, item["type"], own_words(item["msg"])))
     if any(item["type"] == "json_invalid" for item in found):
-        return problem_response(errors.BODY_NOT_JSON(problems=tuple(problems)))
+        return problem_response(requests.BODY_NOT_JSON(problems=tuple(problems)))
     in_body = all(item["loc"][0] == "body" for item in found)
-    declared = errors.BODY_INVALID if in_body else errors.REQUEST_INVALID
+    declared = requests.BODY_INVALID if in_body else requests.REQUEST_INVALID
     rule, place = problems[0].message, problems[0].field
     return problem_response(declared(place=place, rule=rule, problems=tuple(problems)))
 

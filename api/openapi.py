@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -19,15 +19,8 @@ from api.openapi_samples import event_calls
 from api.schemas.envelope import InvalidField, Problem
 from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription, SignUpForm
+from core.errors import mailing, requests
 from core.errors.catalogue import ErrorType
-from core.errors.requests import (
-    BODY_NOT_JSON,
-    BODY_TOO_MANY_UNFINISHED,
-    CURSOR_INVALID,
-    RATE_LIMITED,
-    REQUEST_UNKNOWN,
-    VERSION_UNKNOWN,
-)
 from core.scopes import EXPLANATIONS
 from core.settings import Settings
 from services.feed.catalogue import CATALOGUE
@@ -203,8 +196,6 @@ def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [operation for path in document["paths"].values() for operation in path.values()]
 
 
-T = TypeVar("T")
-
 _REF = "#/components/schemas/Problem"
 
 
@@ -227,6 +218,27 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "description": "The same key and request within 24 hours have one effect and one answer.",
     "schema": {"type": "string", "minLength": 16, "maxLength": 255},
 }
+
+GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
+
+# Errors that several routes have in common.
+OF_IDEMPOTENCY = (
+    requests.IDEMPOTENCY_KEY_INVALID,
+    requests.IDEMPOTENCY_IN_PROGRESS,
+    requests.IDEMPOTENCY_KEY_REUSED,
+)
+OF_QUEUES = (
+    requests.QUEUE_TOO_MANY_OF_YOURS,
+    requests.QUEUE_OVERLOADED,
+    requests.QUEUE_TOO_MANY_WAITERS,
+)
+OF_OWN_LIST = (mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
+OF_SELECTION = (
+    mailing.SELECTION_UNCLEAR,
+    mailing.SEGMENT_NOT_FOUND,
+    mailing.SEGMENT_FIELD_RETIRED,
+    mailing.SEGMENT_TAG_DELETED,
+)
 
 # For a list whose answer is a bare array.
 LINK_HEADER: dict[str, Any] = {
@@ -259,7 +271,12 @@ def text_of(media_type: str, sample: str) -> dict[str, Any]:
 def array_pages(*errors: ErrorType) -> Responses:
     """Return ``responses`` of a route whose answer is a page of a bare array."""
     page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
-    return {200: page, **refuses(CURSOR_INVALID, *errors)}
+    return {200: page, **refuses(requests.CURSOR_INVALID, *errors)}
+
+
+def goes_on(model: Any, *errors: ErrorType, said: str = GOES_ON) -> Responses:
+    """Return ``responses`` of a route that answers 202 with this model while the work goes on."""
+    return {202: {"model": model, "description": said}, **refuses(*errors)}
 
 
 def refuses(*errors: ErrorType) -> Responses:
@@ -331,7 +348,7 @@ def _complete(made: dict[str, Any], route: RouteContext) -> None:
         _add_common_errors(operation, route, known)
         access = access_of(route)
         if access and access.stranger:
-            _add_errors(operation["responses"], RATE_LIMITED)
+            _add_errors(operation["responses"], requests.RATE_LIMITED)
         operation["security"] = access.security if access else []
         if access and not access.public:
             operation["description"] += f"\n\n{access.credential}"
@@ -366,19 +383,19 @@ def _add_common_errors(
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
     invalid = openapi_samples.invalid_parameter(operation.get("parameters", []), known)
-    _add_errors(responses, *([invalid] if invalid else []), VERSION_UNKNOWN)
+    _add_errors(responses, *([invalid] if invalid else []), requests.VERSION_UNKNOWN)
     if isinstance(route.original_route, JsonRoute):
-        _add_errors(responses, REQUEST_UNKNOWN)
+        _add_errors(responses, requests.REQUEST_UNKNOWN)
     body = operation.get("requestBody", {}).get("content", {})
     invalid = openapi_samples.invalid_body(
         body.get("application/json", {}).get("schema", {}), known
     )
     if invalid:
-        _add_errors(responses, BODY_NOT_JSON)
+        _add_errors(responses, requests.BODY_NOT_JSON)
         named = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
         # The route may say itself which field.
         if invalid.code not in named.get("examples", {}):
             _add_errors(responses, invalid)
     if body:
         limit = body_limit_of(route.path_format or "")
-        _add_errors(responses, limit.error, BODY_TOO_MANY_UNFINISHED)
+        _add_errors(responses, limit.error, requests.BODY_TOO_MANY_UNFINISHED)

@@ -1,6 +1,7 @@
 """Examples for the document: of bodies and answers, made from their schemas, and of errors."""
 
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -49,14 +50,37 @@ _BY_TYPE: dict[str, Any] = {
 }
 
 
-def sample_of(schema: JsonSchema, known: dict[str, JsonSchema], *, body: bool = False) -> Any:
+def sample_of(
+    schema: JsonSchema, known: dict[str, JsonSchema], *, body: bool = False, name: str = ""
+) -> Any:
     """An example of what the schema describes.
 
     Args:
         known: the schemas to which ``$ref`` leads, by their names.
         body: whether a caller sends it: optional fields without an example are left out then.
+        name: that of the field, if it is one.
     """
-    return _Sampler(known, body=body).sample(schema)
+    sample = partial(sample_of, known=known, body=body)
+    # The first example, or the first of the values that are allowed.
+    if given := schema.get("examples") or schema.get("enum"):
+        return given[0]
+    if "$ref" in schema or "anyOf" in schema:
+        return sample(resolved(_first(schema), known), name=name)
+    if schema.get("type") == "object":
+        required = schema.get("required", ())
+        return {
+            key: sample(each, name=key)
+            for key, each in schema.get("properties", {}).items()
+            if not body or key in required or "examples" in each
+        }
+    if schema.get("type") == "array":
+        return [sample(schema["items"], name=name.removesuffix("s"))]
+    if schema.get("default") is not None:
+        return schema["default"]
+    kind = schema.get("type", "null")
+    # The first of several types.
+    of_type = _BY_TYPE[kind if isinstance(kind, str) else kind[0]]
+    return _BY_NAME.get(name, _BY_FORMAT.get(schema.get("format", ""), of_type))
 
 
 def add_samples(operation: dict[str, Any], known: dict[str, JsonSchema]) -> None:
@@ -81,41 +105,6 @@ def _has_sample(content: dict[str, Any]) -> bool:
 def resolved(schema: JsonSchema, known: dict[str, JsonSchema]) -> JsonSchema:
     """Return the schema, or the one to which it refers."""
     return known[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
-
-
-class _Sampler:
-    def __init__(self, known: dict[str, JsonSchema], *, body: bool) -> None:
-        self._known = known
-        self._body = body
-
-    def sample(self, schema: JsonSchema, name: str = "") -> Any:
-        # The first example, or the first of the values that are allowed.
-        if given := schema.get("examples") or schema.get("enum"):
-            return given[0]
-        if "$ref" in schema or "anyOf" in schema:
-            of = resolved(schema, self._known) if "$ref" in schema else schema["anyOf"][0]
-            return self.sample(of, name)
-        if schema.get("type") == "object":
-            required = schema.get("required", ())
-            return {
-                name: self.sample(each, name)
-                for name, each in schema.get("properties", {}).items()
-                if not self._body or name in required or "examples" in each
-            }
-        if schema.get("type") == "array":
-            return [self.sample(schema["items"], name.removesuffix("s"))]
-        return self._scalar(schema, name)
-
-    def _scalar(self, schema: JsonSchema, name: str) -> Any:
-        if schema.get("default") is not None:
-            return schema["default"]
-        if name in _BY_NAME:
-            return _BY_NAME[name]
-        if schema.get("format") in _BY_FORMAT:
-            return _BY_FORMAT[schema["format"]]
-        kind = schema.get("type", "null")
-        # The first of several types.
-        return _BY_TYPE[kind if isinstance(kind, str) else kind[0]]
 
 
 def problem_sample(error: ErrorType, status: int) -> dict[str, Any]:
@@ -298,11 +287,7 @@ def _body(kind: FeedEventType, entry: TypeEntry, schemas: dict[str, Any]) -> dic
 
 
 def _sample(kind: FeedEventType, entry: TypeEntry) -> dict[str, Any]:
-    is_of_list = entry.subject in {
-        SubjectKind.SUBSCRIPTION,
-        SubjectKind.IMPORT,
-        SubjectKind.EXPORT,
-    }
+    is_of_list = entry.subject in {SubjectKind.SUBSCRIPTION, SubjectKind.IMPORT, SubjectKind.EXPORT}
     event = {
         "id": 48213,
         "type": kind.value,

@@ -3,7 +3,6 @@
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -13,13 +12,13 @@ from pydantic import BeforeValidator
 from api.request_ids import current_request_id
 from api.state import State, state_of
 from core import ids
-from core.errors import DomainError
-from core.errors.requests import IDEMPOTENCY_KEY_INVALID
+from core.errors import DomainError, requests
 from services.access.caller import Caller
 from services.accounts import email_addresses
 from services.jobs.idempotency import IdempotencyKey
 from services.paging import WHOLE, PageOfRows, PageRequest
 from services.subscriptions import lists
+from storage.unit_of_work import UnitOfWork
 
 MAX_PAGE_ITEMS = 1000
 
@@ -30,6 +29,14 @@ async def _shared(request: Request) -> State:
 
 
 StateOf = Annotated[State, Depends(_shared)]
+
+
+async def _unit_of_work(state: StateOf) -> UnitOfWork:
+    return state.resources.unit_of_work()
+
+
+# A handler in a thread has it committed before its answer.
+Transaction = Annotated[UnitOfWork, Depends(_unit_of_work)]
 
 
 def _path_id(value: object) -> int:
@@ -63,8 +70,7 @@ async def _list_id(state: StateOf, list_id: ListName) -> int:
     if isinstance(list_id, int):
         return list_id
     # The route itself asks whether it is archived.
-    find = partial(lists.get_named, name=list_id, archived=True)
-    return (await state.in_unit_of_work(find)).id
+    return (await state.in_unit_of_work(lists.get_named, list_id, archived=True)).id
 
 
 ListId = Annotated[int, Depends(_list_id)]
@@ -169,7 +175,7 @@ def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> Idem
     if sent is None:
         return None
     if not _IDEMPOTENCY_KEY.match(sent):
-        raise IDEMPOTENCY_KEY_INVALID()
+        raise requests.IDEMPOTENCY_KEY_INVALID()
     return _named(request, caller, body, sent)
 
 

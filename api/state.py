@@ -1,7 +1,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from starlette.requests import HTTPConnection
 
@@ -24,6 +24,7 @@ from storage.redis.request_calls import RequestCalls
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_LOOK_UP_SECONDS = 2.0
@@ -52,8 +53,10 @@ class State:
     figures: Figures
     rate_limiter: RateLimiter
 
-    async def in_unit_of_work(self, work: Callable[[UnitOfWork], T]) -> T:
-        return await RECORDS.run(self.transact, work)
+    async def in_unit_of_work(
+        self, work: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await RECORDS.run(self.transact, lambda uow: work(uow, *args, **kwargs))
 
     def transact(self, work: Callable[[UnitOfWork], T]) -> T:
         """Do the work in a transaction that is committed when it ends well."""

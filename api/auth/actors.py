@@ -11,8 +11,7 @@ from api.browsers import browser_name, client_address, referring_page
 from api.limits.rate_limits import RateLimitName
 from api.request_ids import current_request_id
 from api.state import State
-from core.errors.access import AUTH_CREDENTIALS_OR_TRACE_MISSING
-from core.errors.mailing import TRACE_INVALID
+from core.errors import access, mailing
 from core.scopes import Scope
 from models import MailingList, User
 from services.access.caller import Caller, require_scope
@@ -34,7 +33,7 @@ class Principal:
         """Raises ``trace.invalid`` for a trace id of another list, or one that was revoked."""
         self._require_own_list(mailing_list)
         if self.trace and mails.is_revoked(mailing_list, self.trace.delivery):
-            raise TRACE_INVALID()
+            raise mailing.TRACE_INVALID()
         return accounts.get(uow, self.user_id)
 
     def leaver(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
@@ -47,7 +46,7 @@ class Principal:
 
     def _require_own_list(self, mailing_list: MailingList) -> None:
         if self.trace and self.trace.list_id != mailing_list.id:
-            raise TRACE_INVALID()
+            raise mailing.TRACE_INVALID()
 
 
 def identify_principal(
@@ -66,7 +65,7 @@ def identify_principal(
         return Principal(trace.user_id, via, trace)
     caller = identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))
     if caller is None:
-        raise AUTH_CREDENTIALS_OR_TRACE_MISSING()
+        raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
     require_scope(caller, scope)
     return Principal(caller.user_id, Via.LOGIN, None)
 

@@ -9,12 +9,10 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Depends, Request
-from fastapi.responses import Response
+from fastapi import Depends, Request, Response
 
 from api.bodies.forms import FormOrJsonBodyOf
 from api.browsers import FIRST_STEP, FORM, KNOWN, SESSION, browser_name, client_address
@@ -23,10 +21,7 @@ from api.html.frame import HEADERS, page, redirect
 from api.limits.bulkheads import AUTHENTICATION, PASSWORDS
 from api.metrics import LOGINS
 from api.state import State, state_of
-from core.errors import DomainError, Kind
-from core.errors.access import AUTH_CSRF, AUTH_SECOND_FACTOR, LOGIN_PAUSED
-from core.errors.people import PASSWORD_WRONG
-from core.errors.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
+from core.errors import DomainError, Kind, access, people, requests
 from models import User
 from services import event_origins
 from services.access import sessions
@@ -57,11 +52,11 @@ _PAGE_OF_SCRIPT = "hx-current-url"
 async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
     """Return the fields of a page's form; raises for a body that no page sends."""
     if submission.fields and not submission.is_form:
-        raise BODY_NO_FORM_TYPE()
+        raise requests.BODY_NO_FORM_TYPE()
     fields = {name: str(value) for name, value in submission.fields.items()}
     # No keyboard types a NUL character, and the database stores no text with one.
     if any("\0" in value for value in fields.values()):
-        raise BODY_CHARACTER_INVALID()
+        raise requests.BODY_CHARACTER_INVALID()
     return fields
 
 
@@ -82,7 +77,7 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
             and sessions.is_csrf_token(state.resources.keyring, cookie, sent)
         ):
             return
-    raise AUTH_CSRF(header=CSRF_HEADER)
+    raise access.AUTH_CSRF(header=CSRF_HEADER)
 
 
 def form_cookie_value(request: Request, state: State) -> str:
@@ -301,25 +296,24 @@ async def prove_password(
 
     Raises ``password.wrong``, for an address without an account too, and ``login.paused``.
     """
-    begin = partial(
-        logins.begin,
-        keyring=state.resources.keyring,
-        email=email,
-        client=client_address(request),
-        known=state.cookies.read(request, KNOWN),
-    )
     try:
-        attempt = await state.in_unit_of_work(begin)
+        attempt = await state.in_unit_of_work(
+            logins.begin,
+            state.resources.keyring,
+            email=email,
+            client=client_address(request),
+            known=state.cookies.read(request, KNOWN),
+        )
     except DomainError as error:
-        if error.code == LOGIN_PAUSED.code:
+        if error.code == access.LOGIN_PAUSED.code:
             LOGINS.labels("paused").inc()
         raise
     # Outside of a transaction, so that no connection is held while the hash waits for its turn.
-    check = await PASSWORDS.run(partial(passwords.verify, attempt.password_hash, password))
+    check = await PASSWORDS.run(passwords.verify, attempt.password_hash, password)
     if not check.matches:
         LOGINS.labels("failed").inc()
-        await state.in_unit_of_work(partial(logins.fail, attempt=attempt))
-        raise PASSWORD_WRONG()
+        await state.in_unit_of_work(logins.fail, attempt)
+        raise people.PASSWORD_WRONG()
     return attempt, check
 
 
@@ -347,7 +341,7 @@ def second_step_page(
         state,
         "second_step.html",
         # The factor is missing at first, and after a wrong one.
-        status=STATUS_OF[Kind.RATE_LIMITED if is_paused else AUTH_SECOND_FACTOR.kind],
+        status=STATUS_OF[Kind.RATE_LIMITED if is_paused else access.AUTH_SECOND_FACTOR.kind],
         form_cookie=form_cookie,
         scripted=passkey_options is not None,
         passkey_options=passkey_options,

@@ -18,11 +18,8 @@ from api.limits.bulkheads import AUTHENTICATION
 from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_of_caller
 from api.middleware.body_limits import body_of
 from api.state import state_of
-from core.errors import DomainError, Kind
-from core.errors import access as errors
-from core.errors.access import AUTH_CREDENTIALS_DISAGREE, AUTH_SCHEME_UNKNOWN
+from core.errors import DomainError, Kind, access, mailing
 from core.errors.catalogue import ErrorType
-from core.errors.mailing import TRACE_INVALID
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN
 from services import event_origins
@@ -90,10 +87,10 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
     for header in request.headers.getlist("authorization"):
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise AUTH_SCHEME_UNKNOWN()
+            raise access.AUTH_SCHEME_UNKNOWN()
         sent.add(token.strip())
     if len(sent) > 1:
-        raise AUTH_CREDENTIALS_DISAGREE()
+        raise access.AUTH_CREDENTIALS_DISAGREE()
     if not sent:
         cookie = state.cookies.read(request, SESSION)
         if not cookie:
@@ -111,7 +108,7 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
     # Browsers go on sending the cookie of a session that has ended, which is none here.
     member = page_session(request, state)
     if member is not None and member.user_id != caller.user_id:
-        raise AUTH_CREDENTIALS_DISAGREE()
+        raise access.AUTH_CREDENTIALS_DISAGREE()
     return caller
 
 
@@ -186,20 +183,20 @@ def _trace_or_caller(request: Request) -> None:
     if trace is not None:
         mails.read(state_of(request).resources.keyring, trace)
     elif identify_and_count(request) is None:
-        raise errors.AUTH_CREDENTIALS_OR_TRACE_MISSING()
+        raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
 
 
 def _identified(request: Request) -> Caller:
     caller = identify_and_count(request)
     if caller is None:
-        raise errors.AUTH_CREDENTIALS_MISSING()
+        raise access.AUTH_CREDENTIALS_MISSING()
     return caller
 
 
 def _unrestricted(request: Request) -> Caller:
     caller = _identified(request)
     if not caller.unrestricted:
-        raise errors.AUTH_RESTRICTED_CREDENTIAL()
+        raise access.AUTH_RESTRICTED_CREDENTIAL()
     return caller
 
 
@@ -223,9 +220,9 @@ def _public(stranger: RateLimitName | None, *, by_trace: bool = False) -> Any:
 
 
 _MISSING_OR_INVALID = [
-    errors.AUTH_CREDENTIALS_MISSING,
-    errors.AUTH_INVALID_API_KEY,
-    errors.AUTH_SECOND_FACTOR,
+    access.AUTH_CREDENTIALS_MISSING,
+    access.AUTH_INVALID_API_KEY,
+    access.AUTH_SECOND_FACTOR,
 ]
 
 
@@ -243,7 +240,7 @@ BY_LINK = _public(RateLimitName.ANONYMOUS, by_trace=True)
 OPTIONAL = Depends(
     Access(
         "Credential: none needed; any is taken.",
-        [errors.AUTH_INVALID_API_KEY, errors.AUTH_SECOND_FACTOR],
+        [access.AUTH_INVALID_API_KEY, access.AUTH_SECOND_FACTOR],
         [{}, *_every_scheme()],
         partial(identify_and_count, stranger=RateLimitName.LOGIN),
         RateLimitName.LOGIN,
@@ -263,7 +260,7 @@ OF_EVENT_TYPES = _any_credential(
 UNRESTRICTED = Depends(
     Access(
         "Credential: a session, or an API key without restriction to scopes.",
-        [*_MISSING_OR_INVALID, errors.AUTH_RESTRICTED_CREDENTIAL],
+        [*_MISSING_OR_INVALID, access.AUTH_RESTRICTED_CREDENTIAL],
         _own_schemes(),
         _unrestricted,
     )
@@ -278,7 +275,7 @@ def requires_scope(scope: Scope, *, deferred: bool = False) -> Any:
         require_scope(caller, scope)
         return caller
 
-    insufficient = errors.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope)
+    insufficient = access.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope)
     # Some scopes no person grants to a program, so no OAuth token has them.
     security = _every_scheme(scope) if scope in GRANTABLE else _own_schemes(scope)
     refused = [*_MISSING_OR_INVALID, insufficient]
@@ -290,11 +287,11 @@ def requires_scope(scope: Scope, *, deferred: bool = False) -> Any:
 def requires_scope_or_trace(scope: Scope) -> Any:
     """Take a trace id, or a credential with the scope; ``actors`` checks which was sent."""
     refused = [
-        errors.AUTH_CREDENTIALS_OR_TRACE_MISSING,
-        errors.AUTH_INVALID_API_KEY,
-        errors.AUTH_SECOND_FACTOR,
-        TRACE_INVALID,
-        errors.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope),
+        access.AUTH_CREDENTIALS_OR_TRACE_MISSING,
+        access.AUTH_INVALID_API_KEY,
+        access.AUTH_SECOND_FACTOR,
+        mailing.TRACE_INVALID,
+        access.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope),
     ]
     sentence = f"Credential: a trace id, or a login. Scope: `{scope}`."
     security = [{}, *_every_scheme(scope)]

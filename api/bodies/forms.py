@@ -15,15 +15,11 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
 from api.bodies.json_bodies import is_json, media_type, read_json
-from core.errors import requests as errors
-from core.errors.mailing import TRACE_AMBIGUOUS
-from core.errors.media import ATTACHMENT_FILE_MISSING, ATTACHMENT_SEVERAL_FILES
-from core.errors.requests import BODY_MALFORMED_MULTIPART, BODY_NOT_MULTIPART
+from core.errors import mailing, media, requests
 from services.oauth.adapters import OAuthRequest, OAuthResponse
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
-
 
 # Each part costs far more memory than its bytes; our own forms have one part.
 MAX_MULTIPART_PARTS = 100
@@ -62,7 +58,7 @@ async def read_form(request: Request) -> MultipartForm:
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary")
     if kind != b"multipart/form-data" or not boundary:
-        raise BODY_NOT_MULTIPART()
+        raise requests.BODY_NOT_MULTIPART()
 
     def keep_file(part: Any) -> None:
         stream = part.file_object
@@ -82,10 +78,10 @@ async def read_form(request: Request) -> MultipartForm:
         async for chunk in request.stream():
             parser.write(chunk)
             if len(form.files) + len(form.fields) > MAX_MULTIPART_PARTS:
-                raise BODY_MALFORMED_MULTIPART(most=MAX_MULTIPART_PARTS)
+                raise requests.BODY_MALFORMED_MULTIPART(most=MAX_MULTIPART_PARTS)
         parser.finalize()
     except FormParserError as error:
-        raise BODY_MALFORMED_MULTIPART(most=MAX_MULTIPART_PARTS) from error
+        raise requests.BODY_MALFORMED_MULTIPART(most=MAX_MULTIPART_PARTS) from error
     return form
 
 
@@ -97,9 +93,9 @@ def file_named(form: MultipartForm, name: str) -> FilePart:
     """
     files = [part for part in form.files if part.name == name and part.filename]
     if len(files) > 1:
-        raise ATTACHMENT_SEVERAL_FILES(part=name)
+        raise media.ATTACHMENT_SEVERAL_FILES(part=name)
     if not files:
-        raise ATTACHMENT_FILE_MISSING(part=name)
+        raise media.ATTACHMENT_FILE_MISSING(part=name)
     return files[0]
 
 
@@ -141,7 +137,7 @@ class FormOrJsonBody:
         if self.is_form and isinstance(value, str):
             value = boolean_of(value)
         if not isinstance(value, bool):
-            raise errors.invalid_field(f"body.{name}", "must be true or false")
+            raise requests.invalid_field(f"body.{name}", "must be true or false")
         return value
 
 
@@ -156,10 +152,10 @@ async def read_form_or_json(
     fields, is_form = await body_fields(request)
     named = [value for name, value in fields if name == "trace_id" and value is not None]
     if not all(isinstance(value, str) for value in named):
-        raise errors.invalid_field("body.trace_id", "must be a string")
+        raise requests.invalid_field("body.trace_id", "must be a string")
     sent = {*request.query_params.getlist("trace_id"), *named} - {""}
     if len(sent) > 1:
-        raise TRACE_AMBIGUOUS()
+        raise mailing.TRACE_AMBIGUOUS()
     return FormOrJsonBody(dict(fields), is_form, sent.pop() if sent else None)
 
 
@@ -180,12 +176,12 @@ async def body_fields(request: Request) -> tuple[BodyFields, bool]:
         try:
             return form_pairs(body), True
         except ValueError:
-            raise errors.BODY_MALFORMED_FORM() from None
+            raise requests.BODY_MALFORMED_FORM() from None
     if not is_json(content_type):
-        raise errors.BODY_NO_JSON_OR_FORM_TYPE()
+        raise requests.BODY_NO_JSON_OR_FORM_TYPE()
     parsed = read_json(request, body)
     if not isinstance(parsed, dict):
-        raise errors.BODY_INVALID(place="body", rule="must be an object")
+        raise requests.BODY_INVALID(place="body", rule="must be an object")
     return list(parsed.items()), False
 
 

@@ -11,24 +11,17 @@ import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
+from inspect import iscoroutinefunction
 from itertools import islice
 from json import JSONDecodeError
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import orjson
-from fastapi import Request
-from fastapi.responses import Response
+from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from api.limits.bulkheads import STORAGE
-from core.errors import DomainError, FieldProblem
-from core.errors.requests import (
-    BODY_NO_JSON_TYPE,
-    BODY_NOT_JSON,
-    OPTION_IN_BODY,
-    REQUEST_UNKNOWN,
-    invalid_field,
-)
+from api.limits.bulkheads import RECORDS, STORAGE
+from core.errors import DomainError, FieldProblem, requests
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DIGITS_OF_64_BITS = 20
@@ -58,7 +51,7 @@ def is_json(content_type: str) -> bool:
 def require_json_type(request: Request) -> None:
     """Raise ``body.unsupported_type`` for a body of another media type."""
     if not is_json(request.headers.get("content-type", "")):
-        raise BODY_NO_JSON_TYPE()
+        raise requests.BODY_NO_JSON_TYPE()
 
 
 def without_byte_order_mark(body: bytes) -> bytes:
@@ -76,7 +69,7 @@ def read_json(request: Request, body: bytes, *, exact: bool = False) -> Any:
     try:
         parsed = _parsed(body, exact=exact)
     except (ValueError, RecursionError):
-        raise BODY_NOT_JSON() from None
+        raise requests.BODY_NOT_JSON() from None
     _check_names(request, parsed)
     return parsed
 
@@ -85,7 +78,7 @@ def read_object(request: Request, body: bytes) -> dict[str, Any]:
     """Return the object in a body whose numbers are money; raises ``body.invalid`` too."""
     parsed = read_json(request, body, exact=True)
     if not isinstance(parsed, dict):
-        raise invalid_field("body", "must be an object")
+        raise requests.invalid_field("body", "must be an object")
     return parsed
 
 
@@ -137,7 +130,16 @@ class BeforeBody(Protocol):
     async def pass_before_body(self, request: Request) -> None: ...
 
 
-class JsonRoute(APIRoute):
+class ThreadedRoute(APIRoute):
+    """A route whose handler, if it is a plain function, works in the threads of ``RECORDS``."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if not iscoroutinefunction(endpoint):
+            endpoint = RECORDS.threaded(endpoint)
+        super().__init__(path, endpoint, **options)
+
+
+class JsonRoute(ThreadedRoute):
     """A route that refuses a body of another media type than JSON.
 
     FastAPI reads a body that the handler declares before the dependencies run. This route lets
@@ -218,7 +220,7 @@ def _check_names(request: Request, parsed: object) -> None:
     options = _options(operation)
     for place in others:
         if (name := place.removeprefix("body.")) in options:
-            raise OPTION_IN_BODY(name=name)
+            raise requests.OPTION_IN_BODY(name=name)
     if others:
         raise unknown(others)
 
@@ -249,7 +251,7 @@ def unknown(places: Iterable[str]) -> DomainError:
     """Return the ``request.unknown`` that names these places."""
     problems = tuple(FieldProblem(place, "unknown", "is not known here") for place in places)
     names = ", ".join(problem.field for problem in problems)
-    return REQUEST_UNKNOWN(names=names, problems=problems)
+    return requests.REQUEST_UNKNOWN(names=names, problems=problems)
 
 
 def refuse_options(request: Request, names: Iterable[str]) -> None:
@@ -262,7 +264,7 @@ def refuse_options(request: Request, names: Iterable[str]) -> None:
     options = {each.alias for each in route.dependant.query_params}
     for name in names:
         if name in options:
-            raise OPTION_IN_BODY(name=name)
+            raise requests.OPTION_IN_BODY(name=name)
 
 
 def refuse_parts(request: Request, names: Iterable[str]) -> None:

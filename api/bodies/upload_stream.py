@@ -13,8 +13,7 @@ from starlette.types import Scope
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.middleware.layers import extend_deadline
-from core.errors import imports as errors
-from core.errors.requests import BODY_CUT_SHORT, BODY_MALFORMED_UPLOAD
+from core.errors import imports, requests
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.parts import PART_BYTES, PartWriter
 
@@ -74,7 +73,7 @@ async def _store(
         extend_deadline(scope)
         arrived.size += len(data)
         if arrived.size > MAX_IMPORT_FILE_BYTES:
-            raise errors.IMPORT_TOO_LARGE()
+            raise imports.IMPORT_TOO_LARGE()
         if len(held) >= PART_BYTES:
             await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(held))
             held.clear()
@@ -84,7 +83,7 @@ async def _store(
     await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(held))
     await UPLOADS_BY_CALLER.run(caller_id, writer.close)
     if not arrived.size:
-        raise errors.IMPORT_EMPTY_FILE()
+        raise imports.IMPORT_EMPTY_FILE()
 
 
 @dataclass
@@ -164,18 +163,18 @@ async def _part(
         async for chunk in body:
             parser.write(chunk)
             if parts.files > 1:
-                raise errors.IMPORT_SEVERAL_FILES()
+                raise imports.IMPORT_SEVERAL_FILES()
             if parts.files and check and not is_checked:
                 is_checked = True
                 await check(parts.texts())
             yield bytes(parts.data)
             parts.data.clear()
     except MultipartParseError as error:
-        raise BODY_MALFORMED_UPLOAD() from error
+        raise requests.BODY_MALFORMED_UPLOAD() from error
     if not parts.ended:
-        raise BODY_CUT_SHORT()
+        raise requests.BODY_CUT_SHORT()
     if check and not is_checked:
         await check(parts.texts())
     if not parts.files:
-        raise errors.IMPORT_FILE_MISSING()
+        raise imports.IMPORT_FILE_MISSING()
     arrived.filename = parts.filename or arrived.filename

@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial, wraps
 from threading import Lock
@@ -19,14 +20,12 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.metrics import REFUSED
-from core.errors import DomainError, TransientError
-from core.errors.access import LOGIN_BUSY
+from core.errors import DomainError, TransientError, access, mailing, requests
 from core.errors.catalogue import ErrorType
-from core.errors.mailing import LIST_BUSY
-from core.errors.requests import SERVICE_BUSY
 
 P = ParamSpec("P")
 T = TypeVar("T")
+K = TypeVar("K")
 
 # The longest wait of most callers for a thread: a multiple of what a burst of small requests takes,
 # and less than the patience of those who made them.
@@ -46,7 +45,7 @@ class Bulkhead:
         *,
         wait_seconds: float = MAX_WAIT_SECONDS,
         max_waiting: int = MAX_WAITING_CALLERS,
-        error: ErrorType = SERVICE_BUSY,
+        error: ErrorType = requests.SERVICE_BUSY,
     ) -> None:
         self.name = name
         self.threads = threads
@@ -96,7 +95,7 @@ class Bulkhead:
 
         @wraps(handler)
         async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await self.run(handler, *args, **kwargs)
+            return await self.run(_committed(handler), *args, **kwargs)
 
         return in_thread
 
@@ -110,10 +109,21 @@ class Bulkhead:
         return self._error()
 
 
+def _committed(handler: Callable[P, T]) -> Callable[P, T]:
+    """Commit the ``uow`` that a handler has, in its thread and before it answers."""
+
+    def work(*args: P.args, **kwargs: P.kwargs) -> T:
+        uow: Any = kwargs.get("uow", nullcontext())
+        with uow:
+            return handler(*args, **kwargs)
+
+    return work
+
+
 # The check of credentials, which every other part of the service stands on.
 AUTHENTICATION = Bulkhead("authentication", 4)
 # Each hash of a password takes 64 MiB and a core for a while, and so few are made at a time.
-PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, error=LOGIN_BUSY)
+PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, error=access.LOGIN_BUSY)
 # Charges, balances, orders and the payment providers' notifications.
 MONEY = Bulkhead("money", 10)
 # Acts on one list, which wait for its lock.
@@ -148,7 +158,6 @@ TRANSACTION_THREADS = 1 + sum(
 # same time as all others: no handler waits for a connection while it holds a thread.
 SINGLE_STATEMENTS = AUTHENTICATION.threads + MONEY.threads
 
-
 # Questions to dependencies that may hang.
 
 MAX_ANSWER_SECONDS = 1.0
@@ -180,6 +189,18 @@ class Question(Generic[T]):
             return asked.result()
         except (psycopg2.Error, SQLAlchemyError, RedisError, TransientError, DomainError):
             return None
+
+
+@contextmanager
+def counted(counter: Counter[K], key: K) -> Iterator[None]:
+    """Count one more of the key while the block lasts."""
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
 
 
 # Shares of a bulkhead, so that one list or one caller never takes all of its threads.
@@ -227,7 +248,7 @@ class Shares:
             async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
                 key = kwargs[name]
                 assert isinstance(key, int)
-                return await self.run(key, handler, *args, **kwargs)
+                return await self.run(key, _committed(handler), *args, **kwargs)
 
             return in_thread
 
@@ -235,13 +256,13 @@ class Shares:
 
 
 # A list that is locked holds its callers up, and no caller of another list.
-ACTS_BY_LIST = Shares(LISTS, LISTS.threads // 4, LIST_BUSY, wait_seconds=MAX_WAIT_SECONDS)
+ACTS_BY_LIST = Shares(LISTS, LISTS.threads // 4, mailing.LIST_BUSY, wait_seconds=MAX_WAIT_SECONDS)
 # The uploads of a caller leave threads for those of others.
-UPLOADS_BY_CALLER = Shares(STORAGE, STORAGE.threads // 2, SERVICE_BUSY, wait_seconds=10.0)
+UPLOADS_BY_CALLER = Shares(STORAGE, STORAGE.threads // 2, requests.SERVICE_BUSY, wait_seconds=10.0)
 # Name servers of a caller's own choice may keep a thread waiting for as long as they like. The
 # waits for a thread are shorter than MAX_LOOK_UP_SECONDS, and leave time for the look-up itself.
-NAMES_BY_CALLER = Shares(NAMES, 1, SERVICE_BUSY, wait_seconds=1.0)
+NAMES_BY_CALLER = Shares(NAMES, 1, requests.SERVICE_BUSY, wait_seconds=1.0)
 # A search may read half a million rows, and a count may take seconds.
 SEARCHES_BY_CALLER = Shares(
-    RECORDS, RECORDS.threads // 4, SERVICE_BUSY, wait_seconds=MAX_WAIT_SECONDS
+    RECORDS, RECORDS.threads // 4, requests.SERVICE_BUSY, wait_seconds=MAX_WAIT_SECONDS
 )

@@ -13,10 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem_response
 from api.limits.body_budgets import MEGABYTE, BodyBudget, HeldBody, holder_of_address
+from core.errors import imports, media, requests
 from core.errors.catalogue import ErrorType
-from core.errors.imports import IMPORT_TOO_LARGE
-from core.errors.media import ATTACHMENT_TOO_LARGE
-from core.errors.requests import BODY_LENGTH_INVALID, BODY_TOO_LARGE, BODY_TOO_SLOW, SERVICE_BUSY
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 
 # Part headers, boundaries and a few small fields around the file.
@@ -48,7 +46,7 @@ class BodyLimit:
 
 
 def _json_limit(path: str, megabytes: int) -> BodyLimit:
-    error = BODY_TOO_LARGE.filled(megabytes=megabytes)
+    error = requests.BODY_TOO_LARGE.filled(megabytes=megabytes)
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
 
@@ -57,14 +55,14 @@ LIMITS = (
     BodyLimit(
         re.compile(r"(/lists/[^/]+/imports|/console/imports/new)$"),
         MAX_IMPORT_FILE_BYTES + MULTIPART_OVERHEAD_BYTES,
-        IMPORT_TOO_LARGE,
+        imports.IMPORT_TOO_LARGE,
         max_seconds=MAX_IMPORT_FILE_SECONDS,
     ),
     _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),
     BodyLimit(
         re.compile(r"(/attachments|/console/images)$"),
         MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
-        ATTACHMENT_TOO_LARGE,
+        media.ATTACHMENT_TOO_LARGE,
     ),
     # All entries of a deny list, of the usual length.
     _json_limit(r"/deny-list$", 8),
@@ -134,7 +132,7 @@ class BoundedBody:
             async with asyncio.timeout(max(min(left, MAX_BODY_SILENCE_SECONDS), 0)):
                 message = await self._receive()
         except TimeoutError:
-            self._refuse(BODY_TOO_SLOW)
+            self._refuse(requests.BODY_TOO_SLOW)
         count = len(message.get("body", b""))
         self._read += count
         if self._read > self._limit.max_bytes:
@@ -169,7 +167,7 @@ class BoundedBody:
         """Wait for a while when the caller's other bodies take all of its share."""
         until = asyncio.get_running_loop().time() + MAX_ROOM_SECONDS
         while error := held.take(count):
-            if error is SERVICE_BUSY or asyncio.get_running_loop().time() > until:
+            if error is requests.SERVICE_BUSY or asyncio.get_running_loop().time() > until:
                 self._refuse(error)
             await asyncio.sleep(_ROOM_POLL_SECONDS)
 
@@ -187,7 +185,7 @@ class BodyLimitMiddleware:
         limit = body_limit_of(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit() or int(declared) > limit.max_bytes:
-            error = limit.error if declared.isdigit() else BODY_LENGTH_INVALID
+            error = limit.error if declared.isdigit() else requests.BODY_LENGTH_INVALID
             await problem_response(error())(scope, receive, send)
             return
         address = scope["client"][0] if scope.get("client") else ""

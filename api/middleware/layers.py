@@ -6,8 +6,7 @@ from contextlib import nullcontext
 from urllib.parse import quote
 
 import structlog
-from fastapi import APIRouter
-from fastapi.responses import Response
+from fastapi import APIRouter, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware

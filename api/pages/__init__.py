@@ -7,11 +7,7 @@ from api.pages.sign_up import routes as sign_up
 from api.pages.unsubscribe import routes as unsubscribe
 
 # The pages that readers get, in their own language.
-READER_PAGES = (
-    unsubscribe.router,
-    sign_up.router,
-    preferences.router,
-)
+READER_PAGES = (unsubscribe.router, sign_up.router, preferences.router)
 
 # The pages for browsers, without those of the console.
 PAGES = (

@@ -2,15 +2,13 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import PUBLIC
 from api.html.frame import HEADERS
 from api.middleware.headers import is_head
 from api.parameters import StateOf
-from core.errors import DomainError
-from core.errors.money import PAYMENT_LINK_INVALID
+from core.errors import DomainError, money
 from core.logging import get_logger
 from models import OrderStatus, PaymentOrder
 from services.credits import checkout, orders
@@ -34,10 +32,10 @@ async def return_from_payment(
 ) -> Response:
     """Check whether the order is paid, and redirect the payer to the page that it came from."""
     if not checkout.is_return_signature(state.resources.keyring, order, signature):
-        raise PAYMENT_LINK_INVALID()
+        raise money.PAYMENT_LINK_INVALID()
     found = await state.in_unit_of_work(lambda uow: uow.session.get(PaymentOrder, int(order)))
     if found is None or found.redirect_url is None:
-        raise PAYMENT_LINK_INVALID()
+        raise money.PAYMENT_LINK_INVALID()
     status = found.status
     is_unpaid = status in {OrderStatus.PENDING, OrderStatus.EXPIRED}
     if is_unpaid and not is_head(request.scope):

@@ -10,16 +10,22 @@ from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
 from api.bodies.json_bodies import JsonRoute, refuse_parts
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
-from api.parameters import Paging, PreferenceOf, StateOf, idempotency_key
+from api.openapi import (
+    IDEMPOTENCY_KEY_PARAMETER,
+    OF_IDEMPOTENCY,
+    OF_QUEUES,
+    PREFER_PARAMETER,
+    goes_on,
+    refuses,
+)
+from api.parameters import Paging, PreferenceOf, StateOf, Transaction, idempotency_key
 from api.request_ids import current_request_id
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
 from api.waiting.waiters import while_connected
 from core import clock
-from core.errors import DomainError, media, requests
-from core.errors.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
+from core.errors import DomainError, access, media, requests
 from core.queues import Queue
 from core.scopes import Scope
 from models import Attachment, AttachmentStatus
@@ -71,38 +77,30 @@ _UPLOAD: dict[str, Any] = {
     "/attachments",
     response_model=Envelope[AttachmentRecord],
     openapi_extra=_UPLOAD,
-    responses={
-        202: {
-            "model": Envelope[AttachmentRecord],
-            "description": "The wait ran out; the work goes on. Location leads to the record.",
-        },
-        **refuses(
-            media.ATTACHMENT_FILE_MISSING,
-            media.ATTACHMENT_SEVERAL_FILES,
-            requests.BODY_NOT_MULTIPART,
-            requests.BODY_MALFORMED_MULTIPART,
-            requests.OPTION_IN_BODY.filled(name="encrypted"),
-            requests.IDEMPOTENCY_KEY_INVALID,
-            media.ATTACHMENT_GONE,
-            QUOTA_EXCEEDED,
-            requests.IDEMPOTENCY_IN_PROGRESS,
-            requests.BODY_TOO_SLOW,
-            media.ATTACHMENT_TOO_LARGE,
-            media.ATTACHMENT_UNSUPPORTED_TYPE,
-            media.ATTACHMENT_EMPTY,
-            media.IMAGE_UNREADABLE,
-            media.IMAGE_TRUNCATED,
-            media.IMAGE_SIDE_TOO_LONG,
-            media.IMAGE_TOO_MANY_PIXELS,
-            media.IMAGE_TOO_MANY_FRAMES,
-            requests.IDEMPOTENCY_KEY_REUSED,
-            requests.QUEUE_OVERLOADED,
-            requests.QUEUE_TOO_MANY_OF_YOURS,
-            requests.QUEUE_TOO_MANY_WAITERS,
-            requests.SERVICE_BUSY,
-            requests.SERVICE_UNAVAILABLE,
-        ),
-    },
+    responses=goes_on(
+        Envelope[AttachmentRecord],
+        media.ATTACHMENT_FILE_MISSING,
+        media.ATTACHMENT_SEVERAL_FILES,
+        requests.BODY_NOT_MULTIPART,
+        requests.BODY_MALFORMED_MULTIPART,
+        requests.OPTION_IN_BODY.filled(name="encrypted"),
+        media.ATTACHMENT_GONE,
+        access.QUOTA_EXCEEDED,
+        requests.BODY_TOO_SLOW,
+        media.ATTACHMENT_TOO_LARGE,
+        media.ATTACHMENT_UNSUPPORTED_TYPE,
+        media.ATTACHMENT_EMPTY,
+        media.IMAGE_UNREADABLE,
+        media.IMAGE_TRUNCATED,
+        media.IMAGE_SIDE_TOO_LONG,
+        media.IMAGE_TOO_MANY_PIXELS,
+        media.IMAGE_TOO_MANY_FRAMES,
+        *OF_IDEMPOTENCY,
+        *OF_QUEUES,
+        requests.SERVICE_BUSY,
+        requests.SERVICE_UNAVAILABLE,
+        said="The wait ran out; the work goes on. Location leads to the record.",
+    ),
 )
 async def upload_attachment(
     request: Request,
@@ -168,52 +166,44 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
 
 
 @router.get("/attachments", responses=refuses(requests.CURSOR_INVALID))
-@RECORDS.threaded
 def list_attachments(
-    state: StateOf, caller: AttachmentCaller, paging: Paging
+    uow: Transaction, caller: AttachmentCaller, paging: Paging
 ) -> Envelope[Page[AttachmentRecord]]:
     """The caller's attachments, newest first."""
-    settings = state.resources.settings
+    settings = uow.settings
 
     def show(rows: list[Attachment]) -> list[AttachmentRecord]:
         return [AttachmentRecord.of(attachment, settings) for attachment in rows]
 
-    with state.resources.unit_of_work() as uow:
-        return envelope(page(paging, partial(records.list_of, uow, caller), show))
+    return envelope(page(paging, partial(records.list_of, uow, caller), show))
 
 
 @router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
-@RECORDS.threaded
 def read_attachment(
-    state: StateOf, caller: AttachmentCaller, hash_id: str
+    uow: Transaction, caller: AttachmentCaller, hash_id: str
 ) -> Envelope[AttachmentRecord]:
     """One of the caller's attachments, whatever its status."""
-    with state.resources.unit_of_work() as uow:
-        attachment = records.get(uow, caller, hash_id)
-    return envelope(AttachmentRecord.of(attachment, state.resources.settings))
+    attachment = records.get(uow, caller, hash_id)
+    return envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
 @router.patch("/attachments/{hash_id}", responses=_NOT_FOUND)
-@RECORDS.threaded
 def change_attachment(
-    state: StateOf, caller: AttachmentCaller, hash_id: str, body: AttachmentChanges
+    uow: Transaction, caller: AttachmentCaller, hash_id: str, body: AttachmentChanges
 ) -> Envelope[AttachmentRecord]:
     """Set the picture's text for people who don't see it, its title or its tags.
 
     Unnamed fields stay.
     """
-    with state.resources.unit_of_work() as uow:
-        attachment = records.change(uow, caller, hash_id, body.sent())
-        uow.session.refresh(attachment)
-        return envelope(AttachmentRecord.of(attachment, state.resources.settings))
+    attachment = records.change(uow, caller, hash_id, body.sent())
+    uow.session.refresh(attachment)
+    return envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
-@RECORDS.threaded
-def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
+def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
     """Delete the record and the file. Copies in browsers and caches stay until they expire."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(records.remove(uow, caller, hash_id))
+    return envelope(records.remove(uow, caller, hash_id))
 
 
 @router.post(
@@ -222,25 +212,23 @@ def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) ->
         media.ATTACHMENT_NOT_FOUND,
         media.MEDIA_NOT_FOUND,
         media.SIGNED_LINK_NOT_ENCRYPTED,
-        AUTH_LOGIN_AGAIN,
+        access.AUTH_LOGIN_AGAIN,
     ),
 )
-@RECORDS.threaded
 def create_attachment_link(
-    state: StateOf, caller: AttachmentCaller, hash_id: str, body: NewLink
+    uow: Transaction, caller: AttachmentCaller, hash_id: str, body: NewLink
 ) -> Envelope[LinkRecord]:
     """Create a signed URL, by which anyone can see an encrypted file until it expires.
 
     A session needs a login of the last 15 minutes.
     """
-    with state.resources.unit_of_work() as uow:
-        require_recent_login(uow, caller)
-        attachment = records.get(uow, caller, hash_id)
+    require_recent_login(uow, caller)
+    attachment = records.get(uow, caller, hash_id)
     url, expires_at = records.create(
-        state.resources.keyring,
+        uow.settings.keyring,
         attachment,
         attachment.filename if body.filename is None else body.filename,
-        base=state.resources.settings.public_base,
+        base=uow.settings.public_base,
         expires_in=body.expires_in,
         now=clock.now(),
     )

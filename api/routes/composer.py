@@ -14,10 +14,7 @@ from api.parameters import PreferenceOf, StateOf, named_call
 from api.schemas import composer as schemas
 from api.schemas.envelope import Envelope, envelope
 from core import ids
-from core.errors import composer, requests
-from core.errors.access import QUOTA_EXCEEDED
-from core.errors.money import CHARGE_IN_PROGRESS, CREDITS_INSUFFICIENT
-from core.errors.requests import IDEMPOTENCY_KEY_INVALID
+from core.errors import access, composer, money, requests
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.composer.photos import PhotoSearch, PhotoUse
@@ -55,16 +52,16 @@ def _answers(source: str) -> Responses:
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
-            QUOTA_EXCEEDED,
-            *_QUEUE_ERRORS,
-            requests.REQUEST_TOO_SLOW.filled(seconds=45),
+            access.QUOTA_EXCEEDED, *_QUEUE_ERRORS, requests.REQUEST_TOO_SLOW.filled(seconds=45)
         ),
     }
 
 
 _WRITTEN = {
     **_answers("Who wrote it: `offline` or `openai/<model>`; with `; fallback` or `; cached`"),
-    **refuses(IDEMPOTENCY_KEY_INVALID, CREDITS_INSUFFICIENT, CHARGE_IN_PROGRESS),
+    **refuses(
+        requests.IDEMPOTENCY_KEY_INVALID, money.CREDITS_INSUFFICIENT, money.CHARGE_IN_PROGRESS
+    ),
 }
 _CHARGED_ONCE = "Calls with the same key and request within 24 hours are charged once."
 _WRITING = {
@@ -78,7 +75,7 @@ _WRITING = {
     openapi_extra=_WRITING,
     responses={
         **_WRITTEN,
-        **refuses(IDEMPOTENCY_KEY_INVALID, composer.COMPOSER_UNKNOWN_PART),
+        **refuses(requests.IDEMPOTENCY_KEY_INVALID, composer.COMPOSER_UNKNOWN_PART),
     },
 )
 async def generate_metadata(
@@ -178,7 +175,7 @@ async def search_photos(
     "/composer/{provider}/photos/download_url",
     openapi_extra=_PREFER,
     responses=refuses(
-        QUOTA_EXCEEDED,
+        access.QUOTA_EXCEEDED,
         composer.STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
         composer.STOCKPHOTO_NOT_FOUND,
         *_PHOTO_ERRORS,

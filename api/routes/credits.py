@@ -2,14 +2,19 @@ from datetime import date
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.answers import wait_for_job
 from api.auth.requirements import OPTIONAL, PUBLIC, AuthoriseSpender, CreditEditor, CreditReader
 from api.bodies.json_bodies import JsonRoute, read_object
 from api.limits.bulkheads import MONEY
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
+from api.openapi import (
+    IDEMPOTENCY_KEY_PARAMETER,
+    OF_IDEMPOTENCY,
+    PREFER_PARAMETER,
+    json_request_body,
+    refuses,
+)
 from api.parameters import (
     Cursor,
     Limit,
@@ -18,32 +23,14 @@ from api.parameters import (
     PathId,
     PreferenceOf,
     StateOf,
+    Transaction,
     idempotency_key,
 )
 from api.request_ids import current_request_id
-from api.schemas.credits import (
-    ClaimToken,
-    CreditBalance,
-    CreditEntryRecord,
-    CreditPrices,
-    LedgerPage,
-    LowBalance,
-    NewOrderRecord,
-    OrderRecord,
-    decimal_response,
-    mapping,
-    number,
-    optional,
-    prices_of,
-    record_of,
-    size_of,
-    string,
-)
+from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
 from api.state import State, state_of
 from core.errors import money, requests
-from core.errors.money import CREDITS_BELOW
-from core.errors.requests import BODY_INVALID, BODY_NO_JSON_TYPE, BODY_NOT_JSON, CURSOR_INVALID
 from core.queues import Queue
 from models import CreditAction, JobStatus, OrderStatus, PaymentOrder
 from services.access.caller import Caller
@@ -58,7 +45,7 @@ router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
 @router.post(
     "/auxilia/credits/consume",
-    response_model=Envelope[CreditEntryRecord],
+    response_model=Envelope[schemas.CreditEntryRecord],
     openapi_extra=json_request_body(
         {
             "amount_credit": {
@@ -111,13 +98,13 @@ def _consume(request: Request, authorise: AuthoriseSpender, body: bytes) -> Resp
     charge = ledger.consume(
         state_of(request).resources.database,
         caller.user_id,
-        amount=number(fields, "amount_credit"),
-        source_id=string(fields, "source_id"),
-        meta=optional(mapping, fields, "meta"),
+        amount=schemas.number(fields, "amount_credit"),
+        source_id=schemas.string(fields, "source_id"),
+        meta=schemas.optional(schemas.mapping, fields, "meta"),
         key=idempotency_key(request, caller, [body]),
     )
     replayed = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
-    return decimal_response(charge.entry, replayed)
+    return schemas.decimal_response(charge.entry, replayed)
 
 
 Actions = Annotated[
@@ -126,18 +113,18 @@ Actions = Annotated[
 ]
 
 
-@router.get("/auxilia/credits/balance", response_model=Envelope[CreditBalance])
+@router.get("/auxilia/credits/balance", response_model=Envelope[schemas.CreditBalance])
 @MONEY.threaded
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
-    return decimal_response(ledger.balance(database, caller.user_id))
+    return schemas.decimal_response(ledger.balance(database, caller.user_id))
 
 
 @router.get(
     "/auxilia/credits/ledger",
-    response_model=Envelope[LedgerPage],
-    responses=refuses(CURSOR_INVALID),
+    response_model=Envelope[schemas.LedgerPage],
+    responses=refuses(requests.CURSOR_INVALID),
 )
 @MONEY.threaded
 def read_ledger(
@@ -167,15 +154,15 @@ def read_ledger(
     )
     pagination = Pagination.of(wanted, found).model_dump_json()
     items = ",".join(found.rows)
-    return decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
+    return schemas.decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
 
 
-@router.get("/auxilia/credits/low-balance", response_model=Envelope[LowBalance])
+@router.get("/auxilia/credits/low-balance", response_model=Envelope[schemas.LowBalance])
 @MONEY.threaded
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Below which balance the caller's events tell of low credits; 100 until it is set."""
     below = ledger.threshold(state.resources.database, caller.user_id)
-    return decimal_response(f'{{"below_credit":{below}}}')
+    return schemas.decimal_response(f'{{"below_credit":{below}}}')
 
 
 @router.put(
@@ -194,10 +181,10 @@ def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
         parameters=[],
     ),
     responses=refuses(
-        BODY_NOT_JSON,
-        BODY_NO_JSON_TYPE,
-        BODY_INVALID.filled(place="body.below_credit", rule="must be a number"),
-        CREDITS_BELOW,
+        requests.BODY_NOT_JSON,
+        requests.BODY_NO_JSON_TYPE,
+        requests.BODY_INVALID.filled(place="body.below_credit", rule="must be a number"),
+        money.CREDITS_BELOW,
     ),
 )
 async def set_low_balance(request: Request, authorise: AuthoriseSpender) -> Envelope[int]:
@@ -207,7 +194,7 @@ async def set_low_balance(request: Request, authorise: AuthoriseSpender) -> Enve
 
     def set_threshold() -> int:
         caller = authorise()
-        below = number(read_object(request, body), "below_credit")
+        below = schemas.number(read_object(request, body), "below_credit")
         return ledger.set_threshold(state_of(request).resources.database, caller.user_id, below)
 
     return envelope(await MONEY.run(set_threshold))
@@ -247,12 +234,10 @@ _TOPUP = json_request_body(
 
 @orders_router.post(
     "/auxilia/credits/topup",
-    response_model=Envelope[NewOrderRecord],
+    response_model=Envelope[schemas.NewOrderRecord],
     openapi_extra=_TOPUP,
     responses=refuses(
         requests.BODY_NOT_JSON,
-        requests.IDEMPOTENCY_KEY_INVALID,
-        requests.IDEMPOTENCY_IN_PROGRESS,
         requests.BODY_NO_JSON_TYPE,
         requests.BODY_INVALID.filled(place="body.redirect_url", rule="must be a string"),
         money.TOPUP_AMOUNT_MISSING,
@@ -265,7 +250,7 @@ _TOPUP = json_request_body(
         money.TOPUP_NO_SANDBOX,
         money.TOPUP_REDIRECT_NOT_ALLOWED,
         requests.QUEUE_OVERLOADED,
-        requests.IDEMPOTENCY_KEY_REUSED,
+        *OF_IDEMPOTENCY,
         money.PAYMENTS_REFUSED,
         money.PAYMENTS_UNAVAILABLE,
         money.TOPUP_CHANNEL_UNAVAILABLE,
@@ -285,11 +270,11 @@ async def topup_credits(
     body = await request.body()
     fields = read_object(request, body)
     wanted = OrderRequest(
-        amount=optional(number, fields, "amount"),
-        credit_amount=optional(number, fields, "credit_amount"),
-        currency=optional(string, fields, "currency"),
-        channel=optional(string, fields, "channel"),
-        redirect_url=string(fields, "redirect_url"),
+        amount=schemas.optional(schemas.number, fields, "amount"),
+        credit_amount=schemas.optional(schemas.number, fields, "credit_amount"),
+        currency=schemas.optional(schemas.string, fields, "currency"),
+        channel=schemas.optional(schemas.string, fields, "channel"),
+        redirect_url=schemas.string(fields, "redirect_url"),
     )
     state.queue_ages.check(Queue.MONEY, waits=True)
     accepted = await MONEY.run(
@@ -311,79 +296,75 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     with state.resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, accepted.subject_id)
     # Always with its page, even if a payer has paid the order meanwhile.
-    record = record_of(order) | {
+    record = schemas.record_of(order) | {
         "payment_url": order.payment_url,
         "claim_token": checkout.token_of(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
-    return decimal_response(record, headers)
+    return schemas.decimal_response(record, headers)
 
 
 @orders_router.post(
     "/auxilia/credits/orders/claim",
-    response_model=Envelope[OrderRecord],
+    response_model=Envelope[schemas.OrderRecord],
     responses=refuses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
 )
 @MONEY.threaded
-def claim_order(state: StateOf, caller: CreditEditor, body: ClaimToken) -> Response:
+def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
-    with state.resources.unit_of_work() as uow:
-        order = checkout.claim(uow, state.resources.keyring, caller.user_id, body.claim_token)
-        uow.session.refresh(order)
-        return decimal_response(record_of(order))
+    order = checkout.claim(uow, uow.settings.keyring, caller.user_id, body.claim_token)
+    uow.session.refresh(order)
+    return schemas.decimal_response(schemas.record_of(order))
 
 
 @orders_router.post(
     "/auxilia/credits/orders/status",
-    response_model=Envelope[OrderRecord],
+    response_model=Envelope[schemas.OrderRecord],
     dependencies=[PUBLIC],
     responses=refuses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
-def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
+def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    with state.resources.unit_of_work() as uow:
-        return decimal_response(
-            record_of(checkout.find(uow, state.resources.keyring, body.claim_token))
-        )
+    return schemas.decimal_response(
+        schemas.record_of(checkout.find(uow, uow.settings.keyring, body.claim_token))
+    )
 
 
 @orders_router.get(
     "/auxilia/credits/orders",
-    response_model=Envelope[Page[OrderRecord]],
+    response_model=Envelope[Page[schemas.OrderRecord]],
     responses=refuses(requests.CURSOR_INVALID),
 )
 @MONEY.threaded
 def list_orders(
-    state: StateOf,
+    uow: Transaction,
     caller: CreditReader,
     paging: Paging,
     status: Annotated[OrderStatus | None, Query(description="Those of this status alone")] = None,
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
-    with state.resources.unit_of_work() as uow:
-        read = partial(orders.list_of, uow, caller.user_id, status=status)
-        found = fill(paging, read, lambda rows: [*map(record_of, rows)], size_of)
+    read = partial(orders.list_of, uow, caller.user_id, status=status)
+    found = fill(paging, read, lambda rows: [*map(schemas.record_of, rows)], schemas.size_of)
     pagination = Pagination.of(paging, found).model_dump()
-    return decimal_response({"pagination": pagination, "items": found.rows})
+    return schemas.decimal_response({"pagination": pagination, "items": found.rows})
 
 
 @orders_router.get(
-    "/auxilia/credits/prices", response_model=Envelope[CreditPrices], dependencies=[PUBLIC]
+    "/auxilia/credits/prices", response_model=Envelope[schemas.CreditPrices], dependencies=[PUBLIC]
 )
 async def read_prices(state: StateOf) -> Response:
     """The currencies in which credits are sold, and what they cost. Caches may keep the answer."""
-    prices = prices_of(state.resources.settings, state.payments.configured)
-    return decimal_response(prices, {"Cache-Control": PRICES_KEPT})
+    prices = schemas.prices_of(state.resources.settings, state.payments.configured)
+    return schemas.decimal_response(prices, {"Cache-Control": PRICES_KEPT})
 
 
 @orders_router.get(
     "/auxilia/credits/orders/{order_id}",
-    response_model=Envelope[OrderRecord],
+    response_model=Envelope[schemas.OrderRecord],
     responses=refuses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
-def read_order(state: StateOf, caller: CreditReader, order_id: PathId) -> Response:
+def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Return one of the caller's orders."""
-    with state.resources.unit_of_work() as uow:
-        return decimal_response(record_of(orders.get(uow, caller.user_id, order_id)))
+    return schemas.decimal_response(schemas.record_of(orders.get(uow, caller.user_id, order_id)))

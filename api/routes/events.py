@@ -6,9 +6,8 @@ from fastapi import APIRouter, Query, Response
 
 from api.auth.requirements import OF_EVENT_TYPES
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import RECORDS
 from api.openapi import refuses
-from api.parameters import Limit, PathId, StateOf
+from api.parameters import Limit, PathId, Transaction
 from api.schemas.envelope import Envelope, enveloped
 from api.schemas.events import FeedEventsPage
 from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
@@ -34,9 +33,8 @@ Types = Annotated[
         AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL, CURSOR_INVALID, LIST_NOT_FOUND
     ),
 )
-@RECORDS.threaded
 def list_events(
-    state: StateOf,
+    uow: Transaction,
     caller: Annotated[Caller, OF_EVENT_TYPES],
     types: Types = [],  # noqa: B006 - FastAPI copies it
     list_id: Annotated[PathId | None, Query(description="Of this list alone")] = None,
@@ -51,19 +49,14 @@ def list_events(
     Ask again with `next_cursor`, also after an empty page: no event is left out, and none comes
     twice. A bulk action is one event with its counts.
     """
-    with state.resources.unit_of_work() as uow:
-        found = reading.page(
-            uow,
-            caller.user_id,
-            types=visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
-            list_id=list_id,
-            cursor=cursor,
-            limit=limit,
-        )
-        items = show(uow.session, found.events)
-    pagination = {
-        "limit": limit,
-        "next_cursor": found.next_cursor,
-        "has_more": found.has_more,
-    }
+    found = reading.page(
+        uow,
+        caller.user_id,
+        types=visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
+        list_id=list_id,
+        cursor=cursor,
+        limit=limit,
+    )
+    items = show(uow.session, found.events)
+    pagination = {"limit": limit, "next_cursor": found.next_cursor, "has_more": found.has_more}
     return enveloped({"pagination": pagination, "items": items})

@@ -4,13 +4,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.answers import GOES_ON, download_headers, job_response, require_signed_url, wait_for_job
+from api.answers import download_headers, job_response, require_signed_url, wait_for_job
 from api.auth.requirements import OF_EXPORT_KIND, UNLIMITED
 from api.bodies.json_bodies import JsonRoute
 from api.browsers import client_address
 from api.limits.bulkheads import STORAGE
 from api.middleware.headers import is_head
-from api.openapi import PREFER_PARAMETER, file_of, refuses
+from api.openapi import OF_OWN_LIST, OF_SELECTION, PREFER_PARAMETER, file_of, goes_on, refuses
 from api.parameters import ListId, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
@@ -35,26 +35,20 @@ WAIT_SECONDS = 30.0
     "/lists/{list_id}/exports",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[JobRecord],
-    responses={
-        202: {"model": Envelope[JobRecord], "description": GOES_ON},
-        **refuses(
-            mailing.LIST_NOT_OWNER,
-            mailing.LIST_NOT_FOUND,
-            access.AUTH_LOGIN_AGAIN,
-            access.QUOTA_EXCEEDED,
-            access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
-            mailing.LIST_EMAIL_CHANNEL_DISABLED,
-            mailing.FILTER_INVALID,
-            mailing.FILTER_TOO_LARGE,
-            mailing.LIST_BUSY,
-            mailing.SELECTION_UNCLEAR,
-            mailing.SEGMENT_NOT_FOUND,
-            mailing.SEGMENT_FIELD_RETIRED,
-            mailing.SEGMENT_TAG_DELETED,
-            mailing.EXPORT_STATUS_OF_ROSTER,
-            requests.QUEUE_OVERLOADED,
-        ),
-    },
+    responses=goes_on(
+        Envelope[JobRecord],
+        *OF_OWN_LIST,
+        access.AUTH_LOGIN_AGAIN,
+        access.QUOTA_EXCEEDED,
+        access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
+        mailing.LIST_EMAIL_CHANNEL_DISABLED,
+        mailing.FILTER_INVALID,
+        mailing.FILTER_TOO_LARGE,
+        mailing.LIST_BUSY,
+        *OF_SELECTION,
+        mailing.EXPORT_STATUS_OF_ROSTER,
+        requests.QUEUE_OVERLOADED,
+    ),
 )
 async def export_list(
     request: Request,
@@ -75,10 +69,10 @@ async def export_list(
     state.queue_ages.check(Queue.EXPORT, waits=seconds > 0)
     statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
     order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format)
-    job_id = await state.in_unit_of_work(
-        lambda uow: exports.begin(uow, caller, list_id, order, request_id=request_id).id
+    begun = await state.in_unit_of_work(
+        exports.begin, caller, list_id, order, request_id=request_id
     )
-    job = await wait_for_job(request, state, job_id, seconds)
+    job = await wait_for_job(request, state, begun.id, seconds)
     return job_response(state, job)
 
 

@@ -7,69 +7,55 @@ from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import RECORDS
-from api.openapi import refuses
-from api.parameters import ListId, Paging, PathId, StateOf
+from api.openapi import OF_OWN_LIST, refuses
+from api.parameters import ListId, Paging, PathId, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.fields import FieldChanges, FieldRecord, NewField, TagChange, TagRecord
-from core.errors import mailing as errors
-from core.errors.mailing import (
-    LIST_BUSY,
-    LIST_NOT_FOUND,
-    LIST_NOT_OWNER,
-    TEXT_LEADS_AWAY,
-    TEXT_MISLEADING,
-)
-from core.errors.requests import CURSOR_INVALID
+from core.errors import mailing, requests
 from models import MemberField
 from services.subscriptions import field_types, fields, lists, tags
 
 router = APIRouter(tags=["Fields and tags"], route_class=JsonRoute)
 
 _RULES = (
-    errors.FIELD_KEY,
-    errors.FIELD_KEY_TAKEN,
-    errors.FIELD_LABEL,
-    errors.FIELD_CHOICES,
-    TEXT_LEADS_AWAY,
-    TEXT_MISLEADING,
+    mailing.FIELD_KEY,
+    mailing.FIELD_KEY_TAKEN,
+    mailing.FIELD_LABEL,
+    mailing.FIELD_CHOICES,
+    mailing.TEXT_LEADS_AWAY,
+    mailing.TEXT_MISLEADING,
 )
 
 
-@router.post("/fields", responses=refuses(errors.FIELD_TOO_MANY, *_RULES))
-@RECORDS.threaded
-def create_field(state: StateOf, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
+@router.post("/fields", responses=refuses(mailing.FIELD_TOO_MANY, *_RULES))
+def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
     """Create a field that the members of all the caller's lists may have a value of.
 
     An owner has at most 50 fields.
     """
-    with state.resources.unit_of_work() as uow:
-        made = fields.create(uow, caller.user_id, **_columns(body.sent()))
-        return envelope(_record(made))
+    made = fields.create(uow, caller.user_id, **_columns(body.sent()))
+    return envelope(_record(made))
 
 
 @router.get("/fields")
-@RECORDS.threaded
-def list_fields(state: StateOf, caller: ListReader) -> Envelope[list[FieldRecord]]:
+def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldRecord]]:
     """The caller's fields, the oldest first."""
-    with state.resources.unit_of_work() as uow:
-        return envelope([_record(each) for each in fields.list_of(uow, caller.user_id)])
+    return envelope([_record(each) for each in fields.list_of(uow, caller.user_id)])
 
 
 @router.patch(
     "/fields/{field_id}",
     responses=refuses(
-        errors.FIELD_NOT_FOUND,
+        mailing.FIELD_NOT_FOUND,
         *_RULES,
-        errors.FIELD_IN_USE,
-        errors.FIELD_VALUES_UNFIT,
-        errors.FIELD_TOO_MANY_VALUES,
-        LIST_BUSY,
+        mailing.FIELD_IN_USE,
+        mailing.FIELD_VALUES_UNFIT,
+        mailing.FIELD_TOO_MANY_VALUES,
+        mailing.LIST_BUSY,
     ),
 )
-@RECORDS.threaded
 def change_field(
-    state: StateOf, caller: ListEditor, field_id: PathId, body: FieldChanges
+    uow: Transaction, caller: ListEditor, field_id: PathId, body: FieldChanges
 ) -> Envelope[FieldRecord]:
     """Change what the body names. A new key or label changes no member.
 
@@ -78,20 +64,17 @@ def change_field(
     The error names in `used_by` each segment, and each unfinished bulk action, export and import
     that may use the field.
     """
-    with state.resources.unit_of_work() as uow:
-        changed = field_types.change(uow, caller.user_id, field_id, _columns(body.sent()))
-        return envelope(_record(changed))
+    changed = field_types.change(uow, caller.user_id, field_id, _columns(body.sent()))
+    return envelope(_record(changed))
 
 
-@router.delete("/fields/{field_id}", responses=refuses(errors.FIELD_NOT_FOUND))
-@RECORDS.threaded
-def retire_field(state: StateOf, caller: ListEditor, field_id: PathId) -> Envelope[int]:
+@router.delete("/fields/{field_id}", responses=refuses(mailing.FIELD_NOT_FOUND))
+def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Envelope[int]:
     """Show a field no more. Another field may have its key; its own values are never that one's.
 
     Members keep the values, unseen, until they are erased.
     """
-    with state.resources.unit_of_work() as uow:
-        return envelope(fields.retire(uow, caller.user_id, field_id))
+    return envelope(fields.retire(uow, caller.user_id, field_id))
 
 
 def _columns(sent: dict[str, Any]) -> dict[str, Any]:
@@ -105,47 +88,39 @@ def _record(field: MemberField) -> FieldRecord:
 # The tags of a list. A tag is made when a member gets it.
 
 
-_FINDING = (LIST_NOT_FOUND, LIST_NOT_OWNER)
 _ONE = "/lists/{list_id}/tags/{tag_id}"
 
 
-@router.get("/lists/{list_id}/tags", responses=refuses(*_FINDING, CURSOR_INVALID))
-@RECORDS.threaded
+@router.get("/lists/{list_id}/tags", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
 def list_tags(
-    state: StateOf, caller: ListReader, list_id: ListId, paging: Paging
+    uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[TagRecord]]:
     """The tags of a list, newest first. A list has at most 10,000."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        read = partial(tags.page, uow, mailing_list.id)
-        return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
+    mailing_list = lists.owned(uow, caller, list_id)
+    read = partial(tags.page, uow, mailing_list.id)
+    return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
 
 
-@router.patch(_ONE, responses=refuses(*_FINDING, errors.TAG_NOT_FOUND, errors.TAG_NAME_TAKEN))
-@RECORDS.threaded
+@router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN))
 def rename_tag(
-    state: StateOf, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
+    uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
 ) -> Envelope[TagRecord]:
     """Give a tag another name, for all members who have it."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        return envelope(
-            TagRecord.model_validate(tags.rename(uow, mailing_list.id, tag_id, body.name))
-        )
+    mailing_list = lists.owned(uow, caller, list_id)
+    return envelope(TagRecord.model_validate(tags.rename(uow, mailing_list.id, tag_id, body.name)))
 
 
 @router.delete(
-    _ONE, responses=refuses(*_FINDING, errors.TAG_NOT_FOUND, errors.TAG_IN_USE, LIST_BUSY)
+    _ONE,
+    responses=refuses(*OF_OWN_LIST, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY),
 )
-@RECORDS.threaded
 def delete_tag(
-    state: StateOf, caller: ListEditor, list_id: ListId, tag_id: PathId
+    uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId
 ) -> Envelope[int]:
     """Take a tag off all members, and off the list, unless something uses it.
 
     The error names in `used_by` each segment, unfinished bulk action and unfinished export that
     uses it: its `kind`, `id` and `name`.
     """
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        return envelope(tags.delete(uow, mailing_list.id, tag_id))
+    mailing_list = lists.owned(uow, caller, list_id)
+    return envelope(tags.delete(uow, mailing_list.id, tag_id))

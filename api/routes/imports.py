@@ -5,12 +5,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.answers import (
-    GOES_ON,
-    count_response,
     download_headers,
     import_errors_url,
     job_response,
     require_signed_url,
+    undo_response,
     wait_for_job,
 )
 from api.auth.requirements import UNLIMITED, ListEditor, ListReader
@@ -20,8 +19,8 @@ from api.bodies.upload_stream import store_upload
 from api.browsers import client_address
 from api.limits.bulkheads import RECORDS
 from api.middleware.headers import is_head
-from api.openapi import PREFER_PARAMETER, refuses, text_of
-from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf
+from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, goes_on, refuses, text_of
+from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf, Transaction
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord, UndoPreview
@@ -37,11 +36,8 @@ from services.subscriptions.imports.written_forms import DateOrder
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-
-UNDO_WAIT_SECONDS = 30.0
 # An import takes long: its caller watches the job rather than waits.
 IMPORT_WAIT_SECONDS = 0.0
-
 
 Filename = Annotated[
     str | None, Query(max_length=255, description="Of a file that is the body itself")
@@ -70,7 +66,6 @@ Mapping = Annotated[
     ),
 ]
 
-
 DateOrderOf = Annotated[
     DateOrder | None,
     Query(
@@ -80,7 +75,6 @@ DateOrderOf = Annotated[
     ),
 ]
 
-
 Kind = Annotated[
     ImportKind,
     Query(
@@ -88,7 +82,6 @@ Kind = Annotated[
         "names each row's reason, or bounces, or complaints"
     ),
 ]
-
 
 _FILE = {"type": "string", "format": "binary", "description": "At most 2 GB"}
 _FORM = {
@@ -112,24 +105,21 @@ _FORM = {
         },
     },
     response_model=Envelope[JobRecord],
-    responses={
-        202: {"model": Envelope[JobRecord], "description": GOES_ON},
-        **refuses(
-            mailing.LIST_NOT_OWNER,
-            mailing.LIST_NOT_FOUND,
-            mailing.PLAN_REQUIRED,
-            access.QUOTA_EXCEEDED,
-            requests.BODY_MALFORMED_UPLOAD,
-            requests.OPTION_IN_BODY,
-            imports.IMPORT_FILE_MISSING,
-            imports.IMPORT_SEVERAL_FILES,
-            imports.IMPORT_EMPTY_FILE,
-            imports.IMPORT_MAPPING,
-            requests.BODY_TOO_SLOW,
-            imports.IMPORT_TOO_LARGE,
-            requests.QUEUE_OVERLOADED,
-        ),
-    },
+    responses=goes_on(
+        Envelope[JobRecord],
+        *OF_OWN_LIST,
+        mailing.PLAN_REQUIRED,
+        access.QUOTA_EXCEEDED,
+        requests.BODY_MALFORMED_UPLOAD,
+        requests.OPTION_IN_BODY,
+        imports.IMPORT_FILE_MISSING,
+        imports.IMPORT_SEVERAL_FILES,
+        imports.IMPORT_EMPTY_FILE,
+        imports.IMPORT_MAPPING,
+        requests.BODY_TOO_SLOW,
+        imports.IMPORT_TOO_LARGE,
+        requests.QUEUE_OVERLOADED,
+    ),
 )
 async def import_members(
     request: Request,
@@ -156,8 +146,7 @@ async def import_members(
     columns = records.read_mapping(mapping, imports.IMPORT_MAPPING)
     options = ImportOptions(dry_run, on_existing, columns, kind, create_fields, date_order)
     state.queue_ages.check(Queue.BULK, waits=False)
-    check = partial(records.check_upload, caller=caller, list_id=list_id, dry_run=dry_run)
-    await state.in_unit_of_work(check)
+    await state.in_unit_of_work(records.check_upload, caller, list_id, dry_run=dry_run)
     file = records.new_file(state.resources)
     received = await store_upload(
         request,
@@ -183,25 +172,24 @@ async def import_members(
 
 
 @router.get("/imports", responses=refuses(requests.CURSOR_INVALID))
-@RECORDS.threaded
 def list_imports(
     state: StateOf,
+    uow: Transaction,
     caller: ListReader,
     paging: Paging,
     list_id: Annotated[int | None, Query(ge=0, description="Of this list alone")] = None,
 ) -> Envelope[Page[ImportRecord]]:
     """The caller's imports, newest first."""
-    with state.resources.unit_of_work() as uow:
-        read = partial(records.list_of, uow, caller, list_id=list_id)
-        return envelope(page(paging, read, lambda rows: [_record(state, task) for task in rows]))
+    read = partial(records.list_of, uow, caller, list_id=list_id)
+    return envelope(page(paging, read, lambda rows: [_record(state, task) for task in rows]))
 
 
 @router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
-@RECORDS.threaded
-def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelope[ImportRecord]:
+def read_import(
+    state: StateOf, uow: Transaction, caller: ListReader, import_id: PathId
+) -> Envelope[ImportRecord]:
     """One of the caller's imports: its options, its progress and its counts."""
-    with state.resources.unit_of_work() as uow:
-        task = records.get(uow, caller, import_id)
+    task = records.get(uow, caller, import_id)
     return envelope(_record(state, task))
 
 
@@ -221,7 +209,6 @@ def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelo
         **refuses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
     },
 )
-@RECORDS.threaded
 def download_import_errors(
     request: Request, state: StateOf, import_id: PathId
 ) -> StreamingResponse:
@@ -235,14 +222,12 @@ def download_import_errors(
 
 
 @router.get("/imports/{import_id}/undo", responses=refuses(imports.IMPORT_NOT_FOUND))
-@RECORDS.threaded
-def preview_undo(state: StateOf, caller: ListReader, import_id: PathId) -> Envelope[UndoPreview]:
+def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Envelope[UndoPreview]:
     """Count whom an undo would take back now, and name what holds the members who would stay.
 
     Looks at no more than 100,000 of the import's members.
     """
-    with state.resources.unit_of_work() as uow:
-        found = records.undo_preview(uow, caller, import_id)
+    found = records.undo_preview(uow, caller, import_id)
     return envelope(UndoPreview.model_validate(found, from_attributes=True))
 
 
@@ -250,10 +235,9 @@ def preview_undo(state: StateOf, caller: ListReader, import_id: PathId) -> Envel
     "/imports/{import_id}/members",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[int],
-    responses={
-        202: {"model": Envelope[JobId], "description": GOES_ON},
-        **refuses(imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING, imports.IMPORT_UNDO_OVER),
-    },
+    responses=goes_on(
+        Envelope[JobId], imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING, imports.IMPORT_UNDO_OVER
+    ),
 )
 async def undo_import(
     request: Request,
@@ -269,14 +253,8 @@ async def undo_import(
     before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
     otherwise; a 202 has the job's id.
     """
-    request_id = current_request_id()
-    job_id = await state.in_unit_of_work(
-        lambda uow: records.undo(uow, caller, import_id, request_id)
-    )
-    if job_id is None:
-        return JSONResponse(envelope(0).model_dump())
-    job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
-    return count_response(job, "undone")
+    undo = partial(records.undo, caller=caller, import_id=import_id)
+    return await undo_response(request, state, preference, undo)
 
 
 def _record(state: State, task: MemberImport) -> ImportRecord:

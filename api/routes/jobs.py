@@ -13,21 +13,13 @@ from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.headers import is_head
 from api.openapi import refuses
-from api.parameters import Paging, PathId, StateOf
+from api.parameters import Paging, PathId, StateOf, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State
 from api.waiting.streams import EventStream
 from api.waiting.waiters import LOOK_EVERY_SECONDS, job_changes
-from core.errors import DomainError
-from core.errors.access import (
-    AUTH_CREDENTIALS_MISSING,
-    AUTH_INSUFFICIENT_SCOPE,
-    AUTH_LOGIN_AGAIN,
-    QUOTA_EXCEEDED,
-)
-from core.errors.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_STREAMS
-from core.errors.requests import CURSOR_INVALID
+from core.errors import DomainError, access, jobs, requests
 from core.logging import get_logger
 from models import FINISHED, Job
 from services.access.caller import Caller
@@ -45,24 +37,23 @@ HEARTBEAT_SECONDS = 15.0
 CREDENTIAL_SECONDS = 15.0
 
 _EVENT = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "running"}\n\n'
-_NOT_FOUND = refuses(JOB_NOT_FOUND, AUTH_INSUFFICIENT_SCOPE)
+_NOT_FOUND = refuses(jobs.JOB_NOT_FOUND, access.AUTH_INSUFFICIENT_SCOPE)
 
 
-@router.get("/jobs", responses=refuses(CURSOR_INVALID))
-@RECORDS.threaded
-def list_jobs(state: StateOf, caller: JobCaller, paging: Paging) -> Envelope[Page[JobRecord]]:
+@router.get("/jobs", responses=refuses(requests.CURSOR_INVALID))
+def list_jobs(
+    state: StateOf, uow: Transaction, caller: JobCaller, paging: Paging
+) -> Envelope[Page[JobRecord]]:
     """The caller's jobs of the kinds that the credential's scopes cover, newest first."""
-    with state.resources.unit_of_work() as uow:
-        is_recent = has_recent_login(uow, caller)
+    is_recent = has_recent_login(uow, caller)
 
-        def show(rows: list[Job]) -> list[JobRecord]:
-            return [_record(state, job, has_recent_login=is_recent) for job in rows]
+    def show(rows: list[Job]) -> list[JobRecord]:
+        return [_record(state, job, has_recent_login=is_recent) for job in rows]
 
-        return envelope(page(paging, partial(records.list_of, uow, caller), show))
+    return envelope(page(paging, partial(records.list_of, uow, caller), show))
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)
-@RECORDS.threaded
 def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
     """One of the caller's jobs, with its progress.
 
@@ -72,22 +63,21 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
 
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
-@RECORDS.threaded
-def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
+def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(records.cancel(uow, caller, job_id))
+    return envelope(records.cancel(uow, caller, job_id))
 
 
 @router.post(
     "/jobs/{job_id}/retry",
-    responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE, AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED)},
+    responses={
+        **_NOT_FOUND,
+        **refuses(jobs.JOB_NOT_RETRYABLE, access.AUTH_LOGIN_AGAIN, access.QUOTA_EXCEEDED),
+    },
 )
-@RECORDS.threaded
-def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
+def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(records.retry(uow, caller, job_id, settings=state.resources.settings))
+    return envelope(records.retry(uow, caller, job_id, settings=uow.settings))
 
 
 @router.get(
@@ -106,7 +96,7 @@ def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int
             },
         },
         **_NOT_FOUND,
-        **refuses(JOBS_TOO_MANY_STREAMS),
+        **refuses(jobs.JOBS_TOO_MANY_STREAMS),
     },
 )
 async def stream_job_events(
@@ -159,7 +149,7 @@ def _same_caller(request: Request, caller: Caller) -> Caller:
     """Find the caller anew by the credential of the request; raises when it has ended."""
     found = identify(request)
     if found is None or found.user_id != caller.user_id:
-        raise AUTH_CREDENTIALS_MISSING()
+        raise access.AUTH_CREDENTIALS_MISSING()
     return found
 
 

@@ -7,28 +7,14 @@ from fastapi import APIRouter, Query
 from api.answers import LIST_RULES, list_response, list_responses
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
-from api.openapi import refuses
+from api.limits.bulkheads import ACTS_BY_LIST
+from api.openapi import OF_OWN_LIST, refuses
 from api.pages.sign_up.previews import embedded_form, preview
 from api.pages.sign_up.submission import SignUpPage
-from api.parameters import ListId, Paging, StateOf
+from api.parameters import ListId, Paging, StateOf, Transaction
+from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
-from api.schemas.lists import (
-    Channel,
-    DenyListChanges,
-    DenyListRecord,
-    EmbeddedForm,
-    ListChanges,
-    ListFigures,
-    ListPreview,
-    NewDenyList,
-    NewList,
-    PreviewPart,
-)
-from core.errors import mailing as errors
-from core.errors.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
-from core.errors.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG
-from core.errors.requests import CURSOR_INVALID
+from core.errors import access, mailing, requests
 from core.languages import reader_languages
 from services.access.sessions import require_recent_login
 from services.subscriptions import deny_lists, figures, lists
@@ -38,46 +24,44 @@ from services.subscriptions.members import mails
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
-@router.post("/lists", responses=refuses(QUOTA_EXCEEDED, *LIST_RULES))
-@RECORDS.threaded
-def create_list(state: StateOf, caller: ListEditor, body: NewList) -> Envelope[Channel]:
+@router.post("/lists", responses=refuses(access.QUOTA_EXCEEDED, *LIST_RULES))
+def create_list(
+    state: StateOf, uow: Transaction, caller: ListEditor, body: schemas.NewList
+) -> Envelope[schemas.Channel]:
     """Create a list that the caller owns."""
-    with state.resources.unit_of_work() as uow:
-        made = lists.create_own(
-            uow,
-            caller,
-            title=body.title,
-            slug=body.slug,
-            fields=body.sent(),
-            providers=state.challenges.configured,
-        )
-        return envelope(list_response(uow, state, made))
+    made = lists.create_own(
+        uow,
+        caller,
+        title=body.title,
+        slug=body.slug,
+        fields=body.sent(),
+        providers=state.challenges.configured,
+    )
+    return envelope(list_response(uow, state, made))
 
 
-@router.get("/lists", responses=refuses(CURSOR_INVALID))
-@RECORDS.threaded
-def list_lists(state: StateOf, caller: ListReader, paging: Paging) -> Envelope[Page[Channel]]:
+@router.get("/lists", responses=refuses(requests.CURSOR_INVALID))
+def list_lists(
+    state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
+) -> Envelope[Page[schemas.Channel]]:
     """The caller's lists without archived ones, newest first."""
-    with state.resources.unit_of_work() as uow:
-        read = partial(lists.list_of, uow, caller.user_id)
-        return envelope(page(paging, read, partial(list_responses, uow, state)))
-
-
-@router.get("/lists/{list_id}", responses=refuses(errors.LIST_NAME_INVALID, errors.LIST_NOT_FOUND))
-@RECORDS.threaded
-def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Channel]:
-    """A list of any owner, by its id or slug."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
+    read = partial(lists.list_of, uow, caller.user_id)
+    return envelope(page(paging, read, partial(list_responses, uow, state)))
 
 
 @router.get(
-    "/lists/{list_id}/stats",
-    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.FIGURES_RANGE),
+    "/lists/{list_id}", responses=refuses(mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND)
 )
-@RECORDS.threaded
+def read_list(
+    state: StateOf, uow: Transaction, caller: ListReader, list_id: str
+) -> Envelope[schemas.Channel]:
+    """A list of any owner, by its id or slug."""
+    return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
+
+
+@router.get("/lists/{list_id}/stats", responses=refuses(*OF_OWN_LIST, mailing.FIGURES_RANGE))
 def read_list_stats(
-    state: StateOf,
+    uow: Transaction,
     caller: ListReader,
     list_id: ListId,
     by: FiguresBy = FiguresBy.DAY,
@@ -85,7 +69,7 @@ def read_list_stats(
         date | None, Query(alias="from", description="The first day; 29 days before the last one")
     ] = None,
     last: Annotated[date | None, Query(alias="to", description="The last day; today")] = None,
-) -> Envelope[ListFigures]:
+) -> Envelope[schemas.ListFigures]:
     """How many members joined and left a list, by day, by source or by tier.
 
     An import joins members, and its undo lets them leave; a removal, an erasure and a transfer to
@@ -93,58 +77,46 @@ def read_list_stats(
     tier left the one and joined the other. The net of all days is the number of active members.
     """
     days = figures.day_range(first, last)
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        found = figures.read(uow, mailing_list.id, days, by)
-        sign_ups = figures.sign_ups(uow, mailing_list.id, days)
-    return envelope(ListFigures.of(by, days, found, sign_ups))
+    mailing_list = lists.owned(uow, caller, list_id)
+    found = figures.read(uow, mailing_list.id, days, by)
+    sign_ups = figures.sign_ups(uow, mailing_list.id, days)
+    return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
 
 
-@router.patch(
-    "/lists/{list_id}",
-    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.LIST_BUSY, *LIST_RULES),
-)
+@router.patch("/lists/{list_id}", responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *LIST_RULES))
 @ACTS_BY_LIST.threaded("list_id")
 def change_list(
-    state: StateOf, caller: ListEditor, list_id: ListId, body: ListChanges
-) -> Envelope[Channel]:
+    state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
+) -> Envelope[schemas.Channel]:
     """Change the fields that the body names; the others stay."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
-        uow.session.refresh(mailing_list)
-        return envelope(list_response(uow, state, mailing_list))
+    mailing_list = lists.owned(uow, caller, list_id)
+    lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
+    uow.session.refresh(mailing_list)
+    return envelope(list_response(uow, state, mailing_list))
 
 
 @router.delete(
     "/lists/{list_id}/traces",
-    responses=refuses(
-        errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.LIST_BUSY, AUTH_LOGIN_AGAIN
-    ),
+    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, access.AUTH_LOGIN_AGAIN),
 )
 @ACTS_BY_LIST.threaded("list_id")
-def revoke_trace_ids(state: StateOf, caller: ListEditor, list_id: ListId) -> Envelope[int]:
+def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Revoke the trace ids of all deliveries so far, such as after a roster got into wrong hands.
 
     In mails that were sent they still leave the list and stop its mail, and open nothing else.
     A session needs a login of the last 15 minutes.
     """
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        require_recent_login(uow, caller)
-        mails.revoke(uow, mailing_list)
+    mailing_list = lists.owned(uow, caller, list_id)
+    require_recent_login(uow, caller)
+    mails.revoke(uow, mailing_list)
     return envelope(1)
 
 
-@router.delete(
-    "/lists/{list_id}",
-    responses=refuses(errors.LIST_NAME_INVALID, errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER),
-)
+@router.delete("/lists/{list_id}", responses=refuses(mailing.LIST_NAME_INVALID, *OF_OWN_LIST))
 @ACTS_BY_LIST.threaded("list_id")
-def archive_list(state: StateOf, caller: ListEditor, list_id: ListId) -> Envelope[int]:
+def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))
+    return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))
 
 
 Language = Annotated[
@@ -152,64 +124,55 @@ Language = Annotated[
 ]
 
 
-@router.get(
-    "/lists/{list_id}/embed",
-    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER),
-)
-@RECORDS.threaded
+@router.get("/lists/{list_id}/embed", responses=refuses(*OF_OWN_LIST))
 def read_embedded_form(
-    state: StateOf, caller: ListReader, list_id: ListId, language: Language = None
-) -> Envelope[EmbeddedForm]:
+    state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
+) -> Envelope[schemas.EmbeddedForm]:
     """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
-    with state.resources.unit_of_work() as uow:
-        shown = SignUpPage.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
+    shown = SignUpPage.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
     chosen = reader_languages.chosen(language or "")
     return envelope(embedded_form(state, shown, language=chosen))
 
 
-@router.get(
-    "/lists/{list_id}/previews/{part}",
-    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER),
-)
-@RECORDS.threaded
+@router.get("/lists/{list_id}/previews/{part}", responses=refuses(*OF_OWN_LIST))
 def preview_list(
     state: StateOf,
+    uow: Transaction,
     caller: ListReader,
     list_id: ListId,
-    part: PreviewPart,
+    part: schemas.PreviewPart,
     language: Language = None,
-) -> Envelope[ListPreview]:
+) -> Envelope[schemas.ListPreview]:
     """A page or a mail of the list, with its look and words, as readers get it in a language.
 
     Its links lead nowhere.
     """
     chosen = reader_languages.chosen(language or "")
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        return envelope(preview(uow, state, mailing_list, part, chosen))
+    mailing_list = lists.owned(uow, caller, list_id)
+    return envelope(preview(uow, state, mailing_list, part, chosen))
 
 
 @router.post(
     "/lists/{list_id}/previews/{part}",
-    responses=refuses(errors.LIST_NOT_FOUND, errors.LIST_NOT_OWNER, errors.LIST_BUSY, *LIST_RULES),
+    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *LIST_RULES),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def preview_changed_list(
     state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
-    part: PreviewPart,
-    body: ListChanges,
+    part: schemas.PreviewPart,
+    body: schemas.ListChanges,
     language: Language = None,
-) -> Envelope[ListPreview]:
+) -> Envelope[schemas.ListPreview]:
     """The same as if the list had been changed like this. Nothing is changed."""
     chosen = reader_languages.chosen(language or "")
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        trial = uow.session.begin_nested()
-        lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
-        shown = preview(uow, state, mailing_list, part, chosen)
-        trial.rollback()
+    mailing_list = lists.owned(uow, caller, list_id)
+    trial = uow.session.begin_nested()
+    lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
+    shown = preview(uow, state, mailing_list, part, chosen)
+    trial.rollback()
     return envelope(shown)
 
 
@@ -217,31 +180,33 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
 @deny_list_router.get("/deny-list")
-@RECORDS.threaded
-def read_deny_list(state: StateOf, caller: ListReader) -> Envelope[DenyListRecord]:
+def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.DenyListRecord]:
     """The addresses and domains of which the caller wants no new members."""
-    with state.resources.unit_of_work() as uow:
-        found = deny_lists.read(uow, caller.user_id)
-    return envelope(DenyListRecord(addresses=[*found.addresses], domains=[*found.domains]))
+    found = deny_lists.read(uow, caller.user_id)
+    return envelope(schemas.DenyListRecord(addresses=[*found.addresses], domains=[*found.domains]))
 
 
-@deny_list_router.put("/deny-list", responses=refuses(DENY_LIST_ENTRY, DENY_LIST_TOO_LONG))
-@RECORDS.threaded
-def replace_deny_list(state: StateOf, caller: ListEditor, body: NewDenyList) -> Envelope[int]:
+@deny_list_router.put(
+    "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
+)
+def replace_deny_list(
+    uow: Transaction, caller: ListEditor, body: schemas.NewDenyList
+) -> Envelope[int]:
     """Replace the whole deny list; the answer is how many entries came or went.
 
     No new member with such an address comes onto any list of the caller's. Members stay.
     """
     entries = deny_lists.normalised(body.addresses, body.domains)
-    with state.resources.unit_of_work() as uow:
-        return envelope(deny_lists.replace(uow, caller.user_id, entries))
+    return envelope(deny_lists.replace(uow, caller.user_id, entries))
 
 
-@deny_list_router.patch("/deny-list", responses=refuses(DENY_LIST_ENTRY, DENY_LIST_TOO_LONG))
-@RECORDS.threaded
-def change_deny_list(state: StateOf, caller: ListEditor, body: DenyListChanges) -> Envelope[int]:
+@deny_list_router.patch(
+    "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
+)
+def change_deny_list(
+    uow: Transaction, caller: ListEditor, body: schemas.DenyListChanges
+) -> Envelope[int]:
     """Add and remove entries of the deny list; the answer is how many came or went."""
     add = deny_lists.normalised(body.add_addresses, body.add_domains, verb="add_")
     remove = deny_lists.normalised(body.remove_addresses, body.remove_domains, verb="remove_")
-    with state.resources.unit_of_work() as uow:
-        return envelope(deny_lists.change(uow, caller.user_id, add=add, remove=remove))
+    return envelope(deny_lists.change(uow, caller.user_id, add=add, remove=remove))

@@ -16,9 +16,7 @@ from api.middleware.headers import is_head
 from api.openapi import file_of, refuses
 from api.state import State, state_of
 from api.waiting.streams import SLOW_DOWNLOADS
-from core.errors import DomainError
-from core.errors.access import AUTH_INSUFFICIENT_SCOPE
-from core.errors.media import MEDIA_NOT_FOUND, MEDIA_RANGE_UNSATISFIABLE
+from core.errors import DomainError, access, media
 from core.scopes import Scope
 from models import Attachment
 from services.access.caller import require_scope
@@ -82,15 +80,12 @@ _FOREVER = "public, max-age=31536000, immutable"
     response_class=StreamingResponse,
     responses={
         200: {"content": file_of(*_TYPES), "description": "The file"},
-        206: {
-            "content": file_of(*_TYPES),
-            "description": "The range asked for",
-        },
+        206: {"content": file_of(*_TYPES), "description": "The range asked for"},
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
         **refuses(
-            AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.ATTACHMENT),
-            MEDIA_NOT_FOUND,
-            MEDIA_RANGE_UNSATISFIABLE,
+            access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.ATTACHMENT),
+            media.MEDIA_NOT_FOUND,
+            media.MEDIA_RANGE_UNSATISFIABLE,
         ),
     },
 )
@@ -120,7 +115,7 @@ def download_media(request: Request, filename: str) -> Response:
     try:
         byte_range = parse_range(wanted, file.size)
     except RangeNotSatisfiable:
-        unsatisfiable = problem_response(MEDIA_RANGE_UNSATISFIABLE())
+        unsatisfiable = problem_response(media.MEDIA_RANGE_UNSATISFIABLE())
         unsatisfiable.headers["Content-Range"] = f"bytes */{file.size}"
         return unsatisfiable
     return _file(request, state, (attachment, file), byte_range, headers)
@@ -133,7 +128,7 @@ def _require_owner(request: Request, attachment: Attachment) -> None:
     except DomainError:
         caller = None
     if caller is None or caller.user_id != attachment.user_id:
-        raise MEDIA_NOT_FOUND()
+        raise media.MEDIA_NOT_FOUND()
     require_scope(caller, Scope.ATTACHMENT)
 
 
@@ -169,5 +164,5 @@ def _content(
     try:
         first = next(stream)
     except (ObjectMissing, StopIteration):
-        raise MEDIA_NOT_FOUND() from None
+        raise media.MEDIA_NOT_FOUND() from None
     return chain((first,), stream)

@@ -2,21 +2,19 @@
 
 from typing import Any
 
-from fastapi import APIRouter
-from fastapi.responses import Response
+from fastapi import APIRouter, Response
 
 from api.auth.requirements import PUBLIC, AnyCaller
 from api.bodies.forms import FORM, OAuthRequestOf, oauth_response
-from api.limits.bulkheads import RECORDS
-from api.parameters import StateOf
+from api.bodies.json_bodies import ThreadedRoute
+from api.parameters import StateOf, Transaction
 from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthError, TokenAnswer, UserInfo
-from api.state import State
 from services.accounts import accounts
 from services.oauth import adapters
 from services.oauth.server import OAuthServer
 from storage.unit_of_work import UnitOfWork
 
-router = APIRouter(tags=["OAuth"])
+router = APIRouter(tags=["OAuth"], route_class=ThreadedRoute)
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": OAuthError, "description": "`invalid_request`, `invalid_grant` and the like"},
@@ -60,14 +58,12 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
     dependencies=[PUBLIC],
     openapi_extra=_form("grant_type", _EXCHANGE),
 )
-@RECORDS.threaded
-def issue_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+def issue_tokens(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """Exchange a code, or the last refresh token, for a new pair of tokens.
 
     A code or refresh token that is used twice ends all tokens that its first use gave.
     """
-    with state.resources.unit_of_work() as uow:
-        return oauth_response(_server(state, uow).token(oauth_request))
+    return oauth_response(_server(uow).token(oauth_request))
 
 
 @router.post(
@@ -76,11 +72,9 @@ def issue_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
 )
-@RECORDS.threaded
-def revoke_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+def revoke_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """End a token (RFC 7009). A refresh token ends with every token of the same login."""
-    with state.resources.unit_of_work() as uow:
-        return oauth_response(_server(state, uow).revoke(oauth_request))
+    return oauth_response(_server(uow).revoke(oauth_request))
 
 
 @router.post(
@@ -90,21 +84,17 @@ def revoke_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
 )
-@RECORDS.threaded
-def introspect_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+def introspect_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """Whether a token is still valid, and for what (RFC 7662). Only the client to which it
     was given may ask, and needs its secret."""
-    with state.resources.unit_of_work() as uow:
-        return oauth_response(_server(state, uow).introspect(oauth_request))
+    return oauth_response(_server(uow).introspect(oauth_request))
 
 
 @router.get(adapters.USERINFO_PATH, response_model_exclude_none=True)
-@RECORDS.threaded
-def read_userinfo(state: StateOf, caller: AnyCaller) -> UserInfo:
+def read_userinfo(uow: Transaction, caller: AnyCaller) -> UserInfo:
     """The user to whom the token belongs."""
-    with state.resources.unit_of_work() as uow:
-        user = accounts.get(uow, caller.user_id)
-        return UserInfo(sub=str(user.id), email=user.email, name=user.name)
+    user = accounts.get(uow, caller.user_id)
+    return UserInfo(sub=str(user.id), email=user.email, name=user.name)
 
 
 @router.get(adapters.METADATA_PATH, dependencies=[PUBLIC])
@@ -113,5 +103,5 @@ async def read_oauth_metadata(state: StateOf) -> Metadata:
     return Metadata(**adapters.metadata(state.resources.settings.public_base))
 
 
-def _server(state: State, uow: UnitOfWork) -> OAuthServer:
-    return OAuthServer(uow, state.resources.keyring, state.resources.settings.public_base)
+def _server(uow: UnitOfWork) -> OAuthServer:
+    return OAuthServer(uow, uow.settings.keyring, uow.settings.public_base)

@@ -23,8 +23,7 @@ from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.operations import DependenciesHealth, ProcessHealth, ServiceLinks, ServiceRecord
 from core import clock
-from core.errors.access import AUTH_METRICS_TOKEN
-from core.errors.requests import ROUTE_NOT_FOUND
+from core.errors import access, requests
 from core.settings import Settings
 from core.signed_urls import SEEN_HEADER
 from services.accounts import mailed_tokens
@@ -77,7 +76,7 @@ async def check_readiness(state: StateOf) -> JSONResponse:
             "content": text_of("text/plain", "pressroom_waiting_requests 0.0\n"),
             "description": "Prometheus text format",
         },
-        **refuses(AUTH_METRICS_TOKEN),
+        **refuses(access.AUTH_METRICS_TOKEN),
     },
 )
 async def read_metrics(request: Request, state: StateOf) -> Response:
@@ -91,7 +90,7 @@ async def read_metrics(request: Request, state: StateOf) -> Response:
     expected = token.get_secret_value() if token else ""
     is_token = secrets.compare_digest(sent.strip().encode(), expected.encode())
     if not expected or scheme.lower() != "bearer" or not is_token:
-        raise AUTH_METRICS_TOKEN()
+        raise access.AUTH_METRICS_TOKEN()
     await state.figures.refresh()
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(REGISTRY), media_type=content_type)
@@ -154,7 +153,7 @@ async def read_security_txt(state: StateOf) -> Response:
     """Name the contacts for vulnerabilities (RFC 9116); ``route.not_found`` without one."""
     settings = state.resources.settings
     if not settings.security_contacts:
-        raise ROUTE_NOT_FOUND()
+        raise requests.ROUTE_NOT_FOUND()
     expires = (clock.now() + SECURITY_TXT_LIFETIME).date()
     fields = [("Contact", each) for each in settings.security_contacts]
     fields += [

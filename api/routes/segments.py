@@ -5,22 +5,12 @@ from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
-from api.openapi import refuses
-from api.parameters import ListId, Paging, PathId, StateOf
+from api.limits.bulkheads import SEARCHES_BY_CALLER
+from api.openapi import OF_OWN_LIST, refuses
+from api.parameters import ListId, Paging, PathId, StateOf, Transaction
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
-from core.errors import mailing as errors
-from core.errors.access import QUOTA_EXCEEDED
-from core.errors.mailing import (
-    FILTER_INVALID,
-    FILTER_TOO_LARGE,
-    LIST_BUSY,
-    LIST_NOT_FOUND,
-    LIST_NOT_OWNER,
-    TAG_TOO_MANY,
-)
-from core.errors.requests import CURSOR_INVALID, SERVICE_BUSY
+from core.errors import access, mailing, requests
 from models import MailingList, Segment
 from services.subscriptions import lists
 from services.subscriptions import segments as list_segments_module
@@ -29,61 +19,61 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Segments"], route_class=JsonRoute)
 
-_FINDING = (LIST_NOT_FOUND, LIST_NOT_OWNER)
 _RULES = (
-    *(FILTER_INVALID, FILTER_TOO_LARGE, TAG_TOO_MANY, QUOTA_EXCEEDED),
-    *(errors.SEGMENT_NAME, errors.SEGMENT_NAME_TAKEN, LIST_BUSY),
+    *(
+        mailing.FILTER_INVALID,
+        mailing.FILTER_TOO_LARGE,
+        mailing.TAG_TOO_MANY,
+        access.QUOTA_EXCEEDED,
+    ),
+    *(mailing.SEGMENT_NAME, mailing.SEGMENT_NAME_TAKEN, mailing.LIST_BUSY),
 )
 _ONE = "/lists/{list_id}/segments/{segment_id}"
 
 
 @router.post(
-    "/lists/{list_id}/segments", responses=refuses(*_FINDING, *_RULES, errors.SEGMENT_TOO_MANY)
+    "/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, *_RULES, mailing.SEGMENT_TOO_MANY)
 )
-@RECORDS.threaded
 def create_segment(
-    state: StateOf, caller: ListEditor, list_id: ListId, body: NewSegment
+    uow: Transaction, caller: ListEditor, list_id: ListId, body: NewSegment
 ) -> Envelope[SegmentRecord]:
     """Keep a filter under a name. Its members are looked up when it is used.
 
     A list has at most 500. Fields and tags that get another name stay the same here, and a tag that
     the list does not have is made.
     """
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        made = list_segments_module.create(uow, mailing_list, body.name, body.filter)
-        return envelope(_record(uow, mailing_list, made))
+    mailing_list = lists.owned(uow, caller, list_id)
+    made = list_segments_module.create(uow, mailing_list, body.name, body.filter)
+    return envelope(_record(uow, mailing_list, made))
 
 
-@router.get("/lists/{list_id}/segments", responses=refuses(*_FINDING, CURSOR_INVALID))
-@RECORDS.threaded
+@router.get("/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
 def list_segments(
-    state: StateOf, caller: ListReader, list_id: ListId, paging: Paging
+    uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[SegmentRecord]]:
     """The segments of a list, newest first."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        read = partial(list_segments_module.list_of, uow, mailing_list, with_filters=True)
+    mailing_list = lists.owned(uow, caller, list_id)
+    read = partial(list_segments_module.list_of, uow, mailing_list, with_filters=True)
 
-        def show(rows: list[Segment]) -> list[SegmentRecord]:
-            filters = member_filter.shown(uow, mailing_list, *(each.filter for each in rows))
-            return [
-                SegmentRecord.of_row(each, filter=written)
-                for each, written in zip(rows, filters, strict=True)
-            ]
+    def show(rows: list[Segment]) -> list[SegmentRecord]:
+        filters = member_filter.shown(uow, mailing_list, *(each.filter for each in rows))
+        return [
+            SegmentRecord.of_row(each, filter=written)
+            for each, written in zip(rows, filters, strict=True)
+        ]
 
-        return envelope(page(paging, read, show))
+    return envelope(page(paging, read, show))
 
 
 @router.get(
     _ONE,
     responses=refuses(
-        *_FINDING,
-        errors.SEGMENT_NOT_FOUND,
-        errors.SEGMENT_FIELD_RETIRED,
-        errors.SEGMENT_TAG_DELETED,
-        FILTER_INVALID,
-        SERVICE_BUSY,
+        *OF_OWN_LIST,
+        mailing.SEGMENT_NOT_FOUND,
+        mailing.SEGMENT_FIELD_RETIRED,
+        mailing.SEGMENT_TAG_DELETED,
+        mailing.FILTER_INVALID,
+        requests.SERVICE_BUSY,
     ),
 )
 async def read_segment(
@@ -109,27 +99,23 @@ async def read_segment(
     return envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
 
 
-@router.patch(_ONE, responses=refuses(*_FINDING, errors.SEGMENT_NOT_FOUND, *_RULES))
-@RECORDS.threaded
+@router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.SEGMENT_NOT_FOUND, *_RULES))
 def change_segment(
-    state: StateOf, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
+    uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
 ) -> Envelope[SegmentRecord]:
     """Change the name or the filter; what the body doesn't name stays."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        changed = list_segments_module.change(uow, mailing_list, segment_id, body.sent())
-        return envelope(_record(uow, mailing_list, changed))
+    mailing_list = lists.owned(uow, caller, list_id)
+    changed = list_segments_module.change(uow, mailing_list, segment_id, body.sent())
+    return envelope(_record(uow, mailing_list, changed))
 
 
-@router.delete(_ONE, responses=refuses(*_FINDING))
-@RECORDS.threaded
+@router.delete(_ONE, responses=refuses(*OF_OWN_LIST))
 def delete_segment(
-    state: StateOf, caller: ListEditor, list_id: ListId, segment_id: PathId
+    uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId
 ) -> Envelope[int]:
     """Delete a segment, and no member: 1, or 0 when there is none."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        return envelope(list_segments_module.remove(uow, mailing_list, segment_id))
+    mailing_list = lists.owned(uow, caller, list_id)
+    return envelope(list_segments_module.remove(uow, mailing_list, segment_id))
 
 
 def _record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:

@@ -22,10 +22,10 @@ from api.bodies.forms import (
 )
 from api.bodies.json_bodies import JsonRoute, media_type
 from api.html.problems import is_for_browser, mark_as_reader_page
-from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
+from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.openapi import array_pages, refuses
 from api.pages.sign_up.submission import answer_form, submit
-from api.parameters import ArrayPaging, ListId, PathId, StateOf, link_next
+from api.parameters import ArrayPaging, ListId, PathId, StateOf, Transaction, link_next
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import (
     NewSubscription,
@@ -36,7 +36,6 @@ from api.schemas.subscriptions import (
 )
 from api.state import State
 from core.errors import DomainError, mailing, requests
-from core.errors.mailing import FIELD_VALUE
 from core.languages.reader_languages import chosen
 from core.scopes import Scope
 from models import OptOutKind
@@ -77,13 +76,13 @@ def _body(**properties: Any) -> dict[str, Any]:
 @router.post(
     "/subscriptions/{list_id}/no-challenge",
     responses=refuses(
-        mailing.LIST_NOT_FOUND, mailing.MEMBER_DENIED, mailing.LIST_BUSY, FIELD_VALUE
+        mailing.LIST_NOT_FOUND, mailing.MEMBER_DENIED, mailing.LIST_BUSY, mailing.FIELD_VALUE
     ),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def subscribe_me(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
     body: OwnSubmission | None = None,
@@ -92,21 +91,13 @@ def subscribe_me(
 
     The body may set the fields that the list's owner made public.
     """
-    with state.resources.unit_of_work() as uow:
-        person = accounts.get(uow, caller.user_id)
-        actor = actors.user_actor(request, caller)
-        mailing_list, settings = lists.get(uow, list_id), state.resources.settings
-        values = {} if body is None else body.fields
-        given = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
-        joined = joining.join(
-            uow,
-            settings.keyring,
-            mailing_list,
-            person,
-            actor,
-            submission=given,
-        )
-        return envelope(joined)
+    person = accounts.get(uow, caller.user_id)
+    actor = actors.user_actor(request, caller)
+    mailing_list, settings = lists.get(uow, list_id), uow.settings
+    values = {} if body is None else body.fields
+    given = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
+    joined = joining.join(uow, settings.keyring, mailing_list, person, actor, submission=given)
+    return envelope(joined)
 
 
 @router.delete(
@@ -197,31 +188,32 @@ def _disable_email(request: Request, state: State, list_id: int, principal: Prin
         mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND, mailing.SUBSCRIPTION_NOT_FOUND
     ),
 )
-@RECORDS.threaded
 def read_my_subscription(
-    state: StateOf, caller: ListReader, list_id: str
+    state: StateOf, uow: Transaction, caller: ListReader, list_id: str
 ) -> Envelope[SubscriptionRecord]:
     """The caller's subscription to a list, by its id or slug, whatever its status."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get_named(uow, list_id, archived=True)
-        record = members.get_own(uow, mailing_list.id, caller.user_id)
-        channel = list_response(uow, state, mailing_list)
-        return envelope(SubscriptionRecord.of_row(record, list=channel))
+    mailing_list = lists.get_named(uow, list_id, archived=True)
+    record = members.get_own(uow, mailing_list.id, caller.user_id)
+    channel = list_response(uow, state, mailing_list)
+    return envelope(SubscriptionRecord.of_row(record, list=channel))
 
 
 @router.get("/subscriptions", responses=array_pages())
-@RECORDS.threaded
 def list_my_subscriptions(
-    request: Request, response: Response, state: StateOf, caller: ListReader, paging: ArrayPaging
+    request: Request,
+    response: Response,
+    state: StateOf,
+    uow: Transaction,
+    caller: ListReader,
+    paging: ArrayPaging,
 ) -> Envelope[list[SubscriptionRecord]]:
     """The caller's subscriptions, pending ones too, newest first."""
-    with state.resources.unit_of_work() as uow:
-        found = members.list_of(uow, caller.user_id, paging)
-        channels = list_responses(uow, state, [mailing_list for _, mailing_list in found.rows])
-        records = [
-            SubscriptionRecord.of_row(record, list=channel)
-            for (record, _), channel in zip(found.rows, channels, strict=True)
-        ]
+    found = members.list_of(uow, caller.user_id, paging)
+    channels = list_responses(uow, state, [mailing_list for _, mailing_list in found.rows])
+    records = [
+        SubscriptionRecord.of_row(record, list=channel)
+        for (record, _), channel in zip(found.rows, channels, strict=True)
+    ]
     link_next(request, response, found)
     return envelope(records)
 
@@ -231,10 +223,10 @@ def list_my_subscriptions(
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
     responses=refuses(mailing.LIST_ID_MISSING, *_TRACE_ERRORS, mailing.SUBSCRIPTION_NOT_FOUND),
 )
-@RECORDS.threaded
 def read_opponent(
     request: Request,
     state: StateOf,
+    uow: Transaction,
     submission: FormOrJsonBodyOf,
     list_id: Annotated[PathId | None, Query(description="Which list, for a login")] = None,
 ) -> Envelope[Opponent]:
@@ -247,13 +239,12 @@ def read_opponent(
     wanted = principal.trace.list_id if principal.trace and list_id is None else list_id
     if wanted is None:
         raise mailing.LIST_ID_MISSING()
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, wanted, archived=True)
-        person = principal.person(uow, mailing_list)
-        record = members.get_own(uow, mailing_list.id, person.id)
-        channel = list_response(uow, state, mailing_list)
-        shown = SubscriptionRecord.of_row(record)
-        return envelope(Opponent(list=channel, sub=shown.masked() if principal.trace else shown))
+    mailing_list = lists.get(uow, wanted, archived=True)
+    person = principal.person(uow, mailing_list)
+    record = members.get_own(uow, mailing_list.id, person.id)
+    channel = list_response(uow, state, mailing_list)
+    shown = SubscriptionRecord.of_row(record)
+    return envelope(Opponent(list=channel, sub=shown.masked() if principal.trace else shown))
 
 
 # The public sign-up of a list: JSON for programs, a plain form for pages that have no scripts.
@@ -281,11 +272,7 @@ async def _answer_form_by_page(request: Request) -> None:
 
 
 def _form_or_json() -> dict[str, Any]:
-    kinds = {
-        "application/json": NewSubscription,
-        FORM: SignUpForm,
-        MULTIPART: SignUpForm,
-    }
+    kinds = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
     content = {
         kind: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
         for kind, schema in kinds.items()
@@ -310,7 +297,7 @@ def _form_or_json() -> dict[str, Any]:
             mailing.CHALLENGE_UNAVAILABLE,
             mailing.CHALLENGE_NOT_CONFIGURED,
             mailing.LIST_BUSY,
-            FIELD_VALUE,
+            mailing.FIELD_VALUE,
         ),
     },
 )
@@ -325,16 +312,15 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     """
     pairs, is_form = await body_fields(request)
     inputs = nested_inputs(pairs, "fields") if is_form else dict(pairs)
-    find_list = partial(lists.get, list_id=list_id)
     if is_for_browser(request.scope):
-        mailing_list = await state.in_unit_of_work(find_list)
+        mailing_list = await state.in_unit_of_work(lists.get, list_id)
         return await answer_form(request, state, mailing_list, inputs)
     try:
         wanted = NewSubscription.model_validate(inputs)
     except ValidationError as error:
         problems = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
         raise RequestValidationError(problems) from None
-    mailing_list = await state.in_unit_of_work(find_list)
+    mailing_list = await state.in_unit_of_work(lists.get, list_id)
     accepted = request.headers.get("accept-language")
     # A program says none; a script on a page says that of its person.
     language = chosen(accepted) if accepted else None

@@ -5,37 +5,21 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import AnyCaller, UnrestrictedCaller
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import RECORDS
 from api.openapi import array_pages, refuses
-from api.parameters import ArrayPaging, Cursor, Limit, PathId, StateOf, link_next
+from api.parameters import ArrayPaging, Cursor, Limit, PathId, Transaction, link_next
 from api.request_ids import current_request_id
+from api.schemas import users as schemas
 from api.schemas.envelope import Envelope, envelope, filled
 from api.schemas.oauth import GrantRecord
-from api.schemas.users import (
-    ApiKeyRecord,
-    CreatedApiKey,
-    EventsPagination,
-    NewApiKey,
-    SecurityEvent,
-    SecurityEventsPage,
-    UserChanges,
-    UserRecord,
-)
-from core.errors.access import (
-    API_KEY_EXPIRY,
-    API_KEY_NOT_FOUND,
-    AUTH_LOGIN_AGAIN,
-    AUTH_SCOPE_NOT_GRANTABLE,
-    GRANT_NOT_FOUND,
-    QUOTA_EXCEEDED,
-)
-from core.errors.requests import CURSOR_INVALID
+from core.errors import access, requests
+from models import User
 from services import security_events
 from services.access import api_keys, quotas
 from services.accounts import accounts, own_keys
 from services.oauth import grants
 from services.paging import PageRequest
 from services.webhooks.endpoints_of_keys import revoke_key
+from storage.unit_of_work import UnitOfWork
 
 KeepEndpoints = Annotated[
     bool, Query(description="Leave the webhook endpoints of the key as they are")
@@ -45,93 +29,88 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 
 
 @router.get("/users/me")
-@RECORDS.threaded
-def read_me(state: StateOf, caller: AnyCaller) -> Envelope[UserRecord]:
+def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[schemas.UserRecord]:
     """The user to whom the credentials belong, and how much of their plan's quotas is used."""
-    with state.resources.unit_of_work() as uow:
-        user = accounts.get(uow, caller.user_id)
-        used = quotas.uses(uow, state.resources.settings, user)
-        return envelope(UserRecord.of_row(user, quotas=used))
+    return envelope(_record(uow, accounts.get(uow, caller.user_id)))
 
 
 @router.patch("/users/me")
-@RECORDS.threaded
 def change_me(
-    state: StateOf, caller: UnrestrictedCaller, body: UserChanges
-) -> Envelope[UserRecord]:
+    uow: Transaction, caller: UnrestrictedCaller, body: schemas.UserChanges
+) -> Envelope[schemas.UserRecord]:
     """Change the settings that the body names; the others stay."""
-    with state.resources.unit_of_work() as uow:
-        user = accounts.get(uow, caller.user_id)
-        for name, value in body.sent().items():
-            setattr(user, name, value)
-        uow.session.flush()
-        uow.session.refresh(user)
-        used = quotas.uses(uow, state.resources.settings, user)
-        return envelope(UserRecord.of_row(user, quotas=used))
+    user = accounts.get(uow, caller.user_id)
+    for name, value in body.sent().items():
+        setattr(user, name, value)
+    uow.session.flush()
+    uow.session.refresh(user)
+    return envelope(_record(uow, user))
 
 
-@router.get("/users/me/security-events", responses=refuses(CURSOR_INVALID))
-@RECORDS.threaded
+def _record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
+    return schemas.UserRecord.of_row(user, quotas=quotas.uses(uow, uow.settings, user))
+
+
+@router.get("/users/me/security-events", responses=refuses(requests.CURSOR_INVALID))
 def list_security_events(
-    state: StateOf, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
-) -> Envelope[SecurityEventsPage]:
+    uow: Transaction, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
+) -> Envelope[schemas.SecurityEventsPage]:
     """What happened to the account in the last year, newest first: logins and failed logins,
     credentials that were made or ended, exports, and what the plan refused."""
     wanted = PageRequest(limit, cursor=cursor)
-    with state.resources.unit_of_work() as uow:
-        read = partial(security_events.page, uow, caller.user_id)
-        found = filled(wanted, read, lambda rows: [*map(SecurityEvent.of, rows)])
-    pagination = EventsPagination(limit=limit, next_cursor=found.next_cursor)
-    return envelope(SecurityEventsPage(pagination=pagination, items=found.rows))
+    read = partial(security_events.page, uow, caller.user_id)
+    found = filled(wanted, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
+    pagination = schemas.EventsPagination(limit=limit, next_cursor=found.next_cursor)
+    return envelope(schemas.SecurityEventsPage(pagination=pagination, items=found.rows))
 
 
 @router.post(
     "/apikeys",
-    responses=refuses(AUTH_SCOPE_NOT_GRANTABLE, AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED, API_KEY_EXPIRY),
+    responses=refuses(
+        access.AUTH_SCOPE_NOT_GRANTABLE,
+        access.AUTH_LOGIN_AGAIN,
+        access.QUOTA_EXCEEDED,
+        access.API_KEY_EXPIRY,
+    ),
 )
-@RECORDS.threaded
 def create_api_key(
-    state: StateOf, caller: UnrestrictedCaller, body: NewApiKey
-) -> Envelope[CreatedApiKey]:
+    uow: Transaction, caller: UnrestrictedCaller, body: schemas.NewApiKey
+) -> Envelope[schemas.CreatedApiKey]:
     """Make an API key. The key itself is in this answer and never shown again.
 
     A session needs a login of the last 15 minutes. A key that another key makes ends with it.
     """
-    with state.resources.unit_of_work() as uow:
-        key, secret = own_keys.make(
-            uow,
-            state.resources.settings,
-            caller,
-            name=body.name,
-            scopes=body.scopes,
-            expires_at=body.expires_at,
-            request_id=current_request_id(),
-        )
-        record = ApiKeyRecord.model_validate(key)
-    return envelope(CreatedApiKey(**record.model_dump(), key=secret))
+    key, secret = own_keys.make(
+        uow,
+        uow.settings,
+        caller,
+        name=body.name,
+        scopes=body.scopes,
+        expires_at=body.expires_at,
+        request_id=current_request_id(),
+    )
+    record = schemas.ApiKeyRecord.model_validate(key)
+    return envelope(schemas.CreatedApiKey(**record.model_dump(), key=secret))
 
 
 @router.get("/apikeys", responses=array_pages())
-@RECORDS.threaded
 def list_api_keys(
     request: Request,
     response: Response,
-    state: StateOf,
+    uow: Transaction,
     caller: UnrestrictedCaller,
     paging: ArrayPaging,
-) -> Envelope[list[ApiKeyRecord]]:
+) -> Envelope[list[schemas.ApiKeyRecord]]:
     """The caller's API keys, newest first, revoked ones too."""
-    with state.resources.unit_of_work() as uow:
-        keys = api_keys.list_of(uow, caller.user_id, paging)
-        records = [ApiKeyRecord.model_validate(key) for key in keys.rows]
+    keys = api_keys.list_of(uow, caller.user_id, paging)
+    records = [schemas.ApiKeyRecord.model_validate(key) for key in keys.rows]
     link_next(request, response, keys)
     return envelope(records)
 
 
-@router.delete("/apikeys/{key_id}", responses=refuses(API_KEY_NOT_FOUND))
-@RECORDS.threaded
+@router.delete("/apikeys/{key_id}", responses=refuses(access.API_KEY_NOT_FOUND))
 def revoke_api_key(
-    state: StateOf,
+    uow: Transaction,
     caller: UnrestrictedCaller,
     key_id: PathId,
     *,
@@ -142,36 +121,29 @@ def revoke_api_key(
     The keys that it made end with it, and so do the webhook endpoints that these keys made or gave
     their URL, unless `keep_endpoints=1`.
     """
-    with state.resources.unit_of_work() as uow:
-        revoked = revoke_key(
-            uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=keep_endpoints
-        )
-        return envelope(revoked)
+    revoked = revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=keep_endpoints)
+    return envelope(revoked)
 
 
 grants_router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
 
 
 @grants_router.get("/grants", responses=array_pages())
-@RECORDS.threaded
 def list_grants(
     request: Request,
     response: Response,
-    state: StateOf,
+    uow: Transaction,
     caller: UnrestrictedCaller,
     paging: ArrayPaging,
 ) -> Envelope[list[GrantRecord]]:
     """The programs that may act for the caller, with the newest consent first."""
-    with state.resources.unit_of_work() as uow:
-        given = grants.list_of(uow, caller.user_id, paging)
+    given = grants.list_of(uow, caller.user_id, paging)
     link_next(request, response, given)
     return envelope([GrantRecord.model_validate(each) for each in given.rows])
 
 
-@grants_router.delete("/grants/{grant_id}", responses=refuses(GRANT_NOT_FOUND))
-@RECORDS.threaded
-def revoke_grant(state: StateOf, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
+@grants_router.delete("/grants/{grant_id}", responses=refuses(access.GRANT_NOT_FOUND))
+def revoke_grant(uow: Transaction, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
     """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked
     before."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(grants.revoke(uow, grant_id=grant_id, user_id=caller.user_id))
+    return envelope(grants.revoke(uow, grant_id=grant_id, user_id=caller.user_id))

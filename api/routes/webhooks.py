@@ -4,41 +4,13 @@ from fastapi import APIRouter, Request
 
 from api.auth.requirements import UNLIMITED, WebhookKeeper
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import MONEY, RECORDS
+from api.limits.bulkheads import MONEY
 from api.openapi import refuses
-from api.parameters import Cursor, Limit, PathId, StateOf
+from api.parameters import Cursor, Limit, PathId, StateOf, Transaction
 from api.request_ids import current_request_id
+from api.schemas import webhooks as schemas
 from api.schemas.envelope import Envelope, envelope, filled
-from api.schemas.webhooks import (
-    CreatedWebhookEndpoint,
-    DeliveriesPagination,
-    NewWebhookEndpoint,
-    ReplaySince,
-    RotatedSecret,
-    WebhookDeliveriesPage,
-    WebhookDeliveryRecord,
-    WebhookEndpointChange,
-    WebhookEndpointRecord,
-)
-from core.errors.access import (
-    AUTH_LOGIN_AGAIN,
-    AUTH_RESTRICTED_CREDENTIAL,
-    QUOTA_EXCEEDED,
-)
-from core.errors.mailing import LIST_NOT_FOUND
-from core.errors.money import TOPUP_NO_CHANNEL, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
-from core.errors.requests import BODY_TOO_LARGE, CURSOR_INVALID, SERVICE_UNAVAILABLE
-from core.errors.webhooks import (
-    WEBHOOK_DELIVERY_NOT_FOUND,
-    WEBHOOK_ENDED,
-    WEBHOOK_ENDPOINT_NOT_FOUND,
-    WEBHOOK_EVENT_GONE,
-    WEBHOOK_NOT_ACTIVE,
-    WEBHOOK_TOO_MANY,
-    WEBHOOK_TOO_MANY_PENDING,
-    WEBHOOK_TOO_MANY_SECRETS,
-    WEBHOOK_URL_NOT_ALLOWED,
-)
+from core.errors import access, mailing, money, requests, webhooks
 from services.credits import settlement
 from services.paging import PageRequest
 from services.webhooks import deliveries, webhook_endpoints
@@ -58,11 +30,11 @@ _SIGNATURE = {
 @stripe_router.post(
     "/webhooks/stripe",
     responses=refuses(
-        WEBHOOK_SIGNATURE_INVALID,
-        WEBHOOK_UNREADABLE,
-        BODY_TOO_LARGE.filled(megabytes=1),
-        SERVICE_UNAVAILABLE,
-        TOPUP_NO_CHANNEL,
+        money.WEBHOOK_SIGNATURE_INVALID,
+        money.WEBHOOK_UNREADABLE,
+        requests.BODY_TOO_LARGE.filled(megabytes=1),
+        requests.SERVICE_UNAVAILABLE,
+        money.TOPUP_NO_CHANNEL,
     ),
     openapi_extra={
         "parameters": [_SIGNATURE],
@@ -90,7 +62,7 @@ async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[i
 
 router = APIRouter(tags=["Webhooks"], route_class=JsonRoute)
 
-_FINDING = (WEBHOOK_ENDPOINT_NOT_FOUND, AUTH_RESTRICTED_CREDENTIAL)
+_FINDING = (webhooks.WEBHOOK_ENDPOINT_NOT_FOUND, access.AUTH_RESTRICTED_CREDENTIAL)
 _PATH = "/webhook-endpoints"
 _ONE = _PATH + "/{endpoint_id}"
 
@@ -98,16 +70,16 @@ _ONE = _PATH + "/{endpoint_id}"
 @router.post(
     _PATH,
     responses=refuses(
-        WEBHOOK_URL_NOT_ALLOWED,
-        WEBHOOK_TOO_MANY,
-        LIST_NOT_FOUND,
-        AUTH_LOGIN_AGAIN,
-        AUTH_RESTRICTED_CREDENTIAL,
+        webhooks.WEBHOOK_URL_NOT_ALLOWED,
+        webhooks.WEBHOOK_TOO_MANY,
+        mailing.LIST_NOT_FOUND,
+        access.AUTH_LOGIN_AGAIN,
+        access.AUTH_RESTRICTED_CREDENTIAL,
     ),
 )
 async def create_webhook_endpoint(
-    state: StateOf, caller: WebhookKeeper, body: NewWebhookEndpoint
-) -> Envelope[CreatedWebhookEndpoint]:
+    state: StateOf, caller: WebhookKeeper, body: schemas.NewWebhookEndpoint
+) -> Envelope[schemas.CreatedWebhookEndpoint]:
     """Have events sent to a URL from now on. The secret is in this answer and never shown again.
 
     Each event is posted as `{"type", "timestamp", "data"}`, where `data` is the event as
@@ -118,7 +90,7 @@ async def create_webhook_endpoint(
     """
     await state.check_receiver(caller.user_id, body.url)
 
-    def make(uow: UnitOfWork) -> CreatedWebhookEndpoint:
+    def make(uow: UnitOfWork) -> schemas.CreatedWebhookEndpoint:
         endpoint, secret = webhook_endpoints.make(
             uow,
             state.resources.key_wrapper,
@@ -128,39 +100,38 @@ async def create_webhook_endpoint(
             list_id=body.list_id,
             request_id=current_request_id(),
         )
-        return CreatedWebhookEndpoint.of_row(endpoint, secret=secret)
+        return schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret)
 
     return envelope(await state.in_unit_of_work(make))
 
 
 @router.get(_PATH)
-@RECORDS.threaded
 def list_webhook_endpoints(
-    state: StateOf, caller: WebhookKeeper
-) -> Envelope[list[WebhookEndpointRecord]]:
+    uow: Transaction, caller: WebhookKeeper
+) -> Envelope[list[schemas.WebhookEndpointRecord]]:
     """The caller's endpoints whose types the credential may see, newest first."""
-    with state.resources.unit_of_work() as uow:
-        found = webhook_endpoints.list_of(uow, caller)
-        return envelope([WebhookEndpointRecord.model_validate(each) for each in found])
+    found = webhook_endpoints.list_of(uow, caller)
+    return envelope([schemas.WebhookEndpointRecord.model_validate(each) for each in found])
 
 
 @router.get(_ONE, responses=refuses(*_FINDING))
-@RECORDS.threaded
 def read_webhook_endpoint(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
-) -> Envelope[WebhookEndpointRecord]:
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
+) -> Envelope[schemas.WebhookEndpointRecord]:
     """One endpoint of the caller's."""
-    with state.resources.unit_of_work() as uow:
-        found = webhook_endpoints.get(uow, caller, endpoint_id)
-        return envelope(WebhookEndpointRecord.model_validate(found))
+    found = webhook_endpoints.get(uow, caller, endpoint_id)
+    return envelope(schemas.WebhookEndpointRecord.model_validate(found))
 
 
 @router.patch(
-    _ONE, responses=refuses(*_FINDING, WEBHOOK_URL_NOT_ALLOWED, WEBHOOK_ENDED, AUTH_LOGIN_AGAIN)
+    _ONE,
+    responses=refuses(
+        *_FINDING, webhooks.WEBHOOK_URL_NOT_ALLOWED, webhooks.WEBHOOK_ENDED, access.AUTH_LOGIN_AGAIN
+    ),
 )
 async def change_webhook_endpoint(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: WebhookEndpointChange
-) -> Envelope[WebhookEndpointRecord]:
+    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: schemas.WebhookEndpointChange
+) -> Envelope[schemas.WebhookEndpointRecord]:
     """Change the URL or the types, pause the endpoint, or make it active again.
 
     An endpoint that is active again gets what happened meanwhile; of a type that is added it gets
@@ -170,8 +141,8 @@ async def change_webhook_endpoint(
         await state.check_receiver(caller.user_id, body.url)
     to = EndpointChange(url=body.url, types=body.types, state=body.state)
 
-    def change(uow: UnitOfWork) -> WebhookEndpointRecord:
-        return WebhookEndpointRecord.model_validate(
+    def change(uow: UnitOfWork) -> schemas.WebhookEndpointRecord:
+        return schemas.WebhookEndpointRecord.model_validate(
             webhook_endpoints.change(uow, caller, endpoint_id, to, request_id=current_request_id())
         )
 
@@ -179,90 +150,91 @@ async def change_webhook_endpoint(
 
 
 @router.delete(_ONE, responses=refuses(*_FINDING))
-@RECORDS.threaded
 def delete_webhook_endpoint(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[int]:
     """Send nothing more to the endpoint, and show it no more."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(webhook_endpoints.delete(uow, caller, endpoint_id))
+    return envelope(webhook_endpoints.delete(uow, caller, endpoint_id))
 
 
 @router.post(
     f"{_ONE}/rotate",
-    responses=refuses(*_FINDING, WEBHOOK_ENDED, WEBHOOK_TOO_MANY_SECRETS, AUTH_LOGIN_AGAIN),
+    responses=refuses(
+        *_FINDING,
+        webhooks.WEBHOOK_ENDED,
+        webhooks.WEBHOOK_TOO_MANY_SECRETS,
+        access.AUTH_LOGIN_AGAIN,
+    ),
 )
-@RECORDS.threaded
 def rotate_webhook_secret(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
-) -> Envelope[RotatedSecret]:
+    state: StateOf, uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
+) -> Envelope[schemas.RotatedSecret]:
     """Make a new secret. For 24 hours the former one signs too: `webhook-signature` has both."""
-    with state.resources.unit_of_work() as uow:
-        wrapper = state.resources.key_wrapper
-        return envelope(
-            RotatedSecret(secret=webhook_endpoints.rotate(uow, wrapper, caller, endpoint_id))
-        )
+    wrapper = state.resources.key_wrapper
+    return envelope(
+        schemas.RotatedSecret(secret=webhook_endpoints.rotate(uow, wrapper, caller, endpoint_id))
+    )
 
 
 @router.post(
     f"{_ONE}/test",
-    responses=refuses(*_FINDING, WEBHOOK_NOT_ACTIVE, WEBHOOK_TOO_MANY_PENDING, QUOTA_EXCEEDED),
+    responses=refuses(
+        *_FINDING,
+        webhooks.WEBHOOK_NOT_ACTIVE,
+        webhooks.WEBHOOK_TOO_MANY_PENDING,
+        access.QUOTA_EXCEEDED,
+    ),
 )
-@RECORDS.threaded
 def test_webhook_endpoint(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId
-) -> Envelope[WebhookDeliveryRecord]:
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
+) -> Envelope[schemas.WebhookDeliveryRecord]:
     """Send an event of the type `webhook.test`, which tells of nothing."""
-    with state.resources.unit_of_work() as uow:
-        sent = deliveries.send_test(uow, state.resources.settings, caller, endpoint_id)
-        return envelope(WebhookDeliveryRecord.of(sent))
+    sent = deliveries.send_test(uow, uow.settings, caller, endpoint_id)
+    return envelope(schemas.WebhookDeliveryRecord.of(sent))
 
 
-@router.post(f"{_ONE}/replay", responses=refuses(*_FINDING, WEBHOOK_NOT_ACTIVE, QUOTA_EXCEEDED))
-@RECORDS.threaded
+@router.post(
+    f"{_ONE}/replay",
+    responses=refuses(*_FINDING, webhooks.WEBHOOK_NOT_ACTIVE, access.QUOTA_EXCEEDED),
+)
 def replay_webhook_events(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: ReplaySince
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, body: schemas.ReplaySince
 ) -> Envelope[int]:
     """Send all events again that happened since a time, also those that were delivered: 1, or 0
     when there is none."""
-    with state.resources.unit_of_work() as uow:
-        settings = state.resources.settings
-        return envelope(deliveries.replay(uow, settings, caller, endpoint_id, body.since))
+    settings = uow.settings
+    return envelope(deliveries.replay(uow, settings, caller, endpoint_id, body.since))
 
 
-@router.get(f"{_ONE}/deliveries", responses=refuses(*_FINDING, CURSOR_INVALID))
-@RECORDS.threaded
+@router.get(f"{_ONE}/deliveries", responses=refuses(*_FINDING, requests.CURSOR_INVALID))
 def list_webhook_deliveries(
-    state: StateOf,
+    uow: Transaction,
     caller: WebhookKeeper,
     endpoint_id: PathId,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Envelope[WebhookDeliveriesPage]:
+) -> Envelope[schemas.WebhookDeliveriesPage]:
     """Return the deliveries of the last 30 days, newest first, with the last answers."""
-    with state.resources.unit_of_work() as uow:
-        read = partial(deliveries.page, uow, caller, endpoint_id)
-        wanted = PageRequest(limit, cursor=cursor)
-        found = filled(wanted, read, lambda rows: [*map(WebhookDeliveryRecord.of, rows)])
-    pagination = DeliveriesPagination(limit=limit, next_cursor=found.next_cursor)
-    return envelope(WebhookDeliveriesPage(pagination=pagination, items=found.rows))
+    read = partial(deliveries.page, uow, caller, endpoint_id)
+    wanted = PageRequest(limit, cursor=cursor)
+    found = filled(wanted, read, lambda rows: [*map(schemas.WebhookDeliveryRecord.of, rows)])
+    pagination = schemas.DeliveriesPagination(limit=limit, next_cursor=found.next_cursor)
+    return envelope(schemas.WebhookDeliveriesPage(pagination=pagination, items=found.rows))
 
 
 @router.post(
     f"{_ONE}/deliveries/{{delivery_id}}/resend",
     responses=refuses(
         *_FINDING,
-        WEBHOOK_DELIVERY_NOT_FOUND,
-        WEBHOOK_EVENT_GONE,
-        WEBHOOK_NOT_ACTIVE,
-        WEBHOOK_TOO_MANY_PENDING,
+        webhooks.WEBHOOK_DELIVERY_NOT_FOUND,
+        webhooks.WEBHOOK_EVENT_GONE,
+        webhooks.WEBHOOK_NOT_ACTIVE,
+        webhooks.WEBHOOK_TOO_MANY_PENDING,
     ),
 )
-@RECORDS.threaded
 def resend_webhook_delivery(
-    state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
-) -> Envelope[WebhookDeliveryRecord]:
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
+) -> Envelope[schemas.WebhookDeliveryRecord]:
     """Send one event again, whatever became of it before."""
-    with state.resources.unit_of_work() as uow:
-        sent = deliveries.resend(uow, caller, endpoint_id, delivery_id)
-        return envelope(WebhookDeliveryRecord.of(sent))
+    sent = deliveries.resend(uow, caller, endpoint_id, delivery_id)
+    return envelope(schemas.WebhookDeliveryRecord.of(sent))

@@ -14,7 +14,6 @@ _MAX_PICTURE_TITLE_CHARACTERS = 255
 _MAX_PICTURE_TAGS = 50
 _MAX_PICTURE_TAG_CHARACTERS = 64
 
-
 # In one line, without spaces around it.
 PictureTag = Annotated[
     str,

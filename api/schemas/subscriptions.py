@@ -224,24 +224,19 @@ class MemberValues(Body):
 _COLUMNS = ("name", "type", "paid_expiry")
 
 
-class MemberChanges(MemberValues):
-    tags: TagNames | None = Field(
-        default=None,
-        description="All that the member is to have",
-        examples=[["VIP", "Spring fair"]],
-    )
-    add_tags: TagNames = Field(
-        default_factory=list, description="Beside those that they have", examples=[["Patron"]]
-    )
-    remove_tags: TagNames = Field(default_factory=list, examples=[["Newcomer"]])
-
-
 class MemberUpsert(MemberValues):
     tags: TagNames | None = Field(
         default=None,
         description="All that the member is to have",
         examples=[["VIP", "Spring fair"]],
     )
+
+
+class MemberChanges(MemberUpsert):
+    add_tags: TagNames = Field(
+        default_factory=list, description="Beside those that they have", examples=[["Patron"]]
+    )
+    remove_tags: TagNames = Field(default_factory=list, examples=[["Newcomer"]])
 
 
 class MemberConsent(Schema):

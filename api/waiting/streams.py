@@ -6,15 +6,15 @@ Each slow reader holds a connection to the object storage, or an open query.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from api.limits.body_budgets import holder_of_address
+from api.limits.bulkheads import counted
 from api.waiting.waiters import CallerDisconnected
-from core.errors.jobs import JOBS_TOO_MANY_STREAMS
-from core.errors.requests import SERVICE_BUSY
+from core.errors import jobs, requests
 from core.logging import get_logger
 
 log = get_logger(__name__)
@@ -35,24 +35,18 @@ class SlowDownloads:
         caller = holder_of_address(address)
         clock = asyncio.get_running_loop().time
         began, is_slow = clock(), False
-        try:
+        with ExitStack() as slow:
             async for piece in content:
                 if not is_slow and clock() - began > MAX_QUICK_SECONDS:
                     if self._open[caller] >= MAX_SLOW_DOWNLOADS_OF_A_CALLER:
                         log.warning("download.cut_off")
                         raise CallerDisconnected
-                    self._open[caller] += 1
+                    slow.enter_context(counted(self._open, caller))
                     is_slow = True
                 yield piece
-        finally:
-            if is_slow:
-                self._open[caller] -= 1
-                if not self._open[caller]:
-                    del self._open[caller]
 
 
 SLOW_DOWNLOADS = SlowDownloads()
-
 
 MAX_STREAMS_PER_USER = 10
 MAX_STREAMS = 500
@@ -73,16 +67,11 @@ class StreamCounter:
         Raises ``jobs.too_many_streams``, and ``service.busy`` beyond the process's own bound.
         """
         if self._open.total() >= MAX_STREAMS:
-            raise SERVICE_BUSY()
+            raise requests.SERVICE_BUSY()
         if self._open[user_id] >= MAX_STREAMS_PER_USER:
-            raise JOBS_TOO_MANY_STREAMS(most=MAX_STREAMS_PER_USER)
-        self._open[user_id] += 1
-        try:
+            raise jobs.JOBS_TOO_MANY_STREAMS(most=MAX_STREAMS_PER_USER)
+        with counted(self._open, user_id):
             yield
-        finally:
-            self._open[user_id] -= 1
-            if not self._open[user_id]:
-                del self._open[user_id]
 
 
 class EventStream(StreamingResponse):

@@ -27,7 +27,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 from starlette.types import Receive
 
-from api.limits.bulkheads import BACKGROUND
+from api.limits.bulkheads import BACKGROUND, counted
 from api.metrics import WAITING
 from core.errors import DomainError
 from core.errors.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITERS
@@ -79,15 +79,11 @@ class Waiters(Generic[V]):
 
         Raises ``queue.too_many_waiters``. The owner's share is looked at by ``check_room`` alone.
         """
-        with self.registered(topic) as future:
-            self._owners[owner_id] += 1
-            try:
-                self.nudge(topic)
-                return await result_within(future, seconds)
-            finally:
-                self._owners[owner_id] -= 1
-                if not self._owners[owner_id]:
-                    del self._owners[owner_id]
+        with self.registered(topic) as future, counted(self._owners, owner_id):
+            self.nudge(topic)
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(future, seconds)
+            return None
 
     def check_room(self, owner_id: int) -> None:
         """Refuse an owner's call that would wait, before anything of it is stored.
@@ -146,13 +142,6 @@ class Waiters(Generic[V]):
             self._futures[topic].discard(future)
             if not self._futures[topic]:
                 del self._futures[topic]
-
-
-async def result_within(future: asyncio.Future[V | None], seconds: float) -> V | None:
-    """Return the future's value, or ``None`` when the time runs out."""
-    with suppress(TimeoutError):
-        return await asyncio.wait_for(future, seconds)
-    return None
 
 
 @asynccontextmanager

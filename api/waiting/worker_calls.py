@@ -13,8 +13,7 @@ import orjson
 from redis.exceptions import RedisError
 
 from api.waiting.waiters import Waiters
-from core.errors import DomainError, Kind
-from core.errors.requests import QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
+from core.errors import DomainError, Kind, requests
 from core.logging import get_logger
 from core.queues import RequestKind
 from storage.redis import request_scripts
@@ -60,15 +59,15 @@ class WorkerCalls:
                     await join(seconds=seconds)
                     result = await _persist(future, join, seconds)
                 except RedisError:
-                    raise QUEUE_UNAVAILABLE() from None
+                    raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
                     # Also when joining failed or was cancelled half-way. It goes on behind the
                     # answer.
                     self._calls.leave(request_id, caller)
         if result is None and self.results.closed:
-            raise QUEUE_UNAVAILABLE()
+            raise requests.QUEUE_UNAVAILABLE()
         if result is None:
-            raise REQUEST_TOO_SLOW(seconds=seconds)
+            raise requests.REQUEST_TOO_SLOW(seconds=seconds)
         told: dict[str, dict[str, Any]] = orjson.loads(result)
         if "error" in told:
             error = told["error"]

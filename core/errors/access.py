@@ -73,10 +73,8 @@ LOGIN_PAUSED = rate_limited(
 )
 LOGIN_BUSY = unavailable("login.busy", "Too many people log in at once.", retry_after=5)
 
-
 # Errors of a client in the protocol itself have the words of RFC 6749, from the library that knows
 # them.
-
 
 OAUTH_CLIENT_NOT_FOUND = not_found("oauth_client.not_found", "There is no such client.")
 OAUTH_CLIENT_NAME = invalid(

@@ -196,7 +196,6 @@ FIGURES_RANGE = malformed(
 
 EXPORT_NOT_FOUND = not_found("export.not_found", "There is no such file, or not any more.")
 
-
 FIELD_NOT_FOUND = not_found("field.not_found", "There is no such field.")
 FIELD_KEY = invalid_at(
     "body.key",
@@ -270,7 +269,6 @@ TAG_TOO_MANY_OF_MEMBER = invalid(
     "tag.too_many_of_member", "A member has at most {most} tags.", most=100
 )
 
-
 SEGMENT_NOT_FOUND = not_found("segment.not_found", "This list has no such segment.")
 SEGMENT_NAME = invalid(
     "segment.name",
@@ -297,16 +295,12 @@ BULK_NOT_FOUND = not_found("bulk.not_found", "There is no such act on members.")
 BULK_RUNNING = conflict("bulk.running", "The action still runs; cancel its job first.")
 BULK_UNDO_OVER = conflict("bulk.undo_over", "A bulk action can be undone for {days} days.", days=90)
 BULK_VALUE = invalid_at(
-    "body.value",
-    "bulk.value",
-    "{rule}",
-    rule="set_type takes one of free, silver, gold",
+    "body.value", "bulk.value", "{rule}", rule="set_type takes one of free, silver, gold"
 )
 
 EXPORT_STATUS_OF_ROSTER = invalid_at(
     "body.status", "export.status_of_roster", "a roster holds active members alone"
 )
-
 
 MAIL_UNWRITABLE = provider_failed(
     "mail.refused", "{what} can't be put into a mail.", what="A header"

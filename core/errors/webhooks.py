@@ -3,10 +3,7 @@
 from core.errors.catalogue import conflict, invalid, invalid_at, not_found
 
 WEBHOOK_URL_NOT_ALLOWED = invalid_at(
-    "url",
-    "webhook.url_not_allowed",
-    "must be a URL that {rule}.",
-    rule="begins with https://",
+    "url", "webhook.url_not_allowed", "must be a URL that {rule}.", rule="begins with https://"
 )
 WEBHOOK_ENDPOINT_NOT_FOUND = not_found(
     "webhook.endpoint_not_found", "There is no such webhook endpoint."

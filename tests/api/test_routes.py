@@ -50,3 +50,10 @@ def test_the_url_of_an_operation_names_its_module() -> None:
         if file.parts[0].removesuffix(".py") != module_of(route.path):
             elsewhere.append((route.path, str(file)))
     assert elsewhere == []
+
+
+def test_every_transaction_of_a_handler_is_committed_in_a_thread() -> None:
+    for route in api_routes(create_app(Settings.model_construct())):
+        assert route.endpoint
+        if "uow" in inspect.signature(route.endpoint).parameters:
+            assert not inspect.iscoroutinefunction(inspect.unwrap(route.endpoint)), route.path

@@ -5,8 +5,7 @@ from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import page_sessions, second_factors
 from api.auth.page_sessions import (
@@ -20,31 +19,22 @@ from api.auth.page_sessions import (
     second_step_page,
 )
 from api.auth.requirements import LOGIN, PUBLIC
+from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
 from api.pages.sign_up.submission import padded_duration
 from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
-from core.errors import DomainError, Kind
-from core.errors.access import AUTH_SECOND_FACTOR
-from core.errors.people import PASSKEY_INVALID, PASSWORD_WRONG
+from core.errors import DomainError, Kind, access, people
 from services.access import sessions
-from services.accounts import accounts, logins
+from services.accounts import accounts, logins, mailed_tokens
 from services.accounts.factors import passkeys, second_steps
-from services.accounts.mailed_tokens import (
-    ACCOUNT_PATH,
-    LOGIN_PATH,
-    LOGOUT_PATH,
-    PASSKEY_LOGIN_PATH,
-    SECOND_STEP_PATH,
-)
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 
-@router.get(LOGIN_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
+@router.get(mailed_tokens.LOGIN_PATH, dependencies=[PUBLIC])
 def show_login(
     request: Request,
     state: StateOf,
@@ -59,19 +49,21 @@ def show_login(
     fields = {"next": next or ""}
     if member is not None:
         if again is None:
-            return page_sessions.redirect_to_path(state, local_path(next) or ACCOUNT_PATH)
+            return page_sessions.redirect_to_path(
+                state, local_path(next) or mailed_tokens.ACCOUNT_PATH
+            )
         with state.resources.unit_of_work() as uow:
             fields["email"] = accounts.get(uow, member.user_id).email
         fields["again"] = again
     return _form(request, state, fields)
 
 
-@router.post(LOGIN_PATH, dependencies=[LOGIN])
+@router.post(mailed_tokens.LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session. Answer and duration are the same for an address without an account."""
     page_sessions.require_form_csrf(request, state, form)
     email, password = form.get("email", ""), form.get("password", "")
-    path = local_path(form.get("next")) or ACCOUNT_PATH
+    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     try:
         async with padded_duration():
             attempt, check = await prove_password(request, state, email, password)
@@ -84,7 +76,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
             )
             return await begin_session(request, state, path, prove)
     except DomainError as error:
-        if error.code == PASSWORD_WRONG.code:
+        if error.code == people.PASSWORD_WRONG.code:
             problem = "This address and this password don’t belong together."
             return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
         if error.kind is not Kind.RATE_LIMITED:
@@ -100,11 +92,11 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
         return reply
 
 
-@router.post(PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
+@router.post(mailed_tokens.PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
 async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session for the person of a passkey whose device verified them: no password."""
     page_sessions.require_form_csrf(request, state, form)
-    path = local_path(form.get("next")) or ACCOUNT_PATH
+    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     prove = partial(
         second_steps.by_passkey,
         resources=state.resources,
@@ -116,20 +108,19 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
     try:
         return await begin_session(request, state, path, prove, factor_shown=True)
     except DomainError as error:
-        if error.code != PASSKEY_INVALID.code:
+        if error.code != people.PASSKEY_INVALID.code:
             raise
         problem = "No account here has this passkey. Log in with your password."
         return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
 
 
-@router.post(LOGOUT_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
+@router.post(mailed_tokens.LOGOUT_PATH, dependencies=[PUBLIC])
 def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
     member = page_sessions.page_session_of_form(request, state, form)
     if member is not None and member.caller.session_id is not None:
         with state.resources.unit_of_work() as uow:
             sessions.end(uow, member.caller.session_id)
-    reply = page_sessions.redirect_to_path(state, LOGIN_PATH)
+    reply = page_sessions.redirect_to_path(state, mailed_tokens.LOGIN_PATH)
     state.cookies.drop(reply, SESSION)
     return reply
 
@@ -153,8 +144,7 @@ def _form(
     )
 
 
-@router.get(SECOND_STEP_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
+@router.get(mailed_tokens.SECOND_STEP_PATH, dependencies=[PUBLIC])
 def show_second_step(
     request: Request,
     state: StateOf,
@@ -163,11 +153,11 @@ def show_second_step(
     return _page(request, state, {"next": next or ""})
 
 
-@router.post(SECOND_STEP_PATH, dependencies=[LOGIN])
+@router.post(mailed_tokens.SECOND_STEP_PATH, dependencies=[LOGIN])
 async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin the session of a person whose password was right, and who shows their second factor."""
     page_sessions.require_form_csrf(request, state, form)
-    path = local_path(form.get("next")) or ACCOUNT_PATH
+    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     shown = second_factors.shown_factor(request, state, form)
     keyring, first_step = state.resources.keyring, _first_step(request, state)
     attempt = None
@@ -197,7 +187,7 @@ def _page(
     request: Request, state: State, form: FormFields, error: DomainError | None = None
 ) -> Response:
     """Show the page of a login with a right password; without one redirect to the login page."""
-    path = local_path(form.get("next")) or ACCOUNT_PATH
+    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     form_cookie = state.cookies.read(request, FORM) or ""
     resources = state.resources
     try:
@@ -206,10 +196,10 @@ def _page(
             person = second_steps.read(uow, resources.keyring, first_step, form_cookie)
             options = passkeys.options_of_person(uow, resources.settings, person.id, form_cookie)
     except DomainError as problem:
-        if problem.code != AUTH_SECOND_FACTOR.code:
+        if problem.code != access.AUTH_SECOND_FACTOR.code:
             raise
         query = urlencode({"next": path})
-        return page_sessions.redirect_to_path(state, f"{LOGIN_PATH}?{query}")
+        return page_sessions.redirect_to_path(state, f"{mailed_tokens.LOGIN_PATH}?{query}")
     return second_step_page(
         request, state, options, form_cookie=form_cookie, path=path, error=error
     )

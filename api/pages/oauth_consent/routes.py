@@ -5,15 +5,14 @@ Only the browser's session counts here: a token or a key must not agree to more 
 
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Request, Response
 
 from api.auth import page_sessions
 from api.auth.page_sessions import FormOf, session_page
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import oauth_request_of_query
+from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import redirect
-from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
@@ -24,11 +23,10 @@ from services.oauth.adapters import AUTHORIZE_PATH, OAuthResponse
 from services.oauth.server import AuthorizationRequest, OAuthServer
 from storage.unit_of_work import UnitOfWork
 
-router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
 
 @router.get(AUTHORIZE_PATH)
-@RECORDS.threaded
 def show_consent(request: Request, state: StateOf) -> Response:
     """Ask the person for consent. The client and its redirect URI are checked before all else."""
     # Before the transaction: a thread has one connection at a time.
@@ -56,7 +54,6 @@ def show_consent(request: Request, state: StateOf) -> Response:
 
 
 @router.post(AUTHORIZE_PATH)
-@RECORDS.threaded
 def decide(request: Request, state: StateOf, form: FormOf) -> Response:
     """Allow or deny, as pressed on the page. The request in the URL is checked once more."""
     sent_by = page_sessions.page_session_of_form(request, state, form)

@@ -1,45 +1,29 @@
 """A reader's preferences at the lists of one owner, in a visit that a mailed link began."""
 
-from functools import partial
+from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import orjson
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
-from api.auth import actors
+from api.auth import actors, page_sessions
 from api.auth.actors import Principal
-from api.auth.page_sessions import (
-    CSRF_FIELD,
-    FormFields,
-    FormOf,
-    anonymous_page,
-    mail_source,
-    require_form_csrf,
-)
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.forms import nested_inputs
+from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import VISIT
 from api.html.frame import HEADERS, list_page, page, redirect
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
-from api.pages.sign_up.submission import (
-    ShownInput,
-    answered_inputs,
-    email_input,
-    padded_duration,
-    problems_of_fields,
-)
-from api.parameters import PathId, StateOf
+from api.pages.sign_up import submission
+from api.parameters import PathId, StateOf, Transaction
 from api.request_ids import current_request_id
 from api.state import State
-from core.errors import DomainError
-from core.errors.access import AUTH_CSRF
-from core.errors.mailing import FIELD_VALUE, LIST_NAME_INVALID, LIST_NOT_FOUND, TRACE_INVALID
-from core.languages.reader_languages import marked, translated
-from models import MailingList
+from core.errors import DomainError, access, mailing
+from core.languages.reader_languages import translated
+from models import FieldType, MailingList
 from services.access import sessions
 from services.accounts import accounts, email_addresses
 from services.privacy import erasure
@@ -47,7 +31,6 @@ from services.subscriptions import branding, fields, lists, preferences
 from services.subscriptions.branding import Look
 from services.subscriptions.members import mails, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
-from services.subscriptions.members.mails import PREFERENCES_PATH
 from services.subscriptions.preferences import Visit
 from storage.unit_of_work import UnitOfWork
 
@@ -61,11 +44,13 @@ def visit_of(uow: UnitOfWork, request: Request, state: State) -> Visit:
     return preferences.read(uow, state.resources.keyring, visit_secret(request, state))
 
 
-def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
+def require_visit_form(
+    request: Request, state: State, form: page_sessions.FormFields
+) -> str | None:
     """Return the secret of the visit; raises ``auth.csrf`` for a form of another page."""
-    secret, token = visit_secret(request, state), form.get(CSRF_FIELD, "")
+    secret, token = visit_secret(request, state), form.get(page_sessions.CSRF_FIELD, "")
     if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
-        raise AUTH_CSRF(header=CSRF_FIELD)
+        raise access.AUTH_CSRF(header=page_sessions.CSRF_FIELD)
     return secret
 
 
@@ -81,7 +66,7 @@ def visit_page(request: Request, state: State, template: str, **values: Any) -> 
 
 
 def redirect_to_preferences(state: State) -> Response:
-    return redirect(state.resources.settings.pages_base + PREFERENCES_PATH)
+    return redirect(state.resources.settings.pages_base + mails.PREFERENCES_PATH)
 
 
 def goodbye(request: Request, state: State, *, is_erased: bool) -> Response:
@@ -91,27 +76,22 @@ def goodbye(request: Request, state: State, *, is_erased: bool) -> Response:
     return answer
 
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 ListQuery = Annotated[PathId, Query(alias="list")]
 
 
-# -- the lists ------------------------------------------------------------------------------------
-
-
 @router.get(mails.PREFERENCES_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
-def show_preferences(request: Request, state: StateOf) -> Response:
-    with state.resources.unit_of_work() as uow:
-        visit = visit_of(uow, request, state)
-        found = preferences.lists_of_visit(uow, state.resources.keyring, visit)
-        # Their account may have moved on; the lists then still have its earlier address.
-        email = next((each.own.email for each in found if each.own.email), visit.person.email)
-        return visit_page(request, state, "preferences.html", lists=found, email=email)
+def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
+    visit = visit_of(uow, request, state)
+    found = preferences.lists_of_visit(uow, state.resources.keyring, visit)
+    # Their account may have moved on; the lists then still have its earlier address.
+    email = next((each.own.email for each in found if each.own.email), visit.person.email)
+    return visit_page(request, state, "preferences.html", lists=found, email=email)
 
 
 @router.post(mails.PREFERENCES_PATH, dependencies=[PUBLIC])
-async def change_list(request: Request, state: StateOf, form: FormOf) -> Response:
+async def change_list(request: Request, state: StateOf, form: page_sessions.FormOf) -> Response:
     """Leave a list, stop its mails, or take that back."""
     require_visit_form(request, state, form)
     action, list_id = form.get("action", ""), lists.id_of(form.get("list", "")) or 0
@@ -146,14 +126,13 @@ def _actor(request: Request, visit: Visit) -> Actor:
 
 
 @router.get(mails.ANSWERS_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_answers(request: Request, state: StateOf, list_id: ListQuery) -> Response:
     return _answers_page(request, state, list_id)
 
 
 @router.post(mails.ANSWERS_PATH, dependencies=[PUBLIC])
 async def change_answers(
-    request: Request, state: StateOf, list_id: ListQuery, form: FormOf
+    request: Request, state: StateOf, list_id: ListQuery, form: page_sessions.FormOf
 ) -> Response:
     require_visit_form(request, state, form)
     inputs = nested_inputs(list(form.items()), "fields")
@@ -167,7 +146,7 @@ async def change_answers(
     try:
         await ACTS_BY_LIST.run(list_id, state.transact, answer)
     except DomainError as error:
-        if error.code != FIELD_VALUE.code:
+        if error.code != mailing.FIELD_VALUE.code:
             raise
         return await RECORDS.run(_answers_page, request, state, list_id, form, error)
     return redirect_to_preferences(state)
@@ -177,7 +156,7 @@ def _answers_page(
     request: Request,
     state: State,
     list_id: int,
-    form: FormFields | None = None,
+    form: page_sessions.FormFields | None = None,
     error: DomainError | None = None,
 ) -> Response:
     """Show the answers that the list has, or those that need a correction."""
@@ -190,8 +169,12 @@ def _answers_page(
         yes_or_no = "yes" if value else "no"
         shown[f"fields.{key}"] = yes_or_no if isinstance(value, bool) else fields.as_text(value)
     written = {"name": record.name or "", **shown} if form is None else form
-    problems = problems_of_fields(language, public.by_key, error)
-    inputs: list[ShownInput] = answered_inputs(language, public.by_key.values(), written, problems)
+    problems = submission.problems_of_fields(language, public.by_key, error)
+    _, *inputs = submission.shown_inputs(language, public.by_key.values(), written, problems)
+    for number, each in enumerate(inputs):
+        # A person may also remove an answer.
+        if each.kind == FieldType.BOOLEAN:
+            inputs[number] = replace(each, kind="yes_no")
     return visit_page(
         request,
         state,
@@ -202,82 +185,63 @@ def _answers_page(
     )
 
 
-# -- what is known, and its erasure ---------------------------------------------------------------
-
-
 @router.get(mails.OWN_DATA_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
-def show_own_data(request: Request, state: StateOf) -> Response:
+def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = reader_language(request)
-    with state.resources.unit_of_work() as uow:
-        visit = visit_of(uow, request, state)
-        known = preferences.data_of_visit(uow, state.resources.keyring, visit)
+    visit = visit_of(uow, request, state)
+    known = preferences.data_of_visit(uow, state.resources.keyring, visit)
     words, shown = known_words(language), shown_value(language)
     return visit_page(request, state, "own_data.html", known=known, words=words, shown=shown)
 
 
 @router.get(mails.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
-def read_own_data(request: Request, state: StateOf) -> Response:
-    with state.resources.unit_of_work() as uow:
-        visit = visit_of(uow, request, state)
-        known = preferences.data_of_visit(uow, state.resources.keyring, visit)
+def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
+    visit = visit_of(uow, request, state)
+    known = preferences.data_of_visit(uow, state.resources.keyring, visit)
     disposition = {"Content-Disposition": 'attachment; filename="what-is-known.json"'}
     text = orjson.dumps(known, option=orjson.OPT_INDENT_2)
     return Response(text, media_type="application/json", headers={**HEADERS, **disposition})
 
 
 @router.get(mails.ERASE_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
-def show_erasing(request: Request, state: StateOf) -> Response:
-    with state.resources.unit_of_work() as uow:
-        visit = visit_of(uow, request, state)
-        reach = erasure.reach(uow, visit.person, visit.owner_id)
-        return visit_page(
-            request,
-            state,
-            "erase.html",
-            email=visit.person.email,
-            has_account=reach.has_account,
-            is_elsewhere=reach.is_elsewhere,
-        )
+def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response:
+    visit = visit_of(uow, request, state)
+    reach = erasure.reach(uow, visit.person, visit.owner_id)
+    return visit_page(
+        request,
+        state,
+        "erase.html",
+        email=visit.person.email,
+        has_account=reach.has_account,
+        is_elsewhere=reach.is_elsewhere,
+    )
 
 
 @router.post(mails.ERASE_PATH, dependencies=[PUBLIC])
-async def erase(request: Request, state: StateOf, form: FormOf) -> Response:
+def erase(
+    request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
+) -> Response:
     """Begin the erasure of the person: from the commit on they are on no list."""
     require_visit_form(request, state, form)
-
-    def begin(uow: UnitOfWork) -> None:
-        visit = visit_of(uow, request, state)
-        erasure.begin_own(uow, state.resources.keyring, visit.person)
-
-    await state.in_unit_of_work(begin)
+    erasure.begin_own(uow, state.resources.keyring, visit_of(uow, request, state).person)
     return goodbye(request, state, is_erased=True)
 
-
-_NO_ADDRESS = marked("Please write your e-mail address.")
-
-
-# -- asking for the link --------------------------------------------------------------------------
 
 # A trace id can only ask for the link: each mail of a list has one, and mails are passed on.
 # Opening the link changes nothing; pressing its button begins a visit of an hour.
 
 
 @router.get(mails.ASK_PREFERENCES_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_asking(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     named: Annotated[str, Query(alias="list")] = "",
     sent: Annotated[str | None, Query()] = None,
 ) -> Response:
     if sent is not None:
         return page("asked_preferences.html", language=reader_language(request))
-    with state.resources.unit_of_work() as uow:
-        mailing_list = _named(uow, named)
-        look = branding.of(uow, mailing_list)
+    mailing_list = submission.find_list(uow, named, archived=True)
+    look = branding.of(uow, mailing_list)
     return _asking_page(request, look, mailing_list)
 
 
@@ -285,7 +249,7 @@ def show_asking(
 async def ask_for_link(
     request: Request,
     state: StateOf,
-    form: FormOf,
+    form: page_sessions.FormOf,
     named: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
@@ -293,92 +257,79 @@ async def ask_for_link(
 
     The answer and its time are the same for each address.
     """
-    async with padded_duration():
+    async with submission.padded_duration():
         if trace_id is not None:
-            mailing_list, email = await state.in_unit_of_work(
-                partial(_of_trace, state=state, trace_id=trace_id)
-            )
+            mailing_list, email = await state.in_unit_of_work(_of_trace, trace_id)
         else:
-            mailing_list = await state.in_unit_of_work(partial(_named, named=named))
+            mailing_list = await state.in_unit_of_work(submission.find_list, named, archived=True)
             try:
                 email = email_addresses.normalise(form.get("email", ""))
             except DomainError:
-                find_look = partial(branding.of, mailing_list=mailing_list)
-                look = await state.in_unit_of_work(find_look)
+                look = await state.in_unit_of_work(branding.of, mailing_list)
                 return _asking_page(request, look, mailing_list, form.get("email", ""))
-        ask = partial(
+        await state.in_unit_of_work(
             preferences.ask,
             mailing_list=mailing_list,
             email=email,
             language=reader_language(request),
-            source=mail_source(request, state),
+            source=page_sessions.mail_source(request, state),
             request_id=current_request_id(),
         )
-        await state.in_unit_of_work(ask)
     return redirect(f"?{urlencode({'sent': 'yes'})}")
 
 
-def _of_trace(uow: UnitOfWork, state: State, trace_id: str) -> tuple[MailingList, str]:
-    trace = mails.read(state.resources.keyring, trace_id)
+def _of_trace(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
+    trace = mails.read(uow.settings.keyring, trace_id)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
     if person is None or mails.is_revoked(mailing_list, trace.delivery):
-        raise TRACE_INVALID()
+        raise mailing.TRACE_INVALID()
     return mailing_list, person.email
-
-
-def _named(uow: UnitOfWork, named: str) -> MailingList:
-    try:
-        return lists.get_named(uow, named, archived=True)
-    except DomainError as error:
-        if error.code != LIST_NAME_INVALID.code:
-            raise
-        raise LIST_NOT_FOUND() from None
 
 
 def _asking_page(
     request: Request, look: Look, mailing_list: MailingList, written: str | None = None
 ) -> Response:
     language = reader_language(request)
-    problem = None if written is None else translated(language, _NO_ADDRESS)
+    problems = {} if written is None else {"email": translated(language, submission.NO_ADDRESS)}
+    email, *_ = submission.shown_inputs(language, (), {"email": written or ""}, problems)
     return list_page(
         "ask_preferences.html",
         look,
         language=language,
         status=200 if written is None else 422,
         list_title=mailing_list.title,
-        email=email_input(language, written or "", problem),
+        email=email,
     )
 
 
-# -- the visit ------------------------------------------------------------------------------------
-
-
 @router.get(mails.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
-def show_link(request: Request, state: StateOf, token: Annotated[str, Query()] = "") -> Response:
-    with state.resources.unit_of_work() as uow:
-        preferences.read_link(uow, state.resources.keyring, token)
+def show_link(
+    request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
+) -> Response:
+    preferences.read_link(uow, state.resources.keyring, token)
     language = reader_language(request)
-    return anonymous_page(request, state, "open_preferences.html", language=language)
+    return page_sessions.anonymous_page(request, state, "open_preferences.html", language=language)
 
 
 @router.post(mails.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
-async def begin_visit(
-    request: Request, state: StateOf, form: FormOf, token: Annotated[str, Query()] = ""
+def begin_visit(
+    request: Request,
+    state: StateOf,
+    uow: Transaction,
+    form: page_sessions.FormOf,
+    token: Annotated[str, Query()] = "",
 ) -> Response:
     # Else another site's form would put a reader into the visit of whoever made the site.
-    require_form_csrf(request, state, form)
-    keyring = state.resources.keyring
-    secret = await state.in_unit_of_work(partial(preferences.begin, keyring=keyring, secret=token))
+    page_sessions.require_form_csrf(request, state, form)
     answer = redirect_to_preferences(state)
-    state.cookies.keep(answer, VISIT, secret)
+    state.cookies.keep(answer, VISIT, preferences.begin(uow, uow.settings.keyring, token))
     return answer
 
 
 @router.post(mails.END_VISIT_PATH, dependencies=[PUBLIC])
-async def end_visit(request: Request, state: StateOf, form: FormOf) -> Response:
-    secret = require_visit_form(request, state, form)
-    keyring = state.resources.keyring
-    await state.in_unit_of_work(partial(preferences.end, keyring=keyring, secret=secret))
+def end_visit(
+    request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
+) -> Response:
+    preferences.end(uow, uow.settings.keyring, require_visit_form(request, state, form))
     return goodbye(request, state, is_erased=False)

@@ -7,8 +7,7 @@ from typing import Any
 
 from babel.dates import format_datetime
 
-from core.errors import DomainError
-from core.errors.requests import BODY_INVALID
+from core.errors import DomainError, requests
 from core.languages.reader_languages import marked, translated
 from models import OptOutKind
 from services.subscriptions.members import unsubscribe
@@ -23,7 +22,7 @@ RETURNS: dict[str, Callable[..., None]] = {
 
 def unknown_action() -> DomainError:
     rule = f"one of {', '.join((*OPT_OUTS, *RETURNS))}"
-    return BODY_INVALID(place="body.action", rule=rule)
+    return requests.BODY_INVALID(place="body.action", rule=rule)
 
 
 # Reasons for an unsubscribe, from which readers may choose one. In their own words it would be a

@@ -8,7 +8,6 @@ from models import MailingList
 from services.accounts import accounts, email_addresses
 from services.subscriptions import branding
 from services.subscriptions.members import mails
-from services.subscriptions.members.mails import sign_up_url, submission_url
 from storage.unit_of_work import UnitOfWork
 
 
@@ -54,7 +53,7 @@ def embedded_form(
 ) -> EmbeddedForm:
     settings, mailing_list = state.resources.settings, shown.mailing_list
     # By its id: the slug of a list may change, and pages with the form stay.
-    action = submission_url(settings, mailing_list.id)
+    action = mails.submission_url(settings, mailing_list.id)
     html = fragment(
         "embed_form.html",
         language=language,
@@ -64,5 +63,5 @@ def embedded_form(
         redirect_url=redirect_url,
         **shown_widget(state, mailing_list),
     )
-    page_url = sign_up_url(settings, mailing_list.slug)
+    page_url = mails.sign_up_url(settings, mailing_list.slug)
     return EmbeddedForm(html=html, action=action, page_url=page_url)

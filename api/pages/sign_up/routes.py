@@ -1,93 +1,81 @@
 """The pages by which strangers subscribe. They act for nobody, and name nobody."""
 
-from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.page_sessions import CSRF_FIELD, FormOf, mail_source
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import body_fields, nested_inputs
+from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
-from api.limits.bulkheads import RECORDS
-from api.pages.sign_up.submission import SignUpPage, answer_form, show_form
-from api.parameters import PathId, StateOf
+from api.pages.sign_up.submission import SignUpPage, answer_form, find_list, show_form
+from api.parameters import PathId, StateOf, Transaction
 from api.state import State
-from core.errors import DomainError
-from core.errors.access import AUTH_CSRF
-from core.errors.mailing import LIST_NAME_INVALID, LIST_NOT_FOUND
-from core.errors.requests import BODY_NO_FORM_TYPE
+from core.errors import access, requests
 from models import MailingList
 from services.access import sessions
 from services.subscriptions import branding, lists
-from services.subscriptions.members.mails import (
-    REPORT_PAGE_PATH,
-    SIGN_UP_PATH,
-    SUBSCRIBED_PATH,
-    sign_up_url,
-)
-from storage.unit_of_work import UnitOfWork
+from services.subscriptions.members import mails
 
-router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
 RedirectUrl = Annotated[str | None, Query()]
 
 
-@router.get(SIGN_UP_PATH)
-@RECORDS.threaded
+@router.get(mails.SIGN_UP_PATH)
 def show_sign_up(
-    request: Request, state: StateOf, slug: str, redirect_url: RedirectUrl = None
+    request: Request, state: StateOf, uow: Transaction, slug: str, redirect_url: RedirectUrl = None
 ) -> Response:
-    with state.resources.unit_of_work() as uow:
-        shown = SignUpPage.read(uow, _find(uow, slug), state.resources.settings)
+    shown = SignUpPage.read(uow, find_list(uow, slug), state.resources.settings)
     written = {"redirect_url": redirect_url} if redirect_url else {}
     return show_form(reader_language(request), state, shown, written=written)
 
 
-@router.post(SIGN_UP_PATH)
+@router.post(mails.SIGN_UP_PATH)
 async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
     pairs, is_form = await body_fields(request)
     if pairs and not is_form:
-        raise BODY_NO_FORM_TYPE()
+        raise requests.BODY_NO_FORM_TYPE()
     inputs = nested_inputs(pairs, "fields")
-    mailing_list = await state.in_unit_of_work(partial(_find, slug=slug))
+    mailing_list = await state.in_unit_of_work(find_list, slug)
     # Our own page says nothing of itself in a Referer.
-    own = sign_up_url(state.resources.settings, mailing_list.slug)
+    own = mails.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=own)
 
 
-@router.get(REPORT_PAGE_PATH)
-@RECORDS.threaded
+@router.get(mails.REPORT_PAGE_PATH)
 def show_report(
-    request: Request, state: StateOf, slug: str, sent: Annotated[str | None, Query()] = None
+    request: Request,
+    state: StateOf,
+    uow: Transaction,
+    slug: str,
+    sent: Annotated[str | None, Query()] = None,
 ) -> Response:
-    with state.resources.unit_of_work() as uow:
-        mailing_list = _find(uow, slug)
-        return list_page(
-            "report_page.html",
-            branding.of(uow, mailing_list),
-            language=reader_language(request),
-            list_title=mailing_list.title,
-            is_reported=sent is not None,
-            csrf_token=sessions.csrf_token(
-                state.resources.keyring, _reporter(request, state, mailing_list)
-            ),
-        )
+    mailing_list = find_list(uow, slug)
+    return list_page(
+        "report_page.html",
+        branding.of(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        is_reported=sent is not None,
+        csrf_token=sessions.csrf_token(
+            state.resources.keyring, _reporter(request, state, mailing_list)
+        ),
+    )
 
 
-@router.post(REPORT_PAGE_PATH)
-async def report_page(request: Request, state: StateOf, slug: str, form: FormOf) -> Response:
-    def report(uow: UnitOfWork) -> None:
-        mailing_list = _find(uow, slug)
-        reporter = _reporter(request, state, mailing_list)
-        if not sessions.is_csrf_token(state.resources.keyring, reporter, form.get(CSRF_FIELD, "")):
-            raise AUTH_CSRF(header=CSRF_FIELD)
-        lists.report_page(uow, mailing_list, mail_source(request, state) or b"")
-
-    await state.in_unit_of_work(report)
+@router.post(mails.REPORT_PAGE_PATH)
+def report_page(
+    request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
+) -> Response:
+    mailing_list = find_list(uow, slug)
+    reporter = _reporter(request, state, mailing_list)
+    if not sessions.is_csrf_token(uow.settings.keyring, reporter, form.get(CSRF_FIELD, "")):
+        raise access.AUTH_CSRF(header=CSRF_FIELD)
+    lists.report_page(uow, mailing_list, mail_source(request, state) or b"")
     return see_other(urlencode({"sent": "yes"}))
 
 
@@ -100,29 +88,17 @@ def _reporter(request: Request, state: State, mailing_list: MailingList) -> str:
     return f"report:{mailing_list.id}:{network.hex()}"
 
 
-@router.get(SUBSCRIBED_PATH)
-@RECORDS.threaded
+@router.get(mails.SUBSCRIBED_PATH)
 def show_subscribed(
-    request: Request, state: StateOf, list_id: Annotated[PathId, Query(alias="list")]
+    request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
 ) -> Response:
     """Show the result of a sign-up by a form, which is the same for each address."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id)
-        return list_page(
-            "subscribed.html",
-            branding.of(uow, mailing_list),
-            language=reader_language(request),
-            list_title=mailing_list.title,
-            must_confirm=mailing_list.confirm_required,
-            words=mailing_list.thanks_text,
-        )
-
-
-def _find(uow: UnitOfWork, slug: str) -> MailingList:
-    """Return the list; raises ``list.not_found``, for a word that is no slug too."""
-    try:
-        return lists.get_named(uow, slug)
-    except DomainError as error:
-        if error.code != LIST_NAME_INVALID.code:
-            raise
-        raise LIST_NOT_FOUND() from None
+    mailing_list = lists.get(uow, list_id)
+    return list_page(
+        "subscribed.html",
+        branding.of(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        must_confirm=mailing_list.confirm_required,
+        words=mailing_list.thanks_text,
+    )

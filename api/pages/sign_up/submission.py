@@ -4,11 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from fastapi import Request
-from fastapi.responses import Response
+from fastapi import Request, Response
 from pydantic import ValidationError
 
 from api.auth import actors
@@ -20,7 +18,6 @@ from api.limits.bulkheads import ACTS_BY_LIST
 from api.schemas.subscriptions import NewSubscription
 from api.state import State
 from core.errors import DomainError, FieldProblem, mailing
-from core.errors.mailing import FIELD_VALUE
 from core.languages.reader_languages import marked, translated
 from core.settings import Settings, origins
 from core.settings.origins import PlainUrl
@@ -36,14 +33,9 @@ from services.accounts import accounts, email_addresses
 from services.accounts.email_addresses import MAX_ADDRESS_BYTES
 from services.subscriptions import branding, consent, lists, member_attributes
 from services.subscriptions import sign_up as joining
-from services.subscriptions.branding import Look
 from services.subscriptions.fields import MAX_VALUE_CHARACTERS
+from services.subscriptions.members import mails
 from services.subscriptions.members.changes import Via
-from services.subscriptions.members.mails import (
-    ask_preferences_url,
-    report_page_url,
-    subscribed_url,
-)
 from storage.unit_of_work import UnitOfWork
 
 
@@ -70,24 +62,6 @@ class ShownInput:
     is_required: bool = False
 
 
-def email_input(language: str, written: str, problem: str | None) -> ShownInput:
-    problems = {"email": problem} if problem else {}
-    return shown_inputs(language, (), {"email": written}, problems)[0]
-
-
-def answered_inputs(
-    language: str,
-    fields: Iterable[MemberField],
-    written: Mapping[str, Any],
-    problems: Mapping[str, str],
-) -> list[ShownInput]:
-    """Return inputs for the name and the fields of a member, who may also remove an answer."""
-    _, *inputs = shown_inputs(language, fields, written, problems)
-    return [
-        replace(each, kind="yes_no") if each.kind == FieldType.BOOLEAN else each for each in inputs
-    ]
-
-
 def shown_inputs(
     language: str,
     fields: Iterable[MemberField],
@@ -99,40 +73,31 @@ def shown_inputs(
 
     ``written`` and ``problems``: by the names of inputs. ``required``: keys of fields.
     """
+
+    def shown(name: str, label: str, kind: str, **others: Any) -> ShownInput:
+        # A longer text was not typed by accident.
+        most = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
+        value, problem = str(written.get(name, ""))[:most], problems.get(name)
+        # In an input for a date browsers show nothing else.
+        is_as_named = kind == "email" or (kind == FieldType.DATE and not problem)
+        input_type = kind if is_as_named else "text"
+        return ShownInput(name, label, kind, value, problem, input_type=input_type, **others)
+
     email, name = translated(language, _EMAIL), translated(language, _NAME)
     inputs = [
-        ShownInput("email", email, "email", autocomplete="email", is_required=True),
-        ShownInput("name", name, FieldType.TEXT, autocomplete="name"),
-        *(
-            ShownInput(
-                f"fields.{each.key}",
-                each.label,
-                each.type,
-                choices=tuple(each.choices),
-                is_required=each.key in required,
-            )
-            for each in fields
-        ),
+        shown("email", email, "email", autocomplete="email", is_required=True),
+        shown("name", name, FieldType.TEXT, autocomplete="name"),
     ]
-    filled = [_filled(each, written, problems) for each in inputs]
-    first = next((each for each in filled if each.problem), None)
-    return [replace(each, is_first_problem=each is first) for each in filled]
+    for each in fields:
+        choices, is_required = tuple(each.choices), each.key in required
+        name = f"fields.{each.key}"
+        inputs.append(shown(name, each.label, each.type, choices=choices, is_required=is_required))
+    first = next((each for each in inputs if each.problem), None)
+    return [replace(each, is_first_problem=each is first) for each in inputs]
 
 
 _EMAIL = marked("E-mail address")
 _NAME = marked("Name")
-
-
-def _filled(
-    shown: ShownInput, written: Mapping[str, Any], problems: Mapping[str, str]
-) -> ShownInput:
-    # A longer text was not typed by accident.
-    most = MAX_ADDRESS_BYTES if shown.kind == "email" else MAX_VALUE_CHARACTERS
-    value, problem = str(written.get(shown.name, ""))[:most], problems.get(shown.name)
-    # In an input for a date browsers show nothing else.
-    is_as_named = shown.kind == "email" or (shown.kind == FieldType.DATE and not problem)
-    input_type = shown.kind if is_as_named else "text"
-    return replace(shown, value=value, problem=problem, input_type=input_type)
 
 
 def problems_of_fields(
@@ -158,7 +123,6 @@ _BY_TYPE = {
     FieldType.BOOLEAN: marked("Please answer with yes or no."),
     FieldType.CHOICE: marked("Please choose one of the answers."),
 }
-
 
 # Longer than the work ever takes under load, since a second step would reveal what happened;
 # shorter than a person notices.
@@ -258,15 +222,14 @@ _CORRECTABLE = {
     mailing.CHALLENGE_UNAVAILABLE.code: marked(
         "We can’t check at the moment that you are a person. Please try again in a minute."
     ),
-    FIELD_VALUE.code: _LOOK_AGAIN,
+    mailing.FIELD_VALUE.code: _LOOK_AGAIN,
     mailing.LIST_BUSY.code: marked(
         "We are changing this list just now. Please try again in a minute."
     ),
 }
-_NO_ADDRESS = marked("Please write your e-mail address.")
+NO_ADDRESS = marked("Please write your e-mail address.")
 _WRONG_ADDRESS = marked("This is no e-mail address that we could send to.")
 _LONG_NAME = marked("This name is too long.")
-_PLACES = {"name": _LONG_NAME}
 
 
 @dataclass(frozen=True)
@@ -282,7 +245,7 @@ class SignUpPage:
     mailing_list: MailingList
     public: Mapping[str, MemberField]
     wording: str | None
-    look: Look
+    look: branding.Look
     owner: str
     required: frozenset[str] = frozenset()
 
@@ -331,8 +294,8 @@ def show_form(
         list_title=mailing_list.title,
         words=mailing_list.sign_up_text or mailing_list.tagline,
         owner=shown.owner,
-        report_url=report_page_url(settings, mailing_list.slug),
-        ask_url=ask_preferences_url(settings, mailing_list.slug),
+        report_url=mails.report_page_url(settings, mailing_list.slug),
+        ask_url=mails.ask_preferences_url(settings, mailing_list.slug),
         is_again=correction is not None,
         wording=shown.wording,
         inputs=shown_inputs(language, shown.public.values(), flat, problems, shown.required),
@@ -342,6 +305,16 @@ def show_form(
     )
     answer.headers.update(correction.headers if correction else {})
     return answer
+
+
+def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
+    """Return the list; raises ``list.not_found``, for a word that is no slug too."""
+    try:
+        return lists.get_named(uow, name, archived=archived)
+    except DomainError as error:
+        if error.code != mailing.LIST_NAME_INVALID.code:
+            raise
+        raise mailing.LIST_NOT_FOUND() from None
 
 
 async def answer_form(
@@ -356,19 +329,11 @@ async def answer_form(
     settings = state.resources.settings
     url = _allowed_url(state, mailing_list, inputs)
     language = reader_language(request)
-    shown = await state.in_unit_of_work(
-        partial(SignUpPage.read, mailing_list=mailing_list, settings=settings)
-    )
+    shown = await state.in_unit_of_work(SignUpPage.read, mailing_list, settings)
     try:
         wanted = NewSubscription.model_validate(_with_widget_token(mailing_list, inputs))
         await submit(
-            request,
-            state,
-            mailing_list,
-            wanted,
-            is_form=True,
-            page_url=page_url,
-            language=language,
+            request, state, mailing_list, wanted, is_form=True, page_url=page_url, language=language
         )
     except ValidationError as error:
         correction = _of_validation(language, error, inputs)
@@ -377,7 +342,7 @@ async def answer_form(
             raise
         correction = _of_error(language, error, shown)
     else:
-        onwards = inputs["redirect_url"] if url else subscribed_url(settings, mailing_list.id)
+        onwards = inputs["redirect_url"] if url else mails.subscribed_url(settings, mailing_list.id)
         return redirect(onwards)
     return show_form(language, state, shown, written=inputs, correction=correction)
 
@@ -393,19 +358,17 @@ def _allowed_url(
 
 
 def _of_validation(language: str, error: ValidationError, inputs: Mapping[str, Any]) -> _Correction:
-    found: dict[str, str] = {}
-    for each in error.errors():
-        place = str(each["loc"][0])
-        if place == "email":
-            text = _WRONG_ADDRESS if inputs.get("email") else _NO_ADDRESS
-        else:
-            text = _PLACES.get(place, _LOOK_AGAIN)
-        found.setdefault(place, translated(language, text))
+    texts = {
+        "email": _WRONG_ADDRESS if inputs.get("email") else NO_ADDRESS,
+        "name": _LONG_NAME,
+    }
+    places = [str(each["loc"][0]) for each in error.errors()]
+    found = {place: translated(language, texts.get(place, _LOOK_AGAIN)) for place in places}
     return _Correction(422, None, found, {})
 
 
 def _of_error(language: str, error: DomainError, shown: SignUpPage) -> _Correction:
-    is_of_fields = error.code == FIELD_VALUE.code
+    is_of_fields = error.code == mailing.FIELD_VALUE.code
     found = problems_of_fields(language, shown.public, error) if is_of_fields else {}
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
     problem = translated(language, _CORRECTABLE[error.code])

@@ -9,67 +9,59 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
+from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import list_page, see_other, short_answer
 from api.html.problems import reader_language
-from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
-from api.pages.preferences.words import (
-    OPT_OUTS,
-    REASONS,
-    RETURNS,
-    shown_reasons,
-    unknown_action,
-)
-from api.parameters import StateOf
+from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
+from api.pages.preferences.words import OPT_OUTS, REASONS, RETURNS, shown_reasons, unknown_action
+from api.parameters import StateOf, Transaction
 from api.state import State
-from core.errors.mailing import TRACE_MISSING
-from core.errors.people import LINK_AMBIGUOUS, LINK_MISSING
+from core.errors import mailing, people
 from core.languages.reader_languages import marked, translated
 from models import MailingList, OptOutKind, User
 from services.accounts import accounts, email_addresses
 from services.subscriptions import branding, consent, lists, sign_up
 from services.subscriptions.members import mails, members, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
-from services.subscriptions.members.mails import CONFIRM_PATH, REPORT_PATH, UNSUBSCRIBE_PATH, Trace
 
-router = APIRouter(dependencies=[BY_LINK], include_in_schema=False)
+router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=ThreadedRoute)
 
 
-@router.get(UNSUBSCRIBE_PATH)
-@RECORDS.threaded
-def show_subscription(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+@router.get(mails.UNSUBSCRIBE_PATH)
+def show_subscription(
+    request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
+) -> Response:
     trace, language = _trace(state, submission), reader_language(request)
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, trace.list_id, archived=True)
-        person = accounts.find(uow, trace.user_id)
-        subscription = members.read(uow, state.resources.keyring, mailing_list, person)
-        is_revoked = mails.is_revoked(mailing_list, trace.delivery)
-        if is_revoked:
-            subscription = members.without_what_identifies(subscription)
-        is_open = mailing_list.archived_at is None
-        return list_page(
-            "unsubscribe.html",
-            branding.of(uow, mailing_list),
-            language=language,
-            list_title=mailing_list.title,
-            is_open=is_open,
-            can_leave=person is not None,
-            can_return=is_open and not is_revoked,
-            own=subscription,
-            address=_masked(subscription.email),
-            trace_query=urlencode({"trace_id": submission.trace_id}),
-            reasons=shown_reasons(language),
-            asks_more=person is not None and person.erased_at is None and not is_revoked,
-        )
+    mailing_list = lists.get(uow, trace.list_id, archived=True)
+    person = accounts.find(uow, trace.user_id)
+    subscription = members.read(uow, state.resources.keyring, mailing_list, person)
+    is_revoked = mails.is_revoked(mailing_list, trace.delivery)
+    if is_revoked:
+        subscription = members.without_what_identifies(subscription)
+    is_open = mailing_list.archived_at is None
+    return list_page(
+        "unsubscribe.html",
+        branding.of(uow, mailing_list),
+        language=language,
+        list_title=mailing_list.title,
+        is_open=is_open,
+        can_leave=person is not None,
+        can_return=is_open and not is_revoked,
+        own=subscription,
+        address=_masked(subscription.email),
+        trace_query=urlencode({"trace_id": submission.trace_id}),
+        reasons=shown_reasons(language),
+        asks_more=person is not None and person.erased_at is None and not is_revoked,
+    )
 
 
-@router.post(UNSUBSCRIBE_PATH)
+@router.post(mails.UNSUBSCRIBE_PATH)
 async def change_subscription(
     request: Request, state: StateOf, submission: FormOrJsonBodyOf
 ) -> Response:
@@ -94,47 +86,44 @@ async def change_subscription(
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
-@router.get(REPORT_PATH)
-@RECORDS.threaded
-def show_report(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+@router.get(mails.REPORT_PATH)
+def show_report(
+    request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
+) -> Response:
     trace = _trace(state, submission)
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, trace.list_id, archived=True)
-        person = accounts.get(uow, trace.user_id)
-        subscription = members.read(uow, state.resources.keyring, mailing_list, person)
-        return list_page(
-            "report.html",
-            branding.of(uow, mailing_list),
-            language=reader_language(request),
-            list_title=mailing_list.title,
-            is_reported=lists.is_reported(uow, mailing_list, person),
-            address=_masked(subscription.email),
-        )
+    mailing_list = lists.get(uow, trace.list_id, archived=True)
+    person = accounts.get(uow, trace.user_id)
+    subscription = members.read(uow, state.resources.keyring, mailing_list, person)
+    return list_page(
+        "report.html",
+        branding.of(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        is_reported=lists.is_reported(uow, mailing_list, person),
+        address=_masked(subscription.email),
+    )
 
 
-@router.post(REPORT_PATH)
-async def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+@router.post(mails.REPORT_PATH)
+@LEAVING.threaded
+def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     trace = _trace(state, submission)
-
-    def report() -> None:
-        mailing_list, person, actor = _of_trace(request, state, trace, Via.PAGE)
-        if person is not None:
-            lists.report(state.resources, mailing_list, person, actor)
-
-    await LEAVING.run(report)
+    mailing_list, person, actor = _of_trace(request, state, trace, Via.PAGE)
+    if person is not None:
+        lists.report(state.resources, mailing_list, person, actor)
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
-def _trace(state: State, submission: FormOrJsonBody) -> Trace:
+def _trace(state: State, submission: FormOrJsonBody) -> mails.Trace:
     if submission.trace_id is None:
-        raise TRACE_MISSING()
+        raise mailing.TRACE_MISSING()
     return actors.read_trace(state, submission.trace_id)
 
 
 def _leave(
     request: Request,
     state: State,
-    trace: Trace,
+    trace: mails.Trace,
     kind: OptOutKind,
     via: Via,
     reason: str | None = None,
@@ -146,7 +135,7 @@ def _leave(
 
 
 def _of_trace(
-    request: Request, state: State, trace: Trace, via: Via
+    request: Request, state: State, trace: mails.Trace, via: Via
 ) -> tuple[MailingList, User | None, Actor]:
     """Return the list, also an archived one, the person and the actor.
 
@@ -159,7 +148,7 @@ def _of_trace(
     return mailing_list, person, actor
 
 
-def _return(request: Request, state: State, trace: Trace, action: str) -> None:
+def _return(request: Request, state: State, trace: mails.Trace, action: str) -> None:
     principal = Principal(trace.user_id, Via.PAGE, trace)
     actor = actors.actor_of_principal(request, principal)
     with state.resources.unit_of_work() as uow:
@@ -169,28 +158,26 @@ def _return(request: Request, state: State, trace: Trace, action: str) -> None:
         RETURNS[action](uow, state.resources.keyring, mailing_list, person, actor)
 
 
-@router.get(CONFIRM_PATH)
-@RECORDS.threaded
+@router.get(mails.CONFIRM_PATH)
 def show_confirmation(
-    request: Request, state: StateOf, token: Annotated[str | None, Query()] = None
+    request: Request, uow: Transaction, token: Annotated[str | None, Query()] = None
 ) -> Response:
-    with state.resources.unit_of_work() as uow:
-        found = sign_up.read_confirmation(uow, state.resources.keyring, _secret(token))
-        mailing_list = found.mailing_list
-        return list_page(
-            "confirm.html",
-            branding.of(uow, mailing_list),
-            language=reader_language(request),
-            list_title=mailing_list.title,
-            wording=consent.of_lists(uow, [mailing_list]).get(mailing_list.id),
-            is_confirmed=found.is_confirmed,
-            wants_mail=found.record.email_enabled,
-            words=mailing_list.thanks_text,
-            address=_masked(found.record.email),
-        )
+    found = sign_up.read_confirmation(uow, uow.settings.keyring, _secret(token))
+    mailing_list = found.mailing_list
+    return list_page(
+        "confirm.html",
+        branding.of(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        wording=consent.of_lists(uow, [mailing_list]).get(mailing_list.id),
+        is_confirmed=found.is_confirmed,
+        wants_mail=found.record.email_enabled,
+        words=mailing_list.thanks_text,
+        address=_masked(found.record.email),
+    )
 
 
-@router.post(CONFIRM_PATH)
+@router.post(mails.CONFIRM_PATH)
 async def confirm_subscription(
     request: Request,
     state: StateOf,
@@ -199,7 +186,7 @@ async def confirm_subscription(
 ) -> Response:
     secret = _secret(token, submission.fields.get("token"))
     keyring = state.resources.keyring
-    found = await state.in_unit_of_work(lambda uow: sign_up.read_confirmation(uow, keyring, secret))
+    found = await state.in_unit_of_work(sign_up.read_confirmation, keyring, secret)
     list_id = found.mailing_list.id
     principal = Principal(found.record.user_id, Via.CONFIRMATION, None)
     actor = actors.actor_of_principal(request, principal)
@@ -212,9 +199,9 @@ def _secret(*sent: object) -> str:
     """Return the one token of the request; raises for none, and for two that differ."""
     found = {each for each in sent if isinstance(each, str) and each}
     if not found:
-        raise LINK_MISSING()
+        raise people.LINK_MISSING()
     if len(found) > 1:
-        raise LINK_AMBIGUOUS()
+        raise people.LINK_AMBIGUOUS()
     return found.pop()
 
 

@@ -1,13 +1,13 @@
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
-from api.answers import GOES_ON, count_response, wait_for_job
+from api.answers import count_response, undo_response, wait_for_job
 from api.auth.requirements import ListEditor
 from api.bodies.json_bodies import (
     JsonRoute,
@@ -18,7 +18,16 @@ from api.bodies.json_bodies import (
 )
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
+from api.openapi import (
+    IDEMPOTENCY_KEY_PARAMETER,
+    OF_IDEMPOTENCY,
+    OF_OWN_LIST,
+    OF_QUEUES,
+    OF_SELECTION,
+    PREFER_PARAMETER,
+    goes_on,
+    json_request_body,
+)
 from api.parameters import ListId, PathId, PreferenceOf, StateOf, idempotency_key
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, envelope
@@ -27,10 +36,8 @@ from api.schemas.jobs import JobId, JobRecord
 from api.schemas.segments import BulkPreview, NewBulkAction
 from api.state import State
 from core.errors import access, imports, mailing, requests
-from core.errors import mailing as errors
-from core.errors.access import AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED
 from core.queues import Queue
-from models import Job
+from models import Job, MailingList
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
 from services.subscriptions import lists, segments
@@ -39,9 +46,9 @@ from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.filters import member_filter
 from services.subscriptions.imports import records
 from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
+from storage.unit_of_work import UnitOfWork
 
 adds_router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
-
 
 WAIT_SECONDS = 30.0
 _MAX_FIELD_PROBLEMS = 100
@@ -72,26 +79,19 @@ _MEMBERS_SCHEMA = {
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
     response_model=Envelope[int],
-    responses={
-        202: {"model": Envelope[JobId], "description": GOES_ON},
-        **refuses(
-            mailing.LIST_NOT_OWNER,
-            mailing.LIST_NOT_FOUND,
-            requests.BODY_NOT_JSON,
-            requests.IDEMPOTENCY_KEY_INVALID,
-            mailing.PLAN_REQUIRED,
-            access.QUOTA_EXCEEDED,
-            requests.IDEMPOTENCY_IN_PROGRESS,
-            imports.MEMBERS_TOO_MANY,
-            requests.BODY_NO_JSON_TYPE,
-            requests.BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
-            imports.MEMBERS_ALL_INVALID,
-            requests.IDEMPOTENCY_KEY_REUSED,
-            requests.QUEUE_TOO_MANY_OF_YOURS,
-            requests.QUEUE_OVERLOADED,
-            requests.QUEUE_TOO_MANY_WAITERS,
-        ),
-    },
+    responses=goes_on(
+        Envelope[JobId],
+        *OF_OWN_LIST,
+        requests.BODY_NOT_JSON,
+        mailing.PLAN_REQUIRED,
+        access.QUOTA_EXCEEDED,
+        imports.MEMBERS_TOO_MANY,
+        requests.BODY_NO_JSON_TYPE,
+        requests.BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
+        imports.MEMBERS_ALL_INVALID,
+        *OF_IDEMPOTENCY,
+        *OF_QUEUES,
+    ),
 )
 async def add_members(
     request: Request, state: StateOf, caller: ListEditor, list_id: ListId, preference: PreferenceOf
@@ -146,33 +146,27 @@ def _check_members(request: Request, body: bytes) -> None:
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-BEGUN = "The work goes on. Location leads to its job."
-UNDO_WAIT_SECONDS = 30.0
-
 
 @router.post(
     "/lists/{list_id}/members/bulk",
     response_model=Envelope[BulkPreview],
     responses={
         200: {"description": "The answer to a dry run"},
-        202: {"model": Envelope[JobRecord], "description": BEGUN},
-        **refuses(
-            mailing.LIST_NOT_OWNER,
-            mailing.LIST_NOT_FOUND,
+        **goes_on(
+            Envelope[JobRecord],
+            *OF_OWN_LIST,
             requests.OPTION_IN_BODY,
             mailing.FILTER_INVALID,
             mailing.FILTER_TOO_LARGE,
             mailing.LIST_BUSY,
-            errors.SELECTION_UNCLEAR,
-            errors.SEGMENT_NOT_FOUND,
-            errors.SEGMENT_FIELD_RETIRED,
-            errors.SEGMENT_TAG_DELETED,
-            errors.BULK_VALUE,
+            *OF_SELECTION,
+            mailing.BULK_VALUE,
             mailing.TAG_TOO_MANY,
-            AUTH_LOGIN_AGAIN,
-            QUOTA_EXCEEDED,
+            access.AUTH_LOGIN_AGAIN,
+            access.QUOTA_EXCEEDED,
             requests.QUEUE_OVERLOADED,
             requests.SERVICE_BUSY,
+            said="The work goes on. Location leads to its job.",
         ),
     },
 )
@@ -208,12 +202,19 @@ async def change_members(
     return JSONResponse(envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers)
 
 
+def _selected(
+    uow: UnitOfWork, caller: Caller, list_id: int, body: NewBulkAction
+) -> tuple[MailingList, dict[str, Any]]:
+    mailing_list = lists.owned(uow, caller, list_id)
+    kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
+    if kept is None:
+        raise mailing.SELECTION_UNCLEAR()
+    return mailing_list, kept
+
+
 def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) -> BulkPreview:
     with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
-        if kept is None:
-            raise errors.SELECTION_UNCLEAR()
+        mailing_list, kept = _selected(uow, caller, list_id, body)
         wanted = member_filter.read_stored(uow, mailing_list, kept)
     counted = segments.count(state.resources, mailing_list, wanted)
     return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
@@ -229,10 +230,7 @@ def _begin(
     request_id: str | None,
 ) -> Job:
     with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
-        if kept is None:
-            raise errors.SELECTION_UNCLEAR()
+        mailing_list, kept = _selected(uow, caller, list_id, body)
         job = actions.begin(uow, mailing_list, kept, order, caller=caller, request_id=request_id)
         uow.session.refresh(job)
         return job
@@ -242,22 +240,16 @@ def _begin(
     "/bulk/{bulk_id}",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[int],
-    responses={
-        202: {"model": Envelope[JobId], "description": GOES_ON},
-        **refuses(
-            errors.BULK_NOT_FOUND,
-            errors.BULK_RUNNING,
-            errors.BULK_UNDO_OVER,
-            QUOTA_EXCEEDED,
-        ),
-    },
+    responses=goes_on(
+        Envelope[JobId],
+        mailing.BULK_NOT_FOUND,
+        mailing.BULK_RUNNING,
+        mailing.BULK_UNDO_OVER,
+        access.QUOTA_EXCEEDED,
+    ),
 )
 async def undo_bulk_action(
-    request: Request,
-    state: StateOf,
-    caller: ListEditor,
-    bulk_id: PathId,
-    preference: PreferenceOf,
+    request: Request, state: StateOf, caller: ListEditor, bulk_id: PathId, preference: PreferenceOf
 ) -> JSONResponse:
     """Undo a bulk action; the answer is how many are as they were before it.
 
@@ -265,9 +257,5 @@ async def undo_bulk_action(
     so does what people said themselves. 0: it was undone before. It can be undone for 90 days.
     Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
-    request_id = current_request_id()
-    job_id = await state.in_unit_of_work(lambda uow: actions.undo(uow, caller, bulk_id, request_id))
-    if job_id is None:
-        return JSONResponse(envelope(0).model_dump())
-    job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
-    return count_response(job, "undone")
+    undo = partial(actions.undo, caller=caller, bulk_id=bulk_id)
+    return await undo_response(request, state, preference, undo)

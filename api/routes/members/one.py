@@ -9,8 +9,8 @@ from api.answers import list_responses
 from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
-from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
-from api.openapi import array_pages, refuses
+from api.limits.bulkheads import ACTS_BY_LIST
+from api.openapi import OF_OWN_LIST, array_pages, refuses
 from api.parameters import (
     ArrayPaging,
     ListId,
@@ -18,13 +18,13 @@ from api.parameters import (
     Paging,
     PathId,
     StateOf,
+    Transaction,
     link_next,
 )
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.subscriptions import MemberConsent
-from core.errors import mailing, requests
-from core.errors.access import QUOTA_EXCEEDED
+from core.errors import access, mailing, requests
 from models import MailingList, Subscription
 from services.accounts import accounts
 from services.subscriptions import consent, lists, member_attributes
@@ -34,31 +34,20 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
-
-_OWNERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
-_FINDING = (mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND, mailing.MEMBER_NOT_FOUND)
-_MEMBERS = refuses(*_FINDING)
-_ACTS = {**_MEMBERS, **refuses(mailing.LIST_BUSY)}
-
-
-_EDITING = (
-    *_FINDING,
-    mailing.LIST_BUSY,
-    mailing.FIELD_VALUE,
-    mailing.TAG_TOO_MANY,
-    mailing.TAG_TOO_MANY_OF_MEMBER,
-)
+_FINDING = (*OF_OWN_LIST, mailing.MEMBER_NOT_FOUND)
+_ACTING = (*_FINDING, mailing.LIST_BUSY)
+_EDITING = (*_ACTING, mailing.FIELD_VALUE, mailing.TAG_TOO_MANY, mailing.TAG_TOO_MANY_OF_MEMBER)
 _MEMBER = "/lists/{list_id}/members/{user_id}"
 
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
-    responses={**_ACTS, **refuses(mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED)},
+    responses=refuses(*_ACTING, mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def transfer_member(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
     user_id: PathId,
@@ -69,93 +58,85 @@ def transfer_member(
     If the other list has the member already, the records merge: the higher tier, the later expiry,
     and the opt-outs of both.
     """
-    with state.resources.unit_of_work() as uow:
-        source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
-        actor, settings = actors.owner_actor(request, caller), state.resources.settings
-        moved = members.transfer(uow, settings.keyring, source, target, user_id, actor=actor)
-        return envelope(moved)
+    source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
+    actor, settings = actors.owner_actor(request, caller), uow.settings
+    moved = members.transfer(uow, settings.keyring, source, target, user_id, actor=actor)
+    return envelope(moved)
 
 
-@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_ACTS)
+@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=refuses(*_ACTING))
 @ACTS_BY_LIST.threaded("list_id")
 def remove_member(
-    request: Request, state: StateOf, caller: ListEditor, list_id: ListId, user_id: PathId
+    request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathId
 ) -> Envelope[int]:
     """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        actor = actors.owner_actor(request, caller)
-        return envelope(members.remove(uow, mailing_list, user_id, actor))
+    mailing_list = lists.owned(uow, caller, list_id)
+    actor = actors.owner_actor(request, caller)
+    return envelope(members.remove(uow, mailing_list, user_id, actor))
 
 
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
-    responses={**_ACTS, **refuses(mailing.SUBSCRIPTION_OPTED_OUT)},
+    responses=refuses(*_ACTING, mailing.SUBSCRIPTION_OPTED_OUT),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def set_member_email_enabled(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
     user_id: PathId,
     body: schemas.EmailSetting,
 ) -> Envelope[int]:
     """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        keyring, actor = state.resources.keyring, actors.owner_actor(request, caller)
-        return envelope(
-            members.set_email(uow, keyring, mailing_list, user_id, actor, enabled=body.enabled)
-        )
+    mailing_list = lists.owned(uow, caller, list_id)
+    keyring, actor = uow.settings.keyring, actors.owner_actor(request, caller)
+    return envelope(
+        members.set_email(uow, keyring, mailing_list, user_id, actor, enabled=body.enabled)
+    )
 
 
-@router.get(
-    "/subscriptions/{list_id}/members/{user_id}/subs", responses={**_MEMBERS, **array_pages()}
-)
-@RECORDS.threaded
+@router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=array_pages(*_FINDING))
 def list_member_subscriptions(
     request: Request,
     response: Response,
     state: StateOf,
+    uow: Transaction,
     caller: ListReader,
     list_id: ListId,
     user_id: PathId,
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
     """The member's records on all lists of this list's owner, newest first."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
-        person = accounts.get(uow, user_id)
-        channels = list_responses(uow, state, [each for _, each in found.rows])
-        shown = member_attributes.read_attributes(
-            uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
-        )
-        records = [
-            schemas.member_record(record, person, shown, list=channel)
-            for (record, _), channel in zip(found.rows, channels, strict=True)
-        ]
+    mailing_list = lists.owned(uow, caller, list_id)
+    found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
+    person = accounts.get(uow, user_id)
+    channels = list_responses(uow, state, [each for _, each in found.rows])
+    shown = member_attributes.read_attributes(
+        uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
+    )
+    records = [
+        schemas.member_record(record, person, shown, list=channel)
+        for (record, _), channel in zip(found.rows, channels, strict=True)
+    ]
     link_next(request, response, found)
     return envelope(records)
 
 
-@router.get(_MEMBER, responses=_MEMBERS)
-@RECORDS.threaded
+@router.get(_MEMBER, responses=refuses(*_FINDING))
 def read_member(
-    state: StateOf, caller: ListReader, list_id: ListId, user_id: MemberName
+    uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
     """One member of the list, in any status, by the user id or the address."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        return envelope(_shown(uow, mailing_list, members.get(uow, mailing_list, user_id)))
+    mailing_list = lists.owned(uow, caller, list_id)
+    return envelope(_shown(uow, mailing_list, members.get(uow, mailing_list, user_id)))
 
 
 @router.patch(_MEMBER, responses=refuses(*_EDITING))
 @ACTS_BY_LIST.threaded("list_id")
 def change_member(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
     user_id: MemberName,
@@ -165,11 +146,10 @@ def change_member(
 
     What is not named stays, of `fields` too. Tags are made as they are used.
     """
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        actor = actors.owner_actor(request, caller)
-        member = members.update(uow, mailing_list, user_id, body.edit(), actor)
-        return envelope(_shown(uow, mailing_list, member))
+    mailing_list = lists.owned(uow, caller, list_id)
+    actor = actors.owner_actor(request, caller)
+    member = members.update(uow, mailing_list, user_id, body.edit(), actor)
+    return envelope(_shown(uow, mailing_list, member))
 
 
 @router.put(
@@ -179,13 +159,13 @@ def change_member(
         mailing.SUBSCRIPTION_OPTED_OUT,
         mailing.MEMBER_DENIED,
         mailing.PLAN_REQUIRED,
-        QUOTA_EXCEEDED,
+        access.QUOTA_EXCEEDED,
     ),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def put_member(
     request: Request,
-    state: StateOf,
+    uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
     user_id: MemberName,
@@ -197,11 +177,10 @@ def put_member(
     ours; adding one needs the paid plan. A pending member stays pending. For a person who opted out
     the answer is 409, and nothing changes.
     """
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        actor = actors.owner_actor(request, caller)
-        member = members.upsert(uow, mailing_list, user_id, body.edit(), actor)
-        return envelope(_shown(uow, mailing_list, member))
+    mailing_list = lists.owned(uow, caller, list_id)
+    actor = actors.owner_actor(request, caller)
+    member = members.upsert(uow, mailing_list, user_id, body.edit(), actor)
+    return envelope(_shown(uow, mailing_list, member))
 
 
 def _shown(
@@ -214,49 +193,36 @@ def _shown(
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/history",
-    responses={**_MEMBERS, **refuses(requests.CURSOR_INVALID)},
+    responses=refuses(*_FINDING, requests.CURSOR_INVALID),
 )
-@RECORDS.threaded
 def read_member_history(
-    state: StateOf,
-    caller: ListReader,
-    list_id: ListId,
-    user_id: PathId,
-    paging: Paging,
+    uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[schemas.HistoryEntry]]:
     """The events of a member's subscription: who caused each, when and from where; newest first."""
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        entry = schemas.HistoryEntry.model_validate
-        read = partial(members.history, uow, mailing_list, user_id)
-        return envelope(page(paging, read, lambda rows: [*map(entry, rows)]))
+    mailing_list = lists.owned(uow, caller, list_id)
+    entry = schemas.HistoryEntry.model_validate
+    read = partial(members.history, uow, mailing_list, user_id)
+    return envelope(page(paging, read, lambda rows: [*map(entry, rows)]))
 
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/consent",
-    responses=refuses(
-        mailing.LIST_NOT_OWNER,
-        mailing.LIST_NOT_FOUND,
-        mailing.MEMBER_NOT_FOUND,
-        requests.CURSOR_INVALID,
-    ),
+    responses=refuses(*_FINDING, requests.CURSOR_INVALID),
 )
-@RECORDS.threaded
 def read_member_consent(
-    state: StateOf, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
+    uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[MemberConsent]]:
     """How a member agreed to get the list, newest first: what was seen, and what is claimed.
 
     No call changes or deletes an entry. An undo takes back what its import claims, and the erasure
     of the person takes all.
     """
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
-        member = members.get(uow, mailing_list, user_id)
-        read = partial(consent.page, uow, member)
+    mailing_list = lists.owned(uow, caller, list_id)
+    member = members.get(uow, mailing_list, user_id)
+    read = partial(consent.page, uow, member)
 
-        def show(rows: list[ConsentShown]) -> list[MemberConsent]:
-            others = consent.others_of_networks(uow, member, rows)
-            return [MemberConsent.of(each, others) for each in rows]
+    def show(rows: list[ConsentShown]) -> list[MemberConsent]:
+        others = consent.others_of_networks(uow, member, rows)
+        return [MemberConsent.of(each, others) for each in rows]
 
-        return envelope(page(paging, read, show))
+    return envelope(page(paging, read, show))

@@ -12,7 +12,7 @@ from api.auth.requirements import ListReader
 from api.bodies.forms import BOOLEAN_WORDS
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
-from api.openapi import refuses
+from api.openapi import OF_OWN_LIST, OF_SELECTION, refuses
 from api.parameters import ListId, Paging, PathId, StateOf
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, enveloped
@@ -44,27 +44,13 @@ Premium = Annotated[
     Query(description="1: on a paid tier now, 0: not, or the tier now: free, silver, gold"),
 ]
 
-
-_ERRORS = (
-    mailing.LIST_NOT_OWNER,
-    mailing.LIST_NOT_FOUND,
-    requests.CURSOR_INVALID,
-    mailing.FILTER_INVALID,
-    mailing.FILTER_TOO_SLOW,
-)
+_ERRORS = (*OF_OWN_LIST, requests.CURSOR_INVALID, mailing.FILTER_INVALID, mailing.FILTER_TOO_SLOW)
 
 
 @router.get(
     "/lists/{list_id}/subscriptions",
     response_model=Envelope[schemas.MembersPage],
-    responses=refuses(
-        *_ERRORS,
-        mailing.FILTER_ALONE,
-        mailing.SELECTION_UNCLEAR,
-        mailing.SEGMENT_NOT_FOUND,
-        mailing.SEGMENT_FIELD_RETIRED,
-        mailing.SEGMENT_TAG_DELETED,
-    ),
+    responses=refuses(*_ERRORS, mailing.FILTER_ALONE, *OF_SELECTION),
 )
 async def list_members(
     state: StateOf,
