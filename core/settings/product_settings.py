@@ -41,13 +41,14 @@ from core.settings.notations import (
 from core.settings.origins import Origins
 from core.settings.provider_settings import ProviderSettings
 from core.settings.store_settings import (
+    POSTGRES,
     BackupSettings,
     BaseUrl,
     BucketSettings,
     CacheSettings,
     FlowerSettings,
     MigrationSettings,
-    require_operator_secret,
+    OperatorSecret,
 )
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
@@ -87,7 +88,7 @@ class Settings(
     """Every setting. The API and the workers read all of them; ``core.settings.process_settings``
     says which ones a deployment hands to which process."""
 
-    read_database_url: SecretStr | None = None
+    read_database_url: Annotated[SecretStr | None, POSTGRES] = None
     """A streaming replica of the database, from which exports and checks of the ledger are read;
     without it they are read from the database"""
 
@@ -188,7 +189,7 @@ class Settings(
     hsts_subdomains: bool = False
     """Whether browsers must use TLS for all hosts below the public URL's host too"""
 
-    metrics_token: SecretStr | None = None
+    metrics_token: OperatorSecret = None
     """Bearer token for /metrics, at least 20 characters; without it /metrics is closed"""
 
     security_contacts: Contacts = ()
@@ -232,12 +233,6 @@ class Settings(
                 "must have another host than the public URL, the same scheme and no path"
             )
         return value
-
-    # A validator of the same name as one of an inherited group's would take its place.
-    @field_validator("metrics_token")
-    @classmethod
-    def _metrics_not_guessable(cls, value: SecretStr | None) -> SecretStr | None:
-        return require_operator_secret(value)
 
     @field_validator("security_contacts")
     @classmethod
