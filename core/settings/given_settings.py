@@ -18,15 +18,9 @@ MAX_SECRET_BYTES = 64 * 1024
 
 # For these settings an empty value means: no limit.
 MAY_BE_EMPTY = (
-    "rate_limit_default",
-    "rate_limit_anonymous",
-    "rate_limit_login",
-    "mail_limit_mailbox",
-    "mail_limit_domain",
-    "mail_limit_list",
-    "mail_limit_source",
-    "quota_free",
-    "quota_paid",
+    *("rate_limit_default", "rate_limit_anonymous", "rate_limit_login"),
+    *("mail_limit_mailbox", "mail_limit_domain", "mail_limit_list", "mail_limit_source"),
+    *("quota_free", "quota_paid"),
 )
 
 

@@ -20,24 +20,10 @@ from pydantic_settings import NoDecode
 
 from core.errors import SettingsError
 from core.keyring import Keyring
+from core.settings import notations
 from core.settings.given_settings import PREFIX, read_settings
 from core.settings.mail_server import MailSender
-from core.settings.notations import (
-    ADDRESSES_AND_DOMAINS,
-    COMMA_SEPARATED,
-    DEFAULT_CURRENCIES,
-    DEFAULT_QUOTA_FREE,
-    DEFAULT_QUOTA_PAID,
-    DEFAULT_RETENTION,
-    OR_LINES_OF_A_FILE,
-    ComposerPrice,
-    CreditsPerUsd,
-    Currencies,
-    Quotas,
-    RateLimits,
-    RetentionDays,
-    readable_by,
-)
+from core.settings.notations import COMMA_SEPARATED, Quotas, RateLimits, readable_by
 from core.settings.origins import Origins
 from core.settings.provider_settings import ProviderSettings
 from core.settings.store_settings import (
@@ -71,7 +57,11 @@ TrustedProxies = Annotated[
 ]
 
 DeniedNames = Annotated[
-    tuple[str, ...], NoDecode, COMMA_SEPARATED, OR_LINES_OF_A_FILE, ADDRESSES_AND_DOMAINS
+    tuple[str, ...],
+    NoDecode,
+    COMMA_SEPARATED,
+    notations.OR_LINES_OF_A_FILE,
+    notations.ADDRESSES_AND_DOMAINS,
 ]
 
 Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, COMMA_SEPARATED]
@@ -122,14 +112,16 @@ class Settings(
     """Seconds for which an API process that is asked to end still serves, while /readyz says 503:
     longer than proxies take to notice"""
 
-    credits_per_usd: CreditsPerUsd = Decimal(100)
+    credits_per_usd: notations.CreditsPerUsd = Decimal(100)
     """How many credits a US dollar buys"""
 
-    currencies: Currencies = Field(default=DEFAULT_CURRENCIES, validate_default=True)
+    currencies: notations.Currencies = Field(
+        default=notations.DEFAULT_CURRENCIES, validate_default=True
+    )
     """Currencies in which credits are sold, comma separated, each code:units per USD:smallest
     order; the first is the default"""
 
-    composer_price: ComposerPrice = None
+    composer_price: notations.ComposerPrice = None
     """Credits for each call of the composer that a language model answers, at most four decimals;
     without it such calls cost nothing"""
 
@@ -168,18 +160,20 @@ class Settings(
     """How many mails the strangers of one network (IPv4 /24, IPv6 /64) may have sent; empty: no
     limit"""
 
-    quota_free: Quotas = Field(default=DEFAULT_QUOTA_FREE, validate_default=True)
+    quota_free: Quotas = Field(default=notations.DEFAULT_QUOTA_FREE, validate_default=True)
     """What an owner on the free plan may have, each as quota=number, comma separated; what is not
     named has no limit"""
 
-    quota_paid: Quotas = Field(default=DEFAULT_QUOTA_PAID, validate_default=True)
+    quota_paid: Quotas = Field(default=notations.DEFAULT_QUOTA_PAID, validate_default=True)
     """What an owner on the paid plan may have, written like that of the free plan"""
 
     deny_list: DeniedNames = ()
     """Addresses and domains that no list takes as new members, comma separated, or the path of a
     file that has one a line; *.example.com stands for all subdomains"""
 
-    retention: RetentionDays = Field(default=DEFAULT_RETENTION, validate_default=True)
+    retention: notations.RetentionDays = Field(
+        default=notations.DEFAULT_RETENTION, validate_default=True
+    )
     """For how many days rows are kept, each as name=days, comma separated; what is not named is
     kept for as long as by default"""
 

@@ -20,10 +20,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 
 from devstack.sandbox.sandbox_settings import OPENVERSE_PREFIX, UNSPLASH_ACCESS_KEY, UNSPLASH_PREFIX
 
-# `slow-N` gives the usual answer after N seconds.
-
-
 _HUGE_BYTES = 6 * 1024 * 1024
+# `slow-N` gives the usual answer after N seconds.
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
 # Each makes its answer with the headers of a quota that is spent.
@@ -122,7 +120,7 @@ def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
     ) -> Response:
         if error := _error(authorization) or await fault(query, faults, _unsplash_quota(0)):
             return error
-        first, base = (page - 1) * per_page, _unsplash_base(request)
+        first, base = (page - 1) * per_page, _base(request, UNSPLASH_PREFIX)
         numbers = range(first, min(first + per_page, UNSPLASH_PHOTOS))
         found = {
             "total": UNSPLASH_PHOTOS,
@@ -137,7 +135,7 @@ def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
     ) -> Response:
         if error := _error(authorization) or await fault(photo_id, faults, _unsplash_quota(0)):
             return error
-        url = _picture_url(_unsplash_base(request), photo_id, w=_WIDTHS["full"])
+        url = _picture_url(_base(request, UNSPLASH_PREFIX), photo_id, w=_WIDTHS["full"])
         return JSONResponse({"url": url}, headers=remaining())
 
     @router.get("/pictures/{photo_id}.jpg")
@@ -147,8 +145,8 @@ def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
     return router
 
 
-def _unsplash_base(request: Request) -> str:
-    return f"{request.url.scheme}://{request.url.netloc}{UNSPLASH_PREFIX}"
+def _base(request: Request, prefix: str) -> str:
+    return f"{request.url.scheme}://{request.url.netloc}{prefix}"
 
 
 def _unsplash_quota(remaining: int) -> dict[str, str]:
@@ -225,7 +223,7 @@ def openverse_router(faults: Faults = FAULTS) -> APIRouter:
             return JSONResponse({"detail": "Authentication credentials were not provided."}, 401)
         first = (page - 1) * page_size
         numbers = range(first, min(first + page_size, OPENVERSE_PHOTOS))
-        base = _openverse_base(request)
+        base = _base(request, OPENVERSE_PREFIX)
         found = {
             "result_count": OPENVERSE_PHOTOS,
             "page_count": -(-OPENVERSE_PHOTOS // page_size),
@@ -239,10 +237,8 @@ def openverse_router(faults: Faults = FAULTS) -> APIRouter:
 
     @router.get("/v1/images/{photo_id}/")
     async def detail(request: Request, photo_id: uuid.UUID) -> Response:
-        return JSONResponse(
-            _openverse_photo(_openverse_base(request), photo_id),
-            headers=_openverse_quota(_BURST - 2),
-        )
+        found = _openverse_photo(_base(request, OPENVERSE_PREFIX), photo_id)
+        return JSONResponse(found, headers=_openverse_quota(_BURST - 2))
 
     @router.get("/v1/images/{photo_id}/thumb/")
     def show_small(photo_id: uuid.UUID) -> Response:
@@ -253,10 +249,6 @@ def openverse_router(faults: Faults = FAULTS) -> APIRouter:
         return Response(picture(str(photo_id), None), headers=HEADERS)
 
     return router
-
-
-def _openverse_base(request: Request) -> str:
-    return f"{request.url.scheme}://{request.url.netloc}{OPENVERSE_PREFIX}"
 
 
 def _openverse_quota(remaining: int) -> dict[str, str]:
