@@ -43,6 +43,10 @@ def configure_logging(settings: LogSettings) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    _settle_libraries()
+
+
+def _settle_libraries() -> None:
     # These servers bring their own handlers; with ours alone every line has one format.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "tornado"):
         logger = logging.getLogger(name)

@@ -59,11 +59,6 @@ def size_of(name: str) -> tuple[int, int]:
     return _chance(name).choice(_SIZES)
 
 
-def colour_of(name: str) -> tuple[int, int, int]:
-    chance = _chance(f"colour of {name}")
-    return chance.randint(30, 220), chance.randint(30, 220), chance.randint(30, 220)
-
-
 def picture(name: str, width: int | None) -> bytes:
     """The picture as JPEG, as wide as asked, but never wider than its full size."""
     full_width, full_height = size_of(name)
@@ -76,7 +71,8 @@ def draw(name: str, width: int, height: int) -> bytes:
     # Imported with the first picture: most sandboxes show none, and it takes megabytes.
     from PIL import Image, ImageDraw
 
-    red, green, blue = colour_of(name)
+    chance = _chance(f"colour of {name}")
+    red, green, blue = (chance.randint(30, 220) for _ in range(3))
     image = Image.new("RGB", (width, height), (red, green, blue))
     canvas = ImageDraw.Draw(image)
     for number in range(1, _HILLS + 1):
@@ -101,7 +97,6 @@ def _chance(name: str) -> random.Random:
 QUOTA = 5000
 UNSPLASH_PHOTOS = 200
 _WIDTHS = {"full": 2400, "regular": 1080, "small": 400, "thumb": 200}
-_MADE_AT = "2026-01-01T12:00:00Z"
 
 
 def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
@@ -166,28 +161,13 @@ def _unsplash_photo(base: str, query: str, number: int) -> dict[str, Any]:
     own = f"{base}/photos/{photo_id}"
     return {
         "id": photo_id,
-        "created_at": _MADE_AT,
-        "updated_at": _MADE_AT,
         "width": width,
         "height": height,
-        "color": "#{:02x}{:02x}{:02x}".format(*colour_of(photo_id)),
         "description": None,
         "alt_description": f"hills, for the search: {query}",
         "urls": {"raw": _picture_url(base, photo_id), **urls},
-        "links": {
-            "self": own,
-            "html": own,
-            "download": f"{own}/download?ixid={ixid}",
-            "download_location": f"{own}/download?ixid={ixid}",
-        },
-        "likes": number,
-        "liked_by_user": False,
-        "user": {
-            "id": "sandbox",
-            "username": "sandbox",
-            "name": "Pressroom Sandbox",
-            "links": {"html": base},
-        },
+        "links": {"html": own, "download_location": f"{own}/download?ixid={ixid}"},
+        "user": {"name": "Pressroom Sandbox", "links": {"html": base}},
     }
 
 
@@ -273,13 +253,9 @@ def _openverse_photo(base: str, photo_id: uuid.UUID) -> dict[str, Any]:
         "license": "cc0",
         "license_version": "1.0",
         "license_url": "https://creativecommons.org/publicdomain/zero/1.0/",
-        "provider": "sandbox",
-        "source": "sandbox",
-        "filetype": "jpg",
         "attribution": '"Hills" by Pressroom Sandbox is marked with CC0 1.0.',
         "width": width,
         "height": height,
         "thumbnail": f"{own}thumb/",
         "detail_url": own,
-        "related_url": f"{own}related/",
     }

@@ -30,14 +30,10 @@ class Program:
             take longer than about a second: the supervisor waits meanwhile.
         port: where it listens. A port that was free when it was picked may have gone to another
             program meanwhile, which answers too: ready is who listens there itself.
-        prepare: called before each start, such as for a stale pid file.
-        after_end: called after each end, whatever its cause.
         needs: names of the programs that must be ready before this one is started.
         once: it is expected to end with code 0, and counts as ready when it has.
         grace: seconds between the stop signal and the kill.
         run_as: user and group id, for a program that refuses to run as root.
-        keep_open: file descriptors that it inherits.
-        directory: where it runs, when not in the supervisor's own directory.
     """
 
     name: str
