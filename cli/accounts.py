@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from cli.connection import connected
-from cli.output import Json, fields, group, show, show_all
+from cli.output import Email, Json, Yes, confirm, fields, group, show, show_all
 from core.plans import Plan
 
 PasswordStdin = Annotated[
@@ -36,8 +36,6 @@ def read_password(*, from_stdin: bool, given: str | None = None) -> str:
 app = group("People who own or read lists.")
 
 _USER = "id email name plan is_operator created_at"
-
-Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 
 
 @app.command("create")
@@ -77,9 +75,7 @@ def show_user(
 
 @app.command("password")
 def set_password(
-    email: Email,
-    password_stdin: PasswordStdin = False,
-    as_json: Json = False,
+    email: Email, password_stdin: PasswordStdin = False, as_json: Json = False
 ) -> None:
     """Set a user's password, which the command asks for. Their sessions end, and a mail says so."""
     from services.accounts import registration
@@ -126,11 +122,7 @@ def reset_factors(email: Email, as_json: Json = False) -> None:
 
 
 @app.command("erase")
-def erase_user(
-    email: Email,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
-    as_json: Json = False,
-) -> None:
+def erase_user(email: Email, yes: Yes = False, as_json: Json = False) -> None:
     """Erase a person's data everywhere, for good. Their opt-outs stay in force.
 
     The person is gone at once, and a worker erases what they leave behind. It goes on if you stop
@@ -139,9 +131,7 @@ def erase_user(
     from cli.progress import result_of, wait_for
     from services.privacy import erasure
 
-    # Only a person at a terminal can answer, so scripts are not asked.
-    if not (yes or as_json) and sys.stdin.isatty():
-        typer.confirm(f"Erase {email} for good?", abort=True)
+    confirm(f"Erase {email} for good?", yes=yes, as_json=as_json)
     with connected() as resources:
         job_id = erasure.begin(resources, email)
         job = wait_for(resources, job_id, what=f"erase {email}", quiet=as_json)

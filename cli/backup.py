@@ -76,15 +76,11 @@ def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None
         place = open_sealed_place(resources.settings)
         manifest = manifests.find(place, backup_id)
         done = restoring.restore(resources, place, manifest)
-    show(
-        {
-            "id": manifest.id,
-            **fields(done, "revision objects"),
-            "opt_outs_replayed": done.replayed.opt_outs,
-            "erasures_replayed": done.replayed.erasures,
-        },
-        as_json=as_json,
-    )
+    replayed = {
+        "opt_outs_replayed": done.replayed.opt_outs,
+        "erasures_replayed": done.replayed.erasures,
+    }
+    show({"id": manifest.id, **fields(done, "revision objects"), **replayed}, as_json=as_json)
 
 
 @app.command("prune")
@@ -111,6 +107,5 @@ def prune(
 
 
 def _described(manifest: Manifest) -> dict[str, Any]:
-    return fields(
-        manifest, "id began_at finished_at release revision database_bytes objects copied"
-    )
+    names = "id began_at finished_at release revision database_bytes objects copied"
+    return fields(manifest, names)

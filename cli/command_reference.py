@@ -109,9 +109,5 @@ def _cell(text: str) -> str:
     return text.replace("|", r"\|")
 
 
-def main() -> None:
-    sys.stdout.write(page())
-
-
 if __name__ == "__main__":
-    main()
+    sys.stdout.write(page())

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.connection import connected
-from cli.output import Json, fields, group, show, show_all
+from cli.output import Email, Json, fields, group, show, show_all
 from core.scopes import Scope
 from models import OAuthClient
 from services.access import api_keys
@@ -17,8 +17,6 @@ keys = group("API keys.")
 _KEY = "id name last_four scopes created_at expires_at last_used_at revoked_at"
 # These have room in a narrow terminal.
 _KEY_ROW = "id name last_four expires_at revoked_at"
-
-Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 
 
 @keys.command("create")

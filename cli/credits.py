@@ -7,7 +7,7 @@ import orjson
 import typer
 
 from cli.connection import connected
-from cli.output import Json, Limit, fields, group, show, show_all
+from cli.output import Email, Json, Limit, fields, group, show, show_all
 from core import clock
 from core.errors.money import CREDITS_AMOUNT_TEXT, ORDER_RESOLUTION
 from models import OrderStatus, PaymentOrder, Resolution
@@ -96,7 +96,6 @@ FAULTY = 1
 app = group("Credits and their ledger.")
 app.add_typer(orders_app, name="orders")
 
-Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="At most four decimals.")]
 Reason = Annotated[
     str, typer.Option(help="What the credits are for; kept as the entry's source_id.")
@@ -120,11 +119,7 @@ def balance(email: Email, as_json: Json = False) -> None:
 
 
 @app.command("ledger")
-def show_ledger(
-    email: Email,
-    limit: Limit = 50,
-    as_json: Json = False,
-) -> None:
+def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     """Show the entries of a user's credit account, newest first."""
     with connected() as resources:
         with resources.unit_of_work() as uow:

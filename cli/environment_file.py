@@ -34,21 +34,16 @@ _OF_COMPOSE = {
     "FLOWER_PORT": ("5555", "Port on this machine where Flower is published"),
     "PROMETHEUS_PORT": ("9090", "Port on this machine where Prometheus is published"),
     "GRAFANA_PORT": ("3000", "Port on this machine where Grafana is published"),
-    "OTEL_EXPORTER_OTLP_ENDPOINT": ("", "URL of the collector of traces; none are kept without it"),
-    "OTEL_EXPORTER_OTLP_TIMEOUT": (
-        "",
-        "Seconds that the collector has to take what it is sent; 10 without it",
-    ),
-    "OTEL_EXPORTER_OTLP_COMPRESSION": (
-        "",
-        "How what is sent to the collector is compressed: gzip, or none",
-    ),
-    "OTEL_TRACES_SAMPLER": ("", "Which traces are recorded, such as parentbased_traceidratio"),
-    "OTEL_TRACES_SAMPLER_ARG": ("", "Argument of that, such as 0.1 for each tenth"),
-    "OTEL_RESOURCE_ATTRIBUTES": (
-        "",
-        "What the collector is told of each process beside its name",
-    ),
+}
+_OF_TRACES = {
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "URL of the collector of traces; none are kept without it",
+    "OTEL_EXPORTER_OTLP_TIMEOUT": "Seconds that the collector has to take what it is sent; 10 "
+    "without it",
+    "OTEL_EXPORTER_OTLP_COMPRESSION": "How what is sent to the collector is compressed: gzip, or "
+    "none",
+    "OTEL_TRACES_SAMPLER": "Which traces are recorded, such as parentbased_traceidratio",
+    "OTEL_TRACES_SAMPLER_ARG": "Argument of that, such as 0.1 for each tenth",
+    "OTEL_RESOURCE_ATTRIBUTES": "What the collector is told of each process beside its name",
 }
 _PASSWORDS = {
     "POSTGRES_PASSWORD": "Password of the owner of the database's tables",
@@ -121,6 +116,7 @@ def _drawn() -> dict[str, str]:
         if not field.is_required() and field.default not in (None, ()):
             values[variable_of(name)] = _written(field.default)
     values |= {name: default for name, (default, _) in _OF_COMPOSE.items()}
+    values |= dict.fromkeys(_OF_TRACES, "")
     values |= {name: _password() for name in _PASSWORDS}
     for name in ("secret_keys", "encryption_keys"):
         key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
@@ -163,7 +159,7 @@ def _lines(values: Mapping[str, str]) -> Iterator[str]:
         yield ""
         yield from _comment(texts[name])
         yield _line(variable_of(name), values)
-    others = {name: text for name, (_, text) in _OF_COMPOSE.items()} | _PASSWORDS
+    others = {name: text for name, (_, text) in _OF_COMPOSE.items()} | _OF_TRACES | _PASSWORDS
     for name, text in others.items():
         yield ""
         yield from _comment(text)

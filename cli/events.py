@@ -3,7 +3,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.connection import connected
-from cli.output import Json, Limit, fields, group, show_all
+from cli.output import Email, Json, Limit, fields, group, show_all
 from services import security_events
 from services.accounts import accounts
 from services.feed import reading
@@ -12,8 +12,6 @@ from services.feed.reading import show as shown_events
 from services.paging import PageRequest
 
 app = group("What happened to a user's account, and to what they own.")
-
-Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 
 
 @app.command("account")

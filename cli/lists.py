@@ -1,11 +1,10 @@
-import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from cli.connection import connected
-from cli.output import Json, Limit, fields, group, show, show_all
+from cli.output import Email, Json, Limit, ListName, Yes, confirm, fields, group, show, show_all
 from models import MailingList
 from services.accounts import accounts
 from services.subscriptions import branding, consent, figures, lists
@@ -13,8 +12,6 @@ from services.subscriptions.members import mails
 from services.subscriptions.members.mails import Trace
 
 FAULTY = 1
-
-ListName = Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")]
 
 app = group("Lists that people subscribe to.")
 
@@ -35,15 +32,9 @@ def create(
     """Create a list."""
     with connected() as resources, resources.unit_of_work() as uow:
         owner = accounts.get_by_email(uow, owner_email)
-        made = lists.create(
-            uow,
-            owner_id=owner.id,
-            title=title,
-            slug=slug,
-            fields={"confirm_required": not no_confirm},
-        )
-        record = {"id": made.id, "slug": made.slug, "title": made.title, "user_id": owner.id}
-    show(record, as_json=as_json)
+        own = {"confirm_required": not no_confirm}
+        made = lists.create(uow, owner_id=owner.id, title=title, slug=slug, fields=own)
+        show(fields(made, "id slug title user_id"), as_json=as_json)
 
 
 @app.command("list")
@@ -84,15 +75,9 @@ def show_list(list_name: ListName, as_json: Json = False) -> None:
 
 
 @app.command("archive")
-def archive(
-    list_name: ListName,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
-    as_json: Json = False,
-) -> None:
+def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> None:
     """Archive a list, for good: it takes no members and sends no mail; people can still leave."""
-    # Only a person at a terminal can answer, so scripts are not asked.
-    if not (yes or as_json) and sys.stdin.isatty():
-        typer.confirm(f"Archive {list_name}?", abort=True)
+    confirm(f"Archive {list_name}?", yes=yes, as_json=as_json)
     with connected() as resources, resources.unit_of_work() as uow:
         found = lists.get_named(uow, list_name, archived=True)
         archived = lists.archive(uow, found)
@@ -137,11 +122,7 @@ trace_app = typer.Typer(add_completion=False)
 
 
 @trace_app.command()
-def trace(
-    list_name: Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")],
-    email: Annotated[str, typer.Argument(metavar="EMAIL")],
-    as_json: Json = False,
-) -> None:
+def trace(list_name: ListName, email: Email, as_json: Json = False) -> None:
     """Make a trace id. It stands for the person on the list, so send it to that person alone."""
     with connected() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)

@@ -11,9 +11,6 @@ from cli import processes
 from core.errors import DomainError, SettingsError, TransientError, own_words
 from core.process.garbage_collection import begin_start
 
-# An import of a group takes most of a second, and `pressroom --help`, `pressroom up` or a worker
-# needs none of them: a group is imported when one of its commands runs, and its help is here.
-
 
 class CommandGroup(NamedTuple):
     source: str
@@ -21,6 +18,8 @@ class CommandGroup(NamedTuple):
     sentence: str
 
 
+# An import of a group takes most of a second, and `pressroom --help`, `pressroom up` or a worker
+# needs none of them: a group is imported when one of its commands runs, and its help is here.
 GROUPS = {
     "env": CommandGroup(
         "cli.environment_file:app",

@@ -91,11 +91,9 @@ def _know_kinds() -> None:
 
 
 def _brief(job: Job) -> dict[str, Any]:
-    return {
-        **fields(job, "id kind status attempt"),
-        "progress": f"{job.progress_done}/{job.progress_total or '?'}",
-        **fields(job, "created_at started_at finished_at"),
-    }
+    progress = {"progress": f"{job.progress_done}/{job.progress_total or '?'}"}
+    began = fields(job, "id kind status attempt")
+    return began | progress | fields(job, "created_at started_at finished_at")
 
 
 def _row(job: Job) -> dict[str, Any]:
@@ -155,21 +153,18 @@ def _brief_maintenance(row: Maintenance, *, now: datetime) -> dict[str, Any]:
     is_running = row.lease_expires_at is not None
     due = (row.due_at - now).total_seconds()
     started = row.last_started_at
+    result = row.last_result and row.last_result["done"]
+    if row.last_result and result is None:
+        # A backup without a place.
+        result = "off"
     return {
         "name": row.name,
         "every": _duration(row.every_seconds),
         "last run": started and f"{_duration((now - started).total_seconds())} ago",
         "took": None if seconds is None else f"{seconds:.2f} s",
-        "result": row.last_error or _outcome(row.last_result),
+        "result": row.last_error or result,
         "next": "runs" if is_running else f"in {_duration(due)}" if due > 0 else "due",
     }
-
-
-def _outcome(result: dict[str, Any] | None) -> object:
-    """Return how much was done; a backup without a place is off."""
-    if result is None:
-        return None
-    return "off" if result["done"] is None else result["done"]
 
 
 def _duration(seconds: float) -> str:

@@ -5,15 +5,13 @@ loses those that are gone. A text that only changed a little keeps its translati
 counts as missing until a person has looked at it and taken the mark away.
 """
 
-import ast
 from collections import defaultdict
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
+from babel.messages.extract import DEFAULT_KEYWORDS, extract_from_file
 from babel.messages.pofile import read_po, write_po
-from jinja2 import Environment
 
 ROOT = Path(__file__).parents[1]
 CATALOGUES = ROOT / "core" / "languages" / "catalogues"
@@ -39,42 +37,22 @@ READER_TEMPLATES = (
     MAILS / "frame.html",
 )
 _MODULES = ("api", "core", "services")
+_KEYWORDS = {**DEFAULT_KEYWORDS, "marked": None}
 _MAX_LINE_CHARACTERS = 110
 
 
 def texts() -> dict[str, set[str]]:
     """Each text for readers, and the files that have it."""
     found = defaultdict(set)
-    for path in READER_TEMPLATES:
-        for text in _of_template(path):
-            found[text].add(path.relative_to(ROOT).as_posix())
-    for package in _MODULES:
-        for path in (ROOT / package).rglob("*.py"):
-            for text in _of_module(path):
-                found[text].add(path.relative_to(ROOT).as_posix())
+    modules = [path for package in _MODULES for path in (ROOT / package).rglob("*.py")]
+    marked = [path for path in modules if "marked(" in path.read_text()]
+    for method, paths in (("jinja2", READER_TEMPLATES), ("python", marked)):
+        for path in paths:
+            extracted = extract_from_file(method, path, _KEYWORDS, options={"trimmed": "true"})
+            for _, texts_, _, _ in extracted:
+                for text in texts_ if isinstance(texts_, tuple) else (texts_,):
+                    found[text].add(path.relative_to(ROOT).as_posix())
     return dict(found)
-
-
-def _of_template(path: Path) -> Iterator[str]:
-    templates = Environment(extensions=["jinja2.ext.i18n"], autoescape=True)
-    templates.policies["ext.i18n.trimmed"] = True
-    source = path.read_text()
-    for _, _, found in templates.extract_translations(source):  # type: ignore[attr-defined] # the extension adds it
-        yield from (each for each in (found if isinstance(found, tuple) else (found,)) if each)
-
-
-def _of_module(path: Path) -> Iterator[str]:
-    source = path.read_text()
-    if "marked(" not in source:
-        return
-    for node in ast.walk(ast.parse(source)):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "marked"
-        ):
-            [text] = [each.value for each in node.args if isinstance(each, ast.Constant)]
-            yield str(text)
 
 
 def template() -> Catalog:

@@ -1,4 +1,5 @@
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,6 +13,9 @@ from core.errors.requests import FILE_NOT_WRITTEN
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000)]
+Email = Annotated[str, typer.Argument(metavar="EMAIL")]
+ListName = Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 
 Row = Mapping[str, Any]
 
@@ -21,6 +25,12 @@ _ANY_WIDTH = 100_000
 def group(sentence: str) -> typer.Typer:
     """A group of commands, which the sentence describes."""
     return typer.Typer(no_args_is_help=True, add_completion=False, help=sentence)
+
+
+def confirm(question: str, *, yes: bool, as_json: bool) -> None:
+    """Ask a person at a terminal; scripts, which can't answer, are not asked."""
+    if not (yes or as_json) and sys.stdin.isatty():
+        typer.confirm(question, abort=True)
 
 
 def fields(record: object, names: str) -> dict[str, Any]:

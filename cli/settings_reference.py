@@ -62,9 +62,5 @@ def _rows(names: list[str], texts: dict[str, str]) -> Iterator[str]:
         yield f"| `{variable_of(name)}` | {default} | {texts[name]} |"
 
 
-def main() -> None:
-    sys.stdout.write(page())
-
-
 if __name__ == "__main__":
-    main()
+    sys.stdout.write(page())

@@ -6,7 +6,7 @@ from typing import Annotated, BinaryIO, cast
 import typer
 
 from cli.connection import connected
-from cli.output import Json, show, written
+from cli.output import Json, ListName, show, written
 from cli.progress import result_of, wait_for
 from core.errors.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_OPTION
 from models import ImportKind
@@ -24,7 +24,7 @@ import_app = typer.Typer(add_completion=False)
 
 @import_app.command()
 def import_members(
-    list_name: Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")],
+    list_name: ListName,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of members; - for stdin.")],
     *,
     dry_run: Annotated[
@@ -106,7 +106,7 @@ export_app = typer.Typer(add_completion=False)
 
 @export_app.command()
 def export_list(
-    list_name: Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")],
+    list_name: ListName,
     kind: Annotated[
         ExportKind,
         typer.Option(help="members, or delivery: the members who get mail, with trace ids."),

@@ -46,12 +46,6 @@ def configure_logging(settings: LogSettings) -> None:
     _settle_libraries()
 
 
-def _add_span(_logger: Any, _method: str, record: Any) -> Any:
-    """Traces and records are found from each other by this id."""
-    record.update(spans.ids())
-    return record
-
-
 def _settle_libraries() -> None:
     # These servers bring their own handlers; with ours alone every line has one format.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "tornado"):
@@ -64,6 +58,11 @@ def _settle_libraries() -> None:
         logging.getLogger(name).setLevel("WARNING")
     # The API writes its own access log, with the request id.
     logging.getLogger("uvicorn.access").disabled = True
+
+
+def _add_span(_logger: Any, _method: str, record: Any) -> Any:
+    """Traces and records are found from each other by this id."""
+    return {**record, **spans.ids()}
 
 
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:

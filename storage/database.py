@@ -15,7 +15,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from core.counters.store_metrics import CONNECTION_LIMIT, CONNECTIONS_IN_USE, note_statement
 from core.settings.store_settings import DatabaseSettings
-from core.telemetry import statement_spans
+from core.telemetry.statement_spans import statement_span
 from storage.connections import (
     TRUSTED_IDLE_SECONDS,
     ConnectionPool,
@@ -127,13 +127,24 @@ class Database:
 def _fetch(
     connection: psycopg2.extensions.connection, statement: Statement, values: Mapping[str, object]
 ) -> list[tuple[Any, ...]]:
-    began = time.perf_counter()
-    try:
-        with statement_spans.statement_span(statement.text), connection.cursor() as cursor:
-            cursor.execute(statement.text, {**statement.values, **values})
-            return cursor.fetchall() if cursor.description else []
-    finally:
-        note_statement(time.perf_counter() - began)
+    with _Watched(statement.text), connection.cursor() as cursor:
+        cursor.execute(statement.text, {**statement.values, **values})
+        return cursor.fetchall() if cursor.description else []
+
+
+class _Watched:
+    """Times a statement, and makes a span of it where there is a collector."""
+
+    def __init__(self, text: str) -> None:
+        self._span = statement_span(text)
+
+    def __enter__(self) -> None:
+        self._span.__enter__()
+        self._began = time.perf_counter()
+
+    def __exit__(self, *failure: Any) -> None:
+        note_statement(time.perf_counter() - self._began)
+        self._span.__exit__(*failure)
 
 
 def open_database(
@@ -158,8 +169,7 @@ def open_database(
         hide_parameters=True,
     )
     _check_before_use(engine)
-    statement_spans.watch(engine)
-    _count(engine)
+    _watch(engine)
     CONNECTION_LIMIT.inc(pool_size + single_statements)
     alone = ConnectionPool(connect, single_statements)
     return Database(engine, alone)
@@ -239,20 +249,25 @@ def run_alone(
     return rows
 
 
-def _count(engine: Engine) -> None:
+def _watch(engine: Engine) -> None:
+    """Watch each statement, and count the connections in use."""
+
     @event.listens_for(engine, "before_cursor_execute")
-    def begin(*told: Any) -> None:
-        told[4].began = time.perf_counter()
+    def begin(_conn: Any, _cursor: Any, text: str, _values: Any, context: Any, _: Any) -> None:
+        context.watched = _Watched(text)
+        context.watched.__enter__()
 
     @event.listens_for(engine, "after_cursor_execute")
-    def end(*told: Any) -> None:
-        note_statement(time.perf_counter() - told[4].began)
+    def end(_conn: Any, _cursor: Any, _text: str, _values: Any, context: Any, _: Any) -> None:
+        context.watched.__exit__(None, None, None)
+        del context.watched
 
     @event.listens_for(engine, "handle_error")
-    def fail(error: ExceptionContext) -> None:
-        began = getattr(error.execution_context, "began", None)
-        if began is not None:
-            note_statement(time.perf_counter() - began)
+    def fail(failed: ExceptionContext) -> None:
+        watched: _Watched | None = getattr(failed.execution_context, "watched", None)
+        if watched is not None:
+            error = failed.original_exception
+            watched.__exit__(type(error), error, None)
 
     def counted(record: ConnectionPoolEntry) -> dict[Any, Any]:
         # Unlike `info`, it outlives the connection that is given back because it broke.

@@ -3,17 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    SQLColumnExpression,
-    Table,
-    any_,
-    delete,
-    func,
-    literal_column,
-    select,
-)
+import sqlalchemy as sa
+from sqlalchemy import ColumnElement, Select, Table, func, literal_column, select
 
 from models.declarative import Model
 from storage.unit_of_work import UnitOfWork
@@ -22,7 +13,7 @@ from storage.unit_of_work import UnitOfWork
 def first(
     model: type[Model],
     *conditions: ColumnElement[bool],
-    order: Sequence[SQLColumnExpression[Any]],
+    order: Sequence[sa.SQLColumnExpression[Any]],
     limit: int,
 ) -> Select[Any]:
     """The places of the first rows that fit. An index must have this order and these conditions."""
@@ -34,7 +25,7 @@ def first(
 def among(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
     """The row is in one of these places."""
     # A place is found without an index, and the array is made once, whatever the plan.
-    return _place(model) == any_(func.array(places.scalar_subquery()))
+    return _place(model) == sa.any_(func.array(places.scalar_subquery()))
 
 
 def purge(
@@ -49,7 +40,7 @@ def purge(
     """
     free = places.with_for_update(skip_locked=True)
     table = cast("Table", model.__table__)
-    statement = delete(table).where(among(model, free), *conditions)
+    statement = sa.delete(table).where(among(model, free), *conditions)
     return len(uow.session.execute(statement.returning(literal_column("1"))).all())
 
 

@@ -50,18 +50,12 @@ class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def _note_turn(consumer: Any) -> None:
+    """Note a turn in which the broker owes no answer. A queue without room is owed none."""
     now = time.monotonic()
     channels = consumer.connection.transport.cycle._channels
-    if not any(_is_overdue(channel, now) for channel in channels):
+    fetching = [each for each in channels if each._in_poll and each.qos.can_consume()]
+    if all(now - each._brpop_sent_at <= MAX_SILENCE_SECONDS for each in fetching):
         _last_turn[0] = now
-
-
-def _is_overdue(channel: Any, now: float) -> bool:
-    """Return whether the broker owes an answer. A queue without room reads none, and is owed
-    none.
-    """
-    is_fetching = channel._in_poll and channel.qos.can_consume()
-    return bool(is_fetching) and now - channel._brpop_sent_at > MAX_SILENCE_SECONDS
 
 
 def _touch(settings: Settings) -> None:

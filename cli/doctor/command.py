@@ -15,19 +15,12 @@ from typing import Annotated
 import typer
 
 from cli.connection import use_running_stack
-from cli.doctor.examination import (
-    MAX_EXAMINATION_SECONDS,
-    Ask,
-    CheckState,
-    Diagnosis,
-    examine,
-    fine,
-    judged,
-)
+from cli.doctor import examination
+from cli.doctor.examination import Ask, CheckState, Diagnosis, fine, judged
 from cli.doctor.service_checks import ask_mail, ask_providers, ask_public_url
 from cli.doctor.store_checks import ask_broker, ask_cache, ask_database, ask_storage
 from cli.doctor.work_checks import ask_backup
-from cli.output import Json, show_all
+from cli.output import Json, fields, show_all
 from core.errors import SettingsError
 from core.logging import configure_logging
 from core.settings import Settings, load_settings
@@ -52,7 +45,7 @@ def doctor(
     ] = None,
     seconds: Annotated[
         float, typer.Option(min=1, max=25, help="For how long answers are waited for.")
-    ] = MAX_EXAMINATION_SECONDS,
+    ] = examination.MAX_EXAMINATION_SECONDS,
     as_json: Json = False,
 ) -> None:
     """Check everything that this deployment needs. With faults, the exit code is 1.
@@ -63,18 +56,17 @@ def doctor(
     """
     use_running_stack()
     found = _examined(send, seconds)
-    titles = {"part": "part", "check": "check", "found": "found", "advice": "what to do"}
-    rows = [
-        asdict(each)
-        if as_json
-        else {"": _MARKS[each.state]} | {title: getattr(each, n) for n, title in titles.items()}
-        for each in found
-    ]
-    show_all(rows, as_json=as_json)
+    shown = asdict if as_json else _row
+    show_all([shown(each) for each in found], as_json=as_json)
     is_faulty = any(each.state is CheckState.WRONG for each in found)
     sys.stdout.flush()
     # At once: a thread that hangs in a call would hold up the end.
     os._exit(FAULTY if is_faulty else 0)
+
+
+def _row(each: Diagnosis) -> dict[str, str]:
+    brief = fields(each, "part check found")
+    return {"": _MARKS[each.state], **brief, "what to do": each.advice}
 
 
 def _examined(send: str | None, seconds: float) -> list[Diagnosis]:
@@ -100,34 +92,24 @@ def _examined(send: str | None, seconds: float) -> list[Diagnosis]:
         "providers": ask_providers,
         "this machine": ask_machine,
     }
-    return examine(parts, settings, seconds=seconds)
+    return examination.examine(parts, settings, seconds=seconds)
 
 
 def ask_machine(_: Settings) -> Iterator[Diagnosis]:
     # Where a bulk worker keeps the addresses of a large file, and a backup what it sends.
     folder = os.environ.get("SQLITE_TMPDIR") or tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
-    yield judged(
-        "disk",
-        f"{free // 2**20} MB are free in {folder}",
-        is_wrong=free < _MIN_FREE_BYTES,
-        advice="Make room, or name another folder in SQLITE_TMPDIR.",
-    )
+    found = f"{free // 2**20} MB are free in {folder}"
+    advice = "Make room, or name another folder in SQLITE_TMPDIR."
+    yield judged("disk", found, free < _MIN_FREE_BYTES, advice)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     is_unlimited = most == resource.RLIM_INFINITY
-    yield judged(
-        "open files",
-        "unlimited" if is_unlimited else str(most),
-        is_wrong=not is_unlimited and most < _MIN_DESCRIPTORS,
-        advice=f"Raise the limit (ulimit -n) to {_MIN_DESCRIPTORS}.",
-    )
+    found = "unlimited" if is_unlimited else str(most)
+    advice = f"Raise the limit (ulimit -n) to {_MIN_DESCRIPTORS}."
+    yield judged("open files", found, not is_unlimited and most < _MIN_DESCRIPTORS, advice)
     bound = _MEMORY_BOUND.read_text().strip() if _MEMORY_BOUND.exists() else "max"
     if bound == "max":
         yield fine("memory", "no bound of its own")
         return
-    yield judged(
-        "memory",
-        f"at most {int(bound) // 2**20} MB",
-        is_wrong=int(bound) < _MIN_MEMORY_BYTES,
-        advice="Give the container more memory.",
-    )
+    found, advice = f"at most {int(bound) // 2**20} MB", "Give the container more memory."
+    yield judged("memory", found, int(bound) < _MIN_MEMORY_BYTES, advice)

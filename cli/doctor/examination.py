@@ -1,8 +1,9 @@
 """Asking all parts of a deployment at the same time, and waiting for none of them for long."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from threading import Thread
 
@@ -65,48 +66,40 @@ def skipped(check: str, found: str, advice: str = "") -> Diagnosis:
     return Diagnosis("", check, CheckState.SKIPPED, found, advice)
 
 
-def judged(check: str, found: str, *, is_wrong: bool, advice: str) -> Diagnosis:
+def judged(check: str, found: str, is_wrong: bool, advice: str) -> Diagnosis:
     """The same finding is wrong or fine; the advice is for the first alone."""
     return wrong(check, found, advice) if is_wrong else fine(check, found)
 
 
-@dataclass
-class _Asked:
-    part: str
-    answers: list[Diagnosis] = field(default_factory=list)
-    has_ended: bool = False
-
-    def run(self, ask: Ask, settings: Settings) -> None:
-        try:
-            for answer in ask(settings):
-                self.answers.append(replace(answer, part=answer.part or self.part))
-        except _UNREACHABLE as error:
-            said = " ".join(str(getattr(error, "orig", None) or error).split())
-            self.tell(said or type(error).__name__, f"See the settings of this part: {self.part}.")
-        except Exception as error:  # noqa: BLE001 - the other parts are worth telling of
-            self.tell(f"the check itself failed: {type(error).__name__}", "Report this.")
-        self.has_ended = True
-
-    def tell(self, found: str, advice: str) -> None:
-        self.answers.append(Diagnosis(self.part, "answers", CheckState.WRONG, found, advice))
+def _answers(part: str, ask: Ask, settings: Settings) -> Iterator[Diagnosis]:
+    try:
+        yield from ask(settings)
+    except _UNREACHABLE as error:
+        said = " ".join(str(getattr(error, "orig", None) or error).split())
+        advice = f"See the settings of this part: {part}."
+        yield wrong("answers", said or type(error).__name__, advice)
+    except Exception as error:  # noqa: BLE001 - the other parts are worth telling of
+        yield wrong("answers", f"the check itself failed: {type(error).__name__}", "Report this.")
 
 
 def examine(parts: Mapping[str, Ask], settings: Settings, *, seconds: float) -> list[Diagnosis]:
     """Return what was found of each part, in their order. A part that hangs holds up no other."""
     deadline = time.monotonic() + seconds
-    begun: list[tuple[_Asked, Thread]] = []
+    begun: list[tuple[Thread, list[Diagnosis]]] = []
     for name, ask in parts.items():
-        asked = _Asked(name)
-        thread = Thread(target=asked.run, args=(ask, settings), daemon=True, name=name)
+        answers: list[Diagnosis] = []
+        # It puts each answer there as soon as there is one.
+        asking = map(answers.append, _answers(name, ask, settings))
+        thread = Thread(target=deque, args=(asking, 0), daemon=True, name=name)
         thread.start()
-        begun.append((asked, thread))
+        begun.append((thread, answers))
     found: list[Diagnosis] = []
-    for asked, thread in begun:
+    for thread, answers in begun:
         # The thread may hang for longer than this, in a call of C.
         thread.join(max(deadline - time.monotonic(), 0.0))
-        told = _Asked(asked.part, list(asked.answers))
-        if not asked.has_ended:
+        told = list(answers)
+        if thread.is_alive():
             advice = "Look for what takes the connection and is silent: a firewall, a full disk."
-            told.tell(f"no answer within {seconds:g} s", advice)
-        found += told.answers
+            told.append(wrong("answers", f"no answer within {seconds:g} s", advice))
+        found += [replace(each, part=each.part or thread.name) for each in told]
     return found

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
-from cli.doctor.examination import Diagnosis, fine, judged, skipped, wrong
+from cli.doctor.examination import Diagnosis, fine, skipped, wrong
 from core import clock
 from core.settings import Settings
 from core.settings.given_settings import variable_of
@@ -19,7 +19,6 @@ from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 
 _PROVIDER_BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=4.0, max_reply_bytes=1024 * 1024)
-_KEY_REFUSED = {401, 403}
 _SERVER_ERRORS = range(500, 600)
 _WRONG_SECRET = b"invalid-input-secret"
 # No such payment exists: a key that is accepted gets 404.
@@ -30,11 +29,10 @@ _ONE_PHOTO = "/search/photos?query=paper&per_page=1"
 class _Call(NamedTuple):
     check: str
     url: str
-    key: SecretStr | None
     # The setting that has the key.
     setting: str
     scheme: str = "Bearer"
-    errors: frozenset[int] = frozenset(_KEY_REFUSED)
+    errors: frozenset[int] = frozenset({401, 403})
     noun: str = "key"
 
 
@@ -42,19 +40,17 @@ def ask_providers(settings: Settings) -> Iterator[Diagnosis]:
     asked = False
     with closing(HttpClient(_PROVIDER_BOUNDS)) as http:
         for call in _calls(settings):
-            asked = True
-            key = call.key.get_secret_value() if call.key else ""
-            headers = {"Authorization": f"{call.scheme} {key}"}
-            yield _reply_to(http, call, "GET", headers=headers)
-        for name in ("turnstile", "hcaptcha", "recaptcha"):
-            secret: SecretStr | None = getattr(settings, f"{name}_secret")
-            if secret is not None:
-                asked = True
-                url = str(getattr(settings, f"{name}_url"))
-                call = _Call(name, url, secret, f"{name}_secret", noun="secret")
+            given: SecretStr | None = getattr(settings, call.setting)
+            if given is None:
+                continue
+            asked, secret = True, given.get_secret_value()
+            if call.noun == "key":
+                headers = {"Authorization": f"{call.scheme} {secret}"}
+                yield _reply_to(http, call, "GET", headers=headers)
+            else:
                 # Providers name a wrong secret, whatever the token is.
-                sent = {"secret": secret.get_secret_value(), "response": "pressroom-doctor"}
-                yield _reply_to(http, call, "POST", data=sent)
+                data = {"secret": secret, "response": "pressroom-doctor"}
+                yield _reply_to(http, call, "POST", data=data)
     if not asked:
         yield skipped("keys", "this process has no key of a provider")
 
@@ -70,32 +66,25 @@ def _reply_to(http: HttpClient, call: _Call, method: str, **content: Any) -> Dia
     refused = f"the {call.noun} is refused"
     if call.noun == "key":
         refused += f" ({reply.status})"
-    is_refused = reply.status in call.errors or _WRONG_SECRET in reply.body
-    return judged(
-        call.check,
-        refused if is_refused else f"the {call.noun} is accepted",
-        is_wrong=is_refused,
-        advice=f"Check {variable_of(call.setting)}.",
-    )
+    if reply.status in call.errors or _WRONG_SECRET in reply.body:
+        return wrong(call.check, refused, f"Check {variable_of(call.setting)}.")
+    return fine(call.check, f"the {call.noun} is accepted")
 
 
 def _calls(settings: Settings) -> Iterator[_Call]:
     # A restricted key may lack a right, and is accepted for all that.
     accepting = frozenset({401})
-    if settings.stripe_secret_key is not None:
-        url = _below(settings.stripe_base_url, _NO_PAYMENT)
-        key = settings.stripe_secret_key
-        yield _Call("stripe", url, key, "stripe_secret_key", errors=accepting)
-    if settings.payments_sandbox_url is not None:
-        url, own = _below(settings.payments_sandbox_url, _NO_PAYMENT), "payments_sandbox_secret_key"
-        key_of_sandbox = settings.payments_sandbox_secret_key
-        yield _Call("payments sandbox", url, key_of_sandbox, own, errors=accepting)
-    if settings.llm_provider == "openai" and settings.llm_api_key is not None:
-        url = _below(settings.llm_base_url, "/models")
-        yield _Call("language model", url, settings.llm_api_key, "llm_api_key")
-    if settings.unsplash_access_key is not None:
-        url, key = _below(settings.unsplash_base_url, _ONE_PHOTO), settings.unsplash_access_key
-        yield _Call("unsplash", url, key, "unsplash_access_key", "Client-ID")
+    url = _below(settings.stripe_base_url, _NO_PAYMENT)
+    yield _Call("stripe", url, "stripe_secret_key", errors=accepting)
+    url = _below(settings.payments_sandbox_url, _NO_PAYMENT)
+    yield _Call("payments sandbox", url, "payments_sandbox_secret_key", errors=accepting)
+    if settings.llm_provider == "openai":
+        yield _Call("language model", _below(settings.llm_base_url, "/models"), "llm_api_key")
+    url = _below(settings.unsplash_base_url, _ONE_PHOTO)
+    yield _Call("unsplash", url, "unsplash_access_key", "Client-ID")
+    for name in ("turnstile", "hcaptcha", "recaptcha"):
+        url = str(getattr(settings, f"{name}_url"))
+        yield _Call(name, url, f"{name}_secret", noun="secret")
 
 
 def _below(base: object, path: str) -> str:
@@ -130,18 +119,13 @@ def ask_public_url(settings: Settings) -> Iterator[Diagnosis]:
             return
         yield _seen(settings, json.loads(reply.headers[SEEN_HEADER]))
         forged = _call(http, settings, **{"X-Forwarded-For": _INVENTED_ADDRESS})
-        is_believed = (
-            json.loads(forged.headers.get(SEEN_HEADER, "{}")).get("address") == _INVENTED_ADDRESS
-        )
-        yield judged(
-            "invented address",
-            "the API believes what a caller says of itself"
-            if is_believed
-            else "the API does not believe it",
-            is_wrong=is_believed,
-            advice="Let the proxy set X-Forwarded-For anew, and trust no network that callers are"
-            " in.",
-        )
+        seen = json.loads(forged.headers.get(SEEN_HEADER, "{}"))
+        if seen.get("address") == _INVENTED_ADDRESS:
+            found = "the API believes what a caller says of itself"
+            advice = "Let the proxy set X-Forwarded-For anew, and trust no network that callers are"
+            yield wrong("invented address", found, f"{advice} in.")
+        else:
+            yield fine("invented address", "the API does not believe it")
 
 
 def _pages_host(http: HttpClient, base: str) -> Diagnosis:

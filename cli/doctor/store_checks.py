@@ -1,7 +1,7 @@
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -71,24 +71,17 @@ def ask_database(settings: Settings) -> Iterator[Diagnosis]:
 
 def _server(connection: Connection) -> Iterator[Diagnosis]:
     version = int(connection.scalar(text("SHOW server_version_num")) or 0) // 10_000
-    yield judged(
-        "version",
-        f"Postgres {version}",
-        is_wrong=version < _TESTED_VERSION,
-        advice=f"Use Postgres {_TESTED_VERSION}.",
-    )
+    advice = f"Use Postgres {_TESTED_VERSION}."
+    yield judged("version", f"Postgres {version}", version < _TESTED_VERSION, advice)
     before = time.time()
     theirs = connection.scalar(text("SELECT clock_timestamp()"))
     assert isinstance(theirs, datetime)
     ours = datetime.fromtimestamp((before + time.time()) / 2, UTC)
     apart = abs((theirs - ours).total_seconds())
-    digits = 0 if apart > _MAX_CLOCK_SECONDS else 1
-    yield judged(
-        "clock",
-        f"{apart:.{digits}f} s apart from this machine's",
-        is_wrong=apart > _MAX_CLOCK_SECONDS,
-        advice="Set both machines' clocks by NTP: codes and signed URLs are judged by the time.",
-    )
+    is_wrong = apart > _MAX_CLOCK_SECONDS
+    found = f"{apart:.{0 if is_wrong else 1}f} s apart from this machine's"
+    advice = "Set both machines' clocks by NTP: codes and signed URLs are judged by the time."
+    yield judged("clock", found, is_wrong, advice)
     role = str(connection.scalar(text("SELECT current_user")))
     if may_do_more(connection, role):
         advice = "Give the application a role of its own: PRESSROOM_MIGRATION_DATABASE_URL."
@@ -110,21 +103,15 @@ def _revision(connection: Connection) -> Diagnosis:
 
 
 def _room_and_log(connection: Connection) -> Iterator[Diagnosis]:
-    found = text("SELECT extversion FROM pg_extension WHERE extname = :name")
-    version = connection.scalar(found, {"name": _EXTENSION})
-    yield judged(
-        "extension",
-        f"{_EXTENSION} {version or 'is missing'}",
-        is_wrong=version is None,
-        advice="Install the package of Postgres' contrib, and run `pressroom migrate`.",
-    )
+    asked = text("SELECT extversion FROM pg_extension WHERE extname = :name")
+    version = connection.scalar(asked, {"name": _EXTENSION})
+    found = f"{_EXTENSION} {version or 'is missing'}"
+    advice = "Install the package of Postgres' contrib, and run `pressroom migrate`."
+    yield judged("extension", found, version is None, advice)
     used, most = connection.execute(_USED).one()
-    yield judged(
-        "connections",
-        f"{used} of {most} connections are open",
-        is_wrong=used > most * _MAX_CONNECTIONS_SHARE,
-        advice="Raise max_connections, or put a pool in front.",
-    )
+    found = f"{used} of {most} connections are open"
+    advice = "Raise max_connections, or put a pool in front."
+    yield judged("connections", found, used > most * _MAX_CONNECTIONS_SHARE, advice)
     # A setting of a module that is not loaded is NULL.
     logging = connection.execute(_LOGGING, {"names": list(QUIET_LOG)}).all()
     loud = {name: value for name, value in logging if value not in {None, "", QUIET_LOG[name]}}
@@ -207,19 +194,11 @@ def _version_and_policy(info: dict[str, Any]) -> Iterator[Diagnosis]:
     name = "Valkey" if "valkey_version" in info else "Redis"
     shown = str(info.get("valkey_version") or info["redis_version"])
     protocol = tuple(int(each) for each in str(info["redis_version"]).split(".")[:2])
-    yield judged(
-        "version",
-        f"{name} {shown}",
-        is_wrong=protocol < _MIN_REDIS_VERSION,
-        advice=f"Use Redis {'.'.join(map(str, _MIN_REDIS_VERSION))} or later, or Valkey.",
-    )
+    advice = f"Use Redis {'.'.join(map(str, _MIN_REDIS_VERSION))} or later, or Valkey."
+    yield judged("version", f"{name} {shown}", protocol < _MIN_REDIS_VERSION, advice)
     policy = str(info.get("maxmemory_policy", "unknown"))
-    yield judged(
-        "policy",
-        policy,
-        is_wrong=policy not in _POLICIES,
-        advice="Set maxmemory-policy volatile-lru: this one drops queues when memory is short.",
-    )
+    advice = "Set maxmemory-policy volatile-lru: this one drops queues when memory is short."
+    yield judged("policy", policy, policy not in _POLICIES, advice)
 
 
 def _memory(info: dict[str, Any]) -> Diagnosis:
@@ -271,26 +250,17 @@ def ask_storage(settings: Settings) -> Iterator[Diagnosis]:
         yield _public_access(settings, key)
     finally:
         store.remove(key)
-    is_there = store.exists(key)
-    yield judged(
-        "delete",
-        "the object is still there" if is_there else "the object is gone",
-        is_wrong=is_there,
-        advice="Let the access key delete objects.",
-    )
+    if store.exists(key):
+        yield wrong("delete", "the object is still there", "Let the access key delete objects.")
+    else:
+        yield fine("delete", "the object is gone")
 
 
 def _public_access(settings: Settings, key: str) -> Diagnosis:
     """Files of imports and images that owners did not publish are in the bucket too."""
     url = f"{str(settings.s3_endpoint).rstrip('/')}/{settings.s3_bucket}/{key}"
-    with closing(HttpClient(_BOUNDS)) as http:
-        try:
-            is_public = http.send("GET", url).status in range(200, 300)
-        except HttpFailure:
-            is_public = False
-    return judged(
-        "policy",
-        "anybody can read the bucket" if is_public else "strangers are refused",
-        is_wrong=is_public,
-        advice="Take the public read access from the bucket's policy: the API serves the files.",
-    )
+    advice = "Take the public read access from the bucket's policy: the API serves the files."
+    with closing(HttpClient(_BOUNDS)) as http, suppress(HttpFailure):
+        if http.send("GET", url).status in range(200, 300):
+            return wrong("policy", "anybody can read the bucket", advice)
+    return fine("policy", "strangers are refused")

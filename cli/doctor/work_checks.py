@@ -46,12 +46,9 @@ def _queue(queue: Queue, age: QueueAge | None) -> Diagnosis:
         return wrong(queue, "no worker serves this queue", advice)
     if age.is_silent:
         return wrong(queue, f"no worker has served this queue for {age.silence:.0f} s", advice)
-    return judged(
-        queue,
-        f"a message takes {age.seconds:.2f} s",
-        is_wrong=age.seconds > _MAX_QUEUE_SECONDS,
-        advice="Start more workers of this queue.",
-    )
+    advice = "Start more workers of this queue."
+    found = f"a message takes {age.seconds:.2f} s"
+    return judged(queue, found, age.seconds > _MAX_QUEUE_SECONDS, advice)
 
 
 def ask_maintenance(connection: Connection) -> Iterator[Diagnosis]:
@@ -60,19 +57,12 @@ def ask_maintenance(connection: Connection) -> Iterator[Diagnosis]:
         yield skipped("schedule", "nothing is scheduled before the first worker runs")
         return
     late = [f"{row.name} ({row.late / 3600:.0f} h)" for row in rows if row.late > _MAX_LATE_SECONDS]
-    yield judged(
-        "schedule",
-        f"late: {', '.join(late)}" if late else "nothing is late",
-        is_wrong=bool(late),
-        advice=f"Start a worker with --queue {Queue.MAINTENANCE}, or look at its log.",
-    )
+    found = f"late: {', '.join(late)}" if late else "nothing is late"
+    advice = f"Start a worker with --queue {Queue.MAINTENANCE}, or look at its log."
+    yield judged("schedule", found, bool(late), advice)
     failing = [f"{row.name}: {row.last_error}" for row in rows if row.last_error is not None]
-    yield judged(
-        "last runs",
-        "; ".join(failing) or "none failed",
-        is_wrong=bool(failing),
-        advice="Run one by `pressroom maintenance NAME` to see what fails.",
-    )
+    advice = "Run one by `pressroom maintenance NAME` to see what fails."
+    yield judged("last runs", "; ".join(failing) or "none failed", bool(failing), advice)
 
 
 def ask_backup(settings: Settings) -> Iterator[Diagnosis]:
@@ -89,9 +79,5 @@ def ask_backup(settings: Settings) -> Iterator[Diagnosis]:
     newest = manifests.read(place, ids[-1])
     age = clock.now() - newest.finished_at
     bound = timedelta(hours=settings.backup_hours) + _MAX_BACKUP_LATE
-    yield judged(
-        "newest",
-        f"{newest.id}, {age.total_seconds() / 3600:.0f} h old",
-        is_wrong=bool(settings.backup_hours) and age > bound,
-        advice=advice,
-    )
+    found = f"{newest.id}, {age.total_seconds() / 3600:.0f} h old"
+    yield judged("newest", found, bool(settings.backup_hours) and age > bound, advice)

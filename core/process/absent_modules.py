@@ -19,11 +19,8 @@ def without(module: str) -> Iterator[None]:
             del sys.modules[module]
 
 
-# The client of Redis does when it is imported, for metrics that nothing here uses: a tenth of a
-# second and some megabytes for each process and each command. To a library the SDK seems not to be
-# installed, until this process has a use for it.
-
-
+# The client of Redis imports it for metrics that nothing here uses: a tenth of a second and some
+# megabytes for each process and each command. It seems not to be installed until it has a use.
 _ASKED_FOR = "opentelemetry.sdk.metrics"
 
 

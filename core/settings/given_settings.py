@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from pydantic import SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, SecretStr, ValidationError, ValidationInfo, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -18,15 +18,9 @@ MAX_SECRET_BYTES = 64 * 1024
 
 # For these settings an empty value means: no limit.
 MAY_BE_EMPTY = (
-    "rate_limit_default",
-    "rate_limit_anonymous",
-    "rate_limit_login",
-    "mail_limit_mailbox",
-    "mail_limit_domain",
-    "mail_limit_list",
-    "mail_limit_source",
-    "quota_free",
-    "quota_paid",
+    *("rate_limit_default", "rate_limit_anonymous", "rate_limit_login"),
+    *("mail_limit_mailbox", "mail_limit_domain", "mail_limit_list", "mail_limit_source"),
+    *("quota_free", "quota_paid"),
 )
 
 
@@ -78,6 +72,21 @@ def read_values(kind: type[S], values: Mapping[str, str]) -> S:
 def variable_of(setting: str) -> str:
     """The environment variable of a setting."""
     return PREFIX + setting.upper()
+
+
+def goes_with(*others: str) -> AfterValidator:
+    """The setting and these, which are declared before it, are all set or none."""
+
+    def check(value: Any, info: ValidationInfo) -> Any:
+        # A setting that is wrong by itself is not among the data, and its own problem says so.
+        given = [bool(info.data[name]) for name in others if name in info.data]
+        if any(is_set != bool(value) for is_set in given):
+            named = " and ".join(map(variable_of, others))
+            every = "both" if len(others) == 1 else "all three"
+            raise ValueError(f"goes together with {named}: set {every}, or none")
+        return value
+
+    return AfterValidator(check)
 
 
 def is_secret(field: FieldInfo) -> bool:

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
@@ -180,24 +180,30 @@ DEFAULT_QUOTA_FREE = (
 )
 DEFAULT_QUOTA_PAID = "members=10000000,lists=1000,storage_mb=100000,keys=100,unfinished_jobs=10"
 
-_NUMBER = re.compile(r"[0-9]{1,12}\Z")
+K = TypeVar("K", bound=StrEnum)
+
+
+def _numbers(text: str, kind: type[K], digits: int, *, unknown: str, form: str) -> dict[K, int]:
+    """Read ``name=number,…``; raises a ``ValueError`` that names the wrong entry."""
+    numbers: dict[K, int] = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        name, _, number = entry.partition("=")
+        if name not in [*kind]:
+            raise ValueError(f"{entry!r} names {unknown} {', '.join(kind)}")
+        if not (number.isascii() and number.isdigit() and len(number) <= digits):
+            raise ValueError(f"{entry!r} is not written {form.format(name=name)}")
+        if kind(name) in numbers:
+            raise ValueError(f"{name} is given twice")
+        numbers[kind(name)] = int(number)
+    return numbers
 
 
 def parse_quotas(value: object) -> object:
     """The limits by their quotas; raises a ``ValueError`` that names the wrong entry."""
     if not isinstance(value, str):
         return value
-    limits: dict[PlanQuota, int] = {}
-    for entry in filter(None, map(str.strip, value.split(","))):
-        name, _, number = entry.partition("=")
-        if name not in [*PlanQuota]:
-            raise ValueError(f"{entry!r} names no quota; those are {', '.join(PlanQuota)}")
-        if not _NUMBER.match(number):
-            raise ValueError(f"{entry!r} is not written {name}=number, as {name}=10")
-        if PlanQuota(name) in limits:
-            raise ValueError(f"{name} is given twice")
-        limits[PlanQuota(name)] = int(number)
-    return limits
+    form = "{name}=number, as {name}=10"
+    return _numbers(value, PlanQuota, 12, unknown="no quota; those are", form=form)
 
 
 # The type of settings. A quota that is not named has no limit.
@@ -239,8 +245,6 @@ DEFAULT_RETENTION = (
     "exports=365,list_reports=365,strangers=30"
 )
 
-_DAYS = re.compile(r"[0-9]{1,5}\Z")
-
 
 def parse_retention(value: object) -> object:
     """The days by their names; what is not named is kept for as long as by default.
@@ -253,19 +257,13 @@ def parse_retention(value: object) -> object:
 
 
 def _days(text: str) -> dict[Retained, int]:
-    days: dict[Retained, int] = {}
-    for entry in filter(None, map(str.strip, text.split(","))):
-        name, _, number = entry.partition("=")
-        if name not in [*Retained]:
-            raise ValueError(f"{entry!r} names nothing that is kept; see {', '.join(Retained)}")
-        if not _DAYS.match(number):
-            raise ValueError(f"{entry!r} is not written {name}=days, as {name}=400")
-        if Retained(name) in days:
-            raise ValueError(f"{name} is given twice")
-        least = MIN_DAYS[Retained(name)]
-        if int(number) < least:
-            raise ValueError(f"{entry!r}: {name} is kept for {least} days at least")
-        days[Retained(name)] = int(number)
+    form = "{name}=days, as {name}=400"
+    days = _numbers(text, Retained, 5, unknown="nothing that is kept; see", form=form)
+    for name, number in days.items():
+        if number < MIN_DAYS[name]:
+            raise ValueError(
+                f"'{name}={number}': {name} is kept for {MIN_DAYS[name]} days at least"
+            )
     return days
 
 

@@ -7,22 +7,14 @@ upload smuggles into it finds in its environment what it was handed.
 from collections.abc import Collection
 
 from core.queues import Queue
-from core.settings.given_settings import read_settings
+from core.settings import store_settings as stores
+from core.settings.given_settings import GivenSettings, read_settings
 from core.settings.product_settings import MediaSettings, Settings, load_settings
-from core.settings.store_settings import (
-    BrokerSettings,
-    BucketSettings,
-    CacheSettings,
-    DatabaseSettings,
-    FlowerSettings,
-    MigrationSettings,
-    ObjectStorageSettings,
-)
 
 Names = frozenset[str]
 
 
-def _of(*kinds: type[DatabaseSettings | ObjectStorageSettings | BrokerSettings]) -> Names:
+def _of(*kinds: type[GivenSettings]) -> Names:
     return frozenset(name for kind in kinds for name in kind.model_fields)
 
 
@@ -31,12 +23,8 @@ def _beginning(*prefixes: str) -> Names:
 
 
 # The API, the workers and the operator's commands.
-_ALL = _of(DatabaseSettings, ObjectStorageSettings, CacheSettings) | {
-    "public_url",
-    "pages_url",
-    "encryption_keys",
-    "quota_free",
-    "quota_paid",
+_ALL = _of(stores.DatabaseSettings, stores.ObjectStorageSettings, stores.CacheSettings) | {
+    *("public_url", "pages_url", "encryption_keys", "quota_free", "quota_paid"),
 }
 _SIGNING = frozenset({"secret_keys"})
 _WORKER = _ALL | {"ready_file", "alive_file", "worker_metrics_address", "worker_grace", "patience"}
@@ -59,26 +47,12 @@ _API = (
         "turnstile_", "hcaptcha_", "recaptcha_", "challenge_", "rate_limit_", "mail_limit_"
     )
     | {
-        "account_challenge",
-        "mail_from",
-        "require_second_factor",
-        "api_docs",
-        "deny_list",
-        "hsts_subdomains",
-        "media_base_url",
-        "api_key_header",
-        "trusted_proxies",
-        "api_drain",
-        "credits_per_usd",
-        "currencies",
-        "composer_price",
-        "redirect_origins",
-        "metrics_token",
-        "security_contacts",
-        "security_policy",
+        *("account_challenge", "mail_from", "require_second_factor", "api_docs", "deny_list"),
+        *("hsts_subdomains", "media_base_url", "api_key_header", "trusted_proxies", "api_drain"),
+        *("credits_per_usd", "currencies", "composer_price", "redirect_origins", "metrics_token"),
+        *("security_contacts", "security_policy", "webhook_allowed_networks"),
         # To tell what is overdue.
         "retention",
-        "webhook_allowed_networks",
     }
 )
 _OF_QUEUES: dict[Queue, Names] = {
@@ -97,9 +71,9 @@ _OF_QUEUES: dict[Queue, Names] = {
 
 _OF_COMMANDS = {
     "serve": _API,
-    "flower": _of(FlowerSettings),
-    "migrate": _of(MigrationSettings),
-    "bucket": _of(BucketSettings),
+    "flower": _of(stores.FlowerSettings),
+    "migrate": _of(stores.MigrationSettings),
+    "bucket": _of(stores.BucketSettings),
 }
 
 

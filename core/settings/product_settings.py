@@ -20,34 +20,21 @@ from pydantic_settings import NoDecode
 
 from core.errors import SettingsError
 from core.keyring import Keyring
+from core.settings import notations
 from core.settings.given_settings import PREFIX, read_settings
 from core.settings.mail_server import MailSender
-from core.settings.notations import (
-    ADDRESSES_AND_DOMAINS,
-    COMMA_SEPARATED,
-    DEFAULT_CURRENCIES,
-    DEFAULT_QUOTA_FREE,
-    DEFAULT_QUOTA_PAID,
-    DEFAULT_RETENTION,
-    OR_LINES_OF_A_FILE,
-    ComposerPrice,
-    CreditsPerUsd,
-    Currencies,
-    Quotas,
-    RateLimits,
-    RetentionDays,
-    readable_by,
-)
+from core.settings.notations import COMMA_SEPARATED, Quotas, RateLimits, readable_by
 from core.settings.origins import Origins
 from core.settings.provider_settings import ProviderSettings
 from core.settings.store_settings import (
+    POSTGRES,
     BackupSettings,
     BaseUrl,
     BucketSettings,
     CacheSettings,
     FlowerSettings,
     MigrationSettings,
-    require_operator_secret,
+    OperatorSecret,
 )
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
@@ -70,7 +57,11 @@ TrustedProxies = Annotated[
 ]
 
 DeniedNames = Annotated[
-    tuple[str, ...], NoDecode, COMMA_SEPARATED, OR_LINES_OF_A_FILE, ADDRESSES_AND_DOMAINS
+    tuple[str, ...],
+    NoDecode,
+    COMMA_SEPARATED,
+    notations.OR_LINES_OF_A_FILE,
+    notations.ADDRESSES_AND_DOMAINS,
 ]
 
 Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, COMMA_SEPARATED]
@@ -87,7 +78,7 @@ class Settings(
     """Every setting. The API and the workers read all of them; ``core.settings.process_settings``
     says which ones a deployment hands to which process."""
 
-    read_database_url: SecretStr | None = None
+    read_database_url: Annotated[SecretStr | None, POSTGRES] = None
     """A streaming replica of the database, from which exports and checks of the ledger are read;
     without it they are read from the database"""
 
@@ -121,14 +112,16 @@ class Settings(
     """Seconds for which an API process that is asked to end still serves, while /readyz says 503:
     longer than proxies take to notice"""
 
-    credits_per_usd: CreditsPerUsd = Decimal(100)
+    credits_per_usd: notations.CreditsPerUsd = Decimal(100)
     """How many credits a US dollar buys"""
 
-    currencies: Currencies = Field(default=DEFAULT_CURRENCIES, validate_default=True)
+    currencies: notations.Currencies = Field(
+        default=notations.DEFAULT_CURRENCIES, validate_default=True
+    )
     """Currencies in which credits are sold, comma separated, each code:units per USD:smallest
     order; the first is the default"""
 
-    composer_price: ComposerPrice = None
+    composer_price: notations.ComposerPrice = None
     """Credits for each call of the composer that a language model answers, at most four decimals;
     without it such calls cost nothing"""
 
@@ -167,18 +160,20 @@ class Settings(
     """How many mails the strangers of one network (IPv4 /24, IPv6 /64) may have sent; empty: no
     limit"""
 
-    quota_free: Quotas = Field(default=DEFAULT_QUOTA_FREE, validate_default=True)
+    quota_free: Quotas = Field(default=notations.DEFAULT_QUOTA_FREE, validate_default=True)
     """What an owner on the free plan may have, each as quota=number, comma separated; what is not
     named has no limit"""
 
-    quota_paid: Quotas = Field(default=DEFAULT_QUOTA_PAID, validate_default=True)
+    quota_paid: Quotas = Field(default=notations.DEFAULT_QUOTA_PAID, validate_default=True)
     """What an owner on the paid plan may have, written like that of the free plan"""
 
     deny_list: DeniedNames = ()
     """Addresses and domains that no list takes as new members, comma separated, or the path of a
     file that has one a line; *.example.com stands for all subdomains"""
 
-    retention: RetentionDays = Field(default=DEFAULT_RETENTION, validate_default=True)
+    retention: notations.RetentionDays = Field(
+        default=notations.DEFAULT_RETENTION, validate_default=True
+    )
     """For how many days rows are kept, each as name=days, comma separated; what is not named is
     kept for as long as by default"""
 
@@ -188,7 +183,7 @@ class Settings(
     hsts_subdomains: bool = False
     """Whether browsers must use TLS for all hosts below the public URL's host too"""
 
-    metrics_token: SecretStr | None = None
+    metrics_token: OperatorSecret = None
     """Bearer token for /metrics, at least 20 characters; without it /metrics is closed"""
 
     security_contacts: Contacts = ()
@@ -232,12 +227,6 @@ class Settings(
                 "must have another host than the public URL, the same scheme and no path"
             )
         return value
-
-    # A validator of the same name as one of an inherited group's would take its place.
-    @field_validator("metrics_token")
-    @classmethod
-    def _metrics_not_guessable(cls, value: SecretStr | None) -> SecretStr | None:
-        return require_operator_secret(value)
 
     @field_validator("security_contacts")
     @classmethod

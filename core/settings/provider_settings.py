@@ -1,13 +1,13 @@
 """Settings of providers: mail, challenges, payments, language models, stock photos."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AnyHttpUrl, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import NoDecode
 
 from core.errors import SettingsError
-from core.settings.given_settings import PREFIX, GivenSettings, variable_of
+from core.settings.given_settings import PREFIX, GivenSettings, goes_with, variable_of
 from core.settings.mail_server import MailSender, MailServer
 from core.settings.notations import COMMA_SEPARATED, readable_by
 from core.settings.store_settings import BaseUrl
@@ -17,15 +17,6 @@ _THIS_MACHINE = frozenset({"127.0.0.1", "[::1]", "localhost"})
 # The model's name goes into the header Pressroom-Source, where a semicolon would end it.
 _MODEL = re.compile(r"[!-:<-~]{1,100}\Z")
 _KEYED_HOST = "api.openai.com"
-
-# Each of these goes together with the settings before it: all of them are set, or none.
-_TOGETHER = {
-    "turnstile_site_key": ["turnstile_secret"],
-    "hcaptcha_site_key": ["hcaptcha_secret"],
-    "recaptcha_site_key": ["recaptcha_secret"],
-    "stripe_webhook_secret": ["stripe_secret_key"],
-    "payments_sandbox_webhook_secret": ["payments_sandbox_url", "payments_sandbox_secret_key"],
-}
 
 
 class ProviderSettings(GivenSettings):
@@ -44,7 +35,7 @@ class ProviderSettings(GivenSettings):
     turnstile_secret: SecretStr | None = None
     """Secret of Turnstile; with its site key it turns Turnstile on"""
 
-    turnstile_site_key: str | None = None
+    turnstile_site_key: Annotated[str | None, goes_with("turnstile_secret")] = None
     """Public key with which pages show the widget of Turnstile"""
 
     hcaptcha_url: BaseUrl = AnyHttpUrl("https://api.hcaptcha.com/siteverify")
@@ -53,7 +44,7 @@ class ProviderSettings(GivenSettings):
     hcaptcha_secret: SecretStr | None = None
     """Secret of hCaptcha; with its site key it turns hCaptcha on"""
 
-    hcaptcha_site_key: str | None = None
+    hcaptcha_site_key: Annotated[str | None, goes_with("hcaptcha_secret")] = None
     """Public key with which pages show the widget of hCaptcha"""
 
     recaptcha_url: BaseUrl = AnyHttpUrl("https://www.google.com/recaptcha/api/siteverify")
@@ -62,7 +53,7 @@ class ProviderSettings(GivenSettings):
     recaptcha_secret: SecretStr | None = None
     """Secret of reCAPTCHA; with its site key it turns reCAPTCHA on"""
 
-    recaptcha_site_key: str | None = None
+    recaptcha_site_key: Annotated[str | None, goes_with("recaptcha_secret")] = None
     """Public key with which pages show the widget of reCAPTCHA"""
 
     challenge_hostnames: Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED] = ()
@@ -80,7 +71,7 @@ class ProviderSettings(GivenSettings):
     """Secret or restricted key of Stripe; with the webhook secret it turns on payments through
     Stripe"""
 
-    stripe_webhook_secret: SecretStr | None = None
+    stripe_webhook_secret: Annotated[SecretStr | None, goes_with("stripe_secret_key")] = None
     """Signing secret of the webhook endpoint /webhooks/stripe in Stripe"""
 
     payments_sandbox_url: BaseUrl | None = None
@@ -90,7 +81,9 @@ class ProviderSettings(GivenSettings):
     payments_sandbox_secret_key: SecretStr | None = None
     """Secret key that the stand-in for Stripe was started with"""
 
-    payments_sandbox_webhook_secret: SecretStr | None = None
+    payments_sandbox_webhook_secret: Annotated[
+        SecretStr | None, goes_with("payments_sandbox_url", "payments_sandbox_secret_key")
+    ] = None
     """Webhook secret that the stand-in for Stripe was started with"""
 
     llm_provider: Literal["offline", "openai"] = "offline"
@@ -138,16 +131,6 @@ class ProviderSettings(GivenSettings):
     def _challenge_is_set_up(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value not in (None, "none") and not info.data.get(f"{value}_site_key"):
             raise ValueError(f"needs the secret and the site key of {value}")
-        return value
-
-    @field_validator(*_TOGETHER)
-    @classmethod
-    def _all_or_none(cls, value: Any, info: ValidationInfo) -> Any:
-        others = _TOGETHER[info.field_name or ""]
-        if any(bool(value) != bool(info.data.get(name)) for name in others):
-            named = " and ".join(map(variable_of, others))
-            every = "both" if len(others) == 1 else "all three"
-            raise ValueError(f"goes together with {named}: set {every}, or none")
         return value
 
     @field_validator("payments_sandbox_url")

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import (
+    AfterValidator,
     AnyHttpUrl,
     Field,
     PlainSerializer,
@@ -16,8 +17,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from core.keyring import Keyring
-from core.settings.given_settings import GivenSettings, variable_of
-from core.settings.notations import BUCKET_NAME, require_bucket_name
+from core.settings.given_settings import GivenSettings, goes_with, variable_of
+from core.settings.notations import BUCKET_NAME, readable_by, require_bucket_name
 
 _TLS = "sentinel+tls"
 SENTINEL_SCHEMES = ("sentinel", _TLS)
@@ -101,25 +102,41 @@ Region = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,63}$")]
 Encryption = Annotated[str, StringConstraints(pattern=rf"^({SSE_S3}|sse-kms:[!-~]{{1,2048}})$")]
 
 
-class DatabaseSettings(GivenSettings):
-    database_url: SecretStr
-    """Postgres: postgresql://user:password@host:port/db"""
+def _postgres_only(value: SecretStr | None) -> SecretStr | None:
+    if value is None:
+        return None
+    scheme, separator, rest = value.get_secret_value().partition("://")
+    if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
+        raise ValueError("must begin with postgresql://")
+    return SecretStr(f"postgresql+psycopg2://{rest}")
 
-    @field_validator(
-        "database_url",
-        "migration_database_url",
-        "read_database_url",
-        "backup_database_url",
-        check_fields=False,
-    )
-    @classmethod
-    def _postgres_only(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is None:
-            return None
-        scheme, separator, rest = value.get_secret_value().partition("://")
-        if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
-            raise ValueError("must begin with postgresql://")
-        return SecretStr(f"postgresql+psycopg2://{rest}")
+
+POSTGRES = AfterValidator(_postgres_only)
+
+
+def _check_redis(url: str) -> None:
+    if not url.startswith(_REDIS_URLS):
+        raise ValueError(f"must begin with one of {', '.join(_REDIS_URLS)}")
+    if url.partition("://")[0] in SENTINEL_SCHEMES:
+        Sentinels.parse(url)
+
+
+RedisUrl = Annotated[SecretStr | None, readable_by(_check_redis)]
+
+
+def _not_guessable(value: SecretStr | None) -> SecretStr | None:
+    """The value, long enough to withstand guesses that nothing slows down."""
+    if value is not None and len(value.get_secret_value()) < MIN_OPERATOR_SECRET_CHARACTERS:
+        raise ValueError(f"must have at least {MIN_OPERATOR_SECRET_CHARACTERS} characters")
+    return value
+
+
+OperatorSecret = Annotated[SecretStr | None, AfterValidator(_not_guessable)]
+
+
+class DatabaseSettings(GivenSettings):
+    database_url: Annotated[SecretStr, POSTGRES]
+    """Postgres: postgresql://user:password@host:port/db"""
 
 
 class LogSettings(GivenSettings):
@@ -131,7 +148,7 @@ class LogSettings(GivenSettings):
 
 
 class MigrationSettings(DatabaseSettings, LogSettings):
-    migration_database_url: SecretStr | None = None
+    migration_database_url: Annotated[SecretStr | None, POSTGRES] = None
     """The same database as the owner of its tables, for pressroom migrate alone, which makes the
     role of the database URL and lets it read and write rows; without it one role does everything"""
 
@@ -152,7 +169,7 @@ class ObjectStorageSettings(GivenSettings):
     """Access key of the object storage; without the keys each process uses temporary ones that its
     role has at AWS: by web identity, or of its container or instance"""
 
-    s3_secret_key: SecretStr | None = None
+    s3_secret_key: Annotated[SecretStr | None, goes_with("s3_access_key")] = None
     """Secret key of the object storage"""
 
     s3_keys_url: BaseUrl | None = None
@@ -166,20 +183,13 @@ class ObjectStorageSettings(GivenSettings):
     """How the object storage encrypts objects: sse-s3, or sse-kms: and the id or ARN of a key;
     without it as the bucket's own default is"""
 
-    @field_validator("s3_secret_key")
-    @classmethod
-    def _with_the_access_key(
-        cls, value: SecretStr | None, info: ValidationInfo
-    ) -> SecretStr | None:
-        return _together(value, info, "s3_access_key")
-
 
 class BucketSettings(ObjectStorageSettings):
     s3_admin_access_key: str | None = None
     """Access key of an administrator of MinIO or Silo, for pressroom bucket alone, which makes the
     user of the access key and lets it use the bucket; without it the access key makes the bucket"""
 
-    s3_admin_secret_key: SecretStr | None = None
+    s3_admin_secret_key: Annotated[SecretStr | None, goes_with("s3_admin_access_key")] = None
     """Secret key of that administrator"""
 
     @field_validator("s3_admin_access_key")
@@ -189,30 +199,37 @@ class BucketSettings(ObjectStorageSettings):
             raise ValueError(f"makes the user of {variable_of('s3_access_key')}: set that too")
         return value
 
-    @field_validator("s3_admin_secret_key")
-    @classmethod
-    def _with_its_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        return _together(value, info, "s3_admin_access_key")
 
-
-def _together(secret: SecretStr | None, info: ValidationInfo, key: str) -> SecretStr | None:
-    """The secret, which is there if its key is."""
-    # A key that is wrong by itself is not among the data, and its own problem says so.
-    if key in info.data and (secret is None) != (info.data[key] is None):
-        raise ValueError(f"goes together with {variable_of(key)}: set both, or none")
-    return secret
+def _check_place(text: str) -> None:
+    """Raises ``ValueError``, which never quotes the URL: its secret key is a part of it."""
+    try:
+        url = urlsplit(text)
+        has_port = url.port != 0
+    except ValueError:
+        url, has_port = urlsplit(""), False
+    if url.scheme == "file" and not url.netloc and url.path.startswith("/"):
+        return
+    bucket = url.path.strip("/").partition("/")[0]
+    if url.scheme not in {"http", "https"} or not (url.hostname and bucket and has_port):
+        raise ValueError(
+            "must be file:///folder, or https://access-key:secret-key@host/bucket with "
+            "percent-encoded keys"
+        )
+    require_bucket_name(bucket)
 
 
 class BackupSettings(DatabaseSettings):
-    backup_url: SecretStr | None = None
+    backup_url: Annotated[SecretStr | None, readable_by(_check_place)] = None
     """Where backups go: file:///folder, or another bucket, as
     https://access-key:secret-key@host/bucket/prefix?region=eu-west-1; without it there are none"""
 
-    backup_keys: SecretStr | None = None
+    backup_keys: Annotated[
+        SecretStr | None, readable_by(Keyring.parse), goes_with("backup_url")
+    ] = None
     """Keys that encrypt backups, written like the secret keys; losing a key loses every backup that
     it encrypted"""
 
-    backup_database_url: SecretStr | None = None
+    backup_database_url: Annotated[SecretStr | None, POSTGRES] = None
     """The database itself, from which backups are dumped, where the database URL leads through a
     pool"""
 
@@ -222,64 +239,17 @@ class BackupSettings(DatabaseSettings):
     backup_days: int = Field(default=30, ge=1)
     """Days for which a backup is kept; the newest one stays for longer"""
 
-    @field_validator("backup_url")
-    @classmethod
-    def _folder_or_bucket(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is None:
-            return None
-        if not _is_folder_or_bucket(value.get_secret_value()):
-            raise ValueError(
-                "must be file:///folder, or https://access-key:secret-key@host/bucket with "
-                "percent-encoded keys"
-            )
-        url = urlsplit(value.get_secret_value())
-        if url.scheme != "file":
-            require_bucket_name(url.path.strip("/").partition("/")[0])
-        return value
-
-    @field_validator("backup_keys")
-    @classmethod
-    def _with_its_url(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        if value is not None:
-            Keyring.parse(value.get_secret_value())
-        return _together(value, info, "backup_url")
-
-
-def _is_folder_or_bucket(text: str) -> bool:
-    try:
-        url = urlsplit(text)
-        has_port = url.port != 0
-    except ValueError:
-        # Its message would quote a part of the URL, perhaps of the secret key.
-        return False
-    if url.scheme == "file":
-        return not url.netloc and url.path.startswith("/")
-    has_bucket = bool(url.hostname and url.path.strip("/"))
-    return url.scheme in {"http", "https"} and has_bucket and has_port
-
 
 class BrokerSettings(LogSettings):
     """Settings of any process that has a Celery application."""
 
-    broker_url: SecretStr | None = None
+    broker_url: RedisUrl = None
     """Redis or Valkey for the messages to workers, written like the Redis URL; without it the Redis
     URL"""
 
-    redis_url: SecretStr | None = Field(default=None, validate_default=True)
+    redis_url: RedisUrl = None
     """Redis or Valkey, broker and cache where these have no URL of their own:
     redis://user:password@host:port/0, rediss:// (TLS) or, by Sentinels, sentinel://, sentinel+tls://"""
-
-    @field_validator("broker_url", "redis_url", "cache_url", check_fields=False)
-    @classmethod
-    def _readable(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is None:
-            return None
-        url = value.get_secret_value()
-        if not url.startswith(_REDIS_URLS):
-            raise ValueError(f"must begin with one of {', '.join(_REDIS_URLS)}")
-        if url.partition("://")[0] in SENTINEL_SCHEMES:
-            Sentinels.parse(url)
-        return value
 
     @field_validator("redis_url")
     @classmethod
@@ -299,7 +269,7 @@ class BrokerSettings(LogSettings):
 class CacheSettings(BrokerSettings):
     """Settings of any process that notifies others, or waits for them."""
 
-    cache_url: SecretStr | None = Field(default=None, validate_default=True)
+    cache_url: RedisUrl = None
     """Redis or Valkey for all but the broker's messages, written like the Redis URL: work that is
     asked for, notifications, counters and caches; without it the Redis URL"""
 
@@ -328,20 +298,8 @@ class FlowerSettings(BrokerSettings):
     flower_user: str = "operator"
     """User name that Flower asks for"""
 
-    flower_password: SecretStr | None = None
+    flower_password: OperatorSecret = None
     """Password that Flower asks for, at least 20 characters; without it Flower doesn't start"""
 
     flower_read_only: bool = True
     """Whether Flower only shows workers and tasks, and can't stop or change them"""
-
-    @field_validator("flower_password")
-    @classmethod
-    def _not_guessable(cls, value: SecretStr | None) -> SecretStr | None:
-        return require_operator_secret(value)
-
-
-def require_operator_secret(value: SecretStr | None) -> SecretStr | None:
-    """The value, long enough to withstand guesses that nothing slows down."""
-    if value is not None and len(value.get_secret_value()) < MIN_OPERATOR_SECRET_CHARACTERS:
-        raise ValueError(f"must have at least {MIN_OPERATOR_SECRET_CHARACTERS} characters")
-    return value

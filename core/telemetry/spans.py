@@ -45,11 +45,6 @@ def set_tracing(tracing: "Tracing | None") -> None:
     _tracing = tracing
 
 
-def is_on() -> bool:
-    """Return whether this process has a collector to tell."""
-    return _tracing is not None
-
-
 def is_recording() -> bool:
     """Return whether a step that begins now is recorded."""
     return _tracing is not None and _tracing.is_recording()
@@ -110,7 +105,7 @@ def ids() -> dict[str, str]:
 def begin(process: str) -> None:
     """Tell the collector that the environment names, if any, what this process does from now on.
 
-    Before its database is opened. ``process`` is its name there, such as ``pressroom-api``.
+    ``process`` is its name there, such as ``pressroom-api``.
     """
     from core.telemetry.collector import is_wanted
 

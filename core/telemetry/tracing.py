@@ -24,6 +24,10 @@ from core.logging import get_logger
 from core.telemetry.collector import names_service
 from core.telemetry.spans import Attributes, StepKind
 
+log = get_logger(__name__)
+
+# The seconds that an ending process has for its last spans, even if the collector hangs.
+MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"
 _NO_PARENT = Context()
@@ -60,13 +64,8 @@ class Tracing:
     def name_request(self, method: str, route: str, status: int) -> None:
         current = trace.get_current_span()
         current.update_name(f"{method} {route}")
-        self.note(
-            {
-                "http.request.method": method,
-                "http.route": route,
-                "http.response.status_code": status,
-            }
-        )
+        self.note({"http.request.method": method, "http.route": route})
+        self.note({"http.response.status_code": status})
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             current.set_status(StatusCode.ERROR)
 
@@ -126,20 +125,12 @@ def _plain(attributes: Attributes) -> dict[str, Any]:
     return {**attributes}
 
 
-# Spans wait in a bounded queue, which drops the oldest, and a thread sends them. Where the SDK has
-# a variable of the environment, that counts: ``OTEL_BSP_…`` for the queue, ``OTEL_TRACES_SAMPLER…``
-# for how many traces are recorded, ``OTEL_EXPORTER_OTLP_…`` for the collector.
-
-
-log = get_logger(__name__)
-
-# The seconds that an ending process has for its last spans. A collector that hangs keeps it no
-# longer.
-MAX_END_SECONDS = 2.0
-
-
 def open_tracing(process: str) -> Tracing | None:
-    """``None`` when the variables are wrong: nothing fails for want of traces."""
+    """``None`` when the variables are wrong: nothing fails for want of traces.
+
+    Spans wait in a bounded queue, which drops the oldest, and a thread sends them, as the SDK's own
+    variables of the environment say.
+    """
     attributes = {} if names_service() else {"service.name": process}
     attributes |= {
         "service.version": version("pressroom"),

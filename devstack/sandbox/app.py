@@ -10,16 +10,8 @@ from fastapi.responses import FileResponse, HTMLResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from devstack import LOOPBACK_HOSTS
-from devstack.sandbox import (
-    challenges,
-    hooks,
-    mailbox,
-    render,
-    sandbox_settings,
-    status,
-    stock_photos,
-)
-from devstack.sandbox import llm as llm_router
+from devstack.sandbox import challenges, hooks, llm, mailbox, render, status, stock_photos
+from devstack.sandbox import sandbox_settings as at
 from devstack.sandbox.hooks import HookBox
 from devstack.sandbox.mailbox import Mailbox, smtp_server
 from devstack.sandbox.status import MetricsSource, StatusFigures
@@ -48,8 +40,6 @@ class SandboxProvider:
 
 MAILBOX = Mailbox()
 STRIPE = StripeServer(StripeKeys())
-
-
 PROVIDERS: tuple[SandboxProvider, ...] = (
     SandboxProvider(
         name="Mail",
@@ -60,46 +50,46 @@ PROVIDERS: tuple[SandboxProvider, ...] = (
     ),
     SandboxProvider(
         name="Webhooks",
-        path=sandbox_settings.HOOKS_PREFIX,
+        path=at.HOOKS_PREFIX,
         stands_for="Receives the events that Pressroom sends to webhook endpoints, checks their "
         "signatures and shows them; words in the URL say what goes wrong.",
-        router=hooks.make_router(HookBox(), sandbox_settings.HOOKS_PREFIX),
-        page=sandbox_settings.HOOKS_PREFIX,
+        router=hooks.make_router(HookBox(), at.HOOKS_PREFIX),
+        page=at.HOOKS_PREFIX,
     ),
     SandboxProvider(
         name="Bot challenges",
-        path=sandbox_settings.CHALLENGES_PREFIX,
+        path=at.CHALLENGES_PREFIX,
         stands_for="Checks tokens as Turnstile, hCaptcha and reCAPTCHA do; tokens say in plain "
         "words whether they pass.",
         router=challenges.make_router(),
-        page=sandbox_settings.CHALLENGES_PREFIX,
+        page=at.CHALLENGES_PREFIX,
     ),
     SandboxProvider(
         name="Payments",
-        path=sandbox_settings.STRIPE_PREFIX,
+        path=at.STRIPE_PREFIX,
         stands_for="Speaks Stripe's protocol: checkout pages, signed webhooks, refunds and "
         "disputes, without any money.",
         router=STRIPE.router(),
-        page=sandbox_settings.STRIPE_PREFIX,
+        page=at.STRIPE_PREFIX,
     ),
     SandboxProvider(
         name="Language model",
-        path=sandbox_settings.LLM_PREFIX,
+        path=at.LLM_PREFIX,
         stands_for="Answers chat completions as OpenAI does, with sentences of the post; the "
         "model's name says what goes wrong.",
-        router=llm_router.make_router(),
-        page=sandbox_settings.LLM_PREFIX,
+        router=llm.make_router(),
+        page=at.LLM_PREFIX,
     ),
     SandboxProvider(
         name="Stock photos of Unsplash",
-        path=sandbox_settings.UNSPLASH_PREFIX,
+        path=at.UNSPLASH_PREFIX,
         stands_for="Searches and downloads as Unsplash does, with pictures that it draws; words of "
         "a search say what goes wrong.",
         router=stock_photos.unsplash_router(),
     ),
     SandboxProvider(
         name="Stock photos of Openverse",
-        path=sandbox_settings.OPENVERSE_PREFIX,
+        path=at.OPENVERSE_PREFIX,
         stands_for="Searches as Openverse does for callers without an account, with the same kind "
         "of pictures.",
         router=stock_photos.openverse_router(),
@@ -115,11 +105,7 @@ def create_app(
     smtp_port: int | None = None,
     sources: tuple[MetricsSource, ...] = (),
 ) -> FastAPI:
-    """The sandbox. With a port for SMTP it takes mail, too, while it runs.
-
-    Args:
-        sources: of the metrics that it shows.
-    """
+    """The sandbox. With a port for SMTP it takes mail, too, while it runs."""
 
     @asynccontextmanager
     async def with_mail(_: FastAPI) -> AsyncIterator[None]:

@@ -23,21 +23,16 @@ MAX_SECRETS = 100
 
 @dataclass(frozen=True)
 class StoredHook:
-    """
-    Attributes:
-        name: the last part of the URL that it came to.
-        message_id: the same at each try.
-        attempt: of this message to this name, from 1 on.
-        signature: what became of the check: ``right``, ``wrong: …`` or ``no secret``.
-        status: what it was answered.
-    """
-
     id: int
+    # The last part of the URL that it came to.
     name: str
     received_at: datetime
+    # The same at each try; the attempts are those of this message to this name, from 1 on.
     message_id: str
     attempt: int
+    # How the check ended: ``right``, ``wrong: …`` or ``no secret``.
     signature: str
+    # The status of the answer.
     status: int
     body: str
 
@@ -85,8 +80,8 @@ class HookBox:
     def remove(self, name: str = "") -> int:
         """Forget what came to this name, or all; return how many there were."""
         gone = self.newest_first(name)
-        kept = [each for each in self._hooks if each not in gone]
-        self._hooks = deque(kept, maxlen=MAX_HOOKS)
+        for hook in gone:
+            self._hooks.remove(hook)
         return len(gone)
 
     def _verdict(self, name: str, headers: Mapping[str, str], body: bytes) -> str:

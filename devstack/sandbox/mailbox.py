@@ -72,16 +72,14 @@ class Mailbox:
     """Keeps the last mails: at most ``MAX_MAILS``, and ``MAX_MAILBOX_BYTES`` together."""
 
     def __init__(self) -> None:
-        self._mails: deque[StoredMail] = deque()
+        self._mails: deque[StoredMail] = deque(maxlen=MAX_MAILS)
         self._ids = count(1)
 
     def keep(self, recipients: tuple[str, ...], raw: bytes) -> None:
         subject = str(parse(raw)["Subject"] or "")
         mail = StoredMail(next(self._ids), datetime.now(UTC), recipients, subject, raw)
         self._mails.append(mail)
-        while (
-            len(self._mails) > MAX_MAILS or sum(len(each.raw) for each in self) > MAX_MAILBOX_BYTES
-        ):
+        while sum(len(each.raw) for each in self) > MAX_MAILBOX_BYTES:
             self._mails.popleft()
 
     def __iter__(self) -> Iterator[StoredMail]:
@@ -94,13 +92,17 @@ class Mailbox:
             return list(newest_first)
         return [each for each in newest_first if wanted in map(str.lower, each.recipients)]
 
-    def find(self, mail_id: int) -> StoredMail | None:
-        return next((each for each in self._mails if each.id == mail_id), None)
+    def find(self, mail_id: int) -> StoredMail:
+        found = next((each for each in self._mails if each.id == mail_id), None)
+        if found is None:
+            raise HTTPException(404, "There is no such mail, or not any more.")
+        return found
 
     def remove(self, to: str = "") -> int:
         """Forget the mails to one address, or all; return how many there were."""
-        gone = {each.id for each in self.newest_first(to)}
-        self._mails = deque(each for each in self._mails if each.id not in gone)
+        gone = self.newest_first(to)
+        for mail in gone:
+            self._mails.remove(mail)
         return len(gone)
 
 
@@ -223,11 +225,11 @@ def router(mailbox: Mailbox) -> APIRouter:
 
     @router.get("/messages/{mail_id}", response_class=HTMLResponse)
     async def one(mail_id: int) -> str:
-        return render("mail.html", mail=_find(mailbox, mail_id))
+        return render("mail.html", mail=mailbox.find(mail_id))
 
     @router.get("/messages/{mail_id}/html")
     async def html(mail_id: int) -> Response:
-        part = _find(mailbox, mail_id).html
+        part = mailbox.find(mail_id).html
         if part is None:
             raise HTTPException(404, "This mail has no HTML part.")
         # Links open in new tabs: inside the frame they can't.
@@ -237,14 +239,7 @@ def router(mailbox: Mailbox) -> APIRouter:
 
     @router.get("/messages/{mail_id}/raw")
     async def raw(mail_id: int) -> Response:
-        source = _find(mailbox, mail_id).raw
+        source = mailbox.find(mail_id).raw
         return PlainTextResponse(source, headers={"X-Content-Type-Options": "nosniff"})
 
     return router
-
-
-def _find(mailbox: Mailbox, mail_id: int) -> StoredMail:
-    found = mailbox.find(mail_id)
-    if found is None:
-        raise HTTPException(404, "There is no such mail, or not any more.")
-    return found

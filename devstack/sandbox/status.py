@@ -1,9 +1,10 @@
 """The figures of a running stack over the last minutes, from the metrics of its API and workers.
 
-They are read while somebody looks, and for a minute after that.
+They are read whenever somebody looks, which the open page does every two seconds.
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     import httpx2
 
 LOOK_EVERY_SECONDS = 2.0
-_LOOKED_AT_SECONDS = 60.0
+# Figures from before a longer gap say nothing of now.
+_MAX_GAP_SECONDS = 60.0
 _SECOND_LOOK_AFTER_SECONDS = 0.5
 # They cover five minutes.
 _KEPT_LOOKS = 150
@@ -73,8 +75,6 @@ FIGURES = (
     Figure("Time of a round trip to Redis", "s", "pressroom_redis_seconds", Reading.MEAN),
 )
 
-Series = Sequence[tuple[str, Mapping[str, str], float]]
-
 
 @dataclass(frozen=True)
 class MetricsSource:
@@ -87,56 +87,64 @@ class MetricsSource:
 @dataclass(frozen=True)
 class _Look:
     at: float
-    series: Series
+    # Each with its name, labels and value.
+    series: Sequence[tuple[str, Mapping[str, str], float]]
+
+    def values(self, metric: str, labels: Mapping[str, str]) -> list[float]:
+        return [
+            value
+            for name, own, value in self.series
+            if name == metric and labels.items() <= own.items()
+        ]
 
 
 class StatusFigures:
     def __init__(self, sources: Iterable[MetricsSource]) -> None:
         self.sources = tuple(sources)
         self._looks: deque[_Look] = deque(maxlen=_KEPT_LOOKS)
-        self._looked_at = 0.0
-        self._looking: asyncio.Task[None] | None = None
 
     async def look(self) -> None:
-        """Somebody looks: there are figures of now, and more come until nobody has for a minute."""
-        self._looked_at = time.monotonic()
-        if self._looking is None or self._looking.done():
-            # Figures from before a gap say nothing of now.
+        """Read the figures of now; the first time twice, since a rate needs two looks."""
+        age = time.monotonic() - self._looks[-1].at if self._looks else math.inf
+        if age > _MAX_GAP_SECONDS:
             self._looks.clear()
             await self._read()
-            # A rate needs two looks.
             await asyncio.sleep(_SECOND_LOOK_AFTER_SECONDS)
+        # Pages that are open together share their looks.
+        if age > LOOK_EVERY_SECONDS / 2:
             await self._read()
-            self._looking = asyncio.ensure_future(self._go_on())
 
     def up(self) -> dict[str, bool]:
         """Return whether each dependency answered the API, by name; empty without an answer."""
         series = self._looks[-1].series if self._looks else ()
-        found = {name: value for name, _, value in series}
+        found = {name: bool(value) for name, _, value in series}
         names = {each: f"pressroom_{each}_up" for each in DEPENDENCIES}
-        return {each: bool(found[name]) for each, name in names.items() if name in found}
+        return {each: found[name] for each, name in names.items() if name in found}
 
     def values(self, figure: Figure) -> list[float]:
         """The figure at each look, the newest last; what can't be told is left out."""
-        looks = list(self._looks)
         if figure.reading in (Reading.SUM, Reading.MAX):
             together = sum if figure.reading is Reading.SUM else max
-            found = [_of(each, figure.metric, figure.labels) for each in looks]
+            found = [each.values(figure.metric, figure.labels) for each in self._looks]
             return [float(together(each)) for each in found if each]
         if figure.reading is Reading.RATE:
-            rises = _rises(looks, figure.metric, figure.labels)
-            return [rise / seconds for rise, seconds in rises]
-        sums = _rises(looks, f"{figure.metric}_sum", figure.labels)
-        counts = _rises(looks, f"{figure.metric}_count", figure.labels)
+            return [rise / seconds for rise, seconds in self._rises(figure, "")]
+        sums, counts = self._rises(figure, "_sum"), self._rises(figure, "_count")
         return [
             took / events if events else 0.0
-            for (took, _), (events, _) in zip(sums, counts, strict=False)
+            for (took, _), (events, _) in zip(sums, counts, strict=True)
         ]
 
-    async def _go_on(self) -> None:
-        while time.monotonic() - self._looked_at < _LOOKED_AT_SECONDS:
-            await asyncio.sleep(LOOK_EVERY_SECONDS)
-            await self._read()
+    def _rises(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
+        """By how much the sum rose from each look to the next, and in how many seconds.
+
+        A sum that fell belongs to a process that has started anew.
+        """
+        sums = [
+            (each.at, sum(each.values(figure.metric + ending, figure.labels)))
+            for each in self._looks
+        ]
+        return [(max(to - of, 0.0), at - began) for (began, of), (at, to) in pairwise(sums)]
 
     async def _read(self) -> None:
         # Imported with the first look: most sandboxes have none, and each takes megabytes.
@@ -165,27 +173,6 @@ async def _text(client: "httpx2.AsyncClient", source: MetricsSource) -> str:
         # It starts, ends or hangs. The others have something to tell.
         return ""
     return reply.text if reply.is_success else ""
-
-
-def _of(look: _Look, metric: str, labels: Mapping[str, str]) -> list[float]:
-    return [
-        value
-        for name, own, value in look.series
-        if name == metric and labels.items() <= own.items()
-    ]
-
-
-def _rises(
-    looks: Sequence[_Look], metric: str, labels: Mapping[str, str]
-) -> list[tuple[float, float]]:
-    """By how much the sum rose from each look to the next, and in how many seconds.
-
-    A sum that fell belongs to a process that has started anew.
-    """
-    sums = [(each.at, sum(_of(each, metric, labels))) for each in looks]
-    return [
-        (max(after - before, 0.0), at - began) for (began, before), (at, after) in pairwise(sums)
-    ]
 
 
 PATH = "/status"

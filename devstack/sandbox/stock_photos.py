@@ -20,10 +20,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 
 from devstack.sandbox.sandbox_settings import OPENVERSE_PREFIX, UNSPLASH_ACCESS_KEY, UNSPLASH_PREFIX
 
-# `slow-N` gives the usual answer after N seconds.
-
-
 _HUGE_BYTES = 6 * 1024 * 1024
+# `slow-N` gives the usual answer after N seconds.
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
 # Each makes its answer with the headers of a quota that is spent.
@@ -61,11 +59,6 @@ def size_of(name: str) -> tuple[int, int]:
     return _chance(name).choice(_SIZES)
 
 
-def colour_of(name: str) -> tuple[int, int, int]:
-    chance = _chance(f"colour of {name}")
-    return chance.randint(30, 220), chance.randint(30, 220), chance.randint(30, 220)
-
-
 def picture(name: str, width: int | None) -> bytes:
     """The picture as JPEG, as wide as asked, but never wider than its full size."""
     full_width, full_height = size_of(name)
@@ -78,7 +71,8 @@ def draw(name: str, width: int, height: int) -> bytes:
     # Imported with the first picture: most sandboxes show none, and it takes megabytes.
     from PIL import Image, ImageDraw
 
-    red, green, blue = colour_of(name)
+    chance = _chance(f"colour of {name}")
+    red, green, blue = (chance.randint(30, 220) for _ in range(3))
     image = Image.new("RGB", (width, height), (red, green, blue))
     canvas = ImageDraw.Draw(image)
     for number in range(1, _HILLS + 1):
@@ -103,7 +97,6 @@ def _chance(name: str) -> random.Random:
 QUOTA = 5000
 UNSPLASH_PHOTOS = 200
 _WIDTHS = {"full": 2400, "regular": 1080, "small": 400, "thumb": 200}
-_MADE_AT = "2026-01-01T12:00:00Z"
 
 
 def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
@@ -122,7 +115,7 @@ def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
     ) -> Response:
         if error := _error(authorization) or await fault(query, faults, _unsplash_quota(0)):
             return error
-        first, base = (page - 1) * per_page, _unsplash_base(request)
+        first, base = (page - 1) * per_page, _base(request, UNSPLASH_PREFIX)
         numbers = range(first, min(first + per_page, UNSPLASH_PHOTOS))
         found = {
             "total": UNSPLASH_PHOTOS,
@@ -137,7 +130,7 @@ def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
     ) -> Response:
         if error := _error(authorization) or await fault(photo_id, faults, _unsplash_quota(0)):
             return error
-        url = _picture_url(_unsplash_base(request), photo_id, w=_WIDTHS["full"])
+        url = _picture_url(_base(request, UNSPLASH_PREFIX), photo_id, w=_WIDTHS["full"])
         return JSONResponse({"url": url}, headers=remaining())
 
     @router.get("/pictures/{photo_id}.jpg")
@@ -147,8 +140,8 @@ def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
     return router
 
 
-def _unsplash_base(request: Request) -> str:
-    return f"{request.url.scheme}://{request.url.netloc}{UNSPLASH_PREFIX}"
+def _base(request: Request, prefix: str) -> str:
+    return f"{request.url.scheme}://{request.url.netloc}{prefix}"
 
 
 def _unsplash_quota(remaining: int) -> dict[str, str]:
@@ -168,28 +161,13 @@ def _unsplash_photo(base: str, query: str, number: int) -> dict[str, Any]:
     own = f"{base}/photos/{photo_id}"
     return {
         "id": photo_id,
-        "created_at": _MADE_AT,
-        "updated_at": _MADE_AT,
         "width": width,
         "height": height,
-        "color": "#{:02x}{:02x}{:02x}".format(*colour_of(photo_id)),
         "description": None,
         "alt_description": f"hills, for the search: {query}",
         "urls": {"raw": _picture_url(base, photo_id), **urls},
-        "links": {
-            "self": own,
-            "html": own,
-            "download": f"{own}/download?ixid={ixid}",
-            "download_location": f"{own}/download?ixid={ixid}",
-        },
-        "likes": number,
-        "liked_by_user": False,
-        "user": {
-            "id": "sandbox",
-            "username": "sandbox",
-            "name": "Pressroom Sandbox",
-            "links": {"html": base},
-        },
+        "links": {"html": own, "download_location": f"{own}/download?ixid={ixid}"},
+        "user": {"name": "Pressroom Sandbox", "links": {"html": base}},
     }
 
 
@@ -225,7 +203,7 @@ def openverse_router(faults: Faults = FAULTS) -> APIRouter:
             return JSONResponse({"detail": "Authentication credentials were not provided."}, 401)
         first = (page - 1) * page_size
         numbers = range(first, min(first + page_size, OPENVERSE_PHOTOS))
-        base = _openverse_base(request)
+        base = _base(request, OPENVERSE_PREFIX)
         found = {
             "result_count": OPENVERSE_PHOTOS,
             "page_count": -(-OPENVERSE_PHOTOS // page_size),
@@ -239,10 +217,8 @@ def openverse_router(faults: Faults = FAULTS) -> APIRouter:
 
     @router.get("/v1/images/{photo_id}/")
     async def detail(request: Request, photo_id: uuid.UUID) -> Response:
-        return JSONResponse(
-            _openverse_photo(_openverse_base(request), photo_id),
-            headers=_openverse_quota(_BURST - 2),
-        )
+        found = _openverse_photo(_base(request, OPENVERSE_PREFIX), photo_id)
+        return JSONResponse(found, headers=_openverse_quota(_BURST - 2))
 
     @router.get("/v1/images/{photo_id}/thumb/")
     def show_small(photo_id: uuid.UUID) -> Response:
@@ -253,10 +229,6 @@ def openverse_router(faults: Faults = FAULTS) -> APIRouter:
         return Response(picture(str(photo_id), None), headers=HEADERS)
 
     return router
-
-
-def _openverse_base(request: Request) -> str:
-    return f"{request.url.scheme}://{request.url.netloc}{OPENVERSE_PREFIX}"
 
 
 def _openverse_quota(remaining: int) -> dict[str, str]:
@@ -281,13 +253,9 @@ def _openverse_photo(base: str, photo_id: uuid.UUID) -> dict[str, Any]:
         "license": "cc0",
         "license_version": "1.0",
         "license_url": "https://creativecommons.org/publicdomain/zero/1.0/",
-        "provider": "sandbox",
-        "source": "sandbox",
-        "filetype": "jpg",
         "attribution": '"Hills" by Pressroom Sandbox is marked with CC0 1.0.',
         "width": width,
         "height": height,
         "thumbnail": f"{own}thumb/",
         "detail_url": own,
-        "related_url": f"{own}related/",
     }

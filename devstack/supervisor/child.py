@@ -1,18 +1,18 @@
 """A program that the supervisor runs, and its process, which the kernel kills with it."""
 
-import ctypes
 import enum
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from core.process.linux import end_with_parent
 from devstack.supervisor.environment import cleaned
 from devstack.supervisor.home_folder import StackError
 from devstack.supervisor.ports import listens
@@ -30,14 +30,10 @@ class Program:
             take longer than about a second: the supervisor waits meanwhile.
         port: where it listens. A port that was free when it was picked may have gone to another
             program meanwhile, which answers too: ready is who listens there itself.
-        prepare: called before each start, such as for a stale pid file.
-        after_end: called after each end, whatever its cause.
         needs: names of the programs that must be ready before this one is started.
         once: it is expected to end with code 0, and counts as ready when it has.
         grace: seconds between the stop signal and the kill.
         run_as: user and group id, for a program that refuses to run as root.
-        keep_open: file descriptors that it inherits.
-        directory: where it runs, when not in the supervisor's own directory.
     """
 
     name: str
@@ -73,27 +69,9 @@ class Program:
         return "\n".join(text.splitlines()[-_SHOWN_LOG_LINES:])
 
 
-_PR_SET_PDEATHSIG = 1
-
-# Looked up before any fork: a child between fork and exec must do as little as possible.
-_prctl: Callable[..., int] | None = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
-
-
-def _tie() -> Callable[[], None]:
-    """Make the function that a child calls between fork and exec: it is killed with its parent."""
-    parent = os.getpid()
-
-    def tie_to_parent() -> None:
-        if _prctl is not None and _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-            os._exit(127)
-        if os.getppid() != parent:
-            os._exit(127)
-
-    return tie_to_parent
-
-
 def _options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
-    options: dict[str, Any] = {"start_new_session": True, "pass_fds": keep_open}
+    tie = partial(end_with_parent, os.getpid())
+    options: dict[str, Any] = {"start_new_session": True, "pass_fds": keep_open, "preexec_fn": tie}
     if run_as is not None:
         options |= {"user": run_as[0], "group": run_as[1], "extra_groups": []}
     return options
@@ -102,8 +80,8 @@ def _options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict
 def spawn(program: Program) -> subprocess.Popen[bytes]:
     """Start the program in a session of its own: a terminal's Ctrl-C is the supervisor's alone.
 
-    Linux sends the death signal when the *thread* that forked ends, so this must be called
-    from the main thread; and before-exec code is safe only while that is the only one.
+    Linux kills it when the *thread* that forked ends, so this must be called from the main thread;
+    and code between fork and exec is safe only while that is the only one.
     """
     program.rotate_log()
     with program.log.open("ab") as log:
@@ -113,7 +91,6 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             env=dict(program.environment),
-            preexec_fn=_tie(),  # noqa: PLW1509
             cwd=program.directory,
             **_options(program.run_as, program.keep_open),
         )
@@ -136,7 +113,6 @@ def run_to_end(
         text=True,
         check=False,
         env=cleaned(),
-        preexec_fn=_tie(),
         **_options(run_as, keep_open),
     )
 

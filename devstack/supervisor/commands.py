@@ -6,11 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
-from functools import wraps
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import psutil
 from rich.console import Console
@@ -19,16 +18,7 @@ from rich.table import Table
 from devstack.supervisor import home_folder, supervision
 from devstack.supervisor.display import Display, print_json
 from devstack.supervisor.embedded.stack import services_lock
-from devstack.supervisor.home_folder import (
-    MAX_STOP_SECONDS,
-    Home,
-    Lock,
-    StackError,
-    from_environment,
-    supervisor_pid,
-)
-
-P = ParamSpec("P")
+from devstack.supervisor.home_folder import Home, Lock, StackError, from_environment, supervisor_pid
 
 NOT_RUNNING = 3
 
@@ -39,21 +29,17 @@ _MAX_START_WAIT_SECONDS = 130.0
 _MAX_STOP_WAIT_SECONDS = 60.0
 
 
-def reports_errors(command: Callable[P, int]) -> Callable[P, int]:
-    """The command, which says a StackError and ends with its code."""
-
-    @wraps(command)
-    def run(*args: P.args, **options: P.kwargs) -> int:
-        try:
-            return command(*args, **options)
-        except StackError as error:
-            Console(stderr=True, highlight=False).print(str(error), soft_wrap=True, markup=False)
-            return error.exit_code
-
-    return run
+@contextmanager
+def _reporting_errors() -> Iterator[None]:
+    """Say a StackError, and end with its code."""
+    try:
+        yield
+    except StackError as error:
+        Console(stderr=True, highlight=False).print(str(error), soft_wrap=True, markup=False)
+        sys.exit(error.exit_code)
 
 
-@reports_errors
+@_reporting_errors()
 def up(*, detach: bool, as_json: bool) -> int:
     """Start the stack; without `detach` this process becomes the supervisor."""
     if not detach:
@@ -66,7 +52,7 @@ def up(*, detach: bool, as_json: bool) -> int:
     return _start_supervisor(home, as_json=as_json)
 
 
-@reports_errors
+@_reporting_errors()
 def supervise(*, as_json: bool) -> int:
     """Run the stack in this process until it is told to stop."""
     home = from_environment()
@@ -77,7 +63,7 @@ def supervise(*, as_json: bool) -> int:
     return 0
 
 
-@reports_errors
+@_reporting_errors()
 def down(*, as_json: bool) -> int:
     home = from_environment()
     was_running = _stop(home)
@@ -102,10 +88,8 @@ def status(*, as_json: bool) -> int:
         print_json({"status": "running", **urls, "processes": processes})
         return 0
     table = Table("process", "pid", "state", "uptime", box=None, padding=(0, 2))
-    for name, each in processes.items():
-        uptime = each["uptime_seconds"]
-        lasted = "" if uptime is None else f"{uptime:.0f} s"
-        table.add_row(name, str(each["pid"]), str(each["state"]), lasted)
+    for name, (pid, state, uptime) in ((name, each.values()) for name, each in processes.items()):
+        table.add_row(name, str(pid), state, "" if uptime is None else f"{uptime:.0f} s")
     console = Console(highlight=False)
     console.print(table)
     for name in ("API", "Flower", "Sandbox", "Mailbox"):
@@ -113,21 +97,21 @@ def status(*, as_json: bool) -> int:
     return 0
 
 
-@reports_errors
+@_reporting_errors()
 def reset(*, as_json: bool) -> int:
     """Delete what the stack made, by name: the home may be a folder that holds other things too."""
     home = from_environment()
     _stop(home)
-    ours: list[Path] = []
+    deleted: list[str] = []
     if home.path.exists():
         lock = Lock(home.supervisor_lock)
-        if not lock.acquire(wait=MAX_STOP_SECONDS):
+        if not lock.acquire(wait=home_folder.MAX_STOP_SECONDS):
             raise StackError(f"The stack on {home.path} was started again.")
         with closing(lock), services_lock(home):
-            ours = [path for path in home.everything if path.exists()]
-            for path in ours:
+            for path in filter(Path.exists, home.everything):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-    record = {"home": str(home.path), "deleted": [path.name for path in ours]}
+                deleted.append(path.name)
+    record = {"home": str(home.path), "deleted": deleted}
     return _tell(record, f"Deleted the stack's data in {home.path}.", as_json=as_json)
 
 
@@ -148,7 +132,8 @@ def _start_supervisor(home: Home, *, as_json: bool) -> int:
         while process.poll() is None:
             run = home_folder.read_run(home)
             if run is not None and run.pids.get("supervisor") == process.pid:
-                return _show(run, as_json=as_json)
+                Display(as_json=as_json).ready(run)
+                return 0
             time.sleep(0.05)
     except KeyboardInterrupt:
         process.send_signal(signal.SIGTERM)
@@ -167,14 +152,10 @@ def _show_running(home: Home, *, as_json: bool) -> int:
         if run is not None:
             if not as_json:
                 _tell({}, f"The stack on {home.path} is already running.", as_json=False)
-            return _show(run, as_json=as_json)
+            Display(as_json=as_json).ready(run)
+            return 0
         time.sleep(0.1)
     raise StackError("Another start of the stack on this home did not get ready.")
-
-
-def _show(run: home_folder.Run, *, as_json: bool) -> int:
-    Display(as_json=as_json).ready(run)
-    return 0
 
 
 def _stop(home: Home) -> bool:

@@ -75,7 +75,7 @@ class Display:
                 return
             table = Table.grid(padding=(0, 3))
             table.add_column(style="bold")
-            rows = [
+            for name, value in (
                 ("Console", f"{run.api_url}/console"),
                 ("    login", f"{run.demo.email} / {run.demo.password}"),
                 ("API", run.api_url),
@@ -88,8 +88,7 @@ class Display:
                 ("Mailbox", run.mailbox_url),
                 ("Status", run.status_url),
                 ("Data and logs", str(run.home)),
-            ]
-            for name, value in rows:
+            ):
                 table.add_row(name, Text(value, overflow="fold"))
             upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
             upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]

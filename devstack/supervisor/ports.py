@@ -4,6 +4,7 @@ import os
 import random
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -48,9 +49,7 @@ def listens(pid: int, port: int) -> bool:
 class PortPicker:
     """Hands out free ports, each once, and the same ones as in the last run where they are free.
 
-    Args:
-        file: where the choice is kept between runs.
-        among: the ports to choose from.
+    The choice is kept in the file between runs.
     """
 
     def __init__(self, file: Path, among: Sequence[int] = RANGE) -> None:
@@ -80,31 +79,27 @@ def port_from_setting(name: str, default: int) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:  # noqa: PLR2004
         raise StackError(f"{name} is {text!r}, which is not a port number.", exit_code=2)
     port = int(text)
-    if port < 1024 and os.geteuid() != 0 and not is_free(port):  # noqa: PLR2004
+    if is_free(port):
+        return port
+    if port < 1024 and os.geteuid() != 0:  # noqa: PLR2004
         raise StackError(
             f"Port {port} may not be opened by this user, or is taken. "
             f"Set {name} to one above 1023, for example {name}=8080.",
             exit_code=2,
         )
-    if not is_free(port):
-        next_free = next((each for each in range(port + 1, 65536) if is_free(each)), port)
-        raise StackError(
-            f"Port {port} is taken{_holder(port)}. End that program, or set {name} "
-            f"to another port, for example {name}={next_free}.",
-            exit_code=2,
-        )
-    return port
+    next_free = next((each for each in range(port + 1, 65536) if is_free(each)), port)
+    raise StackError(
+        f"Port {port} is taken{_holder(port)}. End that program, or set {name} "
+        f"to another port, for example {name}={next_free}.",
+        exit_code=2,
+    )
 
 
 def _holder(port: int) -> str:
     """The program that listens, as ` by name (pid 12)`; empty where the system does not tell."""
-    try:
-        pids = [
-            each.pid
-            for each in psutil.net_connections("tcp")
-            if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port
-        ]
-        pid = next((each for each in pids if each), None)
-        return f" by {psutil.Process(pid).name()} (pid {pid})" if pid else ""
-    except psutil.Error:
-        return ""
+    with suppress(psutil.Error):
+        for each in psutil.net_connections("tcp"):
+            is_it = each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port
+            if is_it and each.pid:
+                return f" by {psutil.Process(each.pid).name()} (pid {each.pid})"
+    return ""

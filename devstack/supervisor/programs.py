@@ -16,24 +16,14 @@ from devstack.supervisor.environment import restricted
 from devstack.supervisor.home_folder import Home
 
 # A process for the queues that wait for other servers, and another for those that compute.
+_COMPUTING = (Queue.MEDIA, Queue.EXPORT, Queue.BULK)
 WORKERS = {
-    "worker-waiting": (
-        Queue.REQUEST,
-        Queue.PHOTOS,
-        Queue.MONEY,
-        Queue.MAIL,
-        Queue.WEBHOOKS,
-        Queue.MAINTENANCE,
-    ),
-    "worker-computing": (Queue.MEDIA, Queue.EXPORT, Queue.BULK),
+    "worker-waiting": tuple(queue for queue in Queue if queue not in _COMPUTING),
+    "worker-computing": _COMPUTING,
 }
 
 # The order of a stop: first the programs that take requests, last those that keep data.
-STOP_STAGES = (
-    ("prepare", "api"),
-    tuple(WORKERS),
-    ("flower", "sandbox"),
-)
+STOP_STAGES = (("prepare", "api"), tuple(WORKERS), ("flower", "sandbox"))
 _NEEDS = frozenset({"valkey", "prepare"})
 
 

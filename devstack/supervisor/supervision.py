@@ -17,20 +17,8 @@ from devstack.sandbox import sandbox_settings
 from devstack.supervisor import environment, home_folder, programs
 from devstack.supervisor.child import Child, Program
 from devstack.supervisor.display import Display
-from devstack.supervisor.embedded.stack import (
-    SERVICE_STAGE,
-    common_settings,
-    embed,
-    services_lock,
-)
-from devstack.supervisor.home_folder import (
-    Home,
-    Lock,
-    StackError,
-    load_or_create_secrets,
-    read_json_object,
-    write_private,
-)
+from devstack.supervisor.embedded import stack
+from devstack.supervisor.home_folder import Home, Lock, StackError, load_or_create_secrets
 from devstack.supervisor.ports import PortPicker, port_from_setting
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -175,7 +163,7 @@ def run(home: Home, display: Display) -> None:
         raise AlreadyRunningError
     # Nothing lets go of the first one but the end of this process: who waits for it to stop the
     # stack waits for that too.
-    with services_lock(home, display.say) as lock:
+    with stack.services_lock(home, display.say) as lock:
         only.note(str(os.getpid()))
         home.run_file.unlink(missing_ok=True)
         _Supervisor(home, lock, display).run()
@@ -191,7 +179,7 @@ class _Supervisor:
             raise StackError(f"PORT and FLOWER_PORT are both {api}.", exit_code=2)
         own, secrets = environment.own_settings(), load_or_create_secrets(home)
         picker = PortPicker(home.ports_file)
-        services, service_settings = embed(home, secrets, picker, lock, own)
+        services, service_settings = stack.embed(home, secrets, picker, lock, own)
         self._ports = programs.Ports(
             api,
             flower,
@@ -202,7 +190,7 @@ class _Supervisor:
         picker.keep()
         self._sandbox_url = f"http://{LOOPBACK}:{self._ports.sandbox}"
         chosen = {
-            **common_settings(secrets, api_url=f"http://{LOOPBACK}:{self._ports.api}"),
+            **stack.common_settings(secrets, api_url=f"http://{LOOPBACK}:{self._ports.api}"),
             **service_settings,
             **programs.mail_settings(self._ports),
             **sandbox_settings.chosen_settings(self._sandbox_url, own),
@@ -229,7 +217,8 @@ class _Supervisor:
             if self._requests.is_stopping:
                 self._display.say("Stopping. Press Ctrl-C again to hurry.")
             self._home.run_file.unlink(missing_ok=True)
-            self._group.stop([*programs.STOP_STAGES, SERVICE_STAGE], self._requests.is_hurried)
+            stages = [*programs.STOP_STAGES, stack.SERVICE_STAGE]
+            self._group.stop(stages, self._requests.is_hurried)
 
     def _start(self) -> bool:
         """Wait until all is ready; False when a signal asks for a stop before that."""
@@ -251,6 +240,8 @@ class _Supervisor:
     def _publish(self) -> home_folder.Run:
         """Say in run.json what runs now."""
         home, settings, pids = self._home, self._environment, self._group.pids
+        database_url = settings["PRESSROOM_DATABASE_URL"]
+        demo = home_folder.read_json_object(home.demo_file) or {}
         run = home_folder.Run(
             api_url=f"http://{LOOPBACK}:{self._ports.api}",
             flower_url=f"http://{LOOPBACK}:{self._ports.flower}",
@@ -259,10 +250,8 @@ class _Supervisor:
             sandbox_url=self._sandbox_url,
             mailbox_url=f"{self._sandbox_url}/mail",
             status_url=f"{self._sandbox_url}/status",
-            database_url=settings["PRESSROOM_DATABASE_URL"],
-            migration_database_url=settings.get(
-                "PRESSROOM_MIGRATION_DATABASE_URL", settings["PRESSROOM_DATABASE_URL"]
-            ),
+            database_url=database_url,
+            migration_database_url=settings.get("PRESSROOM_MIGRATION_DATABASE_URL", database_url),
             redis_url=settings["PRESSROOM_REDIS_URL"],
             s3=home_folder.S3Login(
                 endpoint=settings["PRESSROOM_S3_ENDPOINT"],
@@ -270,7 +259,7 @@ class _Supervisor:
                 secret_key=settings.get("PRESSROOM_S3_SECRET_KEY", ""),
                 bucket=settings.get("PRESSROOM_S3_BUCKET", "pressroom"),
             ),
-            demo=home_folder.DemoLogin.model_validate(read_json_object(home.demo_file) or {}),
+            demo=home_folder.DemoLogin.model_validate(demo),
             metrics_token=settings["PRESSROOM_METRICS_TOKEN"],
             settings={
                 name: value
@@ -282,7 +271,7 @@ class _Supervisor:
         )
         self._published_pids = pids
         try:
-            write_private(home.run_file, run.model_dump_json(indent=2) + "\n")
+            home_folder.write_private(home.run_file, run.model_dump_json(indent=2) + "\n")
         except OSError as error:
             # A full disk is no reason to stop what still runs.
             self._display.say(f"Cannot write {home.run_file}: {error.strerror}")

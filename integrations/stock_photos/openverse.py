@@ -9,19 +9,9 @@ import re
 from typing import Any
 
 from core.errors.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
+from integrations.stock_photos import port
 from integrations.stock_photos.exchange import Exchange, QuotaReport
-from integrations.stock_photos.port import (
-    FoundPhoto,
-    Photo,
-    PhotoCredit,
-    PhotoProviderName,
-    inside,
-    origin_of,
-    photos_in,
-    side_of,
-    text_of,
-    web_url,
-)
+from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, inside
 
 # Larger pages are refused without an account. Every page then has this size, so none is skipped.
 _MAX_PAGE_PHOTOS = 20
@@ -35,7 +25,7 @@ class Openverse:
 
     def __init__(self, base: str, report: QuotaReport) -> None:
         self.origin = base
-        self.image_origins: tuple[str, ...] = (origin_of(base),)
+        self.image_origins: tuple[str, ...] = (port.origin_of(base),)
         # Its terms ask clients to say who they are.
         self._exchange = Exchange(self.name, base, {"User-Agent": "Pressroom"}, report)
         self._endpoint = re.compile(rf"{re.escape(base)}/v1/images/(?P<id>{_ID})/", re.ASCII)
@@ -46,7 +36,7 @@ class Openverse:
         return self._exchange.get("/v1/images/", params)[0]
 
     def found_in(self, payload: str) -> list[FoundPhoto]:
-        return photos_in(payload, self._found)
+        return port.photos_in(payload, self._found)
 
     def photo_at(self, endpoint: str) -> Photo:
         if match := self._endpoint.fullmatch(endpoint):
@@ -58,26 +48,23 @@ class Openverse:
 
     def _found(self, photo: Any) -> FoundPhoto | None:
         endpoint = inside(photo, "detail_url")
-        small_url = web_url(inside(photo, "thumbnail"))
-        licence = text_of(inside(photo, "license"))
+        small_url = port.web_url(inside(photo, "thumbnail"))
+        licence = port.text_of(inside(photo, "license"))
         if not isinstance(endpoint, str) or not self._endpoint.fullmatch(endpoint):
             return None
         # Without its licence nobody may use it.
-        if small_url is None or licence is None or origin_of(small_url) not in self.image_origins:
+        if not small_url or not licence or port.origin_of(small_url) not in self.image_origins:
             return None
-        title = text_of(inside(photo, "title"))
-        credit = PhotoCredit(
-            author=text_of(inside(photo, "creator")) or "an unknown author",
-            author_url=web_url(inside(photo, "creator_url")),
+        title = port.text_of(inside(photo, "title"))
+        version = port.text_of(inside(photo, "license_version"))
+        licence = _LICENCES.get(licence, f"CC {licence.upper()}")
+        credit = port.PhotoCredit(
+            author=port.text_of(inside(photo, "creator")) or "an unknown author",
+            author_url=port.web_url(inside(photo, "creator_url")),
             title=title or "Photo",
-            title_url=web_url(inside(photo, "foreign_landing_url")),
-            licence=_licence(licence, text_of(inside(photo, "license_version"))),
-            licence_url=web_url(inside(photo, "license_url")),
+            title_url=port.web_url(inside(photo, "foreign_landing_url")),
+            licence=f"{licence} {version}" if version else licence,
+            licence_url=port.web_url(inside(photo, "license_url")),
         )
-        width, height = side_of(inside(photo, "width")), side_of(inside(photo, "height"))
+        width, height = port.side_of(photo, "width"), port.side_of(photo, "height")
         return FoundPhoto(endpoint, small_url, width, height, title or "", credit)
-
-
-def _licence(name: str, version: str | None) -> str:
-    words = _LICENCES.get(name, f"CC {name.upper()}")
-    return f"{words} {version}" if version else words

@@ -79,8 +79,9 @@ def inside(found: object, *names: str) -> Any:
     return found
 
 
-def side_of(value: object) -> int:
+def side_of(photo: object, name: str) -> int:
     """A side in pixels; 0 where the provider says none."""
+    value = inside(photo, name)
     return value if isinstance(value, int) and 0 < value < _MAX_SIDE else 0
 
 

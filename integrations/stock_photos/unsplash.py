@@ -10,19 +10,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from core.errors.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
+from integrations.stock_photos import port
 from integrations.stock_photos.exchange import Exchange, QuotaReport
-from integrations.stock_photos.port import (
-    FoundPhoto,
-    Photo,
-    PhotoCredit,
-    PhotoProviderName,
-    inside,
-    origin_of,
-    photos_in,
-    side_of,
-    text_of,
-    web_url,
-)
+from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, inside
 
 _ID = r"[A-Za-z0-9_-]{1,64}"
 _IXID = r"[A-Za-z0-9_=-]{1,512}"
@@ -38,7 +28,7 @@ class Unsplash:
 
     def __init__(self, base: str, access_key: SecretStr, report: QuotaReport) -> None:
         self.origin = base
-        self.image_origins: tuple[str, ...] = (*_IMAGES, origin_of(base))
+        self.image_origins: tuple[str, ...] = (*_IMAGES, port.origin_of(base))
         authorization = f"Client-ID {access_key.get_secret_value()}"
         headers = {"Authorization": authorization, "Accept-Version": "v1"}
         self._exchange = Exchange(self.name, base, headers, report)
@@ -51,7 +41,7 @@ class Unsplash:
         return self._exchange.get("/search/photos", params)[0]
 
     def found_in(self, payload: str) -> list[FoundPhoto]:
-        return photos_in(payload, self._found)
+        return port.photos_in(payload, self._found)
 
     def photo_at(self, endpoint: str) -> Photo:
         if match := self._endpoint.fullmatch(endpoint):
@@ -64,21 +54,22 @@ class Unsplash:
 
     def _found(self, photo: Any) -> FoundPhoto | None:
         endpoint = inside(photo, "links", "download_location")
-        small_url = web_url(inside(photo, "urls", "small"))
-        author = text_of(inside(photo, "user", "name"))
+        small_url = port.web_url(inside(photo, "urls", "small"))
+        author = port.text_of(inside(photo, "user", "name"))
         if not isinstance(endpoint, str) or not self._endpoint.fullmatch(endpoint):
             return None
-        if small_url is None or author is None or origin_of(small_url) not in self.image_origins:
+        if not small_url or not author or port.origin_of(small_url) not in self.image_origins:
             return None
-        shows = text_of(inside(photo, "alt_description")) or text_of(inside(photo, "description"))
-        credit = PhotoCredit(
+        described = (inside(photo, "alt_description"), inside(photo, "description"))
+        shows = next(filter(None, map(port.text_of, described)), "")
+        credit = port.PhotoCredit(
             author=author,
-            author_url=_referred(web_url(inside(photo, "user", "links", "html"))),
+            author_url=_referred(port.web_url(inside(photo, "user", "links", "html"))),
             provider="Unsplash",
             provider_url=_referred(_HOME),
         )
-        width, height = side_of(inside(photo, "width")), side_of(inside(photo, "height"))
-        return FoundPhoto(endpoint, small_url, width, height, shows or "", credit)
+        width, height = port.side_of(photo, "width"), port.side_of(photo, "height")
+        return FoundPhoto(endpoint, small_url, width, height, shows, credit)
 
 
 def _referred(url: str | None) -> str | None:

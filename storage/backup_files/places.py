@@ -23,15 +23,8 @@ from core.keyring import Keyring
 from core.settings import Settings, SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import ObjectStorageSettings
-from storage.encryption import (
-    KEY_BYTES,
-    SEALED_BYTES_MORE,
-    KeyWrapper,
-    Tampered,
-    WrappedKey,
-    decrypt,
-    encrypt,
-)
+from storage import encryption
+from storage.encryption import KeyWrapper, Tampered, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
 _BYTES = "application/octet-stream"
@@ -209,7 +202,7 @@ def open_place(settings: Settings) -> BackupPlace:
 
 
 _FORMAT = b"pressroom backup 1\n"
-_WRAPPED_BYTES = KEY_BYTES + SEALED_BYTES_MORE
+_WRAPPED_BYTES = encryption.KEY_BYTES + encryption.SEALED_BYTES_MORE
 # A backup of hours outlasts a storage that is away for some minutes.
 MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
@@ -235,7 +228,7 @@ class SealedPlace:
     def put(self, name: str, plain: bytes) -> None:
         key, wrapped = KeyWrapper(self.keyring).new_key(name)
         key_id = wrapped.wrapped_by.encode()
-        sealed = encrypt(plain, key, name)
+        sealed = encryption.encrypt(plain, key, name)
         whole = b"".join((_FORMAT, bytes([len(key_id)]), key_id, wrapped.data, sealed))
         self._patiently(lambda: self.place.put(name, whole, "application/octet-stream"))
 
@@ -251,7 +244,7 @@ class SealedPlace:
             raise BackupKeyMissing(key_id)
         wrapped = WrappedKey(key_id, whole[end : end + _WRAPPED_BYTES])
         key = KeyWrapper(self.keyring).unwrap(wrapped, name)
-        return decrypt(whole[end + _WRAPPED_BYTES :], key, name)
+        return encryption.decrypt(whole[end + _WRAPPED_BYTES :], key, name)
 
     def stored(self, prefix: str) -> Iterator[StoredObject]:
         return self.place.stored(prefix)

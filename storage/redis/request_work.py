@@ -12,17 +12,9 @@ import redis
 from redis.exceptions import RedisError
 
 from core.logging import get_logger
+from storage.redis import request_scripts
 from storage.redis.notifications import CHANNEL, message, result_topic
-from storage.redis.request_scripts import (
-    ATTEND,
-    FINISH,
-    GIVE_BACK,
-    RENEW,
-    TAKE,
-    TRACEPARENT,
-    keys,
-    milliseconds,
-)
+from storage.redis.request_scripts import keys, milliseconds
 
 log = get_logger(__name__)
 
@@ -40,9 +32,11 @@ class AllCallersLeft(Exception):
 
 class RequestWork:
     def __init__(self, client: redis.Redis) -> None:
-        self._take, self._attend, self._renew, self._finish, self._give_back = (
-            client.register_script(script) for script in (TAKE, ATTEND, RENEW, FINISH, GIVE_BACK)
-        )
+        self._take = client.register_script(request_scripts.TAKE)
+        self._attend = client.register_script(request_scripts.ATTEND)
+        self._renew = client.register_script(request_scripts.RENEW)
+        self._finish = client.register_script(request_scripts.FINISH)
+        self._give_back = client.register_script(request_scripts.GIVE_BACK)
 
     def take(self, request_id: str, worker: str) -> "RequestLease | None":
         """Take the work; ``None`` when no caller waits for it, or another worker has taken it."""
@@ -93,7 +87,7 @@ class RequestLease:
     @property
     def traceparent(self) -> str | None:
         """The span of the caller who asked first."""
-        return self.payload.get(TRACEPARENT)
+        return self.payload.get(request_scripts.TRACEPARENT)
 
     def seconds_left(self) -> float:
         """How long a caller still waits; raises ``AllCallersLeft``. Ask before each costly step."""

@@ -15,30 +15,14 @@ from typing import TYPE_CHECKING, Literal
 from fastapi import HTTPException
 from pydantic import BaseModel, Field
 
-from devstack.sandbox.stripe.objects import (
-    API_VERSION,
-    CheckoutSession,
-    Dispute,
-    Object,
-    Payment,
-    Refund,
-    StripeKeys,
-    charge_object,
-    dispute_object,
-    new_id,
-    now,
-    payment_object,
-    refund_object,
-    session_object,
-)
+from devstack.sandbox.stripe import objects
+from devstack.sandbox.stripe.objects import CheckoutSession, Dispute, Object, Payment, StripeKeys
 
 if TYPE_CHECKING:
     import httpx2
 
 
 MAX_SESSIONS = 2_000
-
-EventSink = Callable[[str, Object, str], None]
 
 
 class ActionNotPossible(Exception):
@@ -48,7 +32,7 @@ class ActionNotPossible(Exception):
 class Account:
     """Keeps the last checkouts. It calls ``tell`` with each event's type, object and session id."""
 
-    def __init__(self, tell: EventSink) -> None:
+    def __init__(self, tell: Callable[[str, Object, str], None]) -> None:
         self._tell = tell
         self._sessions: OrderedDict[str, CheckoutSession] = OrderedDict()
 
@@ -66,8 +50,6 @@ class Account:
     def payment(self, payment_id: str) -> Payment | None:
         payments = (each.payment for each in self._sessions.values())
         return next((each for each in payments if each and each.id == payment_id), None)
-
-    # -- actions of the payer ----------------------------------------------------------------
 
     def pay(self, session: CheckoutSession, *, later: bool = False) -> None:
         """Pay by card; or `later`, by a bank debit, which ``settle`` ends."""
@@ -89,7 +71,8 @@ class Account:
         """The checkout stays open: the payer may try another card."""
         payment = self._attempt(session)
         payment.was_declined = True
-        self._tell("payment_intent.payment_failed", payment_object(payment), session.id)
+        shown = objects.payment_object(payment)
+        self._tell("payment_intent.payment_failed", shown, session.id)
 
     def expire(self, session: CheckoutSession) -> None:
         _require(session.is_open, f"This checkout is {session.status}.")
@@ -102,15 +85,13 @@ class Account:
             if session.is_open and session.expires_at <= now:
                 self.expire(session)
 
-    # -- actions of the operator and the payer's bank ----------------------------------------
-
     def refund(self, session: CheckoutSession, amount: int | None = None) -> None:
         payment = _paid(session)
         left = payment.amount - payment.refunded
         given_back = left if amount is None else amount
         _require(0 < given_back <= left, f"{left} are left to be given back.")
-        payment.refunds.append(Refund(given_back))
-        self._tell("charge.refunded", charge_object(payment), session.id)
+        payment.refunds.append(objects.Refund(given_back))
+        self._tell("charge.refunded", objects.charge_object(payment), session.id)
 
     def fail_refund(self, session: CheckoutSession) -> None:
         """The payer's bank sends the last refund back."""
@@ -119,7 +100,7 @@ class Account:
         if refund is None:
             raise ActionNotPossible("There is no refund that could fail.")
         refund.status = "failed"
-        self._tell("refund.failed", refund_object(payment, refund), session.id)
+        self._tell("refund.failed", objects.refund_object(payment, refund), session.id)
 
     def dispute(
         self, session: CheckoutSession, amount: int | None = None, *, is_inquiry: bool = False
@@ -147,8 +128,6 @@ class Account:
         if dispute.status == "won":
             self._tell_of_dispute(session, dispute, "funds_reinstated")
 
-    # -- inside ------------------------------------------------------------------------------
-
     def _attempt(self, session: CheckoutSession) -> Payment:
         _require(session.is_open, f"This checkout is {session.status}.")
         if session.payment is None:
@@ -157,10 +136,10 @@ class Account:
         return session.payment
 
     def _tell_of(self, session: CheckoutSession, kind: str) -> None:
-        self._tell(f"checkout.session.{kind}", session_object(session), session.id)
+        self._tell(f"checkout.session.{kind}", objects.session_object(session), session.id)
 
     def _tell_of_dispute(self, session: CheckoutSession, dispute: Dispute, what: str) -> None:
-        shown = dispute_object(_paid(session), dispute)
+        shown = objects.dispute_object(_paid(session), dispute)
         self._tell(f"charge.dispute.{what}", shown, session.id)
 
 
@@ -218,10 +197,10 @@ class WebhookSender:
 
     def tell(self, kind: str, about: Object, session_id: str) -> None:
         event = {
-            "id": new_id("evt"),
+            "id": objects.new_id("evt"),
             "object": "event",
-            "api_version": API_VERSION,
-            "created": now(),
+            "api_version": objects.API_VERSION,
+            "created": objects.now(),
             "data": {"object": about},
             "livemode": False,
             "pending_webhooks": 1,

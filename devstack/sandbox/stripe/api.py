@@ -17,19 +17,7 @@ from pydantic import BaseModel, Field
 
 from devstack.sandbox.stripe import objects
 from devstack.sandbox.stripe.account import Account
-from devstack.sandbox.stripe.objects import (
-    API_VERSION,
-    CheckoutSession,
-    Object,
-    Params,
-    Payment,
-    StripeKeys,
-    StripeProblem,
-    decode,
-    missing,
-    new_id,
-    now,
-)
+from devstack.sandbox.stripe.objects import Object, Params, StripeKeys, StripeProblem, now
 
 _MAX_KEPT_ANSWERS = 5_000
 
@@ -78,7 +66,8 @@ class StripeGateway:
             problem = StripeProblem("Invalid API Key provided.", status=HTTPStatus.UNAUTHORIZED)
             return _response(problem.status, problem.body)
         try:
-            given = decode((await request.body()).decode() if is_post else request.url.query)
+            sent = (await request.body()).decode() if is_post else request.url.query
+            given = objects.decode(sent)
             self.check(request, given)
             if key in self._answers:
                 reply = _response(HTTPStatus.OK, self._answers[key])
@@ -96,7 +85,7 @@ class StripeGateway:
 
 
 def _response(status: int, body: Object) -> JSONResponse:
-    headers = {"Request-Id": new_id("req"), "Stripe-Version": API_VERSION}
+    headers = {"Request-Id": objects.new_id("req"), "Stripe-Version": objects.API_VERSION}
     return JSONResponse(body, status_code=status, headers=headers)
 
 
@@ -112,7 +101,7 @@ class StripeOperations:
     def create(self, pages: str, given: Params) -> Object:
         price = given["line_items"][0]["price_data"]
         of_payment = given.get("payment_intent_data", {})
-        session = CheckoutSession(
+        session = objects.CheckoutSession(
             amount=int(price["unit_amount"]),
             currency=price["currency"],
             name=price["product_data"]["name"],
@@ -165,16 +154,16 @@ class StripeOperations:
         shown = [objects.refund_object(payment, each) for each in reversed(payment.refunds)]
         return objects.list_object("/v1/refunds", shown, given)
 
-    def _session(self, session_id: str) -> CheckoutSession:
+    def _session(self, session_id: str) -> objects.CheckoutSession:
         found = self._account.session(session_id)
         if found is None:
-            raise missing("checkout.session", session_id, "session")
+            raise objects.missing("checkout.session", session_id, "session")
         return found
 
-    def _payment(self, payment_id: str) -> Payment:
+    def _payment(self, payment_id: str) -> objects.Payment:
         found = self._account.payment(payment_id)
         if found is None:
-            raise missing("payment_intent", payment_id)
+            raise objects.missing("payment_intent", payment_id)
         return found
 
 

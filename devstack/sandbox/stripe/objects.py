@@ -110,9 +110,6 @@ class CheckoutSession:
         return self.payment is not None and self.payment.status == "processing"
 
 
-# A name in brackets is one inside of an object.
-
-
 class StripeProblem(Exception):
     """An error of Stripe's, as its error object (docs.stripe.com/api/errors)."""
 

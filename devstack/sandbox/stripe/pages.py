@@ -235,8 +235,8 @@ def _payers_page(
 ) -> Response:
     if session.status == "expired":
         status = HTTPStatus.GONE
-    values = {"session": session, "notice": notice, "debit_seconds": int(DEBIT_SECONDS)}
-    return _page("pay.html", status, **values)
+    seconds = int(DEBIT_SECONDS)
+    return _page("pay.html", status, session=session, notice=notice, debit_seconds=seconds)
 
 
 def _operators_page(account: Account, sender: WebhookSender, notice: str = "") -> Response:

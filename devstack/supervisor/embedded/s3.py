@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 from devstack import LOOPBACK
 from devstack.supervisor import environment
@@ -42,8 +43,7 @@ def pick_ports(picker: PortPicker) -> dict[str, int]:
     return {part: picker.pick(f"s3.{part}", is_usable) for part in _PARTS}
 
 
-@dataclass(frozen=True)
-class S3Identity:
+class S3Identity(NamedTuple):
     name: str
     access_key: str
     secret_key: str
