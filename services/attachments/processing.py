@@ -65,8 +65,7 @@ def process(resources: Resources, lease: Lease, images: ConverterProcess) -> Non
     with resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
-        stored_bytes = sum(file.size for file, _ in files)
-        growth = stored_bytes - row.original_size
+        growth = sum(file.size for file, _ in files) - row.original_size
         if growth > 0:
             quotas.require(uow, resources.settings, row.user_id, PlanQuota.STORAGE_MB, more=growth)
         _describe(row, converted, [file for file, _ in files])

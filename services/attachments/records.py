@@ -92,38 +92,24 @@ def _without_repeats(tags: Sequence[str]) -> list[str]:
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     """Cancel the attachment's job, delete it and its objects; raises ``attachment.not_found``."""
-    attachment = get(uow, caller, hash_id)
-    on_it = records.working_on(attachment.id, [PROCESS_ATTACHMENT], attachment.user_id)
-    processing = select(Job).where(on_it)
+    row = get(uow, caller, hash_id)
+    processing = select(Job).where(records.working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
         # A worker that runs it finds its lease gone.
         records.end_with_subject(uow, job, errors.ATTACHMENT_DELETED())
-    uow.session.delete(attachment)
-    announce(
-        uow,
-        attachment.user_id,
-        FeedEventType.ATTACHMENT_DELETED,
-        attachment.id,
-        hash_id=attachment.hash_id,
-    )
-    removals.forget(uow, *keys_of_files(attachment), original_key(attachment))
+    uow.session.delete(row)
+    announce(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
+    removals.forget(uow, *keys_of_files(row), original_key(row))
     return 1
 
 
 def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
     """Return the file of this name, with its ready attachment; raises ``media.not_found``."""
     hash_id = hash_id_in(filename)
-    query = (
-        select(Attachment)
-        .join(User, User.id == Attachment.user_id)
-        .where(
-            Attachment.hash_id == hash_id,
-            Attachment.status == AttachmentStatus.READY,
-            # The files of a person who is erased go one by one.
-            User.erased_at.is_(None),
-        )
-    )
-    attachment = uow.session.scalar(query) if hash_id else None
+    is_ready = Attachment.hash_id == hash_id, Attachment.status == AttachmentStatus.READY
+    query = select(Attachment).join(User, User.id == Attachment.user_id).where(*is_ready)
+    # The files of a person who is erased go one by one.
+    attachment = uow.session.scalar(query.where(User.erased_at.is_(None))) if hash_id else None
     file = file_named(attachment, filename) if attachment else None
     if attachment is None or file is None:
         raise errors.MEDIA_NOT_FOUND()

@@ -102,8 +102,7 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
     attachments. Converted images are not looked at: each is named by a row or by its removal from
     before it is written until it is gone.
     """
-    removed = 0
-    strays = _stray_originals(resources, now - STRAY_GRACE)
+    removed, strays = 0, _stray_originals(resources, now - STRAY_GRACE)
     while keys := [each.key for each in islice(strays, _MAX_REMOVED_AT_ONCE)]:
         resources.objects.remove(*keys)
         removed += len(keys)

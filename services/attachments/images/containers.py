@@ -202,36 +202,27 @@ _FLAGS = 20  # the offset of the flags in the extended header, which is always t
 _ALPHA = 0x10
 
 
-@dataclass(frozen=True, slots=True)
-class WebpFile:
-    width: int
-    height: int
-    durations: tuple[int, ...]  # milliseconds; empty for a still
-    plays: int
-    lossless: bool
-
-
 @dataclass(slots=True)
-class _Found:
-    canvas: tuple[int, int] | None = None
-    durations: list[int] = field(default_factory=list)
+class WebpFile:
+    """A file as far as its chunks were read; it is lossless if all its pictures are VP8L."""
+
+    width: int = 0
+    height: int = 0
+    durations: list[int] = field(default_factory=list)  # milliseconds; empty for a still
     plays: int = 0
     pictures: int = 0
-    lossless: int = 0
+    lossless: bool = True
 
 
 def read_webp(data: bytes) -> WebpFile:
-    """Read the chunks, within the bounds, and decode nothing.
-
-    A file is lossless if all its pictures are VP8L.
-    """
+    """Read the chunks, within the bounds, and decode nothing."""
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
-    found = _Found()
+    found = WebpFile()
     for name, body in _chunks(data, 12, end):
         if name == b"VP8X":
-            found.canvas = (_u24(body, 4) + 1, _u24(body, 7) + 1)
+            found.width, found.height = _u24(body, 4) + 1, _u24(body, 7) + 1
         elif name == b"ANIM":
             found.plays = int.from_bytes(body[4:6], "little")
         elif name == b"ANMF":
@@ -241,13 +232,11 @@ def read_webp(data: bytes) -> WebpFile:
                 _note_picture(found, inner, part)
         else:
             _note_picture(found, name, body)
-    if found.canvas is None or not found.pictures:
+    if not found.pictures:
         raise unreadable("The WebP has no picture chunk.")
-    width, height = found.canvas
-    check_canvas(width, height, "WebP header")
-    check_animation(len(found.durations), width * height, "WebP")
-    is_lossless = found.lossless == found.pictures
-    return WebpFile(width, height, tuple(found.durations), found.plays, is_lossless)
+    check_canvas(found.width, found.height, "WebP header")
+    check_animation(len(found.durations), found.width * found.height, "WebP")
+    return found
 
 
 def with_alpha_declared(data: bytes) -> bytes:
@@ -276,7 +265,7 @@ def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
         at = stop + (stop - start) % 2
 
 
-def _note_picture(found: _Found, name: bytes, body: bytes) -> None:
+def _note_picture(found: WebpFile, name: bytes, body: bytes) -> None:
     if name == b"VP8L":
         bits = int.from_bytes(body[1:5], "little")
         size = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
@@ -285,9 +274,11 @@ def _note_picture(found: _Found, name: bytes, body: bytes) -> None:
         size = bits & 0x3FFF, bits >> 16 & 0x3FFF
     else:
         return
+    if not found.pictures and not found.width:
+        # Without an extended header the first picture has the size.
+        found.width, found.height = size
     found.pictures += 1
-    found.lossless += name == b"VP8L"
-    found.canvas = found.canvas or size
+    found.lossless &= name == b"VP8L"
 
 
 def _u24(body: bytes, at: int) -> int:

@@ -57,12 +57,10 @@ def _for_mail(image: Image.Image) -> Rendition:
     plain = image.convert("RGB" if is_opaque else "RGBA")
     # The encoders would write what they know of it, such as a comment.
     plain.info.clear()
-    out = BytesIO()
-    if is_opaque:
-        plain.save(out, "JPEG", quality=_MAIL_QUALITY)
-    else:
-        plain.save(out, "PNG")
-    mime_type = "image/jpeg" if is_opaque else "image/png"
+    out, format_name = BytesIO(), "JPEG" if is_opaque else "PNG"
+    # An encoder leaves alone what another one is told.
+    plain.save(out, format_name, quality=_MAIL_QUALITY)
+    mime_type = f"image/{format_name.lower()}"
     return Rendition(RenditionName.MAIL, out.getvalue(), mime_type, *image.size)
 
 
