@@ -9,7 +9,6 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from core.errors import DomainError
 from core.errors import people as errors
 from core.keyring import Keyring
 from models import MailedLink, User
@@ -67,9 +66,7 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     person = accounts.find_by_email(uow, email)
     if person is None or person.id != opened.user_id:
         raise errors.ACCOUNT_LINK_INVALID()
-    if opened.used_at is not None:
-        raise errors.ACCOUNT_LINK_USED()
-    return email
+    return _unused(opened, email)
 
 
 def reset(
@@ -134,9 +131,7 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
         raise errors.ACCOUNT_LINK_INVALID()
-    if opened.used_at is not None:
-        raise errors.ACCOUNT_LINK_USED()
-    return email
+    return _unused(opened, email)
 
 
 def prove_address(
@@ -172,9 +167,8 @@ def move(
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     accounts.note_move(uow, person, left=old, shown=shown)
-    account_mails.enqueue_mail(
-        uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
-    )
+    changed = MailKind.ADDRESS_CHANGED
+    account_mails.enqueue_mail(uow, changed, old, user_id=person.id, request_id=request_id)
     record(uow, person.id, EventType.ADDRESS_CHANGED)
 
 
@@ -184,9 +178,7 @@ def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     Raises ``account_link.invalid`` and ``account_link.used``.
     """
     opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
-    if opened.used_at is not None:
-        raise errors.ACCOUNT_LINK_USED()
-    return email
+    return _unused(opened, email)
 
 
 def prove_earlier_address(
@@ -227,12 +219,16 @@ def _open(
     uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
 ) -> tuple[MailedLink, str]:
     # Links of accounts have errors of their own, since they tell people something else.
-    try:
-        opened = mailed_tokens.read(uow, keyring, purpose, secret)
-    except DomainError:
-        raise errors.ACCOUNT_LINK_INVALID() from None
+    invalid = errors.ACCOUNT_LINK_INVALID
+    opened = mailed_tokens.read(uow, keyring, purpose, secret, invalid=invalid)
     assert opened.email is not None
     return opened, opened.email
+
+
+def _unused(opened: MailedLink, email: str) -> str:
+    if opened.used_at is not None:
+        raise errors.ACCOUNT_LINK_USED()
+    return email
 
 
 def _lock_person(uow: UnitOfWork, user_id: int) -> User:
@@ -253,7 +249,4 @@ def _set_password(
 
 
 def _use(uow: UnitOfWork, opened: MailedLink) -> None:
-    try:
-        mailed_tokens.use(uow, opened)
-    except DomainError:
-        raise errors.ACCOUNT_LINK_USED() from None
+    mailed_tokens.use(uow, opened, used=errors.ACCOUNT_LINK_USED)
