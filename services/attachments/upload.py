@@ -40,9 +40,10 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     row = uow.session.get(Attachment, job.subject_id)
     if row is None:
         return
-    row.status, row.error = AttachmentStatus.FAILED, error_shown(job)
-    about = {"hash_id": row.hash_id, "code": row.error and str(row.error["code"])}
-    announce(uow, row.user_id, FeedEventType.ATTACHMENT_FAILED, row.id, **about)
+    error, told = error_shown(job), FeedEventType.ATTACHMENT_FAILED
+    row.status, row.error = AttachmentStatus.FAILED, error
+    code = None if error is None else str(error["code"])
+    announce(uow, row.user_id, told, row.id, hash_id=row.hash_id, code=code)
     kept_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
     removals.forget(uow, original_key(row), after=kept_for)
 

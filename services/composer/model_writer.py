@@ -336,10 +336,7 @@ def _written(task: _Task[Product], plain: PlainPost, asker: _Asker) -> Product:
 
 
 def _asked(
-    task: _Task[Product],
-    material: str,
-    asker: _Asker,
-    failed: _Attempt[Product] | None = None,
+    task: _Task[Product], material: str, asker: _Asker, failed: _Attempt[Product] | None = None
 ) -> _Attempt[Product]:
     repair = ("", "")
     if failed is not None:

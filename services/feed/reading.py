@@ -150,16 +150,20 @@ def page(
     Raises ``cursor.invalid``, and ``list.not_found`` also for another owner's list.
     """
     position = START if cursor is None else FeedPosition.of_cursor(cursor)
-    if list_id is not None:
-        own = select(MailingList.id).where(MailingList.id == list_id)
-        if uow.session.scalar(own.where(MailingList.user_id == user_id)) is None:
-            raise LIST_NOT_FOUND()
+    require_own_list(uow, user_id, list_id)
     found = read_after(
         uow.session, user_id, position, types=types, list_id=list_id, limit=limit + 1
     )
     events = found[:limit]
     last = FeedPosition.of_event(events[-1]) if events else position
     return FeedPage(events, last.cursor, has_more=len(found) > limit)
+
+
+def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None:
+    """Raises ``list.not_found`` for another owner's list too."""
+    own = select(MailingList.id).where(MailingList.id == list_id, MailingList.user_id == user_id)
+    if list_id is not None and uow.session.scalar(own) is None:
+        raise LIST_NOT_FOUND()
 
 
 def read_after(

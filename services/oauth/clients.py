@@ -117,10 +117,8 @@ def create(
 
 def find(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
     """The client, unless it was revoked."""
-    query = select(OAuthClient).where(
-        OAuthClient.client_id == client_id, OAuthClient.revoked_at.is_(None)
-    )
-    return uow.session.scalar(query)
+    query = select(OAuthClient).where(OAuthClient.client_id == client_id)
+    return uow.session.scalar(query.where(OAuthClient.revoked_at.is_(None)))
 
 
 def is_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
@@ -129,9 +127,8 @@ def is_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
     The check takes as long when there is no such client.
     """
     known = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
-    matches = [
-        hmac.compare_digest(known, each) for each in keyring.signer(_PURPOSE).digests(sent.encode())
-    ]
+    digests = keyring.signer(_PURPOSE).digests(sent.encode())
+    matches = [hmac.compare_digest(known, each) for each in digests]
     return any(matches)
 
 

@@ -10,22 +10,13 @@ from psycopg2.errors import DeadlockDetected, LockNotAvailable
 from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select
 from sqlalchemy.exc import OperationalError
 
+import models
 from core.errors import DomainError, TransientError
 from core.errors.people import USER_HAS_ACCOUNT, USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
 from core.keyring import Keyring
 from core.queues import Queue
 from core.scopes import Scope
-from models import (
-    AccountMail,
-    DeniedEntry,
-    Erasure,
-    Job,
-    JobStatus,
-    MailedLink,
-    MailingList,
-    Subscription,
-    User,
-)
+from models import Erasure, Job, JobStatus, MailingList, Subscription, User
 from services.accounts import email_addresses
 from services.jobs import kinds, outbox, records
 from services.jobs import lease as leases
@@ -100,19 +91,19 @@ def mark_again(uow: UnitOfWork, keyring: Keyring, user_id: int) -> bool:
 def _mark(uow: UnitOfWork, keyring: Keyring, person: User) -> int:
     address = person.email
     kept = opt_outs.keep_for_erasure(uow, keyring, person, address)
-    for kind in (MailedLink, AccountMail):
+    for kind in (models.MailedLink, models.AccountMail):
         # Recent ones, unsent ones, and those by the address.
         is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
         uow.session.execute(delete(kind).where(is_about_person))
     # Fields in which other owners wrote of the address.
-    uow.session.execute(delete(DeniedEntry).where(DeniedEntry.entry == person.email))
+    uow.session.execute(delete(models.DeniedEntry).where(models.DeniedEntry.entry == person.email))
     digest = keyring.signer(_PURPOSE).digest(address.encode())
     return _blank(uow, person, {"address_hmac": digest, "counts": {"opt_outs_kept": kept}})
 
 
 def mark_record(uow: UnitOfWork, record: User) -> None:
     """Mark a record whose address and opt-outs an account takes over, in its transaction."""
-    for kind in (MailedLink, AccountMail):
+    for kind in (models.MailedLink, models.AccountMail):
         uow.session.execute(delete(kind).where(kind.user_id == record.id))
     _blank(uow, record, {"counts": {"opt_outs_kept": 0}})
 

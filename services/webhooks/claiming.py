@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
@@ -23,7 +23,6 @@ from models import DeliveryStatus, EndpointState, FeedEvent, User, WebhookDelive
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.feed import reading
-from services.feed.catalogue import FeedEventType
 from services.feed.reading import FeedPosition, newest_position
 from services.webhooks import signing, webhook_endpoints
 from services.webhooks.deliveries import AFRESH, MAX_PENDING, TEST_TYPE
@@ -60,8 +59,7 @@ FIRST_REST = timedelta(seconds=30)
 MAX_REST = timedelta(minutes=5)
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(NamedTuple):
     """A delivery that is not done."""
 
     id: int
@@ -91,9 +89,7 @@ def pause_after(attempts: int) -> timedelta:
 
 def rest_after(silences: int) -> timedelta | None:
     """How long an endpoint rests after so many calls in a row that were kept waiting in vain."""
-    if silences <= 1:
-        return None
-    return min(FIRST_REST * (1 << min(silences - 2, 10)), MAX_REST)
+    return min(FIRST_REST * (1 << min(silences - 2, 10)), MAX_REST) if silences > 1 else None
 
 
 def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
@@ -102,14 +98,13 @@ def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Ch
         return Choice(takes_events=True)
     oldest = pending[0]
     order_ends_at = oldest.queued_at + IN_ORDER_FOR
-    if now < order_ends_at:
-        if oldest.due_at <= now:
-            return Choice(oldest.id)
-        return Choice(due_at=min(oldest.due_at, order_ends_at))
+    keeps_order = now < order_ends_at
     # The delivery of the first event, if several are due at the same time.
-    first = min(pending, key=lambda each: each.due_at)
+    first = oldest if keeps_order else min(pending, key=lambda each: each.due_at)
     if first.due_at <= now:
         return Choice(first.id)
+    if keeps_order:
+        return Choice(due_at=min(first.due_at, order_ends_at))
     return Choice(due_at=first.due_at, takes_events=len(pending) < max_pending)
 
 
@@ -119,12 +114,11 @@ def choose_several(pending: Sequence[Pending], now: datetime, *, most: int) -> l
     Each counts as delivered before the next is chosen.
     """
     left, chosen = list(pending), list[int]()
-    while len(chosen) < most:
-        delivery_id = choose(left, now, max_pending=0).delivery_id
-        if delivery_id is None:
-            break
-        chosen.append(delivery_id)
-        left = [each for each in left if each.id != delivery_id]
+    while (
+        len(chosen) < most and (found := choose(left, now, max_pending=0).delivery_id) is not None
+    ):
+        chosen.append(found)
+        left = [each for each in left if each.id != found]
     return chosen
 
 
@@ -245,12 +239,8 @@ def _count(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
             "last_attempt_at": func.now(),
             "due_at": func.now() + pause_after(tries + 1),
         }
-        uow.session.execute(
-            update(row)
-            .where(row.id.in_(ids))
-            .values(**counted)
-            .execution_options(synchronize_session=False)
-        )
+        of_them = update(row).where(row.id.in_(ids)).values(**counted)
+        uow.session.execute(of_them.execution_options(synchronize_session=False))
 
 
 def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
@@ -258,12 +248,11 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     # Read before the events are: all up to here are seen, if there is none.
     newest = newest_position(uow.session)
     position = webhook_endpoints.position_of(endpoint)
-    types = [FeedEventType(each) for each in endpoint.types if each in [*FeedEventType]]
     events = reading.read_after(
         uow.session,
         endpoint.user_id,
         position,
-        types=types,
+        types=webhook_endpoints.known_types(endpoint),
         later=webhook_endpoints.later_starts(endpoint),
         list_id=endpoint.list_id,
         limit=_MAX_TAKEN_EVENTS,
@@ -275,18 +264,16 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     # Deliveries that are there are sent once more: their owner asked for it.
     new = insert(WebhookDelivery).values(endpoint_id=endpoint.id)
     again = new.on_conflict_do_update(index_elements=["endpoint_id", "event_id"], set_=AFRESH)
-    uow.session.execute(
-        again,
-        [
-            {
-                "event_id": event.id,
-                "place": event.place,
-                "event_type": event.type,
-                "person_id": event.data.get("user_id"),
-            }
-            for event in events
-        ],
-    )
+    rows = [
+        {
+            "event_id": event.id,
+            "place": event.place,
+            "event_type": event.type,
+            "person_id": event.data.get("user_id"),
+        }
+        for event in events
+    ]
+    uow.session.execute(again, rows)
     return True
 
 
@@ -336,16 +323,13 @@ def write(
         endpoint.rests_until = None if rest is None else _now(uow) + rest
     taken = {each: outcome for each, outcome in made.items() if outcome.is_success}
     if taken:
-        outcomes = taken.values()
-        uow.session.execute(
-            _WRITE_TAKEN,
-            {
-                "ids": list(taken),
-                "codes": [each.status for each in outcomes],
-                "milliseconds": [each.milliseconds for each in outcomes],
-                "answers": [each.body or None for each in outcomes],
-            },
-        )
+        values = {
+            "ids": list(taken),
+            "codes": [each.status for each in taken.values()],
+            "milliseconds": [each.milliseconds for each in taken.values()],
+            "answers": [each.body or None for each in taken.values()],
+        }
+        uow.session.execute(_WRITE_TAKEN, values)
         endpoint.failing_since = None
     for delivery_id in made.keys() - taken:
         delivery = uow.session.get(WebhookDelivery, delivery_id)
@@ -403,11 +387,8 @@ def _write_failure(
 def _has_others(uow: UnitOfWork, delivery: WebhookDelivery) -> bool:
     """Return whether the endpoint has other deliveries that are not done."""
     row = WebhookDelivery
-    others = select(row.id).where(
-        row.endpoint_id == delivery.endpoint_id,
-        row.status == DeliveryStatus.PENDING,
-        row.id != delivery.id,
-    )
+    own = row.endpoint_id == delivery.endpoint_id, row.status == DeliveryStatus.PENDING
+    others = select(row.id).where(*own, row.id != delivery.id)
     return uow.session.scalar(others.limit(1)) is not None
 
 

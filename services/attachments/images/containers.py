@@ -8,16 +8,9 @@ from operator import mul
 
 from PIL import Image
 
-from services.attachments.images import png
+from services.attachments.images import outcome, png
 from services.attachments.images.animation import Animation, Disposal, Frame, first_view
-from services.attachments.images.outcome import (
-    MAX_PLAYS,
-    check_animation,
-    check_canvas,
-    check_frame_count,
-    truncated,
-    unreadable,
-)
+from services.attachments.images.outcome import truncated, unreadable
 from services.attachments.images.still import decode
 
 _DISPOSALS = {2: Disposal.CLEAR, 3: Disposal.RESTORE}
@@ -64,14 +57,14 @@ def read_gif(data: bytes) -> Animation:
                 # The loop count n says to repeat the frames n times, so to show them n + 1 times.
                 if name in _LOOP_BLOCKS and body[:1] == b"\x01":
                     again = _u16(body, 1)
-                    plays = min(again + 1, MAX_PLAYS) if again else 0  # 0: for ever
+                    plays = min(again + 1, outcome.MAX_PLAYS) if again else 0  # 0: for ever
             else:
                 reader.skip_blocks()
         elif introducer == b",":
             frame, size = _frame(reader, palette, control[:4].ljust(4, b"\0"))
             frames.append(frame)
             sizes.append(size)
-            check_frame_count(len(frames), "GIF")
+            outcome.check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
@@ -80,9 +73,9 @@ def read_gif(data: bytes) -> Animation:
     # The canvas is the screen, or the first picture's extent where that is larger, as in browsers.
     width = max(_u16(header, 6), frames[0].left + sizes[0][0])
     height = max(_u16(header, 8), frames[0].top + sizes[0][1])
-    check_canvas(width, height, "GIF header")
+    outcome.check_canvas(width, height, "GIF header")
     area = max(width * height, *starmap(mul, sizes))
-    check_animation(len(frames), area, "GIF")
+    outcome.check_animation(len(frames), area, "GIF")
     return Animation(width, height, frames, plays)
 
 
@@ -93,7 +86,7 @@ def _frame(reader: _Reader, palette: bytes, control: bytes) -> tuple[Frame, tupl
     reader.take(1)
     reader.skip_blocks()
     left, top, width, height = (_u16(descriptor, at) for at in (0, 2, 4, 6))
-    check_canvas(width, height, f"GIF image at byte {start:,}")
+    outcome.check_canvas(width, height, f"GIF image at byte {start:,}")
     stop, size = reader.at, descriptor[4:8]
     flags = descriptor[8] & 0x40
     if palette:
@@ -174,7 +167,7 @@ def _entries(data: bytes) -> Iterator[_Entry]:
             if header_size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
                 raise unreadable("The ICO holds neither a PNG nor a bitmap.")
             height = abs(doubled) // 2
-        check_canvas(width, height, f"ICO image at byte {offset:,}")
+        outcome.check_canvas(width, height, f"ICO image at byte {offset:,}")
         yield width, height, bits, body
 
 
@@ -227,15 +220,15 @@ def read_webp(data: bytes) -> WebpFile:
             found.plays = int.from_bytes(body[4:6], "little")
         elif name == b"ANMF":
             found.durations.append(_u24(body, 12))
-            check_frame_count(len(found.durations), "WebP")
+            outcome.check_frame_count(len(found.durations), "WebP")
             for inner, part in _chunks(body, 16, len(body)):
                 _note_picture(found, inner, part)
         else:
             _note_picture(found, name, body)
     if not found.pictures:
         raise unreadable("The WebP has no picture chunk.")
-    check_canvas(found.width, found.height, "WebP header")
-    check_animation(len(found.durations), found.width * found.height, "WebP")
+    outcome.check_canvas(found.width, found.height, "WebP header")
+    outcome.check_animation(len(found.durations), found.width * found.height, "WebP")
     return found
 
 
