@@ -119,10 +119,7 @@ def live_of(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
 
 
 def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
-    """Revoke a key (of ``user_id``, where given): 1, or 0 when it was revoked already.
-
-    The keys that it made end with it. Raises ``api_key.not_found``.
-    """
+    """Revoke a key with those that it made: 1, or 0 if it was. Raises ``api_key.not_found``."""
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
         raise errors.API_KEY_NOT_FOUND()

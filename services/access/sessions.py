@@ -169,10 +169,7 @@ def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[UserSess
 
 
 def end(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
-    """End a session (of ``user_id``, where given): 1, or 0 when it had ended already.
-
-    Raises ``session.not_found``.
-    """
+    """End a session: 1, or 0 when it had ended already. Raises ``session.not_found``."""
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):
         raise errors.SESSION_NOT_FOUND()

@@ -140,10 +140,7 @@ def request_mail_to(
 
 
 def got_enough(uow: UnitOfWork, kind: MailKind, email: str, *, detail: str | None = None) -> bool:
-    """Tell whether the limit's number of mails of this kind were asked for of late.
-
-    With ``detail`` only those that say the same are counted.
-    """
+    """Tell whether the limit of mails of this kind, with this ``detail`` if given, is reached."""
     lately = select(func.count()).where(
         AccountMail.email == email,
         AccountMail.kind == kind,
@@ -185,10 +182,7 @@ def mail_person(
 
 
 def admit(uow: UnitOfWork, resources: Resources, asked: AccountMail, email: str | None) -> bool:
-    """Count a mail that anybody can ask for, once for all attempts to send it.
-
-    ``email`` is as in ``unsolicited_mail.of``. False: a bound is reached.
-    """
+    """Count a stranger's mail once, whatever the attempts to send it; False: it is one too many."""
     if asked.admitted_at is not None:
         return True
     source = asked.source_digest

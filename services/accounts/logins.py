@@ -212,10 +212,7 @@ def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str
 def _find(
     uow: UnitOfWork, keyring: Keyring, email: str, known: str | None
 ) -> tuple[str, User | None, str | None]:
-    """The typed text in one spelling, its person, and the nonce of a browser known to them.
-
-    A text that is no address is counted too.
-    """
+    """The typed text, address or not, in one spelling; its person; a known browser's nonce."""
     try:
         email = email_addresses.normalise(email.strip())
     except DomainError:

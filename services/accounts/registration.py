@@ -41,10 +41,7 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
 def register(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, name: str, password_hash: str
 ) -> User:
-    """Make the account, or set the password of a person who has none.
-
-    Raises what ``read_registration`` raises.
-    """
+    """Make the account, or set a person's first password; raises as ``read_registration``."""
     opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
     # A person who was just erased no longer has the address, which then needs a new link.
@@ -173,10 +170,7 @@ def move(
 
 
 def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
-    """The address that a link would give back to its account; changes nothing.
-
-    Raises ``account_link.invalid`` and ``account_link.used``.
-    """
+    """The address that a link would give back to its account; raises as ``read_new_address``."""
     opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
     return _unused(opened, email)
 

@@ -28,10 +28,7 @@ _MAX_BATCH_ROWS = 1_000
 
 
 class Seal(Enum):
-    """The verdict on a signature.
-
-    It is ours, is not, or was made under a key that is not in the keyring.
-    """
+    """The verdict on a signature: ours, forged, or made under a key that is not in the keyring."""
 
     GOOD = "good"
     FORGED = "forged"

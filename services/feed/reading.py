@@ -111,10 +111,7 @@ _PLACE = select(_FIRST.c.place).where(_FIRST.c.occurred_at + _OPEN < bindparam("
 
 
 def raise_places(uow: UnitOfWork) -> None:
-    """Let new events come after all positions that an earlier database may have given.
-
-    For a database that was just restored, while nothing else uses it.
-    """
+    """Let new events come after all positions of an earlier database, for one just restored."""
     uow.session.execute(select(func.raise_feed_places()))
 
 

@@ -210,10 +210,7 @@ def restart(uow: UnitOfWork, job: Job) -> None:
 
 
 def is_retry_sensible(job: Job) -> bool:
-    """Return whether the same input may come to a good end another time.
-
-    It may if the job failed for another reason than its input.
-    """
+    """Return whether the job failed for another reason than its input, which may pass."""
     by_itself = job.error is not None and job.error["code"].startswith("job.")
     return job.status == JobStatus.FAILED and by_itself
 

@@ -103,10 +103,7 @@ def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest = WHOLE) -> PageO
 
 
 def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
-    """Revoke the user's grant, and so its tokens: 1, or 0 when it was revoked already.
-
-    Raises ``grant.not_found``.
-    """
+    """Revoke the user's grant and its tokens: 1, or 0 if it was. Raises ``grant.not_found``."""
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
         raise GRANT_NOT_FOUND()

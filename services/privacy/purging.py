@@ -189,10 +189,7 @@ _SHORTEN_CONSENT = text("SELECT shorten_consent_ips(:days, :most)")
 
 
 def shorten(resources: Resources) -> int:
-    """Cut old IP addresses to their network; how many they were.
-
-    Events keep the /24 or /64, and consent, which is kept for longer, the /24 or /48.
-    """
+    """Cut old IP addresses to their /24 (of IPv6: /64, of consent /48); how many they were."""
     days, total = resources.settings.retention[Retained.IP_ADDRESSES], 0
     while True:
         with resources.unit_of_work() as uow:
@@ -372,10 +369,7 @@ _RULES: Mapping[str, Rule] = {
 
 
 class OverdueRows:
-    """Counts overdue rows by their rule, each up to a thousand.
-
-    It reads no more rows than that of any table, and none of most.
-    """
+    """Counts overdue rows by their rule, each up to a thousand, and reads no more of a table."""
 
     def __init__(self, settings: Settings) -> None:
         self._ages = {name: rule.age(settings) + _SLACK for name, rule in _RULES.items()}

@@ -112,10 +112,7 @@ def _blanking(owner: InstrumentedAttribute[Any], **values: Any) -> Stage:
 
 
 def _deleting(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Delete the rows that have the person as their ``owner``, the newest first.
-
-    An API key comes before the one that made it.
-    """
+    """Delete the owner's rows, the newest first: a key comes before the one that made it."""
     return partial(_change_batch, owner, delete(owner.class_))
 
 

@@ -109,10 +109,7 @@ def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Ch
 
 
 def choose_several(pending: Sequence[Pending], now: datetime, *, most: int) -> list[int]:
-    """Return what ``choose`` would choose one after the other.
-
-    Each counts as delivered before the next is chosen.
-    """
+    """Return what ``choose`` would choose one after the other, each delivered before the next."""
     left, chosen = list(pending), list[int]()
     while (
         len(chosen) < most and (found := choose(left, now, max_pending=0).delivery_id) is not None

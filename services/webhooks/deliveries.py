@@ -41,10 +41,7 @@ class EventCount:
 def page(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, wanted: PageRequest
 ) -> PageOfRows[WebhookDelivery]:
-    """The endpoint's deliveries, newest first.
-
-    Raises ``cursor.invalid`` and what ``webhook_endpoints.get`` raises.
-    """
+    """The endpoint's deliveries, newest first; raises as ``webhook_endpoints.get``."""
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
     found = uow.session.scalars(paging.by_id(query, WebhookDelivery.id, wanted)).all()

@@ -158,10 +158,7 @@ def change(
 
 
 def rotate(uow: UnitOfWork, wrapper: KeyWrapper, caller: Caller, endpoint_id: int) -> str:
-    """A new secret; the former one signs beside it for a day.
-
-    Raises as ``change`` does, and ``webhook.too_many_secrets``.
-    """
+    """A new secret, beside the former one for a day; raises also ``webhook.too_many_secrets``."""
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if signing.count_live(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
         raise errors.WEBHOOK_TOO_MANY_SECRETS(most=signing.MAX_LIVE_SECRETS)
@@ -195,10 +192,7 @@ def lock_active(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEnd
 
 
 def wake(endpoint: WebhookEndpoint) -> None:
-    """Have a worker look at the endpoint, which is locked, within about a second.
-
-    Its owner asks for that, and may have mended the receiver: it rests no longer.
-    """
+    """Have a worker look at a locked endpoint within about a second: it rests no longer."""
     endpoint.due_at, endpoint.rests_until = func.now(), None
 
 

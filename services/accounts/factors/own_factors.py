@@ -163,10 +163,7 @@ def remove_passkey(
 def remove_passkeys(
     uow: UnitOfWork, user_id: int, passkey_ids: Collection[int], *, request_id: str | None
 ) -> None:
-    """End these passkeys of a person whom the caller has locked.
-
-    Raises ``second_factor.not_found`` for one that is none of theirs.
-    """
+    """End passkeys of a person who is locked; raises ``second_factor.not_found``."""
     for passkey_id in passkey_ids:
         if not passkeys.remove(uow, user_id, passkey_id):
             raise SECOND_FACTOR_NOT_FOUND()
@@ -184,10 +181,7 @@ def remove_later(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
 
 
 def reset(uow: UnitOfWork, *, email: str) -> User:
-    """Remove all factors of a person who lost theirs: for the operator's command.
-
-    Raises ``user.not_found``.
-    """
+    """Remove all factors of a person who lost theirs; raises ``user.not_found``."""
     person = accounts.get_by_email(uow, email)
     sessions.lock_person(uow, person.id)
     for kind in (TotpSecret, Passkey):

@@ -23,10 +23,7 @@ _LINEAR = [
 
 
 def blurhash(image: Image.Image) -> str:
-    """Return the 28 characters for an RGB image: four waves across and three down.
-
-    The time grows with the pixels: some milliseconds for 32 by 32.
-    """
+    """Return the 28 characters for a small RGB image: four waves across and three down."""
     # Each wave's amplitude in linear light, row by row of waves; the first is the mean.
     width, height = image.size
     across = [_cosines(wave, width) for wave in range(_ACROSS)]
