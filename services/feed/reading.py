@@ -148,10 +148,9 @@ def page(
     """
     position = START if cursor is None else FeedPosition.of_cursor(cursor)
     require_own_list(uow, user_id, list_id)
-    found = read_after(
-        uow.session, user_id, position, types=types, list_id=list_id, limit=limit + 1
-    )
-    events = found[:limit]
+    query = next_events(user_id, position, types=types, list_id=list_id, limit=limit + 1)
+    found = uow.session.scalars(query).all()
+    events = list(found[:limit])
     last = FeedPosition.of_event(events[-1]) if events else position
     return FeedPage(events, last.cursor, has_more=len(found) > limit)
 
@@ -163,8 +162,15 @@ def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None
         raise LIST_NOT_FOUND()
 
 
-def read_after(
-    session: Session,
+def newest(
+    session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
+) -> list[FeedEvent]:
+    """The owner's last events of these types, newest first: for people, who follow nothing."""
+    query = next_events(user_id, START, types=types, limit=limit, newest_first=True)
+    return list(session.scalars(query))
+
+
+def next_events(
     user_id: int,
     position: FeedPosition,
     *,
@@ -172,40 +178,13 @@ def read_after(
     later: Mapping[str, FeedPosition] = _NONE,
     list_id: int | None = None,
     limit: int,
-) -> list[FeedEvent]:
-    """The owner's next events of these types, in order; none whose older neighbour may yet come.
-
-    ``later``: positions of types of which only what comes after those is read, too.
-    """
-    query = reading_statement(
-        user_id, position, types=types, later=later, list_id=list_id, limit=limit
-    )
-    return list(session.scalars(query))
-
-
-def newest(
-    session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
-) -> list[FeedEvent]:
-    """The owner's last events of these types, newest first: for people, who follow nothing."""
-    query = reading_statement(
-        user_id, START, types=types, list_id=None, limit=limit, newest_first=True
-    )
-    return list(session.scalars(query))
-
-
-def reading_statement(
-    user_id: int,
-    position: FeedPosition,
-    *,
-    types: Collection[FeedEventType],
-    later: Mapping[str, FeedPosition] = _NONE,
-    list_id: int | None,
-    limit: int,
     newest_first: bool = False,
 ) -> Select[FeedEvent]:
-    """The statement of ``read_after``: the next events of each type, and of those the first ones.
+    """The owner's next events of these types, in order; none whose older neighbour may yet come.
 
-    Each type costs one look into an index, and no more rows than the limit.
+    It selects the next events of each type, and of those the first ones: a type costs one look into
+    an index, and no more rows than the limit. Of the types in ``later`` only what comes after those
+    positions is selected.
     """
     kinds = sorted(types)
     after = [max(position, later.get(each, position)) for each in kinds]

@@ -57,7 +57,8 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
 
 def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[Job]:
     """The jobs that ``get`` gives to the caller, newest first. Raises ``cursor.invalid``."""
-    shown: ColumnElement[bool] = Job.kind.not_in(kinds.names_without(caller.scopes))
+    hidden = [kind.name for kind in kinds.registered() if kind.scope not in caller.scopes]
+    shown: ColumnElement[bool] = Job.kind.not_in(hidden)
     if not caller.unrestricted:
         shown &= Job.kind.in_([kind.name for kind in kinds.registered()])
     # The rows before the page are read in the index alone where all kinds are shown.

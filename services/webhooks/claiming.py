@@ -125,19 +125,17 @@ _MAX_TAKEN_EVENTS = 100
 
 @dataclass(frozen=True)
 class Message:
-    """A try, as it goes out.
+    """A try, as it goes out; its delivery is as before the try was counted."""
 
-    Attributes:
-        due_at: and ``last_attempt_at``: those of the delivery before the try was counted.
-    """
-
-    delivery_id: int
+    delivery: WebhookDelivery
     url: str
-    id: str
     body: bytes
     secrets: list[bytes]
-    due_at: datetime
-    last_attempt_at: datetime | None
+
+    @property
+    def id(self) -> str:
+        event_id = self.delivery.event_id
+        return f"test_{self.delivery.id}" if event_id is None else message_id_of(event_id)
 
 
 def claim(
@@ -161,35 +159,24 @@ def claim(
         for gone in (each for each in deliveries if each.id not in shown):
             gone.status, gone.error = DeliveryStatus.FAILED, "The event is no longer kept."
         secrets = signing.live_secrets(uow, wrapper, endpoint.id) if kept else []
-        messages = [
-            Message(
-                delivery_id=each.id,
-                url=endpoint.url,
-                id=f"test_{each.id}" if each.event_id is None else message_id_of(each.event_id),
-                body=signing.body_of(shown[each.id]),
-                secrets=secrets,
-                due_at=each.due_at,
-                last_attempt_at=each.last_attempt_at,
-            )
-            for each in kept
-        ]
         _count(uow, kept)
-        if messages:
-            return messages
+        if kept:
+            url, body_of = endpoint.url, signing.body_of
+            return [Message(each, url, body_of(shown[each.id]), secrets) for each in kept]
 
 
 def give_back(uow: UnitOfWork, messages: Iterable[Message]) -> None:
     """Undo the count of tries that were not made, of a locked endpoint."""
     row = WebhookDelivery
-    for each in messages:
+    for before in (each.delivery for each in messages):
         as_before = {
             "attempts": row.attempts - 1,
             # Its owner may have asked for it anew meanwhile.
             "round_attempts": func.greatest(row.round_attempts - 1, 0),
-            "due_at": func.least(row.due_at, each.due_at),
-            "last_attempt_at": each.last_attempt_at,
+            "due_at": func.least(row.due_at, before.due_at),
+            "last_attempt_at": before.last_attempt_at,
         }
-        uow.session.execute(update(row).where(row.id == each.delivery_id).values(**as_before))
+        uow.session.execute(update(row).where(row.id == before.id).values(**as_before))
 
 
 def _take(uow: UnitOfWork, endpoint: WebhookEndpoint, most: int) -> list[WebhookDelivery]:
@@ -245,8 +232,7 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     # Read before the events are: all up to here are seen, if there is none.
     newest = newest_position(uow.session)
     position = webhook_endpoints.position_of(endpoint)
-    events = reading.read_after(
-        uow.session,
+    query = reading.next_events(
         endpoint.user_id,
         position,
         types=webhook_endpoints.known_types(endpoint),
@@ -254,6 +240,7 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
         list_id=endpoint.list_id,
         limit=_MAX_TAKEN_EVENTS,
     )
+    events = uow.session.scalars(query).all()
     last = FeedPosition.of_event(events[-1]) if events else max(newest, position)
     endpoint.place, endpoint.event_id = last.place, last.id
     if not events:
