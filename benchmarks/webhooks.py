@@ -25,7 +25,7 @@ from core.queues import Queue
 from core.scopes import Scope
 from devstack import LOOPBACK
 from devstack.supervisor.programs import answers
-from models import EndpointState, FeedEvent, Subscription
+from models import EndpointState, Subscription
 from services.access.caller import Caller
 from services.feed import reading
 from services.feed.catalogue import FeedEventType
@@ -106,9 +106,10 @@ class WebhookBench:
 
     def _posts(self, hooked: Hooked, after: FeedPosition) -> list[Post]:
         with self.stack.resources.unit_of_work() as uow:
-            found: list[FeedEvent] = reading.read_after(
-                uow.session, hooked.caller.user_id, after, types=[CHANGED], limit=EVENTS_EACH
+            query = reading.next_events(
+                hooked.caller.user_id, after, types=[CHANGED], limit=EVENTS_EACH
             )
+            found = uow.session.scalars(query).all()
             assert len(found) == EVENTS_EACH
             return [
                 (signing.message_id_of(event["id"]), signing.body_of(event))

@@ -69,7 +69,7 @@ class Attachment(Model):
 
 class ObjectRemoval(Model):
     __tablename__ = "object_removals"
-    __table_args__ = (Index("ix_object_removals_try_at", "try_at"),)
+    __table_args__ = (Index(None, "try_at"),)
 
     id: Mapped[SerialId]
     # The object's key. With a final slash: every object whose key begins so.

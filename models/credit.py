@@ -67,7 +67,7 @@ class CreditEntry(Model):
             postgresql_where="action = 'topup'",
         ),
         # Deleting an order looks here, and verifying one.
-        Index("ix_credit_entries_order_id", "order_id", postgresql_where="order_id IS NOT NULL"),
+        Index(None, "order_id", postgresql_where="order_id IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
@@ -187,14 +187,10 @@ class PaymentOrder(Model):
             text("created_at DESC"),
             text("id DESC"),
         ),
-        Index("ix_payment_orders_channel_session_id", "channel", "session_id"),
-        Index("ix_payment_orders_channel_payment_id", "channel", "payment_id"),
-        Index("ix_payment_orders_status_created_at", "status", "created_at"),
-        Index(
-            "ix_payment_orders_next_check_at",
-            "next_check_at",
-            postgresql_where="next_check_at IS NOT NULL",
-        ),
+        Index(None, "channel", "session_id"),
+        Index(None, "channel", "payment_id"),
+        Index(None, "status", "created_at"),
+        Index(None, "next_check_at", postgresql_where="next_check_at IS NOT NULL"),
         # Finds the orders that may be purged one day, oldest first.
         Index(
             "ix_payment_orders_abandoned",
@@ -294,7 +290,7 @@ class PaymentOrderChange(Model):
     """A change of an order's status, written by a trigger in the same transaction."""
 
     __tablename__ = "payment_order_changes"
-    __table_args__ = (Index("ix_payment_order_changes_order_id_id", "order_id", "id"),)
+    __table_args__ = (Index(None, "order_id", "id"),)
 
     id: Mapped[SerialId]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))
@@ -324,10 +320,7 @@ class PaymentEvent(Model):
     """
 
     __tablename__ = "payment_events"
-    __table_args__ = (
-        UniqueConstraint("channel", "event_id"),
-        Index("ix_payment_events_order_id", "order_id"),
-    )
+    __table_args__ = (UniqueConstraint("channel", "event_id"), Index(None, "order_id"))
 
     id: Mapped[SerialId]
     channel: Mapped[str]

@@ -46,15 +46,8 @@ class FeedEvent(Model):
     __tablename__ = "feed_events"
     __table_args__ = (
         # Each type is looked for by itself, so that a rare one is found as fast as a common one.
-        Index("ix_feed_events_user_id_type_place_id", "user_id", "type", "place", "id"),
-        Index(
-            "ix_feed_events_list_id_type_place_id",
-            "list_id",
-            "type",
-            "place",
-            "id",
-            postgresql_where="list_id IS NOT NULL",
-        ),
+        Index(None, "user_id", "type", "place", "id"),
+        Index(None, "list_id", "type", "place", "id", postgresql_where="list_id IS NOT NULL"),
         CheckConstraint("octet_length(data::text) <= 2000", name="data_bounded"),
     )
 

@@ -38,12 +38,7 @@ class Job(Model):
             "(status IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)",
             name="finished_at_when_finished",
         ),
-        Index(
-            "ix_jobs_queue_send_after",
-            "queue",
-            "send_after",
-            postgresql_where="status = 'queued' AND sends > 0",
-        ),
+        Index(None, "queue", "send_after", postgresql_where="status = 'queued' AND sends > 0"),
         Index(
             "ix_jobs_queue_send_after_unsent",
             "queue",
@@ -51,18 +46,16 @@ class Job(Model):
             postgresql_where="status = 'queued' AND sends = 0",
         ),
         Index(
-            "ix_jobs_queue_on_behalf_of_sends_send_after",
+            None,
             "queue",
             "on_behalf_of",
             "sends",
             "send_after",
             postgresql_where="status = 'queued'",
         ),
-        Index(
-            "ix_jobs_lease_expires_at", "lease_expires_at", postgresql_where="status = 'running'"
-        ),
+        Index(None, "lease_expires_at", postgresql_where="status = 'running'"),
         Index("ix_jobs_user_id_id", "user_id", text("id DESC")),
-        Index("ix_jobs_finished_at", "finished_at", postgresql_where="finished_at IS NOT NULL"),
+        Index(None, "finished_at", postgresql_where="finished_at IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
@@ -121,8 +114,8 @@ class IdempotencyRecord(Model):
         UniqueConstraint("caller_id", "route", "key"),
         CheckConstraint("(job_id IS NULL) <> (answer IS NULL)", name="job_or_answer"),
         CheckConstraint("octet_length(fingerprint) = 32", name="fingerprint_length"),
-        Index("ix_idempotency_records_expires_at", "expires_at"),
-        Index("ix_idempotency_records_job_id", "job_id"),
+        Index(None, "expires_at"),
+        Index(None, "job_id"),
     )
 
     id: Mapped[SerialId]

@@ -44,8 +44,8 @@ class OAuthGrant(Model):
             unique=True,
             postgresql_where="revoked_at IS NULL",
         ),
-        Index("ix_oauth_grants_user_id", "user_id"),
-        Index("ix_oauth_grants_client_id", "client_id"),
+        Index(None, "user_id"),
+        Index(None, "client_id"),
     )
 
     id: Mapped[SerialId]

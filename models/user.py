@@ -63,7 +63,7 @@ class UserSession(Model):
     __tablename__ = "user_sessions"
     __table_args__ = (
         CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
-        Index("ix_user_sessions_ended_at", "ended_at", postgresql_where="ended_at IS NOT NULL"),
+        Index(None, "ended_at", postgresql_where="ended_at IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
@@ -149,7 +149,7 @@ class SpentProof(Model):
     __tablename__ = "spent_proofs"
     __table_args__ = (
         CheckConstraint("octet_length(proof_hash) = 32", name="hash_length"),
-        Index("ix_spent_proofs_expires_at", "expires_at"),
+        Index(None, "expires_at"),
     )
 
     proof_hash: Mapped[bytes] = mapped_column(primary_key=True)
@@ -181,7 +181,7 @@ class AccountMail(Model):
     """A mail about an account, to be sent or sent lately. The address may have no account."""
 
     __tablename__ = "account_mails"
-    __table_args__ = (Index("ix_account_mails_email_kind", "email", "kind"),)
+    __table_args__ = (Index(None, "email", "kind"),)
 
     id: Mapped[SerialId]
     kind: Mapped[str]
@@ -213,11 +213,7 @@ class Erasure(Model):
     __tablename__ = "erasures"
     __table_args__ = (
         CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),
-        Index(
-            "ix_erasures_address_hmac",
-            "address_hmac",
-            postgresql_where="address_hmac IS NOT NULL",
-        ),
+        Index(None, "address_hmac", postgresql_where="address_hmac IS NOT NULL"),
         Index("ix_erasures_unfinished", "user_id", postgresql_where="finished_at IS NULL"),
     )
 

@@ -37,14 +37,10 @@ class WebhookEndpoint(Model):
         CheckConstraint("char_length(url) <= 2000", name="url_bounded"),
         CheckConstraint("cardinality(types) > 0", name="has_types"),
         Index("ix_webhook_endpoints_user_id_id", "user_id", text("id DESC")),
-        Index("ix_webhook_endpoints_key_id", "key_id", postgresql_where="key_id IS NOT NULL"),
+        Index(None, "key_id", postgresql_where="key_id IS NOT NULL"),
         # The search for work reads this each second.
         Index("ix_webhook_endpoints_active", "id", postgresql_where="state = 'active'"),
-        Index(
-            "ix_webhook_endpoints_deleted_at",
-            "deleted_at",
-            postgresql_where="deleted_at IS NOT NULL",
-        ),
+        Index(None, "deleted_at", postgresql_where="deleted_at IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
@@ -114,9 +110,7 @@ class WebhookDelivery(Model):
             postgresql_where="status = 'pending'",
         ),
         # The erasure of this person blanks the answer.
-        Index(
-            "ix_webhook_deliveries_person_id", "person_id", postgresql_where="answer IS NOT NULL"
-        ),
+        Index(None, "person_id", postgresql_where="answer IS NOT NULL"),
     )
 
     id: Mapped[SerialId]

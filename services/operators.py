@@ -4,6 +4,7 @@ Each act is an event of the operator's own account, which tells who did it, when
 other account's events tell what was done.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -98,17 +99,10 @@ def review_texts(
 
 
 def _record(uow: UnitOfWork, operator: Caller, act: OperatorAct, /, **subject: int | str) -> None:
-    record(
-        uow,
-        operator.user_id,
-        EventType.OPERATOR_ACTED,
-        credential=operator.credential,
-        act=act,
-        **subject,
-    )
-    uow.after_commit(
-        lambda: log.info("operator.acted", operator_id=operator.user_id, act=act, **subject)
-    )
+    acted, by = EventType.OPERATOR_ACTED, operator.credential
+    record(uow, operator.user_id, acted, credential=by, act=act, **subject)
+    told = {"operator_id": operator.user_id, "act": act, **subject}
+    uow.after_commit(lambda: log.info("operator.acted", **told))
 
 
 # A job or maintenance that is due for less than that is no news: the workers are at it.
@@ -165,17 +159,12 @@ def read(resources: Resources) -> OverdueWork:
 
 def queues_of(figures: DeploymentFigures) -> list[QueueFigures]:
     jobs = figures.jobs
-    due: dict[str, int] = {}
+    due = Counter[str]()
     for (queue, _), count in jobs.due.items():
-        due[queue] = due.get(queue, 0) + count
+        due[queue] += count
+    counts = Counter(jobs.unfinished)
     return [
-        QueueFigures(
-            queue,
-            jobs.unfinished.get((queue, "queued"), 0),
-            jobs.unfinished.get((queue, "running"), 0),
-            due.get(queue, 0),
-            oldest,
-        )
+        QueueFigures(queue, counts[queue, "queued"], counts[queue, "running"], due[queue], oldest)
         for queue, oldest in jobs.oldest.items()
     ]
 

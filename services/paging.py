@@ -26,10 +26,7 @@ _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class PageRequest:
-    """The rows that a caller asks for: at most ``limit``, after ``offset`` rows or a ``cursor``.
-
-    A cursor takes the place of the offset.
-    """
+    """The rows that are asked for: at most ``limit``, after a ``cursor``, else ``offset`` rows."""
 
     limit: int
     offset: int = 0
@@ -174,10 +171,6 @@ def fill(
 
 
 def cut(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
-    """The page of ``limit`` rows, of as many rows and one more where there is a next page.
-
-    Args:
-        cursor_of: the cursor of the page after a row.
-    """
+    """Cut off the row that shows a next page; ``cursor_of`` names the page after a row."""
     shown = list(rows[:limit])
     return PageOfRows(shown, cursor_of(shown[-1]) if len(rows) > limit else None, cursor_of)

@@ -82,10 +82,7 @@ def change(
 def make_way(
     uow: UnitOfWork, keyring: Keyring, person: User, email: str, *, erases: bool = True
 ) -> None:
-    """Erase the record that lists made of an address which the person, who is locked, has proved.
-
-    Raises as ``change`` does.
-    """
+    """Erase the lists' record of an address that the locked person proved; raises as ``change``."""
     # An import may hold the record for seconds, and wait for the person meanwhile.
     with locks.waiting_briefly(uow):
         query = select(User).where(User.email == email, User.id != person.id).with_for_update()

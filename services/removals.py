@@ -34,10 +34,7 @@ _MAX_ROUNDS = 20
 
 
 def forget(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
-    """Have these objects removed once the transaction has committed, and ``after`` is over.
-
-    A key with a final slash stands for every object whose key begins so.
-    """
+    """Have objects, and folders (keys with a final slash), removed ``after`` the commit."""
     uow.session.add_all(ObjectRemoval(key=key, try_at=func.now() + after) for key in keys)
 
 

@@ -16,11 +16,6 @@ from services.feed.catalogue import FeedEventType, announce
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# The origin is not a parameter, since nearly every act on an account records an event, and none
-# does anything else with it. It belongs to the context of the request or command. The check of
-# credentials runs in another thread, with a copy of that context: so it adds the credential to
-# the same object.
-
 
 def page(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[RecordedEvent]:
     """The user's events, newest first; raises ``cursor.invalid``.
@@ -45,7 +40,6 @@ class EventType(StrEnum):
     ADDRESS_CHANGED = "address.changed"
     # A change taken back by the link that the earlier address was mailed.
     ADDRESS_UNDONE = "address.undone"
-    # The subscriptions of an address that the account moved to are the account's now.
     KEY_CREATED = "key.created"
     KEY_ENDED = "key.ended"
     GRANT_CREATED = "grant.created"
@@ -103,34 +97,21 @@ def record(
     # A browser may still be in as another person.
     if credential is not None and credential.user_id not in (None, user_id):
         credential = None
-    uow.session.add(
-        RecordedEvent(
-            user_id=user_id,
-            type=kind,
-            ip=origin.ip,
-            user_agent=origin.user_agent
-            and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS],
-            credential_kind=None if credential is None else credential.kind,
-            credential_id=None if credential is None else credential.id,
-            detail=detail,
-        )
-    )
+    agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]
+    event = RecordedEvent(user_id=user_id, type=kind, ip=origin.ip, user_agent=agent, detail=detail)
+    _add(uow, event, credential)
     if kind in _ANNOUNCED:
         announced, subject, number = _ANNOUNCED[kind]
         subject_id, count = detail.get(subject), detail.get(number, 1)
         assert subject_id is None or isinstance(subject_id, int)
         assert isinstance(count, int)
         announce(uow, user_id, announced, subject_id, count=count)
-    uow.after_commit(partial(_tell, kind, user_id, credential))
 
 
 def record_by_operator(uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail) -> None:
     """Record what an operator did to this user's account, and not from where they did it."""
-    command = Credential(CredentialKind.COMMAND)
-    uow.session.add(
-        RecordedEvent(user_id=user_id, type=kind, credential_kind=command.kind, detail=detail)
-    )
-    uow.after_commit(partial(_tell, kind, user_id, command))
+    event = RecordedEvent(user_id=user_id, type=kind, detail=detail)
+    _add(uow, event, Credential(CredentialKind.COMMAND))
 
 
 def record_hourly(uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail) -> None:
@@ -145,11 +126,14 @@ def record_hourly(uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: D
         record(uow, user_id, kind, credential=None, **detail)
 
 
-def _tell(kind: EventType, user_id: int, credential: Credential | None) -> None:
-    """Count and log the event once it is committed. The log has no IP address and no name."""
-    _EVENTS.labels(kind).inc()
-    by = None if credential is None else credential.kind
-    log.info("account.event", type=kind, user_id=user_id, credential=by)
+def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -> None:
+    """Add the event; count and log it once it is committed, without an IP address and a name."""
+    if credential is not None:
+        event.credential_kind, event.credential_id = credential.kind, credential.id
+    uow.session.add(event)
+    told = {"type": event.type, "user_id": event.user_id, "credential": event.credential_kind}
+    uow.after_commit(_EVENTS.labels(event.type).inc)
+    uow.after_commit(partial(log.info, "account.event", **told))
 
 
 _ERROR_EVENTS = {

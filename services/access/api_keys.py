@@ -10,12 +10,7 @@ from threading import Lock
 from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, or_, select, update
 
 from core import clock
-from core.errors.access import (
-    API_KEY_EXPIRY,
-    API_KEY_NAME,
-    API_KEY_NOT_FOUND,
-    AUTH_INVALID_API_KEY,
-)
+from core.errors import access as errors
 from core.keyring import Keyring
 from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from core.secret_form import API_KEY
@@ -50,9 +45,9 @@ def create(
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
-        raise API_KEY_NAME(most=MAX_KEY_NAME_CHARACTERS)
+        raise errors.API_KEY_NAME(most=MAX_KEY_NAME_CHARACTERS)
     if expires_at is not None and expires_at <= clock.now():
-        raise API_KEY_EXPIRY()
+        raise errors.API_KEY_EXPIRY()
     maker = None if maker_id is None else uow.session.get_one(ApiKey, maker_id)
     if maker is not None and maker.expires_at is not None:
         expires_at = min(expires_at or maker.expires_at, maker.expires_at)
@@ -96,11 +91,11 @@ class LastUseBuffer:
 def authenticate(database: Database, uses: LastUseBuffer, keyring: Keyring, secret: str) -> Caller:
     """The caller of a key; raises ``auth.invalid_credentials``."""
     if not API_KEY.matches(secret):
-        raise AUTH_INVALID_API_KEY()
+        raise errors.AUTH_INVALID_API_KEY()
     now, digests = clock.now(), keyring.signer(_PURPOSE).digests(secret.encode())
     found = database.rows(_CREDENTIAL, digests=digests, now=now)
     if not found:
-        raise AUTH_INVALID_API_KEY()
+        raise errors.AUTH_INVALID_API_KEY()
     [(key_id, user_id, sent_scopes, last_used_at)] = found
     if last_used_at is None or now - last_used_at >= _LAST_USE_RESOLUTION:
         uses.note(key_id)
@@ -124,21 +119,16 @@ def live_of(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
 
 
 def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
-    """Revoke a key (of ``user_id``, where given): 1, or 0 when it was revoked already.
-
-    The keys that it made end with it. Raises ``api_key.not_found``.
-    """
+    """Revoke a key with those that it made: 1, or 0 if it was. Raises ``api_key.not_found``."""
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
-        raise API_KEY_NOT_FOUND()
+        raise errors.API_KEY_NOT_FOUND()
     # The lock comes first: the key makes no other one meanwhile.
     sessions.lock_person(uow, key.user_id)
-    made_by_it = note_once(
-        uow, ApiKey.revoked_at, ApiKey.id.in_(family(key_id)), ApiKey.id != key_id
-    )
+    others = ApiKey.id.in_(family(key_id)), ApiKey.id != key_id
+    made_by_it = note_once(uow, ApiKey.revoked_at, *others)
     revoked = note_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
-    if revoked or made_by_it:
-        keys = revoked + made_by_it
+    if keys := revoked + made_by_it:
         record(uow, key.user_id, EventType.KEY_ENDED, key_id=key_id, keys=keys)
     return revoked
 

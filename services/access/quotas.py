@@ -13,8 +13,10 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
-from sqlalchemy import ColumnElement, Date, Select, cast, func, literal, select, text
+from sqlalchemy import Date, Select, cast, func, literal, select, text
 
 from core import clock
 from core.errors import DomainError, TransientError
@@ -42,12 +44,7 @@ _ROW_BYTES = 500
 # The kinds of jobs that are an owner's imports, exports and bulk actions. A roster is an act of its
 # sender; to add the members of one request is a call that its caller waits for: the queue bounds
 # these.
-BOUNDED_KINDS = (
-    "members.import",
-    "members.suppress",
-    "members.bulk",
-    "export.members",
-)
+BOUNDED_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
 _LOST_AFTER = timedelta(seconds=30)
 _THEIR_QUEUES = (Queue.BULK, Queue.EXPORT)
 _HOLD = text("SELECT pg_advisory_xact_lock(hashtext('quota.' || :quota), hashint8(:user_id))")
@@ -122,14 +119,13 @@ def share(
     limit = limit_of(settings, _plan(uow, user_id), quota)
     if limit is None:
         return True
-    least = most * MAX_SHARES
+    # There is room for every share up to this count.
+    highest = limit * _unit(quota) - most * MAX_SHARES
     values = {"quota": quota, "user_id": user_id, "shares": MAX_SHARES}
-    if limit * _unit(quota) - _count(uow, user_id, quota) < least:
-        return False
-    if uow.session.scalar(_TAKE_SHARE, values) is None:
+    if _count(uow, user_id, quota) > highest or not uow.session.scalar(_TAKE_SHARE, values):
         return False
     uow.session.execute(_HOLD_SHARED, values)
-    if limit * _unit(quota) - _count(uow, user_id, quota) < least:
+    if _count(uow, user_id, quota) > highest:
         # To hold the quota now would be to wait for those who share it, and they for this one.
         raise TransientError("another act took what the plan had room for")
     return True
@@ -180,14 +176,11 @@ def _count(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int:
     return int(uow.session.scalar(_COUNTS[quota](user_id)) or 0)
 
 
-AnyCount = Select[int]
+def _of_open_lists(what: Any, user_id: int) -> Select[int]:
+    return select(what).where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
 
 
-def _is_open(user_id: int) -> tuple[ColumnElement[bool], ...]:
-    return MailingList.user_id == user_id, MailingList.archived_at.is_(None)
-
-
-def _jobs(user_id: int) -> AnyCount:
+def _jobs(user_id: int) -> Select[int]:
     # Apart, since queued jobs and running ones have indexes of their own. A job whose lease ended
     # long ago is queued again and counts then: the look passes over the leases of the past, which a
     # long snapshot keeps in the index.
@@ -203,11 +196,9 @@ def _jobs(user_id: int) -> AnyCount:
 
 
 _TODAY = cast(func.timezone("UTC", func.now()), Date)
-_COUNTS: dict[PlanQuota, Callable[[int], AnyCount]] = {
-    PlanQuota.MEMBERS: lambda user_id: select(func.sum(active_count(MailingList.id))).where(
-        *_is_open(user_id)
-    ),
-    PlanQuota.LISTS: lambda user_id: select(func.count(MailingList.id)).where(*_is_open(user_id)),
+_COUNTS: dict[PlanQuota, Callable[[int], Select[int]]] = {
+    PlanQuota.MEMBERS: partial(_of_open_lists, func.sum(active_count(MailingList.id))),
+    PlanQuota.LISTS: partial(_of_open_lists, func.count(MailingList.id)),
     PlanQuota.STORAGE_MB: lambda user_id: select(StorageUse.bytes).where(
         StorageUse.user_id == user_id
     ),

@@ -12,13 +12,7 @@ from datetime import timedelta
 from sqlalchemy import Boolean, ColumnElement, any_, bindparam, exists, func, or_, select, update
 
 from core import clock
-from core.errors.access import (
-    AUTH_INVALID_API_KEY,
-    AUTH_INVALID_SESSION,
-    AUTH_LOGIN_AGAIN,
-    AUTH_SECOND_FACTOR,
-    SESSION_NOT_FOUND,
-)
+from core.errors import access as errors
 from core.errors.people import USER_NOT_FOUND
 from core.keyring import Keyring
 from core.scopes import EVERYTHING_OF_A_USER
@@ -41,7 +35,7 @@ RECENT_LOGIN = timedelta(minutes=15)
 def require_recent_login(uow: UnitOfWork, caller: Caller) -> None:
     """Raises ``auth.login_again`` for a session whose login is older than a quarter of an hour."""
     if not has_recent_login(uow, caller):
-        raise AUTH_LOGIN_AGAIN()
+        raise errors.AUTH_LOGIN_AGAIN()
 
 
 def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
@@ -52,7 +46,7 @@ def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
     is_open = (UserSession.id == caller.session_id, UserSession.ended_at.is_(None))
     found = uow.session.scalar(select(is_recent).where(*is_open))
     if found is None:
-        raise AUTH_INVALID_SESSION()
+        raise errors.AUTH_INVALID_SESSION()
     return found
 
 
@@ -73,7 +67,7 @@ def lock_maker(uow: UnitOfWork, caller: Caller) -> None:
     require_recent_login(uow, caller)
     is_live = select(ApiKey.id).where(ApiKey.id == caller.key_id, ApiKey.revoked_at.is_(None))
     if caller.key_id is not None and uow.session.scalar(is_live) is None:
-        raise AUTH_INVALID_API_KEY()
+        raise errors.AUTH_INVALID_API_KEY()
 
 
 def has_factor() -> ColumnElement[bool]:
@@ -131,18 +125,15 @@ def read(
 ) -> OpenSession:
     """The session of a cookie; raises ``auth.invalid_credentials``."""
     if _WELL_FORMED.match(value) is None:
-        raise AUTH_INVALID_SESSION()
+        raise errors.AUTH_INVALID_SESSION()
     now = clock.now()
     digests = keyring.signer(_PURPOSE).digests(value.encode())
+    bounds = {"now": now, "idle_since": now - IDLE_LIFETIME}
     found = database.rows(
-        _LIVE,
-        digests=digests,
-        now=now,
-        idle_since=now - IDLE_LIFETIME,
-        everyone_needs_factor=everyone_needs_factor,
+        _LIVE, digests=digests, everyone_needs_factor=everyone_needs_factor, **bounds
     )
     if not found:
-        raise AUTH_INVALID_SESSION()
+        raise errors.AUTH_INVALID_SESSION()
     [(session_id, user_id, last_used_at, lacks_factor, is_operator)] = found
     if now - last_used_at >= _LAST_USE_RESOLUTION:
         database.rows(_NOTE_USE, session_id=session_id, now=now)
@@ -160,7 +151,7 @@ def authenticate(
     """
     found = read(database, keyring, value, everyone_needs_factor=everyone_needs_factor)
     if found.lacks_factor:
-        raise AUTH_SECOND_FACTOR()
+        raise errors.AUTH_SECOND_FACTOR()
     return found.caller
 
 
@@ -178,13 +169,10 @@ def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[UserSess
 
 
 def end(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
-    """End a session (of ``user_id``, where given): 1, or 0 when it had ended already.
-
-    Raises ``session.not_found``.
-    """
+    """End a session: 1, or 0 when it had ended already. Raises ``session.not_found``."""
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):
-        raise SESSION_NOT_FOUND()
+        raise errors.SESSION_NOT_FOUND()
     ended = note_once(uow, UserSession.ended_at, UserSession.id == session_id)
     if ended:
         record(uow, session.user_id, EventType.SESSION_ENDED, session_id=session_id)

@@ -132,11 +132,15 @@ def request_mail(
         )
 
 
-def got_enough(uow: UnitOfWork, kind: MailKind, email: str, *, detail: str | None = None) -> bool:
-    """Tell whether the limit's number of mails of this kind were asked for of late.
+def request_mail_to(
+    uow: UnitOfWork, kind: MailKind, person: User, detail: str, *, request_id: str | None
+) -> None:
+    """As ``request_mail``, to the address that the person has now."""
+    request_mail(uow, kind, person.email, user_id=person.id, detail=detail, request_id=request_id)
 
-    With ``detail`` only those that say the same are counted.
-    """
+
+def got_enough(uow: UnitOfWork, kind: MailKind, email: str, *, detail: str | None = None) -> bool:
+    """Tell whether the limit of mails of this kind, with this ``detail`` if given, is reached."""
     lately = select(func.count()).where(
         AccountMail.email == email,
         AccountMail.kind == kind,
@@ -158,9 +162,8 @@ def enqueue_mail(
     request_id: str | None,
 ) -> None:
     """Send a mail that the person must get, without the limit of its kind."""
-    asked = AccountMail(
-        kind=kind, email=email, user_id=user_id, detail=detail, source_digest=source
-    )
+    about = {"user_id": user_id, "detail": detail, "source_digest": source}
+    asked = AccountMail(kind=kind, email=email, **about)
     uow.session.add(asked)
     uow.session.flush()
     outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id, request_id=request_id)
@@ -179,17 +182,15 @@ def mail_person(
 
 
 def admit(uow: UnitOfWork, resources: Resources, asked: AccountMail, email: str | None) -> bool:
-    """Count a mail that anybody can ask for, once for all attempts to send it.
-
-    ``email`` is as in ``unsolicited_mail.of``. False: a bound is reached.
-    """
-    if asked.admitted_at is None:
-        settings, keyring = resources.settings, resources.keyring
-        bounds = unsolicited_mail.of(settings, keyring, asked.source_digest, email=email)
-        if not unsolicited_mail.admit(uow, bounds):
-            return False
+    """Count a stranger's mail once, whatever the attempts to send it; False: it is one too many."""
+    if asked.admitted_at is not None:
+        return True
+    source = asked.source_digest
+    bounds = unsolicited_mail.of(resources.settings, resources.keyring, source, email=email)
+    is_admitted = unsolicited_mail.admit(uow, bounds)
+    if is_admitted:
         asked.admitted_at = func.now()
-    return True
+    return is_admitted
 
 
 def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
@@ -243,14 +244,10 @@ def _filled_template(
         }
         return template, {"email": asked.email, "detail": asked.detail or "", **pages}
     purpose, path, user_id = link
+    # Workers may send two mails in another order than that of the changes that they undo.
+    asked_at = asked.created_at if purpose is Purpose.UNDO_ADDRESS else None
     secret = mailed_tokens.make(
-        uow,
-        resources.keyring,
-        purpose,
-        user_id=user_id,
-        email=asked.email,
-        # Workers may send two mails in another order than that of the changes that they undo.
-        asked_at=asked.created_at if purpose is Purpose.UNDO_ADDRESS else None,
+        uow, resources.keyring, purpose, user_id=user_id, email=asked.email, asked_at=asked_at
     )
     return template, {"url": page(path, token=secret)}
 

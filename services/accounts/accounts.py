@@ -31,10 +31,7 @@ _OF_READERS = frozenset(
 def create_user(
     uow: UnitOfWork, *, email: str, name: str | None = None, password: str | None = None
 ) -> User:
-    """A new person; without a password they can't log in.
-
-    Raises ``user.exists`` and what ``passwords.require_allowed`` raises.
-    """
+    """A new person; raises ``user.exists`` and what ``passwords.require_allowed`` raises."""
     user = User(
         email=email_addresses.normalise(email),
         name=name,
@@ -81,11 +78,7 @@ def has_account(uow: UnitOfWork, person: User) -> bool:
 
 
 def note_move(uow: UnitOfWork, person: User, *, left: str, shown: bool = False) -> None:
-    """Keep the address that the account had, by which lists may know the person.
-
-    Args:
-        shown: the owners of the person's lists are to see the new one.
-    """
+    """Keep the address that the account had; ``shown``: owners of lists are to see the new one."""
     values = {"shown": person.email if shown else None, "left_at": func.now()}
     row = insert(FormerAddress).values(user_id=person.id, email=left, **values)
     uow.session.execute(row.on_conflict_do_update(index_elements=["email", "user_id"], set_=values))
@@ -133,10 +126,7 @@ def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
 
 
 def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
-    """Return whether the person runs this deployment.
-
-    An operator needs a second factor at each login.
-    """
+    """Let the person run this deployment or not; an operator needs a second factor."""
     user = get_by_email(uow, email)
     user.is_operator = is_operator
     return user

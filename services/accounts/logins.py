@@ -195,14 +195,8 @@ def tell_of_browser(
 
 
 def _mail_browser(uow: UnitOfWork, person: User, name: str | None, request_id: str | None) -> None:
-    account_mails.request_mail(
-        uow,
-        MailKind.NEW_BROWSER,
-        person.email,
-        user_id=person.id,
-        detail=name or "a browser",
-        request_id=request_id,
-    )
+    kind, detail = MailKind.NEW_BROWSER, name or "a browser"
+    account_mails.request_mail_to(uow, kind, person, detail, request_id=request_id)
 
 
 def clear(uow: UnitOfWork, attempt: Attempt) -> None:
@@ -218,10 +212,7 @@ def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str
 def _find(
     uow: UnitOfWork, keyring: Keyring, email: str, known: str | None
 ) -> tuple[str, User | None, str | None]:
-    """The typed text in one spelling, its person, and the nonce of a browser known to them.
-
-    A text that is no address is counted too.
-    """
+    """The typed text, address or not, in one spelling; its person; a known browser's nonce."""
     try:
         email = email_addresses.normalise(email.strip())
     except DomainError:
@@ -246,9 +237,8 @@ def _counted(
 
 
 def _subject(keyring: Keyring, kind: str, who: str, email: str) -> bytes:
-    return keyring.signer(PURPOSE).digest(
-        f"{kind}\n{who}\n{email}".encode("utf-8", "surrogatepass")
-    )
+    counted = f"{kind}\n{who}\n{email}".encode("utf-8", "surrogatepass")
+    return keyring.signer(PURPOSE).digest(counted)
 
 
 def _count_at_source(uow: UnitOfWork, keyring: Keyring, first: bytes, client: str | None) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from sqlalchemy import func, select, update
 
+from core.errors.catalogue import ErrorType
 from core.errors.people import LINK_INVALID, LINK_USED
 from core.keyring import Keyring
 from core.settings import Settings
@@ -78,8 +79,15 @@ def make(
     return secret
 
 
-def read(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> MailedLink:
-    """The token behind a secret; changes nothing. Raises ``link.invalid``."""
+def read(
+    uow: UnitOfWork,
+    keyring: Keyring,
+    purpose: Purpose,
+    secret: str,
+    *,
+    invalid: ErrorType = LINK_INVALID,
+) -> MailedLink:
+    """The token behind a secret; changes nothing. Raises ``invalid``."""
     found = uow.session.scalar(
         select(MailedLink).where(
             MailedLink.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
@@ -88,14 +96,14 @@ def read(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> Ma
         )
     )
     if found is None:
-        raise LINK_INVALID()
+        raise invalid()
     return found
 
 
-def use(uow: UnitOfWork, opened: MailedLink) -> None:
-    """Use the token up; raises ``link.used`` when it was used before."""
+def use(uow: UnitOfWork, opened: MailedLink, *, used: ErrorType = LINK_USED) -> None:
+    """Use the token up; raises ``used`` when it was used before."""
     if not note_once(uow, MailedLink.used_at, MailedLink.id == opened.id):
-        raise LINK_USED()
+        raise used()
 
 
 def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:

@@ -44,12 +44,6 @@ def make(
         maker_id=caller.key_id,
     )
     person = accounts.get(uow, caller.user_id)
-    account_mails.request_mail(
-        uow,
-        MailKind.NEW_KEY,
-        person.email,
-        user_id=person.id,
-        detail=key.last_four,
-        request_id=request_id,
-    )
+    made = MailKind.NEW_KEY
+    account_mails.request_mail_to(uow, made, person, key.last_four, request_id=request_id)
     return key, secret

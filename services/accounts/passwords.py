@@ -47,10 +47,7 @@ def make(password: str, *personal: str | None) -> str:
 
 
 def verify(kept: str | None, password: str) -> PasswordCheck:
-    """Return whether the password matches.
-
-    Without a hash it never does, and the check takes as long.
-    """
+    """Return whether the password matches; without a hash the check takes as long."""
     if len(password) > MAX_PASSWORD_CHARACTERS:
         password = ""
     try:

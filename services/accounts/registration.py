@@ -9,7 +9,6 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from core.errors import DomainError
 from core.errors import people as errors
 from core.keyring import Keyring
 from models import MailedLink, User
@@ -42,10 +41,7 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
 def register(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, name: str, password_hash: str
 ) -> User:
-    """Make the account, or set the password of a person who has none.
-
-    Raises what ``read_registration`` raises.
-    """
+    """Make the account, or set a person's first password; raises as ``read_registration``."""
     opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
     # A person who was just erased no longer has the address, which then needs a new link.
@@ -67,9 +63,7 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     person = accounts.find_by_email(uow, email)
     if person is None or person.id != opened.user_id:
         raise errors.ACCOUNT_LINK_INVALID()
-    if opened.used_at is not None:
-        raise errors.ACCOUNT_LINK_USED()
-    return email
+    return _unused(opened, email)
 
 
 def reset(
@@ -134,9 +128,7 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
         raise errors.ACCOUNT_LINK_INVALID()
-    if opened.used_at is not None:
-        raise errors.ACCOUNT_LINK_USED()
-    return email
+    return _unused(opened, email)
 
 
 def prove_address(
@@ -172,21 +164,15 @@ def move(
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     accounts.note_move(uow, person, left=old, shown=shown)
-    account_mails.enqueue_mail(
-        uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
-    )
+    changed = MailKind.ADDRESS_CHANGED
+    account_mails.enqueue_mail(uow, changed, old, user_id=person.id, request_id=request_id)
     record(uow, person.id, EventType.ADDRESS_CHANGED)
 
 
 def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
-    """The address that a link would give back to its account; changes nothing.
-
-    Raises ``account_link.invalid`` and ``account_link.used``.
-    """
+    """The address that a link would give back to its account; raises as ``read_new_address``."""
     opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
-    if opened.used_at is not None:
-        raise errors.ACCOUNT_LINK_USED()
-    return email
+    return _unused(opened, email)
 
 
 def prove_earlier_address(
@@ -227,12 +213,16 @@ def _open(
     uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
 ) -> tuple[MailedLink, str]:
     # Links of accounts have errors of their own, since they tell people something else.
-    try:
-        opened = mailed_tokens.read(uow, keyring, purpose, secret)
-    except DomainError:
-        raise errors.ACCOUNT_LINK_INVALID() from None
+    invalid = errors.ACCOUNT_LINK_INVALID
+    opened = mailed_tokens.read(uow, keyring, purpose, secret, invalid=invalid)
     assert opened.email is not None
     return opened, opened.email
+
+
+def _unused(opened: MailedLink, email: str) -> str:
+    if opened.used_at is not None:
+        raise errors.ACCOUNT_LINK_USED()
+    return email
 
 
 def _lock_person(uow: UnitOfWork, user_id: int) -> User:
@@ -253,7 +243,4 @@ def _set_password(
 
 
 def _use(uow: UnitOfWork, opened: MailedLink) -> None:
-    try:
-        mailed_tokens.use(uow, opened)
-    except DomainError:
-        raise errors.ACCOUNT_LINK_USED() from None
+    mailed_tokens.use(uow, opened, used=errors.ACCOUNT_LINK_USED)

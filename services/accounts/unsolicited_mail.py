@@ -80,20 +80,18 @@ def of(
         source: as ``source_digest`` made it.
         email: ``None`` for the address of an account, which has limits of its own.
     """
-    found = []
-    if source is not None:
-        found.append(MailBound("source", settings.mail_limit_source, source))
     mailbox = None if email is None else email_addresses.mailbox_of(email)
-    if mailbox is not None:
-        digest = _digest(keyring, "mailbox", mailbox)
-        found.append(MailBound("mailbox", settings.mail_limit_mailbox, digest))
-    if list_id is not None:
-        digest = _digest(keyring, "list", str(list_id))
-        found.append(MailBound("list", settings.mail_limit_list, digest))
-    if mailbox is not None:
-        digest = _digest(keyring, "domain", mailbox.rpartition("@")[2])
-        found.append(MailBound("domain", settings.mail_limit_domain, digest))
-    return found
+    counted = (
+        ("mailbox", settings.mail_limit_mailbox, mailbox),
+        ("list", settings.mail_limit_list, list_id),
+        ("domain", settings.mail_limit_domain, mailbox and mailbox.rpartition("@")[2]),
+    )
+    of_source = [] if source is None else [MailBound("source", settings.mail_limit_source, source)]
+    return of_source + [
+        MailBound(name, limits, _digest(keyring, name, str(subject)))
+        for name, limits, subject in counted
+        if subject is not None
+    ]
 
 
 def of_reminder(
@@ -185,12 +183,11 @@ def _plain(text: str) -> str:
 
 def _names_place(text: str) -> bool:
     labels = (found[0].casefold() for found in _LABEL.finditer(text))
-    is_domain = any(_is_top_level(each) or _is_top_level(folded(each)) for each in labels)
+    domains = (each for label in labels for each in (label, folded(label)))
+    is_domain = any(
+        each in _SPECIAL_DOMAINS or _suffixes().publicsuffix(each) is not None for each in domains
+    )
     return is_domain or _PLACE.search(text) is not None
-
-
-def _is_top_level(label: str) -> bool:
-    return label in _SPECIAL_DOMAINS or _suffixes().publicsuffix(label) is not None
 
 
 @cache

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import select, update
@@ -63,9 +64,8 @@ def keys_of_files(attachment: Attachment) -> Sequence[str]:
 
 
 def key_of_file(attachment: Attachment, file: MediaFile) -> str:
-    return (
-        media_key(attachment) if file.name is None else renditions_key(attachment) + file.filename
-    )
+    folder = MEDIA if file.name is None else renditions_key(attachment)
+    return folder + file.filename
 
 
 def rendition_files(attachment: Attachment) -> Sequence[MediaFile]:
@@ -76,31 +76,23 @@ def converted_files(
     attachment: Attachment, converted: ConvertedImage
 ) -> Sequence[tuple[MediaFile, bytes]]:
     """Return what a conversion made, with its plain bytes: the image first."""
-    whole, stem = _described(None, attachment.filename, converted), attachment.hash_id
-    return [
-        (whole, converted.data),
-        *(
-            (
-                _described(each.name.value, f"{stem}-{each.name}.{_ENDINGS[each.mime_type]}", each),
-                each.data,
-            )
-            for each in converted.renditions
-        ),
-    ]
+    files = [(_described(None, attachment.filename, converted), converted.data)]
+    for each in converted.renditions:
+        filename = f"{attachment.hash_id}-{each.name}.{_ENDINGS[each.mime_type]}"
+        files.append((_described(each.name.value, filename, each), each.data))
+    return files
 
 
 def _described(name: str | None, filename: str, made: ConvertedImage | Rendition) -> MediaFile:
-    checksum = hashlib.sha256(made.data).hexdigest()
-    size = len(made.data)
+    size, checksum = len(made.data), hashlib.sha256(made.data).hexdigest()
     return MediaFile(name, filename, made.mime_type, size, checksum, made.width, made.height)
 
 
-def file_named(attachment: Attachment, filename: str) -> MediaFile | None:
+def file_named(row: Attachment, filename: str) -> MediaFile | None:
     """Return the file of a ready attachment that has this name, if it has it."""
-    row = attachment
     size, checksum = row.size, row.checksum
     whole = MediaFile(None, row.filename, row.mime_type, size, checksum, row.width, row.height)
-    files = (whole, *rendition_files(attachment))
+    files = (whole, *rendition_files(row))
     return next((file for file in files if file.filename == filename), None)
 
 
@@ -135,8 +127,7 @@ def rotate(resources: Resources) -> Iterator[int]:
     run it again, while the service runs. Raises ``Tampered`` for a data key that no key of the
     keyring unwraps.
     """
-    for context in _CONTEXTS:
-        yield from _rotate(resources, context)
+    return chain.from_iterable(_rotate(resources, context) for context in _CONTEXTS)
 
 
 def _rotate(resources: Resources, context: InstrumentedAttribute[str]) -> Iterator[int]:

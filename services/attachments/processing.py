@@ -9,14 +9,8 @@ from core.telemetry import spans
 from models import Attachment, AttachmentStatus
 from services import removals
 from services.access import quotas
-from services.attachments.files import (
-    MediaFile,
-    converted_files,
-    data_key,
-    key_of_file,
-    keys_of_files,
-    original_key,
-)
+from services.attachments import files
+from services.attachments.files import MediaFile
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage
 from services.attachments.isolation.converter import ConverterProcess
 from services.feed.catalogue import FeedEventType, announce
@@ -43,8 +37,8 @@ def process(resources: Resources, lease: Lease, images: ConverterProcess) -> Non
         attachment = uow.session.get(Attachment, lease.subject_id)
     if attachment is None:
         raise JobCancelled
-    key = data_key(resources, attachment)
-    source = original_key(attachment)
+    key = files.data_key(resources, attachment)
+    source = files.original_key(attachment)
     try:
         original = unseal(resources.objects.get(source), key, source)
     except ObjectMissing:
@@ -53,24 +47,23 @@ def process(resources: Resources, lease: Lease, images: ConverterProcess) -> Non
         raise ATTACHMENT_DAMAGED() from error
     converted = _converted(images, original, attachment)
     lease.check_cancelled()
-    files = converted_files(attachment, converted)
+    made = files.converted_files(attachment, converted)
     with resources.unit_of_work() as uow:
         # While this worker holds the lease, so that its row is older than its successor's commit.
         leases.renew(uow, lease)
-        removals.forget(uow, *keys_of_files(attachment), after=_UNNAMED_FOR)
-    for file, data in files:
-        target = key_of_file(attachment, file)
+        removals.forget(uow, *files.keys_of_files(attachment), after=_UNNAMED_FOR)
+    for file, data in made:
+        target = files.key_of_file(attachment, file)
         # Two attempts may write this object at once; both write the same bytes.
         resources.objects.put(target, seal(data, key, target), file.mime_type)
     with resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
-        stored_bytes = sum(file.size for file, _ in files)
-        growth = stored_bytes - row.original_size
+        growth = sum(file.size for file, _ in made) - row.original_size
         if growth > 0:
             quotas.require(uow, resources.settings, row.user_id, PlanQuota.STORAGE_MB, more=growth)
-        _describe(row, converted, [file for file, _ in files])
-        if not all(removals.keep(uow, key) for key in keys_of_files(row)):
+        _describe(row, converted, [file for file, _ in made])
+        if not all(removals.keep(uow, key) for key in files.keys_of_files(row)):
             raise TransientError("The storage still removes an earlier copy of the file.")
         removals.forget(uow, source)
         announce(uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id)
@@ -84,8 +77,8 @@ def _converted(images: ConverterProcess, original: bytes, attachment: Attachment
         raise DomainError(Kind.INVALID, error.code, error.message) from error
 
 
-def _describe(row: Attachment, converted: ConvertedImage, files: Sequence[MediaFile]) -> None:
-    whole, *renditions = files
+def _describe(row: Attachment, converted: ConvertedImage, made: Sequence[MediaFile]) -> None:
+    whole, *renditions = made
     row.status, row.mime_type = AttachmentStatus.READY, whole.mime_type
     row.size, row.checksum = whole.size, whole.checksum
     row.width, row.height = whole.width, whole.height

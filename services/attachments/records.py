@@ -12,15 +12,8 @@ from core.signed_urls import SignedUrls
 from models import Attachment, AttachmentStatus, Job, User
 from services import paging, removals
 from services.access.caller import Caller
-from services.attachments.files import (
-    MediaFile,
-    data_key,
-    file_named,
-    hash_id_in,
-    key_of_file,
-    keys_of_files,
-    original_key,
-)
+from services.attachments import files
+from services.attachments.files import MediaFile
 from services.attachments.upload import PROCESS_ATTACHMENT
 from services.feed.catalogue import FeedEventType, announce
 from services.jobs import records
@@ -92,39 +85,25 @@ def _without_repeats(tags: Sequence[str]) -> list[str]:
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     """Cancel the attachment's job, delete it and its objects; raises ``attachment.not_found``."""
-    attachment = get(uow, caller, hash_id)
-    on_it = records.working_on(attachment.id, [PROCESS_ATTACHMENT], attachment.user_id)
-    processing = select(Job).where(on_it)
+    row = get(uow, caller, hash_id)
+    processing = select(Job).where(records.working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
         # A worker that runs it finds its lease gone.
         records.end_with_subject(uow, job, errors.ATTACHMENT_DELETED())
-    uow.session.delete(attachment)
-    announce(
-        uow,
-        attachment.user_id,
-        FeedEventType.ATTACHMENT_DELETED,
-        attachment.id,
-        hash_id=attachment.hash_id,
-    )
-    removals.forget(uow, *keys_of_files(attachment), original_key(attachment))
+    uow.session.delete(row)
+    announce(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
+    removals.forget(uow, *files.keys_of_files(row), files.original_key(row))
     return 1
 
 
 def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
     """Return the file of this name, with its ready attachment; raises ``media.not_found``."""
-    hash_id = hash_id_in(filename)
-    query = (
-        select(Attachment)
-        .join(User, User.id == Attachment.user_id)
-        .where(
-            Attachment.hash_id == hash_id,
-            Attachment.status == AttachmentStatus.READY,
-            # The files of a person who is erased go one by one.
-            User.erased_at.is_(None),
-        )
-    )
-    attachment = uow.session.scalar(query) if hash_id else None
-    file = file_named(attachment, filename) if attachment else None
+    hash_id = files.hash_id_in(filename)
+    is_ready = Attachment.hash_id == hash_id, Attachment.status == AttachmentStatus.READY
+    query = select(Attachment).join(User, User.id == Attachment.user_id).where(*is_ready)
+    # The files of a person who is erased go one by one.
+    attachment = uow.session.scalar(query.where(User.erased_at.is_(None))) if hash_id else None
+    file = files.file_named(attachment, filename) if attachment else None
     if attachment is None or file is None:
         raise errors.MEDIA_NOT_FOUND()
     return attachment, file
@@ -132,9 +111,9 @@ def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
 
 def read_decrypted(resources: Resources, attachment: Attachment, file: MediaFile) -> bytes:
     """Return an encrypted file's plain bytes; all are verified before any is returned."""
-    key = key_of_file(attachment, file)
+    key = files.key_of_file(attachment, file)
     try:
-        return unseal(resources.objects.get(key), data_key(resources, attachment), key)
+        return unseal(resources.objects.get(key), files.data_key(resources, attachment), key)
     except ObjectMissing:
         raise errors.MEDIA_NOT_FOUND() from None
     except Tampered as error:
@@ -163,7 +142,7 @@ def create(
         raise errors.SIGNED_LINK_EXPIRES_IN(longest=max_seconds)
     if not attachment.encrypted:
         raise errors.SIGNED_LINK_NOT_ENCRYPTED()
-    if file_named(attachment, filename) is None:
+    if files.file_named(attachment, filename) is None:
         raise errors.MEDIA_NOT_FOUND()
     lifetime = timedelta(seconds=expires_in)
     return MEDIA_URLS.create(keyring, filename, base=base, lifetime=lifetime, now=now)

@@ -17,15 +17,8 @@ from operator import itemgetter
 from sqlalchemy import Select, select
 
 from models import Attachment, AttachmentStatus
-from services.attachments.files import (
-    MEDIA,
-    ORIGINALS,
-    RENDITIONS,
-    key_of_file,
-    keys_of_files,
-    media_key,
-    rendition_files,
-)
+from services.attachments import files
+from services.attachments.files import MEDIA, ORIGINALS, RENDITIONS
 from services.jobs import maintenance
 from storage.resources import Resources
 
@@ -85,8 +78,9 @@ def mend(resources: Resources, stray: Stray) -> None:
         if row is None:
             return
         if stray.key.startswith(RENDITIONS):
-            others = [each for each in rendition_files(row) if key_of_file(row, each) != stray.key]
-            row.renditions = [asdict(each) for each in others]
+            renditions = {files.key_of_file(row, each): each for each in files.rendition_files(row)}
+            renditions.pop(stray.key, None)
+            row.renditions = [asdict(each) for each in renditions.values()]
             return
         row.status = AttachmentStatus.FAILED
         row.error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
@@ -102,8 +96,7 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
     attachments. Converted images are not looked at: each is named by a row or by its removal from
     before it is written until it is gone.
     """
-    removed = 0
-    strays = _stray_originals(resources, now - STRAY_GRACE)
+    removed, strays = 0, _stray_originals(resources, now - STRAY_GRACE)
     while keys := [each.key for each in islice(strays, _MAX_REMOVED_AT_ONCE)]:
         resources.objects.remove(*keys)
         removed += len(keys)
@@ -150,15 +143,15 @@ def _is_named(row: Attachment, key: str) -> bool:
         return row.status in _WITH_ORIGINAL
     if row.status == AttachmentStatus.PROCESSING:
         # All that its worker may write.
-        return key.startswith(tuple(keys_of_files(row)))
+        return key.startswith(tuple(files.keys_of_files(row)))
     return row.status == AttachmentStatus.READY and key in _keys_of(row, key)
 
 
 def _keys_of(row: Attachment, like: str) -> Sequence[str]:
     """The keys of the ready row's files, of the kind of this one, in the order of their bytes."""
     if like.startswith(MEDIA):
-        return [media_key(row)]
-    return sorted(key_of_file(row, each) for each in rendition_files(row))
+        return [files.media_key(row)]
+    return sorted(files.key_of_file(row, each) for each in files.rendition_files(row))
 
 
 def _named(

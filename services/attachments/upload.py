@@ -37,21 +37,15 @@ class Upload:
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     """Fail the attachment of a job that did not succeed, with the job's error."""
-    attachment = uow.session.get(Attachment, job.subject_id)
-    if attachment is None:
+    row = uow.session.get(Attachment, job.subject_id)
+    if row is None:
         return
-    attachment.status = AttachmentStatus.FAILED
-    attachment.error = error = error_shown(job)
-    announce(
-        uow,
-        attachment.user_id,
-        FeedEventType.ATTACHMENT_FAILED,
-        attachment.id,
-        hash_id=attachment.hash_id,
-        code=None if error is None else str(error["code"]),
-    )
+    error, told = error_shown(job), FeedEventType.ATTACHMENT_FAILED
+    row.status, row.error = AttachmentStatus.FAILED, error
+    code = None if error is None else str(error["code"])
+    announce(uow, row.user_id, told, row.id, hash_id=row.hash_id, code=code)
     kept_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
-    removals.forget(uow, original_key(attachment), after=kept_for)
+    removals.forget(uow, original_key(row), after=kept_for)
 
 
 def _process_again(uow: UnitOfWork, job: Job) -> bool:
@@ -123,13 +117,9 @@ def accept(
         sealed = seal(upload.data, data_key, stored)
         resources.objects.put(stored, sealed, "application/octet-stream")
         try:
+            takes = {PlanQuota.STORAGE_MB: len(upload.data)}
             return idempotency.commit(
-                resources,
-                attachment,
-                PROCESS_ATTACHMENT,
-                key,
-                request_id,
-                takes={PlanQuota.STORAGE_MB: len(upload.data)},
+                resources, attachment, PROCESS_ATTACHMENT, key, request_id, takes=takes
             )
         except (EqualRequestCommitted, DomainError):
             with resources.unit_of_work() as uow:

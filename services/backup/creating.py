@@ -47,11 +47,12 @@ def copy_all(objects: ObjectStore, place: SealedPlace, backup_id: str, *, but: s
     """Copy each object that has no copy, and list all, without those that begin with ``but``."""
     done, found = Copied(), _found(objects, place, but=but)
 
-    def copy(each: _Found) -> bool:
+    def copy(each: tuple[str, bool]) -> bool:
         """False: there is no such object any more; a sweep removed it, which no row named."""
-        if not each.is_copied:
+        key, is_copied = each
+        if not is_copied:
             try:
-                place.put(COPIES + each.key, patiently(lambda: objects.get(each.key)))
+                place.put(COPIES + key, patiently(lambda: objects.get(key)))
             except ObjectMissing:
                 return False
         return True
@@ -59,8 +60,8 @@ def copy_all(objects: ObjectStore, place: SealedPlace, backup_id: str, *, but: s
     with _threads() as threads:
         while batch := list(islice(found, _MAX_LIST_KEYS)):
             there = threads.map(copy, batch)
-            keys = [each.key for each, is_there in zip(batch, there, strict=True) if is_there]
-            done.copied += len(keys) - sum(each.is_copied for each in batch)
+            keys = [key for (key, _), is_there in zip(batch, there, strict=True) if is_there]
+            done.copied += len(keys) - sum(is_copied for _, is_copied in batch)
             done.objects += len(keys)
             if keys:
                 place.put(_list_name(backup_id, done.lists), "\n".join(keys).encode())
@@ -68,14 +69,8 @@ def copy_all(objects: ObjectStore, place: SealedPlace, backup_id: str, *, but: s
     return done
 
 
-@dataclass(frozen=True)
-class _Found:
-    key: str
-    is_copied: bool
-
-
-def _found(objects: ObjectStore, place: SealedPlace, *, but: str) -> Iterator[_Found]:
-    """The objects of the bucket, read beside their copies, in one order."""
+def _found(objects: ObjectStore, place: SealedPlace, *, but: str) -> Iterator[tuple[str, bool]]:
+    """The bucket's objects and whether each is copied, read beside the copies in one order."""
     copies = in_order(place.stored(COPIES))
     copy = next(copies, None)
     for each in in_order(objects.stored()):
@@ -86,7 +81,7 @@ def _found(objects: ObjectStore, place: SealedPlace, *, but: str) -> Iterator[_F
             copy = next(copies, None)
         is_copied = copy is not None and copy.key == name
         is_settled = copy is not None and copy.modified_at >= each.modified_at + _SETTLED_AFTER
-        yield _Found(each.key, is_copied and is_settled)
+        yield each.key, is_copied and is_settled
 
 
 @contextmanager
@@ -165,7 +160,7 @@ def prune(place: SealedPlace, before: datetime) -> Pruned:
     needless = [
         (key for key in parts if key.split("/")[1] not in kept_ids),
         _needless_copies(place, kept),
-        journal.names_before(place, kept[0].began_at),
+        journal.names(place, kept[0].began_at, needed=False),
     ]
     for names in needless:
         # The names of what goes are read ahead of it, a batch at a time.

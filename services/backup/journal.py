@@ -66,7 +66,7 @@ def write(resources: Resources) -> int | None:
                 "kind": row.kind,
                 "list_id": row.list_id,
                 "user_id": row.user_id,
-                "address_hmac": row.address_hmac.hex() if row.address_hmac else None,
+                "address_hmac": row.address_hmac and row.address_hmac.hex(),
                 "source": row.source,
                 "at": row.created_at,
             }
@@ -80,20 +80,10 @@ def write(resources: Resources) -> int | None:
     return written
 
 
-def names_before(place: SealedPlace, began_at: datetime) -> Iterator[str]:
-    """The files that a backup which began then does not need."""
-    first = _first(began_at)
-    return (each.key for each in place.stored(_FILES) if each.key < first)
-
-
-def names_since(place: SealedPlace, began_at: datetime) -> Iterator[str]:
-    """The files that a restored backup needs which began then, in the order of time."""
-    first = _first(began_at)
-    return (each.key for each in place.stored(_FILES) if each.key >= first)
-
-
-def _first(began_at: datetime) -> str:
-    return _FILES + stamp(began_at - _CLOCKS_DIFFER)
+def names(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
+    """The files that a restored backup needs which began then, in the order of time; or not."""
+    first = _FILES + stamp(began_at - _CLOCKS_DIFFER)
+    return (each.key for each in place.stored(_FILES) if (each.key >= first) is needed)
 
 
 def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Replayed:
@@ -103,7 +93,7 @@ def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Repl
     that can't be read told is not known.
     """
     done = Replayed()
-    for name in names_since(place, began_at):
+    for name in names(place, began_at):
         rows = orjson.loads(opened(place, name))
         for begin in range(0, len(rows), _MAX_BATCH_ROWS):
             with resources.unit_of_work() as uow:

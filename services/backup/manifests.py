@@ -7,6 +7,7 @@ from datetime import datetime
 from importlib.metadata import version
 
 import orjson
+from pydantic import TypeAdapter
 
 from core import clock, ids
 from core.errors.jobs import BACKUP_DAMAGED, BACKUP_KEY_MISSING, BACKUP_NOT_FOUND
@@ -97,13 +98,8 @@ def find(place: SealedPlace, backup_id: str) -> Manifest:
 
 def read(place: SealedPlace, backup_id: str) -> Manifest:
     """Raises ``backup.damaged`` and ``backup.key_missing``."""
-    found = orjson.loads(opened(place, MANIFESTS + backup_id))
-    names = {each.name for each in dataclasses.fields(Manifest)}
-    # A later release may say more.
-    known = {name: value for name, value in found.items() if name in names}
-    for name in ("began_at", "finished_at"):
-        known[name] = datetime.fromisoformat(known[name])
-    return Manifest(**known)
+    # A later release may say more, which is left out.
+    return TypeAdapter(Manifest).validate_json(opened(place, MANIFESTS + backup_id))
 
 
 def opened(place: SealedPlace, name: str) -> bytes:

@@ -16,16 +16,7 @@ from pydantic import SecretStr
 from sqlalchemy import make_url, text
 
 from core import clock
-from core.errors.jobs import (
-    BACKUP_KEY_DIFFERS,
-    BACKUP_KEY_MISSING,
-    BACKUP_TARGET_IN_USE,
-    BACKUP_TOO_NEW,
-    BACKUP_TOO_OLD,
-    BACKUP_TOOL_FAILED,
-    BACKUP_VERIFIED_NOW,
-)
-from core.keyring import Keyring
+from core.errors import jobs as errors
 from core.settings import Settings
 from core.settings.given_settings import variable_of
 from services.attachments import strays
@@ -67,7 +58,7 @@ def restore(resources: Resources, place: SealedPlace, manifest: Manifest) -> Res
     settings = resources.settings
     require_fit(manifest, settings)
     if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
-        raise BACKUP_TARGET_IN_USE()
+        raise errors.BACKUP_TARGET_IN_USE()
     put = creating.put_back(resources.objects, place, manifest)
     revision = fill(settings, place, manifest)
     with resources.unit_of_work() as uow:
@@ -84,22 +75,19 @@ def require_fit(manifest: Manifest, settings: Settings) -> None:
     """
     # Revisions are in the order of their names.
     if manifest.revision > newest_revision():
-        raise BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
+        raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
     if dead_end(manifest.revision):
-        raise BACKUP_TOO_OLD(release=manifest.release, revision=manifest.revision)
-    _require_keys(manifest.secret_keys, settings.keyring, variable_of("secret_keys"))
-    _require_keys(
-        manifest.encryption_keys, settings.encryption_keyring, variable_of("encryption_keys")
-    )
-
-
-def _require_keys(needed: dict[str, str], keyring: Keyring, setting: str) -> None:
-    given = fingerprints(keyring)
-    for key_id, fingerprint in needed.items():
-        if key_id not in given:
-            raise BACKUP_KEY_MISSING(key=key_id, setting=setting)
-        if given[key_id] != fingerprint:
-            raise BACKUP_KEY_DIFFERS(key=key_id, setting=setting)
+        raise errors.BACKUP_TOO_OLD(release=manifest.release, revision=manifest.revision)
+    for needed, keyring, setting in (
+        (manifest.secret_keys, settings.keyring, "secret_keys"),
+        (manifest.encryption_keys, settings.encryption_keyring, "encryption_keys"),
+    ):
+        given = fingerprints(keyring)
+        for key_id, fingerprint in needed.items():
+            if key_id not in given:
+                raise errors.BACKUP_KEY_MISSING(key=key_id, setting=variable_of(setting))
+            if given[key_id] != fingerprint:
+                raise errors.BACKUP_KEY_DIFFERS(key=key_id, setting=variable_of(setting))
 
 
 def fill(settings: Settings, place: SealedPlace, manifest: Manifest) -> str:
@@ -107,18 +95,13 @@ def fill(settings: Settings, place: SealedPlace, manifest: Manifest) -> str:
 
     Raises ``backup.damaged``, ``backup.tool_failed``.
     """
-    pieces = (
-        opened(place, piece_name(manifest.id, number)) for number in range(manifest.database_pieces)
-    )
+    names = (piece_name(manifest.id, number) for number in range(manifest.database_pieces))
     try:
         owner = settings.migration_database_url or settings.database_url
-        postgres_tools.restore(owner, pieces)
+        postgres_tools.restore(owner, (opened(place, name) for name in names))
     except PostgresToolFailed as error:
-        raise BACKUP_TOOL_FAILED(reason=error) from None
+        raise errors.BACKUP_TOOL_FAILED(reason=error) from None
     return migrate(settings)
-
-
-# Both are thrown away afterwards; what a killed one left goes with the next.
 
 
 _ADVISORY_LOCK = 0x42616B75  # "Baku" in ASCII
@@ -152,17 +135,15 @@ def verify(resources: Resources, place: SealedPlace, manifest: Manifest) -> Veri
     """
     require_fit(manifest, resources.settings)
     report = Verified(manifest.id)
-    for name in journal.names_since(place, manifest.began_at):
+    for name in journal.names(place, manifest.began_at):
         opened(place, name)
         report.journal_files += 1
     with _aside(resources.settings) as trial:
         report.objects = creating.put_back(trial.objects, place, manifest)
         report.revision = fill(trial.settings, place, manifest)
-        for fault in ledgers.verify(trial, full=True).faults:
-            report.faults.append(
-                f"ledger: {fault.fault} (user {fault.user_id}, entry {fault.seq}, "
-                f"order {fault.order_id})"
-            )
+        for each in ledgers.verify(trial, full=True).faults:
+            at = f"user {each.user_id}, entry {each.seq}, order {each.order_id}"
+            report.faults.append(f"ledger: {each.fault} ({at})")
         # All objects are younger than strays are, since they have just been put there.
         for stray in strays.find(trial, now=clock.now() + STRAY_GRACE + timedelta(hours=1)):
             if stray.kind is StrayKind.ROW_WITHOUT_OBJECT:
@@ -178,7 +159,10 @@ def verify(resources: Resources, place: SealedPlace, manifest: Manifest) -> Veri
 
 @contextmanager
 def _aside(settings: Settings) -> Iterator[Resources]:
-    """An empty database on the same server, and an empty folder of the bucket; gone afterwards."""
+    """An empty database on the same server, and an empty folder of the bucket; gone afterwards.
+
+    The next verification removes the remains of a killed one.
+    """
     owner = make_url((settings.migration_database_url or settings.database_url).get_secret_value())
     plain = owner.set(drivername="postgresql").render_as_string(hide_password=False)
     with closing(psycopg2.connect(plain, connect_timeout=10)) as session, ExitStack() as at_end:
@@ -186,7 +170,7 @@ def _aside(settings: Settings) -> Iterator[Resources]:
         cursor = session.cursor()
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
-            raise BACKUP_VERIFIED_NOW()
+            raise errors.BACKUP_VERIFIED_NOW()
         # A busy server notices the end of the session late, and the next verification is refused.
         at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")
@@ -198,7 +182,7 @@ def _aside(settings: Settings) -> Iterator[Resources]:
             cursor.execute(drop)
             cursor.execute(sql.SQL("CREATE DATABASE {}").format(name))
         except psycopg2.errors.InsufficientPrivilege as error:
-            raise BACKUP_TOOL_FAILED(reason=str(error).strip()) from None
+            raise errors.BACKUP_TOOL_FAILED(reason=str(error).strip()) from None
         secret = SecretStr(url.render_as_string(hide_password=False))
         own = {"database_url": secret, "migration_database_url": secret, "read_database_url": None}
         its = settings.model_copy(update=own)

@@ -34,10 +34,7 @@ IS_CHARGED = "is_charged"
 
 
 def price_of_call(settings: Settings) -> Decimal | None:
-    """Return the price of an answer of the language model.
-
-    ``None`` where no answer costs anything.
-    """
+    """Return the price of an answer of the language model; ``None`` where it costs nothing."""
     return None if settings.llm_provider == "offline" else settings.composer_price
 
 

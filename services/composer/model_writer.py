@@ -164,14 +164,6 @@ def read_metadata(text: str, wanted: frozenset[MetadataField]) -> PostMetadata:
     return PostMetadata(**found)
 
 
-def read_tweets(text: str) -> tuple[str, ...]:
-    return _texts(_object_with(text, {"tweets"})["tweets"], "tweets")
-
-
-def read_part(text: str) -> str:
-    return _answer_text(_object_with(text, {"summary"})["summary"], "summary")
-
-
 def _object_with(text: str, names: Set[str]) -> dict[str, Any]:
     found: dict[str, Any]
     at = text.find("{")
@@ -253,19 +245,13 @@ def _condensed(part: str, asker: _Asker) -> str:
         return beginning
     answer = asker.ask(CONDENSE_PROMPT, part, max_tokens=MAX_PART_TOKENS, seconds=spare)
     try:
-        return read_part(answer) or beginning
+        summary = _object_with(answer, {"summary"})["summary"]
+        return _answer_text(summary, "summary") or beginning
     except UnreadableAnswer:
         return beginning
 
 
 Product = TypeVar("Product", PostMetadata, tuple[str, ...])
-
-
-@dataclass(frozen=True)
-class _Attempt(Generic[Product]):
-    text: str
-    product: Product | None
-    faults: list[str]
 
 
 @dataclass(frozen=True)
@@ -308,7 +294,7 @@ def tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, .
     """Raises what the port raises, and ``composer.answer_unusable`` (provider_failed)."""
     task = _Task(
         TWEETS_PROMPT,
-        read_tweets,
+        lambda answer: _texts(_object_with(answer, {"tweets"})["tweets"], "tweets"),
         partial(rules.tweets_faults, plain),
         partial(rules.fit_tweets, plain),
     )
@@ -317,47 +303,39 @@ def tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, .
 
 def _written(task: _Task[Product], plain: PlainPost, asker: _Asker) -> Product:
     material = material_of(plain, asker)
-    first = _asked(task, material, asker)
-    if first.product is not None and not first.faults:
-        return first.product
-    attempts = [first]
+    text, first, faults = _asked(task, material, asker)
+    if first is not None and not faults:
+        return first
+    attempts = [(first, faults)]
+    answer = truncate_to_tokens(text, REPAIR_TOKENS // 2)
+    found = "\n".join(f"- {fault}" for fault in faults)
+    mark, report = _delimited(f"{found}\n\nThe answer:\n{answer}")
+    repair = "\n\n" + _REPAIR.format(mark=mark), f"\n\n{report}"
     try:
-        attempts.insert(0, _asked(task, material, asker, failed=first))
+        _, second, more_faults = _asked(task, material, asker, repair)
+        attempts.insert(0, (second, more_faults))
     except DomainError:
         # The first answer may still be mended.
-        if first.product is None:
+        if first is None:
             raise
-    for attempt in attempts:
-        if attempt.product is not None:
-            mended = task.mend(attempt.product) if attempt.faults else attempt.product
+    for product, faults in attempts:
+        if product is not None:
+            mended = task.mend(product) if faults else product
             if not task.faults(mended):
                 return mended
     raise COMPOSER_ANSWER_UNUSABLE()
 
 
 def _asked(
-    task: _Task[Product],
-    material: str,
-    asker: _Asker,
-    failed: _Attempt[Product] | None = None,
-) -> _Attempt[Product]:
-    repair = ("", "")
-    if failed is not None:
-        answer = truncate_to_tokens(failed.text, REPAIR_TOKENS // 2)
-        found = "\n".join(f"- {fault}" for fault in failed.faults)
-        mark, report = _delimited(f"{found}\n\nThe answer:\n{answer}")
-        repair = "\n\n" + _REPAIR.format(mark=mark), f"\n\n{report}"
+    task: _Task[Product], material: str, asker: _Asker, repair: tuple[str, str] = ("", "")
+) -> tuple[str, Product | None, list[str]]:
+    """The text of the answer, its product if it could be read, and the faults."""
     if asker.seconds_left < MIN_CALL_SECONDS:
         raise LLM_TOO_SLOW()
-    text = asker.ask(
-        task.prompt,
-        material,
-        max_tokens=MAX_ANSWER_TOKENS,
-        seconds=asker.seconds_left,
-        repair=repair,
-    )
+    bounds: dict[str, Any] = {"max_tokens": MAX_ANSWER_TOKENS, "seconds": asker.seconds_left}
+    text = asker.ask(task.prompt, material, repair=repair, **bounds)
     try:
         product = task.read(text)
     except UnreadableAnswer as unreadable:
-        return _Attempt(text, None, [str(unreadable)])
-    return _Attempt(text, product, task.faults(product))
+        return text, None, [str(unreadable)]
+    return text, product, task.faults(product)

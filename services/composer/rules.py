@@ -228,10 +228,7 @@ def _text_faults(text: str, what: str) -> list[str]:
 
 
 def _is_fit(plain: PlainPost, tweet: str) -> bool:
-    """Return whether the tweet keeps every rule.
-
-    Text that is known to be clean isn't cleaned again.
-    """
+    """Return whether the tweet keeps every rule; what is known to be clean isn't cleaned again."""
     return tweet == clean(tweet) and not _tweet_faults(plain, tweet)
 
 

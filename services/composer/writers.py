@@ -13,16 +13,10 @@ from core.logging import get_logger
 from core.settings import Settings
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
 from integrations.llm.registry import language_model
-from services.composer import call_charges, model_writer, offline, rules
+from services.composer import call_charges, model_writer, offline, requests, rules
 from services.composer.call_charges import RunPayment
 from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
-from services.composer.requests import (
-    OFFLINE,
-    MetadataCache,
-    MetadataRequest,
-    MetadataResult,
-    SecondsLeft,
-)
+from services.composer.requests import OFFLINE, MetadataRequest, MetadataResult
 from services.composer.text import markup
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
@@ -47,13 +41,13 @@ class MetadataWriter:
     """``llm`` is None where the offline writer is the settings' choice."""
 
     settings: Settings
-    cache: MetadataCache
+    cache: requests.MetadataCache
     llm: LanguageModel | None
 
     @classmethod
     def of_process(cls, resources: Resources) -> "MetadataWriter":
         llm = language_model(resources.settings, partial(call_charges.note_usage, resources.redis))
-        cache = MetadataCache(resources.settings, resources.keyring, resources.cache)
+        cache = requests.MetadataCache(resources.settings, resources.keyring, resources.cache)
         return cls(resources.settings, cache, llm)
 
     def load(self) -> None:
@@ -67,7 +61,10 @@ class MetadataWriter:
             _offline(_SAMPLE, markup.read(_SAMPLE.post))
 
     def write(
-        self, request: MetadataRequest, seconds_left: SecondsLeft, payment: RunPayment | None = None
+        self,
+        request: MetadataRequest,
+        seconds_left: requests.SecondsLeft,
+        payment: RunPayment | None = None,
     ) -> MetadataResult:
         """Raises what the language model's port raises, where the settings want it told.
 
@@ -112,7 +109,7 @@ class _AttendedModel:
     """A language model that is asked only while a caller waits for the answer, and pays for it."""
 
     def __init__(
-        self, llm: LanguageModel, seconds_left: SecondsLeft, payment: RunPayment | None
+        self, llm: LanguageModel, seconds_left: requests.SecondsLeft, payment: RunPayment | None
     ) -> None:
         self.name = llm.name
         self.context_tokens = llm.context_tokens

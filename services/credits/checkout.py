@@ -13,14 +13,6 @@ from sqlalchemy import select
 from core import clock, ids
 from core.errors import DomainError, Kind
 from core.errors import money as errors
-from core.errors.money import (
-    ORDER_CLAIMED,
-    ORDER_NOT_FOUND,
-    ORDER_OVER,
-    PAYMENTS_UNAVAILABLE,
-    TOPUP_CHANNEL,
-    TOPUP_TOO_LATE,
-)
 from core.keyring import Keyring
 from core.money import MAX_AMOUNT, PLACES, is_storable
 from core.queues import Queue
@@ -190,7 +182,7 @@ def find(uow: UnitOfWork, keyring: Keyring, token: str) -> PaymentOrder:
     query = select(PaymentOrder).where(of_token)
     order = uow.session.scalar(query) if _TOKEN.match(token) else None
     if order is None:
-        raise ORDER_NOT_FOUND()
+        raise errors.ORDER_NOT_FOUND()
     return order
 
 
@@ -201,9 +193,9 @@ def claim(uow: UnitOfWork, keyring: Keyring, user_id: int, token: str) -> Paymen
     """
     order = lock(uow, find(uow, keyring, token).id)
     if order.user_id is not None:
-        raise ORDER_CLAIMED()
+        raise errors.ORDER_CLAIMED()
     if order.status in _OVER:
-        raise ORDER_OVER(status=order.status)
+        raise errors.ORDER_OVER(status=order.status)
     order.user_id, order.claimed_at = user_id, clock.now()
     apply_facts(uow, order, OrderVia.CLAIM)
     return order
@@ -261,7 +253,7 @@ def accept(
     try:
         name = channels.default if request.channel is None else PaymentChannel(request.channel)
     except ValueError:
-        raise TOPUP_CHANNEL(known=", ".join(PaymentChannel)) from None
+        raise errors.TOPUP_CHANNEL(known=", ".join(PaymentChannel)) from None
     channel = channels.channel(name).channel
 
     def store() -> Job:
@@ -303,7 +295,7 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
         # The order was accepted with this channel; an operator has turned it off since then.
         raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
-        raise TOPUP_TOO_LATE()
+        raise errors.TOPUP_TOO_LATE()
     signature = resources.keyring.signer(_RETURN_PURPOSE).sign(str(order.id).encode())
     return_path = f"{RETURN_PATH}?order={order.id}&signature={signature}"
     checkout = Checkout(
@@ -353,6 +345,6 @@ OPEN_CHECKOUT = kinds.register(
         on_abandoned=_fail_with_job,
         # A payer waits for the page.
         patience=timedelta(seconds=30),
-        given_up=PAYMENTS_UNAVAILABLE,
+        given_up=errors.PAYMENTS_UNAVAILABLE,
     )
 )

@@ -55,10 +55,7 @@ class LedgerFilter:
 def find(
     database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter
 ) -> PageOfRows[tuple[int, str]]:
-    """The entries that the filter takes, as ``ledger.page`` gives them; by a cursor alone.
-
-    Raises ``cursor.invalid`` and ``request.invalid``.
-    """
+    """As ``page``, with a filter and by a cursor alone; raises ``request.invalid`` too."""
     if wanted.offset:
         raise REQUEST_INVALID(place="query.offset", rule="a filter goes on by the cursor alone")
     highest = _last_before(database, user_id, only.last, days=1)
@@ -319,10 +316,7 @@ def threshold(database: Database, user_id: int) -> str:
 
 
 def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
-    """Set the threshold: 1, or 0 when it was so already. At 0 nothing is told.
-
-    Raises ``credits.below``.
-    """
+    """Set the threshold, 0 for none: 1, or 0 when it was so already. Raises ``credits.below``."""
     if not is_storable(below) or below < 0:
         raise CREDITS_BELOW(most=MAX_AMOUNT)
     return len(database.rows(_SET, user_id=user_id, below=below))

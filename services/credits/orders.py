@@ -70,7 +70,7 @@ ABANDONED_ORDER_RETENTION = timedelta(days=90)
 _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 
 
-def purge(uow: UnitOfWork, now: datetime, *, limit: int) -> int:
+def purge(now: datetime, uow: UnitOfWork, limit: int) -> int:
     """Delete such orders with their history, ``limit`` at most; how many they were."""
     order = PaymentOrder
     found = (

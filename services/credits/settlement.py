@@ -88,10 +88,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Let the sums of disputes grow, and say what follows from them.
-
-    A list of disputes that is older than one before it has no larger sum, so it changes nothing.
-    """
+    """Let the sums of disputes grow: an older list, with smaller sums, changes nothing."""
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
     told = (evidence.disputes_minor, evidence.disputes_ended_minor, evidence.disputes_lost_minor)
     total, ended, lost = (max(old, new or 0) for old, new in zip(known, told, strict=True))

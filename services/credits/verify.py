@@ -11,14 +11,13 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, delete, select, text, update
+from sqlalchemy import Connection, Row, delete, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
-from core.keyring import Keyring
 from core.logging import get_logger
 from models import CreditCheckpoint, PaymentOrderCheckpoint
 from services.jobs import maintenance
-from storage.long_reads import ReplicaFailed, view_of
+from storage.long_reads import ReplicaFailed
 from storage.resources import Resources
 
 # Each is signed under the deployment's secret keys, so a person who can write to the database can't
@@ -29,10 +28,7 @@ _MAX_BATCH_ROWS = 1_000
 
 
 class Seal(Enum):
-    """The verdict on a signature.
-
-    It is ours, is not, or was made under a key that is not in the keyring.
-    """
+    """The verdict on a signature: ours, forged, or made under a key that is not in the keyring."""
 
     GOOD = "good"
     FORGED = "forged"
@@ -49,13 +45,18 @@ class Checkpoint:
     balance: Decimal
     debt: Decimal
 
+    @property
+    def message(self) -> bytes:
+        """The account, the entry's number and hash, and the sums."""
+        sums = f"{self.balance:.4f} {self.debt:.4f}"
+        return f"account {self.user_id} {self.seq} {self.hash.hex()} {sums}".encode()
+
 
 class CheckpointBook:
     """Reads checkpoints by any connection, and writes them in transactions of its own."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._keyring: Keyring = resources.keyring
         self._signer = resources.keyring.signer("ledger-checkpoint")
 
     def distrusted(self, reading: Connection) -> Iterable[tuple[int, int, Seal]]:
@@ -63,7 +64,7 @@ class CheckpointBook:
         table = CreditCheckpoint.__table__.c
         for row in reading.execute(select(*table)):
             found = Checkpoint(row.user_id, row.seq, bytes(row.hash), row.balance, row.debt)
-            seal = self._seal(_account_message(found), row.signature)
+            seal = self._seal(found.message, row.signature)
             if seal is not Seal.GOOD:
                 yield found.user_id, found.seq, seal
 
@@ -78,25 +79,25 @@ class CheckpointBook:
         return max((change_id for change_id, _ in seals), default=None), Seal.GOOD
 
     def write(self, checkpoints: Sequence[Checkpoint]) -> None:
-        for start in range(0, len(checkpoints), _MAX_BATCH_ROWS):
-            rows: list[dict[str, Any]] = [
-                asdict(each)
-                | {"signature": self._signer.sign(_account_message(each)), "is_suspect": False}
-                # In one order, so that two runs at once don't lock each other out.
-                for each in sorted(
-                    checkpoints[start : start + _MAX_BATCH_ROWS], key=lambda each: each.user_id
-                )
-            ]
-            written = insert(CreditCheckpoint).values(rows)
-            changed = {name: written.excluded[name] for name in rows[0] if name != "user_id"}
-            with self._resources.unit_of_work() as uow:
-                uow.session.execute(
-                    written.on_conflict_do_update(index_elements=["user_id"], set_=changed)
-                )
+        if not checkpoints:
+            return
+        rows = [
+            asdict(each) | {"signature": self._signer.sign(each.message), "is_suspect": False}
+            # In one order, so that two runs at once don't lock each other out.
+            for each in sorted(checkpoints, key=lambda each: each.user_id)
+        ]
+        written = insert(CreditCheckpoint).values(rows)
+        changed = {name: written.excluded[name] for name in rows[0] if name != "user_id"}
+        replaced = written.on_conflict_do_update(index_elements=["user_id"], set_=changed)
+        with self._resources.unit_of_work() as uow:
+            uow.session.execute(replaced)
 
-    def write_last_change(self, change_id: int) -> None:
+    def write_last_change(self, change_id: int | None) -> None:
+        """With ``None`` the next runs look at all orders."""
         with self._resources.unit_of_work() as uow:
             uow.session.execute(delete(PaymentOrderCheckpoint))
+            if change_id is None:
+                return
             signature = self._signer.sign(_order_message(change_id))
             row = insert(PaymentOrderCheckpoint).values(change_id=change_id, signature=signature)
             uow.session.execute(row.on_conflict_do_nothing())
@@ -107,22 +108,11 @@ class CheckpointBook:
         with self._resources.unit_of_work() as uow:
             uow.session.execute(update(CreditCheckpoint).where(of_users).values(is_suspect=True))
 
-    def forget_last_change(self) -> None:
-        with self._resources.unit_of_work() as uow:
-            uow.session.execute(delete(PaymentOrderCheckpoint))
-
     def _seal(self, message: bytes, signature: str) -> Seal:
         if self._signer.verify(message, signature):
             return Seal.GOOD
-        is_known = self._keyring.get(signature.partition(".")[0]) is not None
+        is_known = self._resources.keyring.get(signature.partition(".")[0]) is not None
         return Seal.FORGED if is_known else Seal.KEY_GONE
-
-
-def _account_message(checkpoint: Checkpoint) -> bytes:
-    """The account, the entry's number and hash, and the sums."""
-    each = checkpoint
-    sums = f"{each.balance:.4f} {each.debt:.4f}"
-    return f"account {each.user_id} {each.seq} {each.hash.hex()} {sums}".encode()
 
 
 def _order_message(change_id: int) -> bytes:
@@ -345,7 +335,14 @@ class LedgerReport:
 
 
 def verify(resources: Resources, *, full: bool) -> LedgerReport:
-    """Verify from the checkpoints on, or everything; write how far all is well."""
+    """Verify from the checkpoints on, or everything; write how far all is well.
+
+    An account's balance is the sum of its entries, and the last ``balance_after``. Entries are
+    numbered without gaps, and each continues the balance and the hash chain of the one before. The
+    debt is the sum that refunds could not take, less the sum that was paid of it. An order has one
+    topup entry if it was paid and has an owner, and otherwise none. The credits taken for an order
+    are worth the money that its payer got back. Each change of an order's status was allowed.
+    """
     book, failures = CheckpointBook(resources), 0
     while True:
         try:
@@ -364,23 +361,8 @@ def verify_daily(resources: Resources) -> int:
     return len(report.faults)
 
 
-def run(reading: Engine, book: CheckpointBook | None = None, *, full: bool = True) -> LedgerReport:
-    """Verify in one consistent view of the database; without a book no checkpoint is written.
-
-    An account's balance is the sum of its entries, and the last ``balance_after``. Entries are
-    numbered without gaps, and each continues the balance and the hash chain of the one before. The
-    debt is the sum that refunds could not take, less the sum that was paid of it. An order has one
-    topup entry if it was paid and has an owner, and otherwise none. The credits taken for an order
-    are worth the money that its payer got back. Each change of an order's status was allowed.
-    """
-    with view_of(reading, _MAX_TIME) as connection:
-        return _Run(connection, book, is_whole=full or book is None).report()
-
-
 class _Run:
-    def __init__(
-        self, connection: Connection, book: CheckpointBook | None, *, is_whole: bool
-    ) -> None:
+    def __init__(self, connection: Connection, book: CheckpointBook, *, is_whole: bool) -> None:
         self._connection = connection.execution_options(stream_results=True)
         self._book = book
         self._is_whole = is_whole
@@ -389,14 +371,11 @@ class _Run:
         self._new_orders: set[int] = set()
 
     def report(self) -> LedgerReport:
-        # The users whose checkpoints say nothing; without a book, all of them.
+        # The users whose checkpoints say nothing.
         distrusted: list[int] = []
-        if self._book is None:
-            distrusted += self._connection.scalars(text("SELECT user_id FROM credit_checkpoints"))
-        else:
-            for user_id, seq, seal in self._book.distrusted(self._connection):
-                distrusted.append(user_id)
-                self._note(seal, LedgerFault(user_id, seq, "the checkpoint was not signed by us"))
+        for user_id, seq, seal in self._book.distrusted(self._connection):
+            distrusted.append(user_id)
+            self._note(seal, LedgerFault(user_id, seq, "the checkpoint was not signed by us"))
         chosen = {"is_whole": self._is_whole, "distrusted": distrusted}
         for row in self._rows(ENTRY_FAULTS, **chosen):
             self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
@@ -409,17 +388,14 @@ class _Run:
             for fault in row.faults:
                 self._blame(LedgerFault(row.user_id, None, fault))
             if row.entries and row.user_id not in self._faulty:
-                last_hash = bytes(row.hash)
-                reached.append(
-                    Checkpoint(row.user_id, row.last_seq, last_hash, row.balance, row.debt)
-                )
+                sums = row.balance, row.debt
+                reached.append(Checkpoint(row.user_id, row.last_seq, bytes(row.hash), *sums))
             if len(reached) == _MAX_BATCH_ROWS:
-                self._write(reached)
+                self._book.write(reached)
                 reached = []
-        self._write(reached)
-        if self._book is not None:
-            # Each run from now on finds faults before a checkpoint too.
-            self._book.suspect(user_id for user_id in self._faulty if user_id is not None)
+        self._book.write(reached)
+        # Each run from now on finds faults before a checkpoint too.
+        self._book.suspect(user_id for user_id in self._faulty if user_id is not None)
         self._verify_orders()
         return self._report
 
@@ -436,17 +412,11 @@ class _Run:
         self._report.faults.append(fault)
         self._faulty.add(fault.user_id)
 
-    def _write(self, reached: list[Checkpoint]) -> None:
-        if self._book is not None:
-            self._book.write(reached)
-
     def _verify_orders(self) -> None:
-        after, seal = None, Seal.GOOD
-        if self._book is not None:
-            after, seal = self._book.last_change(self._connection)
-            if seal is not Seal.GOOD:
-                forged = "the checkpoint of the orders was not signed by us"
-                self._note(seal, LedgerFault(None, None, forged))
+        after, seal = self._book.last_change(self._connection)
+        if seal is not Seal.GOOD:
+            forged = "the checkpoint of the orders was not signed by us"
+            self._note(seal, LedgerFault(None, None, forged))
         faults_before = len(self._report.faults)
         # ``None`` stands for all orders.
         batches: list[list[int] | None] = [None]
@@ -459,13 +429,10 @@ class _Run:
         for batch in batches:
             for row in self._rows(ORDER_FAULTS, is_whole=batch is None, order_ids=batch or []):
                 self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
-        if self._book is None:
-            return
         last = self._connection.scalar(text(LAST_SETTLED_CHANGE))
         if len(self._report.faults) > faults_before:
             if self._is_whole:
-                # The runs after this one look at all orders, too.
-                self._book.forget_last_change()
+                self._book.write_last_change(None)
         elif last is not None and (self._is_whole or seal is not Seal.FORGED):
             self._book.write_last_change(last)
 

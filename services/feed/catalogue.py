@@ -6,6 +6,7 @@ A type that was published stays. Its data may gain fields, and loses none.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -230,26 +231,15 @@ class TypeEntry:
     data: type[ShownData]
 
 
-def _of_member(meaning: str, data: type[ShownData] = MemberFacts) -> TypeEntry:
-    return TypeEntry(meaning, SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, data)
-
-
-def _of_bulk(meaning: str, subject: SubjectKind, data: type[ShownData]) -> TypeEntry:
-    return TypeEntry(meaning, subject, Scope.SUBSCRIPTION_READ, data)
-
-
-def _of_attachment(meaning: str, data: type[ShownData] = AttachmentFacts) -> TypeEntry:
-    return TypeEntry(meaning, SubjectKind.ATTACHMENT, Scope.ATTACHMENT, data)
-
-
-def _of_order(meaning: str) -> TypeEntry:
-    return TypeEntry(meaning, SubjectKind.ORDER, Scope.CREDIT_READ, OrderFacts)
-
-
-def _of_credential(meaning: str, subject: SubjectKind) -> TypeEntry:
-    return TypeEntry(meaning, subject, None, CredentialFacts)
-
-
+_of_member = partial(
+    TypeEntry, subject=SubjectKind.SUBSCRIPTION, scope=Scope.SUBSCRIPTION_READ, data=MemberFacts
+)
+_of_bulk = partial(TypeEntry, scope=Scope.SUBSCRIPTION_READ)
+_of_attachment = partial(
+    TypeEntry, subject=SubjectKind.ATTACHMENT, scope=Scope.ATTACHMENT, data=AttachmentFacts
+)
+_of_order = partial(TypeEntry, subject=SubjectKind.ORDER, scope=Scope.CREDIT_READ, data=OrderFacts)
+_of_credential = partial(TypeEntry, scope=None, data=CredentialFacts)
 _TYPE = FeedEventType
 CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
     _TYPE.SUBSCRIPTION_CREATED: _of_member(
@@ -265,26 +255,28 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
     _TYPE.SUBSCRIPTION_REMOVED: _of_member("The owner removed a member, or a member was erased."),
     _TYPE.SUBSCRIPTION_TRANSFERRED: _of_member(
         "The owner moved a member to another list: one event for each of the two lists.",
-        TransferFacts,
+        data=TransferFacts,
     ),
     _TYPE.SUBSCRIPTION_CHANGED: _of_member("The owner changed a member's name, tier or expiry."),
     _TYPE.IMPORT_ENDED: _of_bulk(
         "An import, a dry run, or a call of members/add ended: one event for all of its members.",
-        SubjectKind.IMPORT,
-        ImportFacts,
+        subject=SubjectKind.IMPORT,
+        data=ImportFacts,
     ),
     _TYPE.EXPORT_ENDED: _of_bulk(
-        "The file of an export is there, or won't be.", SubjectKind.EXPORT, ExportFacts
+        "The file of an export is there, or won't be.",
+        subject=SubjectKind.EXPORT,
+        data=ExportFacts,
     ),
     _TYPE.BULK_ENDED: _of_bulk(
         "A change of many members ended, such as the undo of an import: one event for all. "
         "Without a subject it is a bulk action.",
-        SubjectKind.IMPORT,
-        BulkFacts,
+        subject=SubjectKind.IMPORT,
+        data=BulkFacts,
     ),
     _TYPE.ATTACHMENT_READY: _of_attachment("An upload was converted and can be seen."),
     _TYPE.ATTACHMENT_FAILED: _of_attachment(
-        "An upload could not be converted.", FailedAttachmentFacts
+        "An upload could not be converted.", data=FailedAttachmentFacts
     ),
     _TYPE.ATTACHMENT_DELETED: _of_attachment("The owner deleted an attachment."),
     _TYPE.ORDER_PAID: _of_order(
@@ -300,15 +292,16 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
         Scope.CREDIT_READ,
         BalanceFacts,
     ),
-    _TYPE.KEY_CREATED: _of_credential("An API key was made.", SubjectKind.KEY),
+    _TYPE.KEY_CREATED: _of_credential("An API key was made.", subject=SubjectKind.KEY),
     _TYPE.KEY_ENDED: _of_credential(
-        "API keys were revoked: one with those that it made, or all at once.", SubjectKind.KEY
+        "API keys were revoked: one with those that it made, or all at once.",
+        subject=SubjectKind.KEY,
     ),
     _TYPE.GRANT_CREATED: _of_credential(
-        "A program was let in, or was given more scopes.", SubjectKind.GRANT
+        "A program was let in, or was given more scopes.", subject=SubjectKind.GRANT
     ),
     _TYPE.GRANT_ENDED: _of_credential(
-        "A program, or all of them, may do nothing any more.", SubjectKind.GRANT
+        "A program, or all of them, may do nothing any more.", subject=SubjectKind.GRANT
     ),
 }
 
@@ -321,19 +314,16 @@ def visible_types(
     Raises ``auth.insufficient_scope`` and ``auth.restricted_credential`` for one that was asked
     for and that it may not see.
     """
-    needed = {kind: CATALOGUE[kind].scope for kind in (only or CATALOGUE)}
-    visible = frozenset(
-        kind
-        for kind, scope in needed.items()
-        if (unrestricted if scope is None else scope in scopes)
-    )
-    for kind in only:
-        if kind not in visible:
-            scope = needed[kind]
+    visible = set()
+    for kind in only or CATALOGUE:
+        scope = CATALOGUE[kind].scope
+        if unrestricted if scope is None else scope in scopes:
+            visible.add(kind)
+        elif only:
             if scope is None:
                 raise AUTH_RESTRICTED_CREDENTIAL()
             raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)
-    return visible
+    return frozenset(visible)
 
 
 # Ids, counts and our own words. Never an address, a name or another text of a person's.
@@ -370,6 +360,5 @@ def announce_of_list(
     **data: StoredFact,
 ) -> None:
     """``announce`` to the owner of the list, who is looked up by the insert itself."""
-    owner = select(MailingList.user_id).where(MailingList.id == list_id).scalar_subquery()
-    row = FeedEvent(user_id=owner, type=kind, subject_id=subject_id, list_id=list_id, data=data)
-    uow.session.add(row)
+    owner: Any = select(MailingList.user_id).where(MailingList.id == list_id).scalar_subquery()
+    announce(uow, owner, kind, subject_id, list_id=list_id, **data)

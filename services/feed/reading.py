@@ -111,10 +111,7 @@ _PLACE = select(_FIRST.c.place).where(_FIRST.c.occurred_at + _OPEN < bindparam("
 
 
 def raise_places(uow: UnitOfWork) -> None:
-    """Let new events come after all positions that an earlier database may have given.
-
-    For a database that was just restored, while nothing else uses it.
-    """
+    """Let new events come after all positions of an earlier database, for one just restored."""
     uow.session.execute(select(func.raise_feed_places()))
 
 
@@ -150,20 +147,30 @@ def page(
     Raises ``cursor.invalid``, and ``list.not_found`` also for another owner's list.
     """
     position = START if cursor is None else FeedPosition.of_cursor(cursor)
-    if list_id is not None:
-        own = select(MailingList.id).where(MailingList.id == list_id)
-        if uow.session.scalar(own.where(MailingList.user_id == user_id)) is None:
-            raise LIST_NOT_FOUND()
-    found = read_after(
-        uow.session, user_id, position, types=types, list_id=list_id, limit=limit + 1
-    )
-    events = found[:limit]
+    require_own_list(uow, user_id, list_id)
+    query = next_events(user_id, position, types=types, list_id=list_id, limit=limit + 1)
+    found = uow.session.scalars(query).all()
+    events = list(found[:limit])
     last = FeedPosition.of_event(events[-1]) if events else position
     return FeedPage(events, last.cursor, has_more=len(found) > limit)
 
 
-def read_after(
-    session: Session,
+def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None:
+    """Raises ``list.not_found`` for another owner's list too."""
+    own = select(MailingList.id).where(MailingList.id == list_id, MailingList.user_id == user_id)
+    if list_id is not None and uow.session.scalar(own) is None:
+        raise LIST_NOT_FOUND()
+
+
+def newest(
+    session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
+) -> list[FeedEvent]:
+    """The owner's last events of these types, newest first: for people, who follow nothing."""
+    query = next_events(user_id, START, types=types, limit=limit, newest_first=True)
+    return list(session.scalars(query))
+
+
+def next_events(
     user_id: int,
     position: FeedPosition,
     *,
@@ -171,40 +178,13 @@ def read_after(
     later: Mapping[str, FeedPosition] = _NONE,
     list_id: int | None = None,
     limit: int,
-) -> list[FeedEvent]:
-    """The owner's next events of these types, in order; none whose older neighbour may yet come.
-
-    ``later``: positions of types of which only what comes after those is read, too.
-    """
-    query = reading_statement(
-        user_id, position, types=types, later=later, list_id=list_id, limit=limit
-    )
-    return list(session.scalars(query))
-
-
-def newest(
-    session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
-) -> list[FeedEvent]:
-    """The owner's last events of these types, newest first: for people, who follow nothing."""
-    query = reading_statement(
-        user_id, START, types=types, list_id=None, limit=limit, newest_first=True
-    )
-    return list(session.scalars(query))
-
-
-def reading_statement(
-    user_id: int,
-    position: FeedPosition,
-    *,
-    types: Collection[FeedEventType],
-    later: Mapping[str, FeedPosition] = _NONE,
-    list_id: int | None,
-    limit: int,
     newest_first: bool = False,
 ) -> Select[FeedEvent]:
-    """The statement of ``read_after``: the next events of each type, and of those the first ones.
+    """The owner's next events of these types, in order; none whose older neighbour may yet come.
 
-    Each type costs one look into an index, and no more rows than the limit.
+    It selects the next events of each type, and of those the first ones: a type costs one look into
+    an index, and no more rows than the limit. Of the types in ``later`` only what comes after those
+    positions is selected.
     """
     kinds = sorted(types)
     after = [max(position, later.get(each, position)) for each in kinds]

@@ -1,6 +1,6 @@
 """The kinds of durable and request-only work, each registered by the module that does the work."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -95,11 +95,6 @@ def registered_requests() -> Mapping[RequestKind, RequestWork]:
 def registered() -> frozenset[JobKind]:
     """The kinds that the modules of this process have registered."""
     return frozenset(_kinds.values())
-
-
-def names_without(scopes: Collection[Scope]) -> list[str]:
-    """The kinds whose jobs a credential with these scopes may not see."""
-    return [kind.name for kind in _kinds.values() if kind.scope not in scopes]
 
 
 def find(name: str) -> JobKind | None:

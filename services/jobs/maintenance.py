@@ -138,10 +138,7 @@ def all_records(uow: UnitOfWork) -> list[Maintenance]:
 
 
 def make_due(uow: UnitOfWork, name: str) -> None:
-    """Have a worker run it within seconds.
-
-    Raises ``maintenance.not_found`` and ``maintenance.running``.
-    """
+    """Have a worker run it soon; raises ``maintenance.not_found``, ``maintenance.running``."""
     row = uow.session.get(Maintenance, name, with_for_update=True)
     if row is None:
         names = ", ".join(each.name for each in all_records(uow))

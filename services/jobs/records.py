@@ -57,7 +57,8 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
 
 def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[Job]:
     """The jobs that ``get`` gives to the caller, newest first. Raises ``cursor.invalid``."""
-    shown: ColumnElement[bool] = Job.kind.not_in(kinds.names_without(caller.scopes))
+    hidden = [kind.name for kind in kinds.registered() if kind.scope not in caller.scopes]
+    shown: ColumnElement[bool] = Job.kind.not_in(hidden)
     if not caller.unrestricted:
         shown &= Job.kind.in_([kind.name for kind in kinds.registered()])
     # The rows before the page are read in the index alone where all kinds are shown.
@@ -210,10 +211,7 @@ def restart(uow: UnitOfWork, job: Job) -> None:
 
 
 def is_retry_sensible(job: Job) -> bool:
-    """Return whether the same input may come to a good end another time.
-
-    It may if the job failed for another reason than its input.
-    """
+    """Return whether the job failed for another reason than its input, which may pass."""
     by_itself = job.error is not None and job.error["code"].startswith("job.")
     return job.status == JobStatus.FAILED and by_itself
 

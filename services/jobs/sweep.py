@@ -24,14 +24,8 @@ from core.errors.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from core.logging import get_logger
 from core.queues import Queue
 from models import Job, JobStatus
+from services.jobs import outbox
 from services.jobs.lease import LEASE, MAX_CRASHES, has_status, requeue, transition
-from services.jobs.outbox import (
-    FIRST_RESEND,
-    MAX_SENDS_IN_TURN,
-    MAX_SENT_JOBS_OF_AN_OWNER,
-    RECENT,
-    send,
-)
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -117,7 +111,10 @@ def sweep(resources: Resources, reach: Reach | None = None, paces: Paces | None 
     due_queues = paces.due_queues()
     # Each second in each worker: where nothing waits, one small statement is enough.
     looked = resources.database.rows(
-        _QUEUES, queues=list(Queue), whole=[queue in due_queues for queue in Queue], recent=RECENT
+        _QUEUES,
+        queues=list(Queue),
+        whole=[queue in due_queues for queue in Queue],
+        recent=outbox.RECENT,
     )
     before = 0.0
     for name, is_whole, has_recent, has_any, after in looked:
@@ -160,7 +157,7 @@ _QUEUES = Statement("""
 
 def requeue_lost(resources: Resources, reach: Reach, pace: Pace | None = None) -> int:
     pace = pace or Pace()
-    bounds = {"recent": RECENT, "steady": STEADY_AFTER, "batch": _BATCH}
+    bounds = {"recent": outbox.RECENT, "steady": STEADY_AFTER, "batch": _BATCH}
     with reach.watched():
         expired = resources.database.rows(_EXPIRED_LATELY, **bounds)
     if pace.is_due:
@@ -226,15 +223,15 @@ def resend_unclaimed(resources: Resources, queue: Queue, *, whole: bool = True) 
     with resources.unit_of_work() as uow:
         if not uow.session.scalar(_ALONE, {"queue": queue}):
             return 0
-        values = {"queue": queue, "room": room, "recent": RECENT}
+        values = {"queue": queue, "room": room, "recent": outbox.RECENT}
         if room <= 0:
             uow.session.execute(_KEEP_RECENT, values | {"room": RESEND_BELOW_MESSAGES})
             return 0
-        turns = {"in_turn": MAX_SENDS_IN_TURN, "most": MAX_SENT_JOBS_OF_AN_OWNER}
+        turns = {"in_turn": outbox.MAX_SENDS_IN_TURN, "most": outbox.MAX_SENT_JOBS_OF_AN_OWNER}
         jobs = _marked(uow, _DUE_LATELY, values | turns)
         if whole and len(jobs) < room:
             jobs += _marked(uow, _OVERLOOKED, values | turns | {"room": room - len(jobs)})
-    return sum(send(resources.broker, job) for job in jobs)
+    return sum(outbox.send(resources.broker, job) for job in jobs)
 
 
 def _marked(uow: UnitOfWork, found: TextClause, values: dict[str, Any]) -> list[Job]:
@@ -243,7 +240,7 @@ def _marked(uow: UnitOfWork, found: TextClause, values: dict[str, Any]) -> list[
     if not due:
         return []
     # Each pause is longer: a job that only waits for a worker needs few copies of its message.
-    pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
+    pause = outbox.FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
     statement = (
         update(Job)
         .where(Job.id.in_(due))

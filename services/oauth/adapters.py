@@ -135,8 +135,7 @@ class AuthlibToken(rfc6749.TokenMixin):
     def is_expired(self) -> bool:
         return not self.found.is_active
 
-    def is_revoked(self) -> bool:
-        return not self.found.is_active
+    is_revoked = is_expired
 
 
 AUTHORIZE_PATH = "/oauth/authorize"
@@ -144,7 +143,6 @@ TOKEN_PATH = "/oauth/token"  # noqa: S105 - a path
 REVOKE_PATH = "/oauth/revoke"
 INTROSPECT_PATH = "/oauth/introspect"
 USERINFO_PATH = "/oauth/userinfo"
-# On this page people see and revoke their grants.
 METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 

@@ -117,21 +117,15 @@ def create(
 
 def find(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
     """The client, unless it was revoked."""
-    query = select(OAuthClient).where(
-        OAuthClient.client_id == client_id, OAuthClient.revoked_at.is_(None)
-    )
-    return uow.session.scalar(query)
+    query = select(OAuthClient).where(OAuthClient.client_id == client_id)
+    return uow.session.scalar(query.where(OAuthClient.revoked_at.is_(None)))
 
 
 def is_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
-    """Return whether it is the client's secret.
-
-    The check takes as long when there is no such client.
-    """
+    """Return whether it is the client's secret; without such a client the check takes as long."""
     known = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
-    matches = [
-        hmac.compare_digest(known, each) for each in keyring.signer(_PURPOSE).digests(sent.encode())
-    ]
+    digests = keyring.signer(_PURPOSE).digests(sent.encode())
+    matches = [hmac.compare_digest(known, each) for each in digests]
     return any(matches)
 
 
@@ -142,10 +136,7 @@ def list_of(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
 
 
 def revoke(uow: UnitOfWork, client_id: str) -> int:
-    """Revoke a client, and so its grants and tokens: 1, or 0 when it was revoked already.
-
-    Raises ``oauth_client.not_found``.
-    """
+    """Revoke a client with its grants: 1, or 0 if it was. Raises ``oauth_client.not_found``."""
     if uow.session.get(OAuthClient, client_id) is None:
         raise errors.OAUTH_CLIENT_NOT_FOUND()
     return note_once(uow, OAuthClient.revoked_at, OAuthClient.client_id == client_id)

@@ -51,26 +51,16 @@ def grant_scopes(
     """The person's grant for the client, with these scopes added; a mail tells of new ones."""
     # A person consents once at a time, and none from a page that was open when they were erased.
     sessions.lock_person(uow, user_id)
-    grant = uow.session.scalar(
-        select(OAuthGrant).where(
-            OAuthGrant.user_id == user_id,
-            OAuthGrant.client_id == client.client_id,
-            OAuthGrant.revoked_at.is_(None),
-        )
-    )
+    in_force = OAuthGrant.user_id == user_id, OAuthGrant.revoked_at.is_(None)
+    query = select(OAuthGrant).where(*in_force, OAuthGrant.client_id == client.client_id)
+    grant = uow.session.scalar(query)
     if grant is None:
         grant = OAuthGrant(user_id=user_id, client_id=client.client_id, scopes=[])
         uow.session.add(grant)
     has_new = not set(scopes) <= set(grant.scopes)
     if has_new:
-        account_mails.request_mail(
-            uow,
-            MailKind.NEW_PROGRAM,
-            accounts.get(uow, user_id).email,
-            user_id=user_id,
-            detail=client.name,
-            request_id=request_id,
-        )
+        person, kind = accounts.get(uow, user_id), MailKind.NEW_PROGRAM
+        account_mails.request_mail_to(uow, kind, person, client.name, request_id=request_id)
     grant.scopes = sorted({*grant.scopes, *scopes})
     grant.updated_at = clock.now()
     uow.session.flush()
@@ -113,10 +103,7 @@ def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest = WHOLE) -> PageO
 
 
 def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
-    """Revoke the user's grant, and so its tokens: 1, or 0 when it was revoked already.
-
-    Raises ``grant.not_found``.
-    """
+    """Revoke the user's grant and its tokens: 1, or 0 if it was. Raises ``grant.not_found``."""
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
         raise GRANT_NOT_FOUND()

@@ -8,7 +8,6 @@ import base64
 import hmac
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote_plus
@@ -31,35 +30,23 @@ from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthCode, OAuthGrant, TokenKind
 from services.access.caller import Caller
 from services.access.sessions import lock_maker
-from services.oauth import adapters, clients, grants
-from services.oauth.adapters import AuthlibRequest, Introspection, Revocation
+from services.oauth import clients, grants
+from services.oauth.adapters import (
+    CLIENT_METHODS,
+    GRANT_TYPES,
+    AuthlibClient,
+    AuthlibCode,
+    AuthlibRefreshToken,
+    AuthlibRequest,
+    Introspection,
+    OAuthRequest,
+    OAuthResponse,
+    Revocation,
+)
 from storage.unit_of_work import UnitOfWork
 
 CODE_LIFETIME = timedelta(seconds=60)
 _PURPOSE = "oauth-code"
-
-
-def store_code(
-    uow: UnitOfWork,
-    keyring: Keyring,
-    secret: str,
-    grant: OAuthGrant,
-    *,
-    scopes: Collection[Scope],
-    redirect_uri: str,
-    challenge: str,
-) -> None:
-    """Store a new code of the grant, by the HMAC of its secret."""
-    uow.session.add(
-        OAuthCode(
-            grant_id=grant.id,
-            secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
-            redirect_uri=redirect_uri,
-            scopes=sorted(scopes),
-            challenge=challenge,
-            expires_at=func.now() + CODE_LIFETIME,
-        )
-    )
 
 
 def redeem(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> OAuthCode | None:
@@ -69,15 +56,10 @@ def redeem(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) ->
     """
     if not AUTHORIZATION_CODE.matches(secret):
         return None
-    query = (
-        select(OAuthCode)
-        .join(OAuthGrant, OAuthGrant.id == OAuthCode.grant_id)
-        .where(
-            OAuthCode.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
-            OAuthGrant.client_id == client_id,
-        )
-    )
-    code = uow.session.scalar(query)
+    digests = keyring.signer(_PURPOSE).digests(secret.encode())
+    of_client = select(OAuthCode).join(OAuthGrant, OAuthGrant.id == OAuthCode.grant_id)
+    of_client = of_client.where(OAuthGrant.client_id == client_id)
+    code = uow.session.scalar(of_client.where(OAuthCode.secret_hmac.in_(digests)))
     if code is None or grants.lock_grant(uow, code.grant_id) is None:
         return None
     uow.session.refresh(code)
@@ -97,14 +79,6 @@ def redeem(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) ->
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 
 
-@dataclass(frozen=True)
-class PresentedCredentials:
-    client_id: str
-    secret: str | None
-    # As the metadata names them: client_secret_basic, client_secret_post or none.
-    method: str
-
-
 def client_refused() -> InvalidClientError:
     """The same error for each fault, so that a stranger can't learn which clients exist."""
     return InvalidClientError(
@@ -112,14 +86,17 @@ def client_refused() -> InvalidClientError:
     )
 
 
-def read_credentials(request: AuthlibRequest) -> PresentedCredentials:
-    """Raises ``InvalidClientError`` without credentials, ``InvalidRequestError`` for two ways."""
+def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
+    """The client's id, its secret, and the method of the metadata by which they came.
+
+    Raises ``InvalidClientError`` without credentials, ``InvalidRequestError`` for two ways.
+    """
     client_id, secret = request.form.get("client_id"), request.form.get("client_secret")
     header = request.headers.get("Authorization")
     if header is None:
         if client_id is None:
             raise client_refused()
-        return PresentedCredentials(client_id, secret, "client_secret_post" if secret else "none")
+        return client_id, secret, "client_secret_post" if secret else "none"
     # The client id and the secret, both encoded as in a form (RFC 6749, 2.3.1).
     scheme, _, encoded = header.partition(" ")
     try:
@@ -132,9 +109,7 @@ def read_credentials(request: AuthlibRequest) -> PresentedCredentials:
     basic_id, basic_secret = unquote_plus(sent_id), unquote_plus(sent_secret) or None
     if secret is not None or client_id not in {None, basic_id}:
         raise InvalidRequestError("A client authenticates in one way only.")
-    return PresentedCredentials(
-        basic_id, basic_secret, "client_secret_basic" if basic_secret else "none"
-    )
+    return basic_id, basic_secret, "client_secret_basic" if basic_secret else "none"
 
 
 class ProofKey(CodeChallenge):
@@ -154,13 +129,11 @@ class ProofKey(CodeChallenge):
 
 
 class _CodeGrant(AuthorizationCodeGrant):
-    TOKEN_ENDPOINT_AUTH_METHODS = adapters.CLIENT_METHODS
+    TOKEN_ENDPOINT_AUTH_METHODS = CLIENT_METHODS
     server: "OAuthServer"
 
     @staticmethod
-    def validate_authorization_redirect_uri(
-        request: adapters.AuthlibRequest, client: adapters.AuthlibClient
-    ) -> str:
+    def validate_authorization_redirect_uri(request: AuthlibRequest, client: AuthlibClient) -> str:
         uri: str | None = request.payload.redirect_uri
         if uri is None or not client.check_redirect_uri(uri):
             raise InvalidRequestError("The redirect_uri is not registered for this client.")
@@ -169,53 +142,52 @@ class _CodeGrant(AuthorizationCodeGrant):
     def generate_authorization_code(self) -> str:
         return AUTHORIZATION_CODE.generate()
 
-    def save_authorization_code(self, code: str, request: adapters.AuthlibRequest) -> None:
+    def save_authorization_code(self, code: str, request: AuthlibRequest) -> None:
         uow = self.server.uow
         # As ``AuthorizationRequest.answer`` gave them.
         user_id, scopes, request_id = request.user
         grant = grants.grant_scopes(
             uow, user_id=user_id, client=request.client.record, scopes=scopes, request_id=request_id
         )
-        store_code(
-            uow,
-            self.server.keyring,
-            code,
-            grant,
-            scopes=scopes,
-            redirect_uri=request.payload.redirect_uri,
-            challenge=request.payload.data["code_challenge"],
+        uow.session.add(
+            OAuthCode(
+                grant_id=grant.id,
+                secret_hmac=self.server.keyring.signer(_PURPOSE).digest(code.encode()),
+                redirect_uri=request.payload.redirect_uri,
+                scopes=sorted(scopes),
+                challenge=request.payload.data["code_challenge"],
+                expires_at=func.now() + CODE_LIFETIME,
+            )
         )
 
-    def query_authorization_code(
-        self, code: str, client: adapters.AuthlibClient
-    ) -> adapters.AuthlibCode | None:
+    def query_authorization_code(self, code: str, client: AuthlibClient) -> AuthlibCode | None:
         server = self.server
         found = redeem(server.uow, server.keyring, code, client_id=client.client_id)
-        return None if found is None else adapters.AuthlibCode(found)
+        return None if found is None else AuthlibCode(found)
 
-    def delete_authorization_code(self, authorization_code: adapters.AuthlibCode) -> None:
+    def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
         """Nothing is left to do: ``query_authorization_code`` used it up."""
 
-    def authenticate_user(self, authorization_code: adapters.AuthlibCode) -> int | None:
+    def authenticate_user(self, authorization_code: AuthlibCode) -> int | None:
         return self.server.user_of(authorization_code.origin.grant_id)
 
 
 class _RefreshGrant(RefreshTokenGrant):
-    TOKEN_ENDPOINT_AUTH_METHODS = adapters.CLIENT_METHODS
+    TOKEN_ENDPOINT_AUTH_METHODS = CLIENT_METHODS
     INCLUDE_NEW_REFRESH_TOKEN = True
     server: "OAuthServer"
 
-    def authenticate_refresh_token(self, refresh_token: str) -> adapters.AuthlibRefreshToken | None:
+    def authenticate_refresh_token(self, refresh_token: str) -> AuthlibRefreshToken | None:
         server = self.server
         found = grants.lock_refresh(
             server.uow, server.keyring, refresh_token, client_id=self.request.client.client_id
         )
-        return None if found is None else adapters.AuthlibRefreshToken(found)
+        return None if found is None else AuthlibRefreshToken(found)
 
-    def authenticate_user(self, refresh_token: adapters.AuthlibRefreshToken) -> int | None:
+    def authenticate_user(self, refresh_token: AuthlibRefreshToken) -> int | None:
         return self.server.user_of(refresh_token.origin.grant_id)
 
-    def revoke_old_credential(self, refresh_token: adapters.AuthlibRefreshToken) -> None:
+    def revoke_old_credential(self, refresh_token: AuthlibRefreshToken) -> None:
         grants.rotate(self.server.uow, refresh_token.record)
 
 
@@ -232,18 +204,16 @@ class OAuthServer(AuthorizationServer):
 
     # -- called by the API -------------------------------------------------------------------
 
-    def token(self, received: adapters.OAuthRequest) -> adapters.OAuthResponse:
+    def token(self, received: OAuthRequest) -> OAuthResponse:
         return self._answered(self.create_token_response, received)
 
-    def revoke(self, received: adapters.OAuthRequest) -> adapters.OAuthResponse:
+    def revoke(self, received: OAuthRequest) -> OAuthResponse:
         return self._answered(self.create_endpoint_response, "revocation", received)
 
-    def introspect(self, received: adapters.OAuthRequest) -> adapters.OAuthResponse:
+    def introspect(self, received: OAuthRequest) -> OAuthResponse:
         return self._answered(self.create_endpoint_response, "introspection", received)
 
-    def ask(
-        self, received: adapters.OAuthRequest
-    ) -> "AuthorizationRequest | adapters.OAuthResponse":
+    def ask(self, received: OAuthRequest) -> "AuthorizationRequest | OAuthResponse":
         """The request that a person is asked to allow, or an error as a redirect to the client.
 
         Until the redirect URI is known to be the client's, an error is raised instead, such as
@@ -257,58 +227,53 @@ class OAuthServer(AuthorizationServer):
                 raise DomainError(Kind.MALFORMED, code, reason) from None
             return self._error(error)
 
-    def _answered(
-        self, answer: Callable[..., adapters.OAuthResponse], *arguments: object
-    ) -> adapters.OAuthResponse:
+    def _answered(self, answer: Callable[..., OAuthResponse], *arguments: object) -> OAuthResponse:
         try:
             return answer(*arguments)
         except OAuth2Error as error:
             return self._error(error)
 
-    def _error(self, error: OAuth2Error) -> adapters.OAuthResponse:
+    def _error(self, error: OAuth2Error) -> OAuthResponse:
         return self.handle_response(*error())
 
     # -- called by Authlib -------------------------------------------------------------------
 
-    def create_oauth2_request(
-        self, request: adapters.OAuthRequest | adapters.AuthlibRequest
-    ) -> adapters.AuthlibRequest:
-        if isinstance(request, adapters.AuthlibRequest):
+    def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
+        if isinstance(request, AuthlibRequest):
             return request
-        return adapters.AuthlibRequest(request, self.issuer)
+        return AuthlibRequest(request, self.issuer)
 
     def handle_response(
         self, status: int, body: dict[str, Any], headers: Iterable[tuple[str, str]]
-    ) -> adapters.OAuthResponse:
+    ) -> OAuthResponse:
         named = dict(headers)
         if "Location" in named:
             # A client of several servers sees which of them answers (RFC 9207).
             named["Location"] = add_params_to_uri(named["Location"], [("iss", self.issuer)])
-        return adapters.OAuthResponse(status, body or {}, named)
+        return OAuthResponse(status, body or {}, named)
 
     def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
         """No part of Pressroom listens to Authlib's signals."""
 
-    def query_client(self, client_id: str) -> adapters.AuthlibClient | None:
+    def query_client(self, client_id: str) -> AuthlibClient | None:
         found = clients.find(self.uow, client_id)
-        return None if found is None else adapters.AuthlibClient(found)
+        return None if found is None else AuthlibClient(found)
 
     def authenticate_client(
-        self, request: adapters.AuthlibRequest, methods: Collection[str], endpoint: str = "token"
-    ) -> adapters.AuthlibClient:
-        sent = read_credentials(request)
-        client = self.query_client(sent.client_id)
-        is_known = clients.is_secret(
-            self.keyring, client.record if client else None, sent.secret or ""
-        )
-        if client is None or sent.method not in methods:
+        self, request: AuthlibRequest, methods: Collection[str], endpoint: str = "token"
+    ) -> AuthlibClient:
+        client_id, secret, method = read_credentials(request)
+        client = self.query_client(client_id)
+        record = client.record if client else None
+        is_known = clients.is_secret(self.keyring, record, secret or "")
+        if client is None or method not in methods:
             raise client_refused()
-        if not (is_known if sent.secret else client.is_public):
+        if not (is_known if secret else client.is_public):
             raise client_refused()
-        request.auth_method = sent.method
+        request.auth_method = method
         return client
 
-    def get_authorization_grant(self, request: adapters.AuthlibRequest) -> Any:
+    def get_authorization_grant(self, request: AuthlibRequest) -> Any:
         if request.payload.response_type == "code":
             return super().get_authorization_grant(request)
         client = self.query_client(request.payload.client_id or "")
@@ -318,12 +283,12 @@ class OAuthServer(AuthorizationServer):
         error = "unsupported_response_type" if request.payload.response_type else "invalid_request"
         raise OAuth2Error("The response_type must be code.", error=error, redirect_uri=uri)
 
-    def get_token_grant(self, request: adapters.AuthlibRequest) -> Any:
+    def get_token_grant(self, request: AuthlibRequest) -> Any:
         if request.payload.grant_type is None:
             raise InvalidRequestError("The grant_type is missing.")
-        if request.payload.grant_type not in adapters.GRANT_TYPES:
+        if request.payload.grant_type not in GRANT_TYPES:
             raise OAuth2Error(
-                f"The grant_type must be one of {', '.join(adapters.GRANT_TYPES)}.",
+                f"The grant_type must be one of {', '.join(GRANT_TYPES)}.",
                 error="unsupported_grant_type",
             )
         return super().get_token_grant(request)
@@ -337,7 +302,7 @@ class OAuthServer(AuthorizationServer):
             "scope": " ".join(sorted(set(scope.split()))),
         }
 
-    def save_token(self, token: dict[str, Any], request: adapters.AuthlibRequest) -> None:
+    def save_token(self, token: dict[str, Any], request: AuthlibRequest) -> None:
         origin = (request.authorization_code or request.refresh_token).origin
         grants.store_tokens(
             self.uow,
@@ -365,7 +330,7 @@ class AuthorizationRequest:
 
     def answer(
         self, caller: Caller, scopes: Collection[Scope], request_id: str | None
-    ) -> adapters.OAuthResponse:
+    ) -> OAuthResponse:
         """Grant those of the requested scopes that are in ``scopes``; without any, deny.
 
         A mail tells the person of scopes that the client did not have. Raises ``auth.login_again``.
@@ -373,7 +338,7 @@ class AuthorizationRequest:
         agreed = [scope for scope in self.scopes if scope in scopes]
         if agreed:
             lock_maker(self._server.uow, caller)
-        reply: adapters.OAuthResponse = self._server.create_authorization_response(
+        reply: OAuthResponse = self._server.create_authorization_response(
             self._grant.request,
             grant_user=(caller.user_id, agreed, request_id) if agreed else None,
             grant=self._grant,

@@ -57,13 +57,9 @@ def mark(uow: UnitOfWork, keyring: Keyring, email: str) -> int:
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
         digests = keyring.signer(_PURPOSE).digests(address.encode())
-        erasure = uow.session.scalar(
-            select(Erasure)
-            .where(Erasure.address_hmac.in_(digests))
-            .order_by(Erasure.created_at.desc())
-            .limit(1)
-            .with_for_update()
-        )
+        query = select(Erasure).where(Erasure.address_hmac.in_(digests))
+        newest = query.order_by(Erasure.created_at.desc()).limit(1)
+        erasure = uow.session.scalar(newest.with_for_update())
         if erasure is None:
             raise USER_NOT_FOUND_BY_EMAIL(email=address)
         job = uow.session.get(Job, erasure.job_id, with_for_update=True)
@@ -72,7 +68,7 @@ def mark(uow: UnitOfWork, keyring: Keyring, email: str) -> int:
         elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
             records.restart(uow, job)
         return erasure.job_id
-    slugs = list(uow.session.scalars(select(models.MailingList.slug).where(_is_own(person))))
+    slugs = list(uow.session.scalars(select(MailingList.slug).where(_is_own(person))))
     if slugs:
         raise USER_OWNS_LISTS(slugs=", ".join(slugs))
     return _mark(uow, keyring, person)
@@ -86,7 +82,7 @@ def mark_again(uow: UnitOfWork, keyring: Keyring, user_id: int) -> bool:
     person = uow.session.get(User, user_id, with_for_update=True)
     if person is None or person.erased_at is not None:
         return False
-    for each in uow.session.scalars(select(models.MailingList).where(_is_own(person))):
+    for each in uow.session.scalars(select(MailingList).where(_is_own(person))):
         lists.archive(uow, each)
     _mark(uow, keyring, person)
     return True
@@ -100,8 +96,7 @@ def _mark(uow: UnitOfWork, keyring: Keyring, person: User) -> int:
         is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
         uow.session.execute(delete(kind).where(is_about_person))
     # Fields in which other owners wrote of the address.
-    denials = delete(models.DeniedEntry).where(models.DeniedEntry.entry == person.email)
-    uow.session.execute(denials)
+    uow.session.execute(delete(models.DeniedEntry).where(models.DeniedEntry.entry == person.email))
     digest = keyring.signer(_PURPOSE).digest(address.encode())
     return _blank(uow, person, {"address_hmac": digest, "counts": {"opt_outs_kept": kept}})
 
@@ -119,7 +114,7 @@ def _enqueue(uow: UnitOfWork, user_id: int) -> Job:
 
 
 def _is_own(person: User) -> ColumnElement[bool]:
-    return and_(models.MailingList.user_id == person.id, models.MailingList.archived_at.is_(None))
+    return and_(MailingList.user_id == person.id, MailingList.archived_at.is_(None))
 
 
 def _blank(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
@@ -164,9 +159,6 @@ def begin_own(uow: UnitOfWork, keyring: Keyring, person: User) -> None:
     if person.password_hash is not None:
         raise USER_HAS_ACCOUNT()
     mark(uow, keyring, person.email)
-
-
-# A worker that dies leaves whole batches. The next one goes on at the bookmark.
 
 
 # No request that read the person before they were marked is under way for longer.

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, SQLColumnExpression, func, inspect, or_, select
+from sqlalchemy.orm import InstrumentedAttribute
 
 import models
 from core.settings import Settings
@@ -20,9 +21,6 @@ from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from storage.purge import first
 
 # A row's time is compared with the database's clock alone, so the clocks of hosts may differ.
-
-# Most batches take a fraction of a second, and the database ends a statement after ten.
-_MAX_BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,6 @@ class Rule:
     is_purged: bool = True
     # How much longer the row is kept, for what may still need it when its time is over.
     longer: timedelta = timedelta(0)
-    max_batch_rows: int = _MAX_BATCH_ROWS
     # Behind the table's name: what of its rows goes, such as `.ip`, or which of them.
     part: str = ""
 
@@ -70,9 +67,32 @@ def past(
     return first(rule.model, *conditions, order=(rule.moment,), limit=limit), ()
 
 
-def _by_key(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
-    """Keys rise with time: the order of rows of which no index has the moment."""
-    return tuple(inspect(model).primary_key)
+def _rule(
+    moment: InstrumentedAttribute[Any], period: Retained | timedelta, words: str, **more: Any
+) -> Rule:
+    model: Any = moment.class_
+    return Rule(model, period, words, moment, **more)
+
+
+def _until(moment: InstrumentedAttribute[Any], words: str, **more: Any) -> Rule:
+    """Rows that say themselves when their time is over."""
+    return _rule(moment, timedelta(0), words, **more)
+
+
+def _by_key(
+    moment: InstrumentedAttribute[Any], period: Retained | timedelta, words: str, **more: Any
+) -> Rule:
+    """Rows of which no index has the moment: their keys rise with time."""
+    return _rule(moment, period, words, oldest_by=inspect(moment.class_).primary_key, **more)
+
+
+def _whole_address(
+    moment: InstrumentedAttribute[Any], ip: InstrumentedAttribute[Any], words: str, **more: Any
+) -> Rule:
+    only = (ip.is_not(None), func.strpos(ip, "/") == 0)
+    return _rule(
+        moment, Retained.IP_ADDRESSES, words, only=only, is_purged=False, part=".ip", **more
+    )
 
 
 # The maintenance that shortens the addresses of events notes there how far it came.
@@ -81,119 +101,62 @@ _SHORTENED_UP_TO = (
     .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
-
-ADDRESS_RULES = (
-    Rule(
-        models.SubscriptionEvent,
-        Retained.IP_ADDRESSES,
-        "after the change; then its /24 (of IPv6: /64) alone",
-        models.SubscriptionEvent.created_at,
-        only=(
-            models.SubscriptionEvent.ip.is_not(None),
-            func.strpos(models.SubscriptionEvent.ip, "/") == 0,
-        ),
-        oldest_by=(models.SubscriptionEvent.id,),
-        oldest_from=(models.SubscriptionEvent.id > _SHORTENED_UP_TO,),
-        is_purged=False,
-        part=".ip",
-    ),
-    Rule(
-        models.ConsentEntry,
-        Retained.IP_ADDRESSES,
-        "after the act; then its /24 (of IPv6: /48) alone, as long as the entry: until the person "
-        "is erased",
-        models.ConsentEntry.occurred_at,
-        only=(func.strpos(models.ConsentEntry.ip, "/") == 0,),
-        is_purged=False,
-        part=".ip",
-    ),
-    Rule(
-        models.ConsentClaim,
-        Retained.IP_ADDRESSES,
-        "after the claimed moment; then its /24 (of IPv6: /48) alone, as long as the claim: until "
-        "its import is undone or the person is erased",
-        models.ConsentClaim.occurred_at,
-        only=(func.strpos(models.ConsentClaim.ip, "/") == 0,),
-        is_purged=False,
-        part=".ip",
-    ),
-)
-
-
-# Its time is that of the row. An import, or a bulk action, may go on for two weeks after the row;
-# an undo that began on the last day has a week.
+# An import, or a bulk action, may go on for two weeks after the row of a change; an undo that began
+# on the last day has a week.
 _UNDO_LASTS = timedelta(days=21)
 _SINCE = "since an undo needs it, and three weeks longer"
-
-UNDO_RULES = (
-    Rule(
-        models.ImportChange,
-        Retained.IMPORT_CHANGES,
-        f"after the import, {_SINCE}",
-        models.ImportChange.applied_at,
-        oldest_by=_by_key(models.ImportChange),
-        longer=_UNDO_LASTS,
-    ),
-    Rule(
-        models.BulkChange,
-        BULK_UNDO_TIME,
-        f"after the act, {_SINCE}",
-        models.BulkChange.applied_at,
-        oldest_by=_by_key(models.BulkChange),
-        longer=_UNDO_LASTS,
-    ),
-    Rule(
-        models.BulkAction,
-        timedelta(days=365),  # longer than what they changed
-        "after its end, or until its owner is erased",
-        models.BulkAction.finished_at,
-    ),
-)
-
-
 # A code that is sent a second time within this time revokes the tokens that it gave.
 CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
-
-
-def _until(model: type[Model], moment: SQLColumnExpression[Any], words: str) -> Rule:
-    """Rows that say themselves when their time is over."""
-    return Rule(model, timedelta(0), words, moment)
-
 
 REQUESTED_AT = func.coalesce(
     models.Subscription.confirmation_asked_at, models.Subscription.created_at
 )
 
 RULES = (
-    Rule(models.Job, Retained.JOBS, "after its end", models.Job.finished_at),
-    Rule(
-        models.SubscriptionEvent,
-        Retained.SUBSCRIPTION_EVENTS,
-        "after the change",
+    _rule(models.Job.finished_at, Retained.JOBS, "after its end"),
+    _by_key(models.SubscriptionEvent.created_at, Retained.SUBSCRIPTION_EVENTS, "after the change"),
+    _whole_address(
         models.SubscriptionEvent.created_at,
-        oldest_by=_by_key(models.SubscriptionEvent),
+        models.SubscriptionEvent.ip,
+        "after the change; then its /24 (of IPv6: /64) alone",
+        oldest_by=(models.SubscriptionEvent.id,),
+        oldest_from=(models.SubscriptionEvent.id > _SHORTENED_UP_TO,),
     ),
-    *ADDRESS_RULES,
-    Rule(
-        models.RecordedEvent,
-        Retained.EVENTS,
-        "after it happened, with the IP address",
-        models.RecordedEvent.occurred_at,
+    _whole_address(
+        models.ConsentEntry.occurred_at,
+        models.ConsentEntry.ip,
+        "after the act; then its /24 (of IPv6: /48) alone, as long as the entry: until the person "
+        "is erased",
     ),
-    *UNDO_RULES,
-    Rule(
-        models.FeedEvent,
-        FEED_RETENTION,
-        "after it happened",
-        models.FeedEvent.occurred_at,
-        oldest_by=_by_key(models.FeedEvent),
+    _whole_address(
+        models.ConsentClaim.occurred_at,
+        models.ConsentClaim.ip,
+        "after the claimed moment; then its /24 (of IPv6: /48) alone, as long as the claim: until "
+        "its import is undone or the person is erased",
     ),
-    Rule(
-        models.MemberImport,
+    _rule(
+        models.RecordedEvent.occurred_at, Retained.EVENTS, "after it happened, with the IP address"
+    ),
+    _by_key(
+        models.ImportChange.applied_at,
+        Retained.IMPORT_CHANGES,
+        f"after the import, {_SINCE}",
+        longer=_UNDO_LASTS,
+    ),
+    _by_key(
+        models.BulkChange.applied_at, BULK_UNDO_TIME, f"after the act, {_SINCE}", longer=_UNDO_LASTS
+    ),
+    _rule(
+        models.BulkAction.finished_at,
+        timedelta(days=365),  # longer than what they changed
+        "after its end, or until its owner is erased",
+    ),
+    _by_key(models.FeedEvent.occurred_at, FEED_RETENTION, "after it happened"),
+    _rule(
+        models.MemberImport.finished_at,
         Retained.IMPORTS,
         "after its end, if no member came by it; otherwise for as long as its list",
-        models.MemberImport.finished_at,
         only=(
             # An import that members came by stays: it says how each of them joined.
             or_(
@@ -202,101 +165,59 @@ RULES = (
             models.MemberImport.files_removed_at.is_not(None),
         ),
     ),
-    Rule(
-        models.MemberImport,
+    _rule(
+        models.MemberImport.finished_at,
         BULK_FILE_RETENTION,
         "after its end, with the rows that were not added and the cells that its owner is shown",
-        models.MemberImport.finished_at,
         oldest_by=(models.MemberImport.created_at,),
         oldest_from=(models.MemberImport.files_removed_at.is_(None),),
         is_purged=False,
         part=".files",
     ),
-    Rule(
-        models.MemberExport,
+    _rule(
+        models.MemberExport.created_at,
         Retained.EXPORTS,
         "after it was asked for",
-        models.MemberExport.created_at,
         only=(models.MemberExport.files_removed_at.is_not(None),),
     ),
-    Rule(
-        models.MemberExport,
+    _rule(
+        models.MemberExport.finished_at,
         BULK_FILE_RETENTION,
         "after its end",
-        models.MemberExport.finished_at,
         oldest_by=(models.MemberExport.created_at,),
         oldest_from=(models.MemberExport.files_removed_at.is_(None),),
         is_purged=False,
         part=".files",
     ),
-    _until(
-        models.IdempotencyRecord,
-        models.IdempotencyRecord.expires_at,
-        "24 hours after the first call with the key",
-    ),
-    _until(
-        models.UserSession,
-        models.UserSession.expires_at,
-        "30 days after the login, or until it ends",
-    ),
-    Rule(
-        models.UserSession,
-        timedelta(0),
-        "until it ends",
-        models.UserSession.ended_at,
-        part=".ended",
-    ),
-    _until(
-        models.MailedLink, models.MailedLink.expires_at, "until it expires, after 7 days at most"
-    ),
-    Rule(
-        models.AccountMail,
-        ACCOUNT_MAIL_RETENTION,
-        "after it was asked for",
-        models.AccountMail.created_at,
-    ),
-    _until(models.MailCount, models.MailCount.ends_at, "until its window ends"),
-    Rule(
-        models.ListReport, Retained.LIST_REPORTS, "after the report", models.ListReport.created_at
-    ),
-    Rule(
-        models.Departure,
+    _until(models.IdempotencyRecord.expires_at, "24 hours after the first call with the key"),
+    _until(models.UserSession.expires_at, "30 days after the login, or until it ends"),
+    _until(models.UserSession.ended_at, "until it ends", part=".ended"),
+    _until(models.MailedLink.expires_at, "until it expires, after 7 days at most"),
+    _rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION, "after it was asked for"),
+    _until(models.MailCount.ends_at, "until its window ends"),
+    _rule(models.ListReport.created_at, Retained.LIST_REPORTS, "after the report"),
+    _by_key(
+        models.Departure.created_at,
         # Where there are no backups, nothing takes them.
         timedelta(days=30),
         "after it was written, or until the journal beside the backups has it",
-        models.Departure.created_at,
-        oldest_by=_by_key(models.Departure),
     ),
-    Rule(
-        models.WebhookDelivery,
-        FEED_RETENTION,
-        "after its event, with the answer",
-        models.WebhookDelivery.created_at,
-    ),
-    Rule(
-        models.WebhookEndpoint,
+    _rule(models.WebhookDelivery.created_at, FEED_RETENTION, "after its event, with the answer"),
+    _rule(
+        models.WebhookEndpoint.deleted_at,
         # Longer than its deliveries, which would all go with it at once.
         FEED_RETENTION + _DAY,
         "after its owner deleted it; others until their person is erased",
-        models.WebhookEndpoint.deleted_at,
     ),
     _until(
-        models.WebhookSecret,
         models.WebhookSecret.expires_at,
         "24 hours after the rotation that replaced it; the newest as long as its endpoint",
     ),
-    Rule(
-        models.LoginAttempts,
-        ATTEMPT_RETENTION,
-        "after the last one that failed",
-        models.LoginAttempts.tried_at,
-    ),
-    _until(models.SpentProof, models.SpentProof.expires_at, "until it expires, after minutes"),
-    Rule(models.ComposerUse, _DAY, "after the beginning of its day", models.ComposerUse.day),
-    Rule(models.OAuthCode, CODE_RETENTION, "after it expired", models.OAuthCode.expires_at),
-    _until(
-        models.OAuthToken, models.OAuthToken.expires_at, "until it expires, after 30 days at most"
-    ),
+    _rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION, "after the last one that failed"),
+    _until(models.SpentProof.expires_at, "until it expires, after minutes"),
+    _rule(models.ComposerUse.day, _DAY, "after the beginning of its day"),
+    _rule(models.OAuthCode.expires_at, CODE_RETENTION, "after it expired"),
+    _until(models.OAuthToken.expires_at, "until it expires, after 30 days at most"),
     Rule(
         models.PaymentOrder,
         ABANDONED_ORDER_RETENTION,

@@ -48,8 +48,8 @@ from services.credits import orders
 from services.jobs import maintenance
 from services.privacy.kept import REQUESTED_AT, RULES, Rule, past
 from services.subscriptions import consent
-from storage import purge as batches
 from storage.database import Database, Statement
+from storage.purge import purge as purge_rows
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -62,8 +62,10 @@ PURGE = maintenance.register(
 )
 # A run that would take longer leaves the rest to the next one, well before it loses its lease.
 _MAX_RUN_SECONDS = 45 * 60.0
-# A batch that takes longer makes the next one smaller: the database ends it after ten seconds.
+# A batch that takes longer makes the next one smaller: the database ends it after ten seconds. Most
+# take a fraction of a second.
 _MAX_BATCH_SECONDS = 2.0
+_MAX_BATCH_ROWS = 10_000
 _MIN_BATCH_ROWS = 10
 
 # Deletes some rows, as many as it is told at most, and returns their number.
@@ -143,28 +145,21 @@ class Purge:
 def purge_outlived(resources: Resources) -> int:
     """Delete what is past its time; how many rows they were. Raises ``TablesNotPurged``."""
     purge = Purge(resources)
-    settings = resources.settings
-    purge.work_off(
-        *(
-            TablePurge(rule.name, _batch_of(rule, settings), rule.max_batch_rows)
-            for rule in RULES
-            if rule.is_purged
-        )
-    )
+    batches = {
+        rule.name: partial(_delete_past, rule, rule.age(resources.settings))
+        for rule in RULES
+        if rule.is_purged
+    }
+    purge.work_off(*(TablePurge(name, each, _MAX_BATCH_ROWS) for name, each in batches.items()))
     return purge.end()
 
 
-def _batch_of(rule: Rule, settings: Settings) -> Batch:
-    age = rule.age(settings)
-    by_the_owner = _BY_THE_OWNER.get(rule.model)
-
-    def delete_past(uow: UnitOfWork, limit: int) -> int:
-        if by_the_owner is not None:
-            return int(uow.session.scalars(by_the_owner, {"most": limit, "days": age.days}).one())
-        places, conditions = past(rule, age, limit=limit)
-        return batches.purge(uow, rule.model, places, *conditions)
-
-    return delete_past
+def _delete_past(rule: Rule, age: timedelta, uow: UnitOfWork, limit: int) -> int:
+    if rule.model in _BY_THE_OWNER:
+        values = {"most": limit, "days": age.days}
+        return int(uow.session.scalars(_BY_THE_OWNER[rule.model], values).one())
+    places, conditions = past(rule, age, limit=limit)
+    return purge_rows(uow, rule.model, places, *conditions)
 
 
 # It is enough to show from where a person agreed, and too little to find them.
@@ -172,7 +167,6 @@ def _batch_of(rule: Rule, settings: Settings) -> Batch:
 SHORTEN_IP_ADDRESSES = maintenance.register(
     "maintenance.shorten_ips", every=timedelta(hours=1), run=lambda resources, _: shorten(resources)
 )
-_MAX_BATCH_ROWS = 10_000
 
 # Ids rise with time, so the old events are the first ones behind the bookmark.
 _LAST_OLD_EVENT = text("""
@@ -190,15 +184,12 @@ RETURNING 1
 """)
 
 
-# Rows of consent are found by an index of the addresses that are whole.
+# Rows of consent, which the application may not change, are found by an index of whole addresses.
 _SHORTEN_CONSENT = text("SELECT shorten_consent_ips(:days, :most)")
 
 
 def shorten(resources: Resources) -> int:
-    """Cut old IP addresses to their network; how many they were.
-
-    Events keep the /24 or /64, and consent, which is kept for longer, the /24 or /48.
-    """
+    """Cut old IP addresses to their /24 (of IPv6: /64, of consent /48); how many they were."""
     days, total = resources.settings.retention[Retained.IP_ADDRESSES], 0
     while True:
         with resources.unit_of_work() as uow:
@@ -213,7 +204,6 @@ def shorten(resources: Resources) -> int:
     batch = {"days": days, "most": _MAX_BATCH_ROWS}
     while True:
         with resources.unit_of_work() as uow:
-            # A function of the owner's: the application may change no row of consent.
             entries = uow.session.scalar(_SHORTEN_CONSENT, batch) or 0
         total += entries
         if not entries:
@@ -232,8 +222,8 @@ PURGE_STRANGERS = maintenance.register(
     every=timedelta(hours=1),
     run=lambda resources, began_at: purge(resources, now=began_at),
 )
-_MAX_ORDERS_AT_ONCE = 1_000
-_MAX_REQUESTS_AT_ONCE = 1_000
+# Orders, and requests.
+_MAX_AT_ONCE = 1_000
 _MAX_PEOPLE_AT_ONCE = 5_000
 # Each run goes on where the last one ended, so that no run reads millions of people.
 _MAX_BATCHES = 100
@@ -269,12 +259,8 @@ def purge(resources: Resources, *, now: datetime) -> int:
     age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
     purge = Purge(resources)
     purge.work_off(
-        TablePurge(
-            "payment_orders",
-            lambda uow, limit: orders.purge(uow, now, limit=limit),
-            _MAX_ORDERS_AT_ONCE,
-        ),
-        TablePurge("subscriptions", partial(_end_requests, age), _MAX_REQUESTS_AT_ONCE),
+        TablePurge("payment_orders", partial(orders.purge, now), _MAX_AT_ONCE),
+        TablePurge("subscriptions", partial(_end_requests, age), _MAX_AT_ONCE),
     )
     purge.attempt("users", partial(_look_for_people, resources, age))
     return purge.end()
@@ -383,10 +369,7 @@ _RULES: Mapping[str, Rule] = {
 
 
 class OverdueRows:
-    """Counts overdue rows by their rule, each up to a thousand.
-
-    It reads no more rows than that of any table, and none of most.
-    """
+    """Counts overdue rows by their rule, each up to a thousand, and reads no more of a table."""
 
     def __init__(self, settings: Settings) -> None:
         self._ages = {name: rule.age(settings) + _SLACK for name, rule in _RULES.items()}

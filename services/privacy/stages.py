@@ -8,9 +8,10 @@ writes them.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import case, delete, func, select, text, tuple_, update
+from sqlalchemy import Delete, Update, case, delete, func, select, text, tuple_, update
 from sqlalchemy.orm import InstrumentedAttribute
 
 import models
@@ -32,11 +33,14 @@ class Batch(NamedTuple):
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
-# A batch then takes a fraction of a second. Tests set less.
+# A batch of so many takes a fraction of a second. Tests set less.
 MAX_EVENTS = 5_000
+MAX_ROWS = 1_000
+# A batch keeps bulk actions off all the lists of its subscriptions.
+MAX_LISTS = 20
 
 
-def blanking_events(of_person: str) -> Stage:
+def _blanking_events(of_person: str) -> Stage:
     """Blank from where changes of subscriptions came, and what the person's own changes touched.
 
     Changes of other people's subscriptions are blanked too: as the owner of a list the person made
@@ -68,36 +72,24 @@ def blanking_events(of_person: str) -> Stage:
     return blank_batch
 
 
-def erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Erase what shows how the person came onto lists, and the wordings of lists that were
-    theirs."""
+def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Erase what shows how the person came onto lists, and the wordings of their own lists."""
     rows = consent.erase(uow, [user_id], most=MAX_EVENTS)
     return Batch(rows, 0 if rows >= MAX_EVENTS else None)
 
 
-# A batch then takes a fraction of a second. Tests set less.
-MAX_ROWS = 1_000
-# A batch keeps bulk actions off all the lists of its subscriptions.
-MAX_LISTS = 20
-
-
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
     """Blank the person's records on some lists, and what is kept of them for an undo."""
-    of_person = models.Subscription.user_id == user_id
-    query = select(models.Subscription.list_id).where(of_person)
-    query = query.where(models.Subscription.list_id > (after or 0))
-    list_ids = list(
-        uow.session.scalars(query.order_by(models.Subscription.list_id).limit(MAX_LISTS))
-    )
+    own = models.Subscription
+    of_person = own.user_id == user_id
+    query = select(own.list_id).where(of_person, own.list_id > (after or 0))
+    list_ids = list(uow.session.scalars(query.order_by(own.list_id).limit(MAX_LISTS)))
     if not list_ids:
         return Batch(0, None)
     # An import or its undo may write one of these records, and has the list to itself then.
     locks.share_lists(uow, *list_ids)
-    records = uow.session.scalars(
-        select(models.Subscription)
-        .where(of_person, models.Subscription.list_id.in_(list_ids))
-        .order_by(models.Subscription.list_id)
-    ).all()
+    on_these = select(own).where(of_person, own.list_id.in_(list_ids))
+    records = uow.session.scalars(on_these.order_by(own.list_id)).all()
     # Before the records, as an undo locks them. Without these rows it brings no name back.
     ids = [each.id for each in records]
     for kind in (models.ImportChange, models.BulkChange):
@@ -116,34 +108,32 @@ def _batch(ids: list[int]) -> Batch:
 
 def _blanking(owner: InstrumentedAttribute[Any], **values: Any) -> Stage:
     """Write these values into the rows that have the person as their ``owner``, and keep them."""
-    model, key = owner.class_, owner.class_.id
-
-    def blank_batch(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-        ids = _next_ids(uow, key, owner == user_id, before)
-        uow.session.execute(update(model).where(key.in_(ids)).values(values))
-        return _batch(ids)
-
-    return blank_batch
+    return partial(_change_batch, owner, update(owner.class_).values(values))
 
 
 def _deleting(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Delete the rows that have the person as their ``owner``, the newest first.
-
-    An API key comes before the one that made it.
-    """
-    model, key = owner.class_, owner.class_.id
-
-    def delete_batch(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-        ids = _next_ids(uow, key, owner == user_id, before)
-        uow.session.execute(delete(model).where(key.in_(ids)))
-        return _batch(ids)
-
-    return delete_batch
+    """Delete the owner's rows, the newest first: a key comes before the one that made it."""
+    return partial(_change_batch, owner, delete(owner.class_))
 
 
-def _next_ids(uow: UnitOfWork, key: Any, is_own: Any, before: int | None) -> list[int]:
+def _change_batch(
+    owner: InstrumentedAttribute[Any],
+    change: Update | Delete,
+    uow: UnitOfWork,
+    user_id: int,
+    before: int | None,
+) -> Batch:
+    ids = _next_ids(uow, owner, user_id, before)
+    uow.session.execute(change.where(owner.class_.id.in_(ids)))
+    return _batch(ids)
+
+
+def _next_ids(
+    uow: UnitOfWork, owner: InstrumentedAttribute[Any], user_id: int, before: int | None
+) -> list[int]:
+    key = owner.class_.id
     older = [] if before is None else [key < before]
-    query = select(key).where(is_own, *older).order_by(key.desc()).limit(MAX_ROWS)
+    query = select(key).where(owner == user_id, *older).order_by(key.desc()).limit(MAX_ROWS)
     return list(uow.session.scalars(query))
 
 
@@ -175,7 +165,7 @@ def _of(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
 
 def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     own = models.Attachment
-    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
+    ids = _next_ids(uow, own.user_id, user_id, before)
     for each in uow.session.scalars(delete(own).where(own.id.in_(ids)).returning(own)):
         removals.forget(uow, *keys_of_files(each), original_key(each))
     return _batch(ids)
@@ -184,14 +174,13 @@ def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Ba
 def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     """End the person's imports, and remove files with other people's addresses."""
     own = models.MemberImport
-    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
+    ids = _next_ids(uow, own.user_id, user_id, before)
     prefixes = uow.session.scalars(
         update(own)
         .where(own.id.in_(ids))
         .values(
-            **dict.fromkeys(("filename", "description", "mapping", "columns", "samples")),
-            # Why it failed, which names columns and files.
-            error=None,
+            # The error names columns and files.
+            **dict.fromkeys(("filename", "description", "mapping", "columns", "samples", "error")),
             **dict.fromkeys(("wrapped_key", "wrapped_by")),
             status=case((own.status == "running", "cancelled"), else_=own.status),
             finished_at=func.coalesce(own.finished_at, func.now()),
@@ -223,7 +212,7 @@ def _delete_chunks(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
 
 def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     own = models.MemberExport
-    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
+    ids = _next_ids(uow, own.user_id, user_id, before)
     removed_at = func.coalesce(own.files_removed_at, func.now())
     blanked = update(own).where(own.id.in_(ids)).values(files_removed_at=removed_at)
     gone = dict.fromkeys(("wrapped_key", "wrapped_by", "filter"))
@@ -295,12 +284,12 @@ STAGES: Mapping[str, Stage] = {
     "reports": _blanking(models.ListReport.user_id, user_id=None),
     "stored_bytes": _deleting_few(models.StorageUse.user_id),
     "composer_calls": _deleting_few(models.ComposerUse.user_id),
-    "events": blanking_events("user_id = :user_id"),
-    "acts": blanking_events("actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"),
+    "events": _blanking_events("user_id = :user_id"),
+    "acts": _blanking_events("actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"),
     # They stay for their year, as proof of what became of the account: ids, a type and a time. The
     # database allows that for people who are erased alone.
     "account_events": _blanking(models.RecordedEvent.user_id, ip=None, user_agent=None),
-    "consent": erase_consent,
+    "consent": _erase_consent,
     # The last one deletes: it is looked at until it finds nothing.
     "idempotency": _deleting_where(
         models.IdempotencyRecord, lambda user_id: models.IdempotencyRecord.caller_id == user_id

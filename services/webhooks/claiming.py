@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
@@ -23,7 +23,6 @@ from models import DeliveryStatus, EndpointState, FeedEvent, User, WebhookDelive
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.feed import reading
-from services.feed.catalogue import FeedEventType
 from services.feed.reading import FeedPosition, newest_position
 from services.webhooks import signing, webhook_endpoints
 from services.webhooks.deliveries import AFRESH, MAX_PENDING, TEST_TYPE
@@ -60,8 +59,7 @@ FIRST_REST = timedelta(seconds=30)
 MAX_REST = timedelta(minutes=5)
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(NamedTuple):
     """A delivery that is not done."""
 
     id: int
@@ -91,9 +89,7 @@ def pause_after(attempts: int) -> timedelta:
 
 def rest_after(silences: int) -> timedelta | None:
     """How long an endpoint rests after so many calls in a row that were kept waiting in vain."""
-    if silences <= 1:
-        return None
-    return min(FIRST_REST * (1 << min(silences - 2, 10)), MAX_REST)
+    return min(FIRST_REST * (1 << min(silences - 2, 10)), MAX_REST) if silences > 1 else None
 
 
 def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
@@ -102,29 +98,24 @@ def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Ch
         return Choice(takes_events=True)
     oldest = pending[0]
     order_ends_at = oldest.queued_at + IN_ORDER_FOR
-    if now < order_ends_at:
-        if oldest.due_at <= now:
-            return Choice(oldest.id)
-        return Choice(due_at=min(oldest.due_at, order_ends_at))
+    keeps_order = now < order_ends_at
     # The delivery of the first event, if several are due at the same time.
-    first = min(pending, key=lambda each: each.due_at)
+    first = oldest if keeps_order else min(pending, key=lambda each: each.due_at)
     if first.due_at <= now:
         return Choice(first.id)
+    if keeps_order:
+        return Choice(due_at=min(first.due_at, order_ends_at))
     return Choice(due_at=first.due_at, takes_events=len(pending) < max_pending)
 
 
 def choose_several(pending: Sequence[Pending], now: datetime, *, most: int) -> list[int]:
-    """Return what ``choose`` would choose one after the other.
-
-    Each counts as delivered before the next is chosen.
-    """
+    """Return what ``choose`` would choose one after the other, each delivered before the next."""
     left, chosen = list(pending), list[int]()
-    while len(chosen) < most:
-        delivery_id = choose(left, now, max_pending=0).delivery_id
-        if delivery_id is None:
-            break
-        chosen.append(delivery_id)
-        left = [each for each in left if each.id != delivery_id]
+    while (
+        len(chosen) < most and (found := choose(left, now, max_pending=0).delivery_id) is not None
+    ):
+        chosen.append(found)
+        left = [each for each in left if each.id != found]
     return chosen
 
 
@@ -134,19 +125,17 @@ _MAX_TAKEN_EVENTS = 100
 
 @dataclass(frozen=True)
 class Message:
-    """A try, as it goes out.
+    """A try, as it goes out; its delivery is as before the try was counted."""
 
-    Attributes:
-        due_at: and ``last_attempt_at``: those of the delivery before the try was counted.
-    """
-
-    delivery_id: int
+    delivery: WebhookDelivery
     url: str
-    id: str
     body: bytes
     secrets: list[bytes]
-    due_at: datetime
-    last_attempt_at: datetime | None
+
+    @property
+    def id(self) -> str:
+        event_id = self.delivery.event_id
+        return f"test_{self.delivery.id}" if event_id is None else message_id_of(event_id)
 
 
 def claim(
@@ -170,35 +159,24 @@ def claim(
         for gone in (each for each in deliveries if each.id not in shown):
             gone.status, gone.error = DeliveryStatus.FAILED, "The event is no longer kept."
         secrets = signing.live_secrets(uow, wrapper, endpoint.id) if kept else []
-        messages = [
-            Message(
-                delivery_id=each.id,
-                url=endpoint.url,
-                id=f"test_{each.id}" if each.event_id is None else message_id_of(each.event_id),
-                body=signing.body_of(shown[each.id]),
-                secrets=secrets,
-                due_at=each.due_at,
-                last_attempt_at=each.last_attempt_at,
-            )
-            for each in kept
-        ]
         _count(uow, kept)
-        if messages:
-            return messages
+        if kept:
+            url, body_of = endpoint.url, signing.body_of
+            return [Message(each, url, body_of(shown[each.id]), secrets) for each in kept]
 
 
 def give_back(uow: UnitOfWork, messages: Iterable[Message]) -> None:
     """Undo the count of tries that were not made, of a locked endpoint."""
     row = WebhookDelivery
-    for each in messages:
+    for before in (each.delivery for each in messages):
         as_before = {
             "attempts": row.attempts - 1,
             # Its owner may have asked for it anew meanwhile.
             "round_attempts": func.greatest(row.round_attempts - 1, 0),
-            "due_at": func.least(row.due_at, each.due_at),
-            "last_attempt_at": each.last_attempt_at,
+            "due_at": func.least(row.due_at, before.due_at),
+            "last_attempt_at": before.last_attempt_at,
         }
-        uow.session.execute(update(row).where(row.id == each.delivery_id).values(**as_before))
+        uow.session.execute(update(row).where(row.id == before.id).values(**as_before))
 
 
 def _take(uow: UnitOfWork, endpoint: WebhookEndpoint, most: int) -> list[WebhookDelivery]:
@@ -245,12 +223,8 @@ def _count(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
             "last_attempt_at": func.now(),
             "due_at": func.now() + pause_after(tries + 1),
         }
-        uow.session.execute(
-            update(row)
-            .where(row.id.in_(ids))
-            .values(**counted)
-            .execution_options(synchronize_session=False)
-        )
+        of_them = update(row).where(row.id.in_(ids)).values(**counted)
+        uow.session.execute(of_them.execution_options(synchronize_session=False))
 
 
 def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
@@ -258,16 +232,15 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     # Read before the events are: all up to here are seen, if there is none.
     newest = newest_position(uow.session)
     position = webhook_endpoints.position_of(endpoint)
-    types = [FeedEventType(each) for each in endpoint.types if each in [*FeedEventType]]
-    events = reading.read_after(
-        uow.session,
+    query = reading.next_events(
         endpoint.user_id,
         position,
-        types=types,
+        types=webhook_endpoints.known_types(endpoint),
         later=webhook_endpoints.later_starts(endpoint),
         list_id=endpoint.list_id,
         limit=_MAX_TAKEN_EVENTS,
     )
+    events = uow.session.scalars(query).all()
     last = FeedPosition.of_event(events[-1]) if events else max(newest, position)
     endpoint.place, endpoint.event_id = last.place, last.id
     if not events:
@@ -275,18 +248,16 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     # Deliveries that are there are sent once more: their owner asked for it.
     new = insert(WebhookDelivery).values(endpoint_id=endpoint.id)
     again = new.on_conflict_do_update(index_elements=["endpoint_id", "event_id"], set_=AFRESH)
-    uow.session.execute(
-        again,
-        [
-            {
-                "event_id": event.id,
-                "place": event.place,
-                "event_type": event.type,
-                "person_id": event.data.get("user_id"),
-            }
-            for event in events
-        ],
-    )
+    rows = [
+        {
+            "event_id": event.id,
+            "place": event.place,
+            "event_type": event.type,
+            "person_id": event.data.get("user_id"),
+        }
+        for event in events
+    ]
+    uow.session.execute(again, rows)
     return True
 
 
@@ -336,16 +307,13 @@ def write(
         endpoint.rests_until = None if rest is None else _now(uow) + rest
     taken = {each: outcome for each, outcome in made.items() if outcome.is_success}
     if taken:
-        outcomes = taken.values()
-        uow.session.execute(
-            _WRITE_TAKEN,
-            {
-                "ids": list(taken),
-                "codes": [each.status for each in outcomes],
-                "milliseconds": [each.milliseconds for each in outcomes],
-                "answers": [each.body or None for each in outcomes],
-            },
-        )
+        values = {
+            "ids": list(taken),
+            "codes": [each.status for each in taken.values()],
+            "milliseconds": [each.milliseconds for each in taken.values()],
+            "answers": [each.body or None for each in taken.values()],
+        }
+        uow.session.execute(_WRITE_TAKEN, values)
         endpoint.failing_since = None
     for delivery_id in made.keys() - taken:
         delivery = uow.session.get(WebhookDelivery, delivery_id)
@@ -403,11 +371,8 @@ def _write_failure(
 def _has_others(uow: UnitOfWork, delivery: WebhookDelivery) -> bool:
     """Return whether the endpoint has other deliveries that are not done."""
     row = WebhookDelivery
-    others = select(row.id).where(
-        row.endpoint_id == delivery.endpoint_id,
-        row.status == DeliveryStatus.PENDING,
-        row.id != delivery.id,
-    )
+    own = row.endpoint_id == delivery.endpoint_id, row.status == DeliveryStatus.PENDING
+    others = select(row.id).where(*own, row.id != delivery.id)
     return uow.session.scalar(others.limit(1)) is not None
 
 

@@ -6,11 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, func, select, update
 
-from core.errors.webhooks import (
-    WEBHOOK_DELIVERY_NOT_FOUND,
-    WEBHOOK_EVENT_GONE,
-    WEBHOOK_TOO_MANY_PENDING,
-)
+from core.errors import webhooks as errors
 from core.settings import Settings
 from core.settings.notations import PlanQuota
 from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
@@ -45,10 +41,7 @@ class EventCount:
 def page(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, wanted: PageRequest
 ) -> PageOfRows[WebhookDelivery]:
-    """The endpoint's deliveries, newest first.
-
-    Raises ``cursor.invalid`` and what ``webhook_endpoints.get`` raises.
-    """
+    """The endpoint's deliveries, newest first; raises as ``webhook_endpoints.get``."""
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
     found = uow.session.scalars(paging.by_id(query, WebhookDelivery.id, wanted)).all()
@@ -59,8 +52,7 @@ def send_test(
     uow: UnitOfWork, settings: Settings, caller: Caller, endpoint_id: int
 ) -> WebhookDelivery:
     """Send an event that tells of nothing. Raises as ``resend`` does, and ``quota.exceeded``."""
-    endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
-    webhook_endpoints.require_active(endpoint)
+    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
     _require_room(uow, endpoint)
     _require_storage(uow, settings, caller)
     delivery = WebhookDelivery(endpoint_id=endpoint.id, event_type=TEST_TYPE)
@@ -76,14 +68,13 @@ def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) 
     Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
     ``webhook.too_many_pending`` and what ``webhook_endpoints.get`` raises.
     """
-    endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
-    webhook_endpoints.require_active(endpoint)
+    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
     mine = WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id
     delivery = uow.session.scalar(select(WebhookDelivery).where(*mine).with_for_update())
     if delivery is None:
-        raise WEBHOOK_DELIVERY_NOT_FOUND()
+        raise errors.WEBHOOK_DELIVERY_NOT_FOUND()
     if delivery.event_id is not None and uow.session.get(FeedEvent, delivery.event_id) is None:
-        raise WEBHOOK_EVENT_GONE()
+        raise errors.WEBHOOK_EVENT_GONE()
     if delivery.status != DeliveryStatus.PENDING:
         _require_room(uow, endpoint)
     again = update(WebhookDelivery).where(*mine).values(**AFRESH)
@@ -102,12 +93,11 @@ def _require_storage(uow: UnitOfWork, settings: Settings, caller: Caller) -> Non
 def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
     """Raises ``webhook.too_many_pending``; the endpoint is locked."""
     row, most = WebhookDelivery, MAX_PENDING_ASKED_FOR
-    pending = select(row.id).where(
-        row.endpoint_id == endpoint.id, row.status == DeliveryStatus.PENDING
-    )
+    is_pending = row.endpoint_id == endpoint.id, row.status == DeliveryStatus.PENDING
+    pending = select(row.id).where(*is_pending)
     found = select(func.count()).select_from(pending.limit(most).subquery())
     if (uow.session.scalar(found) or 0) >= most:
-        raise WEBHOOK_TOO_MANY_PENDING(most=most)
+        raise errors.WEBHOOK_TOO_MANY_PENDING(most=most)
 
 
 def replay(
@@ -118,8 +108,7 @@ def replay(
     Returns 1, or 0 when there are none. Raises ``webhook.not_active``, ``quota.exceeded`` and what
     ``webhook_endpoints.get`` raises.
     """
-    endpoint = webhook_endpoints.get(uow, caller, endpoint_id, lock=True)
-    webhook_endpoints.require_active(endpoint)
+    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
     _require_storage(uow, settings, caller)
     # A look into an index for each type, which passes over no more than the events of some hours.
     place = place_near(uow.session, since)

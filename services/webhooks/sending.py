@@ -69,7 +69,7 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
             query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
             endpoint = uow.session.scalar(query.with_for_update())
             if endpoint is not None and messages:
-                made = dict(zip((each.delivery_id for each in messages), tries, strict=False))
+                made = dict(zip((each.delivery.id for each in messages), tries, strict=False))
                 claiming.write(uow, endpoint, messages[0].url, made)
                 claiming.give_back(uow, messages[len(tries) :])
                 lease.is_retried |= not all(each.is_success for each in tries)

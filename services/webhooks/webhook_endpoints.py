@@ -5,28 +5,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, func, select, update
 
-from core.errors.mailing import LIST_NOT_FOUND
-from core.errors.webhooks import (
-    WEBHOOK_ENDED,
-    WEBHOOK_ENDPOINT_NOT_FOUND,
-    WEBHOOK_NOT_ACTIVE,
-    WEBHOOK_TOO_MANY,
-    WEBHOOK_TOO_MANY_SECRETS,
-)
-from models import (
-    ApiKey,
-    DeliveryStatus,
-    EndpointState,
-    MailingList,
-    WebhookDelivery,
-    WebhookEndpoint,
-)
+from core.errors import webhooks as errors
+from models import ApiKey, DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
 from services.access import api_keys, sessions
 from services.access.caller import Caller
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.feed.catalogue import FeedEventType, visible_types
-from services.feed.reading import FeedPosition, newest_position
+from services.feed.reading import FeedPosition, newest_position, require_own_list
 from services.security_events import EventType, record
 from services.webhooks import signing
 from storage.encryption import KeyWrapper
@@ -88,10 +74,10 @@ def make(
     """
     _require_types(caller, types)
     sessions.lock_maker(uow, caller)
-    _require_list(uow, caller, list_id)
+    require_own_list(uow, caller.user_id, list_id)
     own = select(func.count()).where(WebhookEndpoint.user_id == caller.user_id, _is_there())
     if (uow.session.scalar(own) or 0) >= MAX_ENDPOINTS:
-        raise WEBHOOK_TOO_MANY(most=MAX_ENDPOINTS)
+        raise errors.WEBHOOK_TOO_MANY(most=MAX_ENDPOINTS)
     after = newest_position(uow.session)
     endpoint = WebhookEndpoint(
         user_id=caller.user_id,
@@ -130,10 +116,14 @@ def get(
     )
     endpoint = uow.session.scalar(query.with_for_update() if lock else query)
     if endpoint is None:
-        raise WEBHOOK_ENDPOINT_NOT_FOUND()
-    known = [FeedEventType(each) for each in endpoint.types if each in [*FeedEventType]]
-    _require_types(caller, known)
+        raise errors.WEBHOOK_ENDPOINT_NOT_FOUND()
+    _require_types(caller, known_types(endpoint))
     return endpoint
+
+
+def known_types(endpoint: WebhookEndpoint) -> list[FeedEventType]:
+    """The endpoint's types without those of a later release."""
+    return [FeedEventType(each) for each in endpoint.types if each in [*FeedEventType]]
 
 
 def change(
@@ -144,10 +134,7 @@ def change(
     A session needs a recent login, and a new URL is mailed, as for a new endpoint. Raises
     ``auth.login_again``, ``webhook.ended`` and what ``get`` raises.
     """
-    sessions.lock_maker(uow, caller)
-    endpoint = get(uow, caller, endpoint_id, lock=True)
-    if endpoint.state == EndpointState.ENDED:
-        raise WEBHOOK_ENDED()
+    endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if to.url is not None and to.url != endpoint.url:
         endpoint.url, endpoint.key_id = to.url, caller.key_id
         # The faults of the receiver before are not its successor's.
@@ -171,17 +158,19 @@ def change(
 
 
 def rotate(uow: UnitOfWork, wrapper: KeyWrapper, caller: Caller, endpoint_id: int) -> str:
-    """A new secret; the former one signs beside it for a day.
+    """A new secret, beside the former one for a day; raises also ``webhook.too_many_secrets``."""
+    endpoint = _lock_for_maker(uow, caller, endpoint_id)
+    if signing.count_live(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
+        raise errors.WEBHOOK_TOO_MANY_SECRETS(most=signing.MAX_LIVE_SECRETS)
+    return signing.new_secret(uow, wrapper, endpoint.id)
 
-    Raises as ``change`` does, and ``webhook.too_many_secrets``.
-    """
+
+def _lock_for_maker(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
     sessions.lock_maker(uow, caller)
     endpoint = get(uow, caller, endpoint_id, lock=True)
     if endpoint.state == EndpointState.ENDED:
-        raise WEBHOOK_ENDED()
-    if signing.count_live(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
-        raise WEBHOOK_TOO_MANY_SECRETS(most=signing.MAX_LIVE_SECRETS)
-    return signing.new_secret(uow, wrapper, endpoint.id)
+        raise errors.WEBHOOK_ENDED()
+    return endpoint
 
 
 def delete(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
@@ -194,17 +183,16 @@ def delete(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
     return 1
 
 
-def require_active(endpoint: WebhookEndpoint) -> None:
-    """Raises ``webhook.not_active``."""
+def lock_active(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
+    """As ``get``, with its lock; raises ``webhook.not_active`` too."""
+    endpoint = get(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ACTIVE:
-        raise WEBHOOK_NOT_ACTIVE(state=endpoint.state)
+        raise errors.WEBHOOK_NOT_ACTIVE(state=endpoint.state)
+    return endpoint
 
 
 def wake(endpoint: WebhookEndpoint) -> None:
-    """Have a worker look at the endpoint, which is locked, within about a second.
-
-    Its owner asks for that, and may have mended the receiver: it rests no longer.
-    """
+    """Have a worker look at a locked endpoint within about a second: it rests no longer."""
     endpoint.due_at, endpoint.rests_until = func.now(), None
 
 
@@ -254,14 +242,10 @@ def _set_state(
     endpoint.is_held = False
     wake(endpoint)
     # Deliveries that it did not get are tried anew: the pauses and the three days begin again.
-    uow.session.execute(
-        update(WebhookDelivery)
-        .where(
-            WebhookDelivery.endpoint_id == endpoint.id,
-            WebhookDelivery.status == DeliveryStatus.PENDING,
-        )
-        .values(round_attempts=0, queued_at=func.now(), due_at=func.now())
-    )
+    row = WebhookDelivery
+    pending = row.endpoint_id == endpoint.id, row.status == DeliveryStatus.PENDING
+    again = update(row).where(*pending).values(round_attempts=0, queued_at=func.now())
+    uow.session.execute(again.values(due_at=func.now()))
 
 
 def _mail(uow: UnitOfWork, caller: Caller, request_id: str | None) -> None:
@@ -281,16 +265,6 @@ def _mail(uow: UnitOfWork, caller: Caller, request_id: str | None) -> None:
 
 def _require_types(caller: Caller, types: Collection[FeedEventType]) -> None:
     visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types)
-
-
-def _require_list(uow: UnitOfWork, caller: Caller, list_id: int | None) -> None:
-    if list_id is None:
-        return
-    own = select(MailingList.id).where(
-        MailingList.id == list_id, MailingList.user_id == caller.user_id
-    )
-    if uow.session.scalar(own) is None:
-        raise LIST_NOT_FOUND()
 
 
 def _is_there() -> ColumnElement[bool]:

@@ -41,7 +41,7 @@ def falsify(books: Stack, *statements: str) -> None:
 
 
 def faults(books: Stack) -> list[tuple[int | None, str]]:
-    return [(each.seq, each.fault) for each in verify.run(books.resources.database.engine).faults]
+    return [(each.seq, each.fault) for each in verify.verify(books.resources, full=True).faults]
 
 
 def test_credits_are_granted_adjusted_and_proven(books: Stack, account: Owner) -> None:

@@ -39,7 +39,7 @@ def falsify(books: Stack, *statements: str) -> None:
 
 
 def faults(books: Stack) -> set[tuple[int | None, str]]:
-    found = verify.run(books.resources.database.engine).faults
+    found = verify.verify(books.resources, full=True).faults
     return {(each.order_id, each.fault) for each in found}
 
 

@@ -60,7 +60,7 @@ def filled(make_stack: Callable[[str], Stack]) -> Stack:
 
 
 def test_the_rows_are_as_the_product_writes_them(filled: Stack) -> None:
-    assert verify.run(filled.resources.database.engine).faults == []
+    assert verify.verify(filled.resources, full=True).faults == []
     wrong_counts = """
         SELECT list_id FROM subscriber_counts AS c FULL JOIN (
             SELECT list_id, count(*) AS active FROM subscriptions WHERE status = 'active'

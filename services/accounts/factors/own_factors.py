@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum
 
 from sqlalchemy import delete, func, insert, select
 
@@ -61,28 +61,23 @@ def _digests(keyring: Keyring, typed: str) -> list[bytes]:
     return keyring.signer(_CODES_PURPOSE).digests(code.encode("utf-8", "surrogatepass"))
 
 
-class FactorChange(StrEnum):
-    """The events that a mail tells of."""
-
-    APP_ADDED = "An authenticator app was added."
-    APP_REMOVED = "The authenticator app was removed."
-    PASSKEY_ADDED = "A passkey was added."
-    PASSKEY_REMOVED = "A passkey was removed."
-    CODES_MADE = "New recovery codes were made; the ones before work no more."
-    CODE_USED = "A recovery code was used. It works no more."
-    ALL_REMOVED = "The operator of this service removed all of them."
+_ADDED, _REMOVED = EventType.FACTOR_ADDED, EventType.FACTOR_REMOVED
 
 
-# The event of each change, and the factor that it names.
-_EVENTS = {
-    FactorChange.APP_ADDED: (EventType.FACTOR_ADDED, "app"),
-    FactorChange.APP_REMOVED: (EventType.FACTOR_REMOVED, "app"),
-    FactorChange.PASSKEY_ADDED: (EventType.FACTOR_ADDED, "passkey"),
-    FactorChange.PASSKEY_REMOVED: (EventType.FACTOR_REMOVED, "passkey"),
-    FactorChange.CODES_MADE: (EventType.FACTOR_ADDED, "recovery codes"),
-    FactorChange.CODE_USED: (EventType.FACTOR_REMOVED, "recovery code"),
-    FactorChange.ALL_REMOVED: (EventType.FACTOR_REMOVED, "all"),
-}
+class FactorChange(Enum):
+    """A change: its event, the factor that it names, and the words of the mail that tells of it."""
+
+    APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
+    APP_REMOVED = (_REMOVED, "app", "The authenticator app was removed.")
+    PASSKEY_ADDED = (_ADDED, "passkey", "A passkey was added.")
+    PASSKEY_REMOVED = (_REMOVED, "passkey", "A passkey was removed.")
+    CODES_MADE = (
+        _ADDED,
+        "recovery codes",
+        "New recovery codes were made; the ones before work no more.",
+    )
+    CODE_USED = (_REMOVED, "recovery code", "A recovery code was used. It works no more.")
+    ALL_REMOVED = (_REMOVED, "all", "The operator of this service removed all of them.")
 
 
 @dataclass(frozen=True)
@@ -168,10 +163,7 @@ def remove_passkey(
 def remove_passkeys(
     uow: UnitOfWork, user_id: int, passkey_ids: Collection[int], *, request_id: str | None
 ) -> None:
-    """End these passkeys of a person whom the caller has locked.
-
-    Raises ``second_factor.not_found`` for one that is none of theirs.
-    """
+    """End passkeys of a person who is locked; raises ``second_factor.not_found``."""
     for passkey_id in passkey_ids:
         if not passkeys.remove(uow, user_id, passkey_id):
             raise SECOND_FACTOR_NOT_FOUND()
@@ -189,10 +181,7 @@ def remove_later(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
 
 
 def reset(uow: UnitOfWork, *, email: str) -> User:
-    """Remove all factors of a person who lost theirs: for the operator's command.
-
-    Raises ``user.not_found``.
-    """
+    """Remove all factors of a person who lost theirs; raises ``user.not_found``."""
     person = accounts.get_by_email(uow, email)
     sessions.lock_person(uow, person.id)
     for kind in (TotpSecret, Passkey):
@@ -204,10 +193,10 @@ def reset(uow: UnitOfWork, *, email: str) -> User:
 
 def tell(uow: UnitOfWork, user_id: int, change: FactorChange, request_id: str | None) -> None:
     """Record what happened to a person's factors, and mail it to them."""
-    kind, factor = _EVENTS[change]
+    kind, factor, words = change.value
     record(uow, user_id, kind, factor=factor)
     person, about = accounts.get(uow, user_id), MailKind.FACTORS_CHANGED
-    account_mails.mail_person(uow, about, person, change.value, request_id=request_id)
+    account_mails.mail_person(uow, about, person, words, request_id=request_id)
 
 
 def _forget_needless_codes(uow: UnitOfWork, user_id: int) -> None:

@@ -146,10 +146,7 @@ def request_options(
 def options_of_person(
     uow: UnitOfWork, settings: Settings, user_id: int, form_cookie: str
 ) -> str | None:
-    """Return what this browser needs to sign by one of the person's passkeys.
-
-    ``None`` without any.
-    """
+    """As ``request_options``, for the person's passkeys; ``None`` without any."""
     known = list_of(uow, user_id)
     return request_options(settings, form_cookie, known=known) if known else None
 

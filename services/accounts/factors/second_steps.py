@@ -100,10 +100,7 @@ def finish(
     browser: Browser,
     request_id: str | None,
 ) -> User:
-    """The person who logs in by this second step, which uses the first one up.
-
-    Raises what ``read`` and ``require`` raise.
-    """
+    """The person who logs in by this second step; raises what ``read`` and ``require`` raise."""
     person = read(uow, resources.keyring, first_step, shown.form_cookie)
     require(uow, resources, person, shown, request_id=request_id)
     if not passkeys.spend(uow, first_step.partition(".")[2]):

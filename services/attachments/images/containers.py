@@ -8,16 +8,9 @@ from operator import mul
 
 from PIL import Image
 
-from services.attachments.images import png
+from services.attachments.images import outcome, png
 from services.attachments.images.animation import Animation, Disposal, Frame, first_view
-from services.attachments.images.outcome import (
-    MAX_PLAYS,
-    check_animation,
-    check_canvas,
-    check_frame_count,
-    truncated,
-    unreadable,
-)
+from services.attachments.images.outcome import truncated, unreadable
 from services.attachments.images.still import decode
 
 _DISPOSALS = {2: Disposal.CLEAR, 3: Disposal.RESTORE}
@@ -64,14 +57,14 @@ def read_gif(data: bytes) -> Animation:
                 # The loop count n says to repeat the frames n times, so to show them n + 1 times.
                 if name in _LOOP_BLOCKS and body[:1] == b"\x01":
                     again = _u16(body, 1)
-                    plays = min(again + 1, MAX_PLAYS) if again else 0  # 0: for ever
+                    plays = min(again + 1, outcome.MAX_PLAYS) if again else 0  # 0: for ever
             else:
                 reader.skip_blocks()
         elif introducer == b",":
             frame, size = _frame(reader, palette, control[:4].ljust(4, b"\0"))
             frames.append(frame)
             sizes.append(size)
-            check_frame_count(len(frames), "GIF")
+            outcome.check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
@@ -80,9 +73,9 @@ def read_gif(data: bytes) -> Animation:
     # The canvas is the screen, or the first picture's extent where that is larger, as in browsers.
     width = max(_u16(header, 6), frames[0].left + sizes[0][0])
     height = max(_u16(header, 8), frames[0].top + sizes[0][1])
-    check_canvas(width, height, "GIF header")
+    outcome.check_canvas(width, height, "GIF header")
     area = max(width * height, *starmap(mul, sizes))
-    check_animation(len(frames), area, "GIF")
+    outcome.check_animation(len(frames), area, "GIF")
     return Animation(width, height, frames, plays)
 
 
@@ -93,7 +86,7 @@ def _frame(reader: _Reader, palette: bytes, control: bytes) -> tuple[Frame, tupl
     reader.take(1)
     reader.skip_blocks()
     left, top, width, height = (_u16(descriptor, at) for at in (0, 2, 4, 6))
-    check_canvas(width, height, f"GIF image at byte {start:,}")
+    outcome.check_canvas(width, height, f"GIF image at byte {start:,}")
     stop, size = reader.at, descriptor[4:8]
     flags = descriptor[8] & 0x40
     if palette:
@@ -174,7 +167,7 @@ def _entries(data: bytes) -> Iterator[_Entry]:
             if header_size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
                 raise unreadable("The ICO holds neither a PNG nor a bitmap.")
             height = abs(doubled) // 2
-        check_canvas(width, height, f"ICO image at byte {offset:,}")
+        outcome.check_canvas(width, height, f"ICO image at byte {offset:,}")
         yield width, height, bits, body
 
 
@@ -202,52 +195,41 @@ _FLAGS = 20  # the offset of the flags in the extended header, which is always t
 _ALPHA = 0x10
 
 
-@dataclass(frozen=True, slots=True)
-class WebpFile:
-    width: int
-    height: int
-    durations: tuple[int, ...]  # milliseconds; empty for a still
-    plays: int
-    lossless: bool
-
-
 @dataclass(slots=True)
-class _Found:
-    canvas: tuple[int, int] | None = None
-    durations: list[int] = field(default_factory=list)
+class WebpFile:
+    """A file as far as its chunks were read; it is lossless if all its pictures are VP8L."""
+
+    width: int = 0
+    height: int = 0
+    durations: list[int] = field(default_factory=list)  # milliseconds; empty for a still
     plays: int = 0
     pictures: int = 0
-    lossless: int = 0
+    lossless: bool = True
 
 
 def read_webp(data: bytes) -> WebpFile:
-    """Read the chunks, within the bounds, and decode nothing.
-
-    A file is lossless if all its pictures are VP8L.
-    """
+    """Read the chunks, within the bounds, and decode nothing."""
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
-    found = _Found()
+    found = WebpFile()
     for name, body in _chunks(data, 12, end):
         if name == b"VP8X":
-            found.canvas = (_u24(body, 4) + 1, _u24(body, 7) + 1)
+            found.width, found.height = _u24(body, 4) + 1, _u24(body, 7) + 1
         elif name == b"ANIM":
             found.plays = int.from_bytes(body[4:6], "little")
         elif name == b"ANMF":
             found.durations.append(_u24(body, 12))
-            check_frame_count(len(found.durations), "WebP")
+            outcome.check_frame_count(len(found.durations), "WebP")
             for inner, part in _chunks(body, 16, len(body)):
                 _note_picture(found, inner, part)
         else:
             _note_picture(found, name, body)
-    if found.canvas is None or not found.pictures:
+    if not found.pictures:
         raise unreadable("The WebP has no picture chunk.")
-    width, height = found.canvas
-    check_canvas(width, height, "WebP header")
-    check_animation(len(found.durations), width * height, "WebP")
-    is_lossless = found.lossless == found.pictures
-    return WebpFile(width, height, tuple(found.durations), found.plays, is_lossless)
+    outcome.check_canvas(found.width, found.height, "WebP header")
+    outcome.check_animation(len(found.durations), found.width * found.height, "WebP")
+    return found
 
 
 def with_alpha_declared(data: bytes) -> bytes:
@@ -276,7 +258,7 @@ def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
         at = stop + (stop - start) % 2
 
 
-def _note_picture(found: _Found, name: bytes, body: bytes) -> None:
+def _note_picture(found: WebpFile, name: bytes, body: bytes) -> None:
     if name == b"VP8L":
         bits = int.from_bytes(body[1:5], "little")
         size = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
@@ -285,9 +267,11 @@ def _note_picture(found: _Found, name: bytes, body: bytes) -> None:
         size = bits & 0x3FFF, bits >> 16 & 0x3FFF
     else:
         return
+    if not found.pictures and not found.width:
+        # Without an extended header the first picture has the size.
+        found.width, found.height = size
     found.pictures += 1
-    found.lossless += name == b"VP8L"
-    found.canvas = found.canvas or size
+    found.lossless &= name == b"VP8L"
 
 
 def _u24(body: bytes, at: int) -> int:

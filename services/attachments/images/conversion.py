@@ -8,34 +8,9 @@ from io import BytesIO
 from PIL import Image
 
 from core.errors.media import IMAGE_EMPTY, IMAGE_OUT_OF_MEMORY, IMAGE_UNSUPPORTED_TYPE
-from services.attachments.images import containers, outcome, png
+from services.attachments.images import containers, encoding, outcome, png, still
 from services.attachments.images.animation import Animation, Disposal, Frame, Playback, first_view
-from services.attachments.images.encoding import (
-    animated_webp,
-    encode_animation,
-    encode_icon,
-    encode_still,
-    lossy_webp,
-)
-from services.attachments.images.outcome import (
-    ConvertedImage,
-    ImageType,
-    Rendition,
-    RenditionName,
-    refused,
-    sniff,
-    truncated,
-    unreadable,
-)
-from services.attachments.images.still import (
-    DECODER_ERRORS,
-    decode_upright,
-    displayable,
-    narrowed,
-    narrowed_size,
-    open_only,
-    upright,
-)
+from services.attachments.images.outcome import ConvertedImage, ImageType, Rendition, RenditionName
 
 # No rendition is wider than its image. Renditions for pages are WebP, animated for an animation.
 # The one for mails is a JPEG, or a PNG where parts are transparent, of the first view: some mail
@@ -57,12 +32,10 @@ def _for_mail(image: Image.Image) -> Rendition:
     plain = image.convert("RGB" if is_opaque else "RGBA")
     # The encoders would write what they know of it, such as a comment.
     plain.info.clear()
-    out = BytesIO()
-    if is_opaque:
-        plain.save(out, "JPEG", quality=_MAIL_QUALITY)
-    else:
-        plain.save(out, "PNG")
-    mime_type = "image/jpeg" if is_opaque else "image/png"
+    out, format_name = BytesIO(), "JPEG" if is_opaque else "PNG"
+    # An encoder leaves alone what another one is told.
+    plain.save(out, format_name, quality=_MAIL_QUALITY)
+    mime_type = f"image/{format_name.lower()}"
     return Rendition(RenditionName.MAIL, out.getvalue(), mime_type, *image.size)
 
 
@@ -76,24 +49,26 @@ def convert(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
     The result depends on the bytes alone: equal uploads give equal images and renditions.
     """
     if not data:
-        raise refused(IMAGE_EMPTY)
-    kind = sniff(data)
+        raise outcome.refused(IMAGE_EMPTY)
+    kind = outcome.sniff(data)
     if kind is None:
-        raise refused(IMAGE_UNSUPPORTED_TYPE)
+        raise outcome.refused(IMAGE_UNSUPPORTED_TYPE)
     try:
         decoded = _read(kind, data)
         converted = decoded.encoded()
         made = decoded.renditions() if with_renditions else ()
     except MemoryError as error:
-        raise refused(IMAGE_OUT_OF_MEMORY) from error
-    except DECODER_ERRORS as error:
+        raise outcome.refused(IMAGE_OUT_OF_MEMORY) from error
+    except still.DECODER_ERRORS as error:
         text = _OBJECT.sub("", str(error))
         if text.startswith(("encoding error 1", "encoding error 2")):
-            raise refused(IMAGE_OUT_OF_MEMORY) from error
+            raise outcome.refused(IMAGE_OUT_OF_MEMORY) from error
         if "truncated" in text.lower():
-            raise truncated(f"The {kind.name} stops before its pixels do: {text}") from error
+            raise outcome.truncated(
+                f"The {kind.name} stops before its pixels do: {text}"
+            ) from error
         told = f"The {kind.name} could not be decoded: {text or type(error).__name__}"
-        raise unreadable(told) from error
+        raise outcome.unreadable(told) from error
     return replace(converted, renditions=made)
 
 
@@ -105,7 +80,7 @@ class _Still:
     lossless: bool
 
     def encoded(self) -> ConvertedImage:
-        return encode_still(self.image, lossless=self.lossless)
+        return encoding.encode_still(self.image, lossless=self.lossless)
 
     def renditions(self) -> tuple[Rendition, ...]:
         smaller = self.image
@@ -113,8 +88,10 @@ class _Still:
         for_mail = self.image
         for width in reversed(_narrower_than(self.image.width)):
             # Each is made of the one before, which costs a fraction of making it of the image.
-            smaller = narrowed(smaller, narrowed_size(smaller.size, width))
-            made.insert(0, Rendition(_WIDTHS[width], lossy_webp(smaller), _WEBP, *smaller.size))
+            smaller = still.narrowed(smaller, still.narrowed_size(smaller.size, width))
+            made.insert(
+                0, Rendition(_WIDTHS[width], encoding.lossy_webp(smaller), _WEBP, *smaller.size)
+            )
             if width == _MAX_MAIL_WIDTH:
                 for_mail = smaller
         return (*made, _for_mail(for_mail))
@@ -122,7 +99,7 @@ class _Still:
 
 class _Icon(_Still):
     def encoded(self) -> ConvertedImage:
-        return encode_icon(self.image)
+        return encoding.encode_icon(self.image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +108,13 @@ class _Moving:
     lossless: bool
 
     def encoded(self) -> ConvertedImage:
-        return encode_animation(self.animation, lossless=self.lossless)
+        return encoding.encode_animation(self.animation, lossless=self.lossless)
 
     def renditions(self) -> tuple[Rendition, ...]:
         made = list[Rendition]()
         for width in _narrower_than(self.animation.width):
             canvas = Playback(self.animation, width)
-            data = animated_webp(canvas, self.animation.plays, lossless=False)
+            data = encoding.animated_webp(canvas, self.animation.plays, lossless=False)
             made.append(Rendition(_WIDTHS[width], data, _WEBP, *canvas.size))
         first = Playback(self.animation, min(self.animation.width, _MAX_MAIL_WIDTH))
         return (*made, _for_mail(first))
@@ -147,7 +124,7 @@ def _read(kind: ImageType, data: bytes) -> _Still | _Moving:
     match kind:
         case ImageType.JPEG:
             containers.check_complete(data)
-            return _Still(decode_upright(data, "JPEG"), lossless=False)
+            return _Still(still.decode_upright(data, "JPEG"), lossless=False)
         case ImageType.PNG:
             return _of_frames(png.read(data), outcome.MAX_LOSSLESS_PIXELS)
         case ImageType.GIF:
@@ -161,8 +138,8 @@ def _read(kind: ImageType, data: bytes) -> _Still | _Moving:
 def _of_frames(animation: Animation, max_lossless_pixels: int) -> _Still | _Moving:
     area = animation.width * animation.height
     if len(animation.frames) == 1:
-        still = upright(first_view(animation), animation.orientation)
-        return _Still(still, lossless=area <= max_lossless_pixels)
+        image = still.upright(first_view(animation), animation.orientation)
+        return _Still(image, lossless=area <= max_lossless_pixels)
     drawn = area * len(animation.frames)
     return _Moving(animation, lossless=drawn <= outcome.MAX_LOSSLESS_ANIMATION_PIXELS)
 
@@ -172,14 +149,14 @@ def _read_webp(data: bytes) -> _Still | _Moving:
     area = found.width * found.height
     if len(found.durations) <= 1:
         lossless = found.lossless and area <= outcome.MAX_LOSSLESS_PIXELS
-        return _Still(decode_upright(data, "WEBP"), lossless=lossless)
-    image = open_only(data, "WEBP")
+        return _Still(still.decode_upright(data, "WEBP"), lossless=lossless)
+    image = still.open_only(data, "WEBP")
 
     def frame(number: int) -> Image.Image:
         image.seek(number)
         image.load()
         # A copy: colours are converted in place, and the decoder draws its next frame over it.
-        return displayable(image.copy())
+        return still.displayable(image.copy())
 
     frames = [
         Frame(0, 0, Fraction(ms), Disposal.KEEP, over=False, decode=partial(frame, number))

@@ -1,6 +1,6 @@
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -16,84 +16,15 @@ from services.attachments.images.still import DECODER_ERRORS, displayable, open_
 # canvas, is faulty. As in browsers, the frames before the first fault are shown. Without one the
 # still image is, which every PNG has. How many frames the file claims counts for nothing.
 
-FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
-_HEADER = struct.Struct(">II")
+_FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
+_ANIMATION_HEADER = struct.Struct(">II")
 _NUMBER_BYTES = 4
 
 
-@dataclass(slots=True)
-class Cut:
-    """A frame as the file has it: its control chunk, and the pieces of its compressed pixels."""
-
-    control: bytes
-    pieces: list[bytes] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class AnimationChunks:
-    """Takes a PNG's chunks in the order of the file.
-
-    Attributes:
-        plays: how often the frames are shown, 0 for ever.
-        cuts: the frames so far; the last one may lack pixels, after a fault for good.
-        is_faulty: whether a fault was found, after which no chunk counts.
-    """
-
-    plays: int = 0
-    cuts: list[Cut] = field(default_factory=list)
-    is_faulty: bool = False
-    _has_begun: bool = False
-    _next_number: int = 0
-
-    def begin(self, body: bytes) -> None:
-        """Take a header of an animation (acTL). The first of several counts, unless it is empty."""
-        if self._has_begun or len(body) != _HEADER.size:
-            return
-        frames, plays = _HEADER.unpack(body)
-        self._has_begun = frames > 0
-        self.plays = min(plays, outcome.MAX_PLAYS)
-
-    def add_control(self, body: bytes, canvas: tuple[int, int], *, is_still: bool) -> None:
-        """Take a frame's control chunk (fcTL); `is_still`: its pixels are the still image's."""
-        if not self._is_read():
-            return
-        before_is_whole = not self.cuts or self.cuts[-1].pieces
-        if self._is_next(body) and before_is_whole and _fits(body, canvas, is_still=is_still):
-            self.cuts.append(Cut(body))
-            outcome.check_frame_count(len(self.cuts), "APNG")
-        else:
-            self.is_faulty = True
-
-    def add_data(self, body: bytes) -> None:
-        """Take pixels of a frame (fdAT)."""
-        if not self._is_read():
-            return
-        if self._is_next(body) and self.cuts:
-            self.cuts[-1].pieces.append(body[_NUMBER_BYTES:])
-        else:
-            self.is_faulty = True
-
-    def add_still(self, body: bytes) -> None:
-        """Take pixels of the still image (IDAT): a frame's, if a control chunk precedes them."""
-        if self._is_read() and self.cuts:
-            self.cuts[-1].pieces.append(body)
-
-    def shown(self) -> Iterable[Cut]:
-        """The frames that have pixels."""
-        return (cut for cut in self.cuts if cut.pieces)
-
-    def _is_read(self) -> bool:
-        return self._has_begun and not self.is_faulty
-
-    def _is_next(self, body: bytes) -> bool:
-        number, self._next_number = self._next_number, self._next_number + 1
-        return body[:_NUMBER_BYTES] == number.to_bytes(_NUMBER_BYTES, "big")
-
-
 def _fits(body: bytes, canvas: tuple[int, int], *, is_still: bool) -> bool:
-    if len(body) != FRAME_CONTROL.size:
+    if len(body) != _FRAME_CONTROL.size:
         return False
-    width, height, left, top, *_ = FRAME_CONTROL.unpack(body)
+    width, height, left, top, *_ = _FRAME_CONTROL.unpack(body)
     if is_still:
         return (width, height, left, top) == (*canvas, 0, 0)
     is_inside = left + width <= canvas[0] and top + height <= canvas[1]
@@ -142,13 +73,32 @@ _EXIF_AS_TEXT = "Raw profile type exif"  # as ImageMagick writes it, in hex
 
 
 @dataclass(slots=True)
+class _Cut:
+    """A frame as the file has it: its control chunk, and the pieces of its compressed pixels."""
+
+    control: bytes
+    pieces: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class _Found:
+    """
+    Attributes:
+        metadata: may say how the picture is turned, named as in the `info` of Pillow's images.
+        plays: how often the frames are shown, 0 for ever.
+        cuts: the frames so far; the last one may lack pixels, after a fault for good.
+        is_faulty: whether a fault was found, after which no chunk of a frame counts.
+    """
+
     header: bytes = b""
     shared: list[tuple[bytes, bytes]] = field(default_factory=list)
     data: list[bytes] = field(default_factory=list)
-    animation: AnimationChunks = field(default_factory=AnimationChunks)
-    # These may say how the picture is turned, named as in the `info` of Pillow's images.
     metadata: dict[str, bytes | str] = field(default_factory=dict)
+    is_animated: bool = False
+    plays: int = 0
+    cuts: list[_Cut] = field(default_factory=list)
+    is_faulty: bool = False
+    next_number: int = 0
 
     @property
     def size(self) -> tuple[int, int]:
@@ -168,16 +118,15 @@ def read(data: bytes) -> Animation:
     if not found.data or not found.header:
         raise unreadable("The PNG has no header or no image data.")
     width, height = found.size
-    frames = [_frame(found, cut) for cut in found.animation.shown()]
+    frames = [_frame(found, cut) for cut in found.cuts if cut.pieces]
     outcome.check_animation(len(frames), width * height, "APNG")
-    if found.animation.is_faulty and frames:
+    if found.is_faulty and frames:
         try:
             frames[-1].decode()
         except DECODER_ERRORS:
             frames.pop()
-    if frames:
-        plays = found.animation.plays
-    else:
+    plays = found.plays
+    if not frames:
         decode = partial(_decode, found.header, found.shared, found.data)
         frames, plays = [Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)], 1
     return Animation(width, height, frames, plays, still.in_metadata(found.metadata))
@@ -210,15 +159,37 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         found.shared.append((name, body))
     elif name == b"IDAT":
         found.data.append(body)
-        found.animation.add_still(body)
-    elif name == b"acTL" and not found.data:
-        found.animation.begin(body)
-    elif name == b"fcTL":
-        found.animation.add_control(body, found.size, is_still=not found.data)
-    elif name == b"fdAT":
-        found.animation.add_data(body)
+        if found.cuts and not found.is_faulty:
+            # The still image is a frame too, if a control chunk precedes it.
+            found.cuts[-1].pieces.append(body)
+    elif name == b"acTL":
+        # The first of several counts, unless it is empty.
+        if not (found.data or found.is_animated) and len(body) == _ANIMATION_HEADER.size:
+            frames, plays = _ANIMATION_HEADER.unpack(body)
+            found.is_animated, found.plays = frames > 0, min(plays, outcome.MAX_PLAYS)
+    elif name in (b"fcTL", b"fdAT"):
+        if found.is_animated and not found.is_faulty:
+            found.is_faulty = not _note_frame(found, name, body)
     else:
         _note_metadata(found.metadata, name, body)
+
+
+def _note_frame(found: _Found, name: bytes, body: bytes) -> bool:
+    """Take a frame's control chunk or pixels; False if it is out of order or does not fit."""
+    number, found.next_number = found.next_number, found.next_number + 1
+    if body[:_NUMBER_BYTES] != number.to_bytes(_NUMBER_BYTES, "big"):
+        return False
+    before = found.cuts[-1] if found.cuts else None
+    if name == b"fdAT":
+        if before is not None:
+            before.pieces.append(body[_NUMBER_BYTES:])
+        return before is not None
+    is_whole = before is None or bool(before.pieces)
+    if not is_whole or not _fits(body, found.size, is_still=not found.data):
+        return False
+    found.cuts.append(_Cut(body))
+    outcome.check_frame_count(len(found.cuts), "APNG")
+    return True
 
 
 def _note_metadata(metadata: dict[str, bytes | str], name: bytes, body: bytes) -> None:
@@ -232,8 +203,8 @@ def _note_metadata(metadata: dict[str, bytes | str], name: bytes, body: bytes) -
             metadata[keyword] = value.decode("latin-1")
 
 
-def _frame(found: _Found, cut: Cut) -> Frame:
-    _, _, left, top, delay, per, dispose, blend = FRAME_CONTROL.unpack(cut.control)
+def _frame(found: _Found, cut: _Cut) -> Frame:
+    _, _, left, top, delay, per, dispose, blend = _FRAME_CONTROL.unpack(cut.control)
     return Frame(
         left=left,
         top=top,

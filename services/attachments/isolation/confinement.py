@@ -67,10 +67,7 @@ def filter_error() -> OSError | None:
 
 
 def decoding_filter() -> Filter:
-    """Return the calls that decoding may make.
-
-    Raises an OSError for a processor that the library doesn't know.
-    """
+    """Return the calls that decoding may make; an OSError for an unknown processor."""
     permitted = Filter(default=Action.ERRNO | errno.EPERM)
     for name in (*_REQUESTS_AND_ANSWERS, *_MEMORY, *_RUNNING, *_ENDING, *_OF_PILLOW):
         permitted.allow(name)

@@ -144,10 +144,7 @@ class ConverterProcess:
         self._kill(child, grace=_EXIT_SECONDS)
 
     def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> tuple[int, str]:
-        """Kill the child unless it exits within `grace` seconds.
-
-        Returns its exit status and what it printed: an exception's traceback, in all likelihood.
-        """
+        """Kill the child unless it exits in time; returns its status and what it printed."""
         with suppress(subprocess.TimeoutExpired):
             child.wait(grace)
         child.kill()

@@ -5,18 +5,10 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
+from services.composer import rules
 from services.composer.offline.document import Document, Sentence, document_of, spell_japanese
 from services.composer.offline.post_tags import tags_of
 from services.composer.post import MetadataField, PlainPost, PostMetadata
-from services.composer.rules import (
-    MAX_SUMMARY_CHARACTERS,
-    MAX_TWEET_WEIGHT,
-    MAX_TWEETS,
-    fit_slug,
-    fit_summary,
-    fit_tweets,
-    weighted_length,
-)
 from services.composer.text.characters import ELLIPSIS
 
 
@@ -33,7 +25,7 @@ def metadata(plain: PlainPost, wanted: frozenset[MetadataField], content_hash: s
 def tweets(plain: PlainPost) -> tuple[str, ...]:
     """Return sentences that stand alone, the title before the first unless that repeats it."""
     document = document_of(plain)
-    wanted = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
+    wanted = min(rules.MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
     # Unlike sentences in the post's order: the first of paragraphs rather than others.
     language = document.language
     good = [
@@ -43,7 +35,7 @@ def tweets(plain: PlainPost) -> tuple[str, ...]:
         and not sentence.listed
         and not points_back(sentence, language)
         and not _is_personal(sentence, language)
-        and weighted_length(sentence.text[:600]) <= MAX_TWEET_WEIGHT
+        and rules.weighted_length(sentence.text[:600]) <= rules.MAX_TWEET_WEIGHT
     ]
     openings = [sentence for sentence in good if sentence.opens]
     chosen: list[Sentence] = []
@@ -61,11 +53,11 @@ def tweets(plain: PlainPost) -> tuple[str, ...]:
         colon = "：" if language in {"zh", "ja"} else ": "
         between = " " if plain.title[-1] in ".!?…。！？:：" else colon
         whole = f"{plain.title}{between}{opening}"
-        opening = whole if weighted_length(whole) <= MAX_TWEET_WEIGHT else opening
-    if fitting := fit_tweets(plain, [opening, *texts[1:]]):
+        opening = whole if rules.weighted_length(whole) <= rules.MAX_TWEET_WEIGHT else opening
+    if fitting := rules.fit_tweets(plain, [opening, *texts[1:]]):
         return fitting
     any_text = (plain.title, *plain.headings[:10], *plain.paragraphs[:10])
-    return fit_tweets(plain, any_text)[:1] or (ELLIPSIS,)
+    return rules.fit_tweets(plain, any_text)[:1] or (ELLIPSIS,)
 
 
 _MAX_TITLE_CHARACTERS = 400
@@ -83,13 +75,13 @@ _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
 
 def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
     """The title's words, or those that the post is about; `post-…` where there are none."""
-    nameless = fit_slug("", content_hash)
+    nameless = rules.fit_slug("", content_hash)
     title = _spell(plain.title[:_MAX_TITLE_CHARACTERS], document.language)
-    slug = fit_slug(title, content_hash)
+    slug = rules.fit_slug(title, content_hash)
     if slug != nameless:
         return slug
     spelled = (_spell(tag, document.language) for tag in tags_of(plain, document))
-    slugs = [slug for text in spelled if (slug := fit_slug(text, content_hash)) != nameless]
+    slugs = [slug for text in spelled if (slug := rules.fit_slug(text, content_hash)) != nameless]
     # As many words as there is room for, each once; the first is cut if it is too long.
     words: list[str] = []
     for slug in slugs:
@@ -166,16 +158,16 @@ def summary_of(plain: PlainPost, document: Document) -> str:
     for chosen in (_first(document, impersonal=True), _first(document, impersonal=False)):
         if chosen:
             text = " ".join(sentence.text for sentence in chosen)
-            return fit_summary(_UNSPACED_STOP.sub(r"\1", text))
+            return rules.fit_summary(_UNSPACED_STOP.sub(r"\1", text))
     opening = sorted(document.sentences, key=lambda sentence: sentence.listed)[:1]
     texts = (*(sentence.text for sentence in opening), *plain.headings, plain.title)
-    return next((fit for text in texts if (fit := fit_summary(text))), "")
+    return next((fit for text in texts if (fit := rules.fit_summary(text))), "")
 
 
 def _first(document: Document, *, impersonal: bool) -> list[Sentence]:
     """Return as many as fit, up to the first list; captions between them are left out."""
     chosen: list[Sentence] = []
-    room = MAX_SUMMARY_CHARACTERS
+    room = rules.MAX_SUMMARY_CHARACTERS
     has_whole = any(sentence.whole and not sentence.listed for sentence in document.sentences)
     before: Sentence | None = None
     for sentence in document.sentences:

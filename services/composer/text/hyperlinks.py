@@ -43,10 +43,7 @@ def find_mentions(text: str) -> frozenset[str]:
 
 
 def find_links(text: str) -> frozenset[str]:
-    """All that might become a link, in the form in which links are compared.
-
-    A link has any scheme, or is the name of a host.
-    """
+    """All that might become a link, by a scheme or a host's name, as links are compared."""
     return frozenset(link for _, _, link in _link_spans(fold_link(text)))
 
 

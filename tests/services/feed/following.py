@@ -28,7 +28,8 @@ def read(
     limit: int = 100,
 ) -> list[FeedEvent]:
     with resources.unit_of_work() as uow:
-        return reading.read_after(uow.session, user_id, position, types=types, limit=limit)
+        query = reading.next_events(user_id, position, types=types, limit=limit)
+        return list(uow.session.scalars(query))
 
 
 def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[int]]:

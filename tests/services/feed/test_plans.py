@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from models import FeedEvent
 from services.feed.catalogue import FeedEventType
-from services.feed.reading import START, FeedPosition, place_near, reading_statement
+from services.feed.reading import START, FeedPosition, next_events, place_near
 from services.webhooks.deliveries import first_since
 from storage.database import Statement
 from tests.stack import Stack
@@ -54,7 +54,7 @@ def filled(quiet: Stack) -> Stack:
 def test_a_page_reads_no_more_rows_than_it_has_types_and_items(
     filled: Stack, types: Collection[FeedEventType], list_id: int | None, position: FeedPosition
 ) -> None:
-    query = reading_statement(OWNER, position, types=types, list_id=list_id, limit=LIMIT)
+    query = next_events(OWNER, position, types=types, list_id=list_id, limit=LIMIT)
     plan = _plan(filled, Statement(query))
     scans = [node for node in _nodes(plan) if node.get("Relation Name", "").startswith("feed_ev")]
     assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan"}
