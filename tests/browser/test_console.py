@@ -112,9 +112,6 @@ def test_who_was_logged_out_is_led_back_after_the_login(stack: Stack, browser: B
         assert f"next=%2Fconsole%2Flists%2F{list_id}%2Fmembers" in page.url
 
 
-# -- the composer ---------------------------------------------------------------------------------
-
-
 @pytest.mark.full("browser")
 def test_a_post_is_pasted_written_about_and_given_a_photo(
     stack: Stack, browser: Browser, keep: Keep
@@ -158,9 +155,6 @@ def test_a_post_is_pasted_written_about_and_given_a_photo(
             page.emulate_media(color_scheme="dark")
             require_accessible(page)
         keep(page, "console-composer-narrow")
-
-
-# -- credits --------------------------------------------------------------------------------------
 
 
 @pytest.mark.full("browser")

@@ -118,9 +118,6 @@ def test_whom_the_owner_removed_can_be_added_again_unless_they_had_opted_out(
     assert known_member(client, list_id, leaves)["status"] == "removed"
 
 
-# -- bodies --------------------------------------------------------------------------------------
-
-
 def test_a_body_of_another_shape_is_422(client: httpx2.Client, list_id: int) -> None:
     for body, field in [
         ({}, "body.members"),
@@ -161,9 +158,6 @@ def test_a_body_has_at_most_32_megabytes(
     with Raw(stack, *head) as request:
         status, error = request.answer()
     assert (status, error["code"]) == (413, "body.too_large")
-
-
-# -- waiting --------------------------------------------------------------------------------------
 
 
 def test_a_wait_that_runs_out_is_202_and_its_job_can_be_cancelled(

@@ -131,9 +131,6 @@ def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
         assert each["view_url"] == f"{base}/media/{waiting['hash_id']}-320.webp"
 
 
-# -- encrypted -----------------------------------------------------------------------------------
-
-
 def test_encrypted_renditions_rest_encrypted(
     stack: Stack, client: httpx2.Client, secret: dict[str, Any]
 ) -> None:

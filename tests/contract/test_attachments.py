@@ -161,9 +161,6 @@ def test_uploader_whose_job_fails_is_told_whose_fault_it_is(
     assert reply.headers.get("retry-after") == retry_after
 
 
-# -- words ----------------------------------------------------------------------------------------
-
-
 WORDS = {"alt_text": "Boats at dusk", "title": "The harbour", "tags": ["harbour", "Lisbon"]}
 
 

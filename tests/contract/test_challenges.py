@@ -163,9 +163,6 @@ def test_a_login_needs_no_challenge(client: httpx2.Client, reader: Reader) -> No
     assert reader.stands(list_id) == ("active", True)
 
 
-# -- which challenge a list may ask for -----------------------------------------------------------
-
-
 LACKING = "list.challenge_provider"
 
 

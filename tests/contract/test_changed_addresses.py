@@ -46,9 +46,6 @@ def opts_out(client: httpx2.Client, stack: Stack, list_id: int, user_id: int) ->
     assert data(client.request("DELETE", f"/subscriptions/{list_id}", params=trace)) == 1
 
 
-# -- a record of the address -----------------------------------------------------------------------
-
-
 def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
     person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client
 ) -> None:
@@ -171,9 +168,6 @@ def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
     for each in (email, new):
         data(add(client, list_id, each))
     assert roster(sender, list_id) == []
-
-
-# -- what the owners of lists see ------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -130,9 +130,6 @@ def test_each_format_has_an_address_of_its_own(client: httpx2.Client, list_id: i
     problem(httpx2.get(other), 403, "link.invalid")
 
 
-# -- rosters -------------------------------------------------------------------------------------
-
-
 def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(
     client: httpx2.Client, sender: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:

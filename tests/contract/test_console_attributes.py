@@ -23,9 +23,6 @@ def list_id(console: OwnerAtConsole) -> int:
     return int(new_list(console.api)["id"])
 
 
-# -- fields --------------------------------------------------------------------------------------
-
-
 def test_a_field_is_made_changed_and_retired(console: OwnerAtConsole) -> None:
     assert "You have no field yet" in console.see(FIELDS)
     typed = {"label": "Size", "key": "size", "type": "choice", "choices": "S\r\nM\r\n"}
@@ -60,9 +57,6 @@ def test_a_field_that_breaks_a_rule_is_not_made(console: OwnerAtConsole) -> None
     assert [each["key"] for each in data(console.api.get("/fields"))] == ["city"]
 
 
-# -- tags ----------------------------------------------------------------------------------------
-
-
 def test_a_tag_is_renamed_and_taken_off_all_members(console: OwnerAtConsole, list_id: int) -> None:
     [email, _] = some_members(console.api, list_id, 2, vips=1)
     [tag] = data(console.api.get(f"/lists/{list_id}/tags"))["items"]
@@ -76,9 +70,6 @@ def test_a_tag_is_renamed_and_taken_off_all_members(console: OwnerAtConsole, lis
     assert "No member has the tag “Patron” any more." in console.do(path, 1)
     assert data(console.api.get(member))["tags"] == ["other"]
     console.see(path, 404)
-
-
-# -- segments ------------------------------------------------------------------------------------
 
 
 def test_a_segment_is_made_counted_changed_and_deleted(
@@ -123,9 +114,6 @@ def test_a_segment_whose_field_was_retired_says_so(console: OwnerAtConsole, list
     assert heading(text) == "Change a segment"
     assert "fields.city" in text
     console.do(path, filter='{"field": "tag", "is": "vip"}', use="json")
-
-
-# -- bulk actions ----------------------------------------------------------------------------------
 
 
 def bulk_actions_of(list_id: int, rest: str = "") -> str:

@@ -163,9 +163,6 @@ def test_the_call_that_a_page_shows_does_what_its_form_does(console: OwnerAtCons
     assert lists_of(console) == []
 
 
-# -- the finder -----------------------------------------------------------------------------------
-
-
 def found(console: OwnerAtConsole, words: str) -> list[str]:
     text = console.see("/console/find", q=words)
     [part] = re.findall(r'<div id="found">(.*?)(?:<h2>|</div>)', text, re.DOTALL)
@@ -206,9 +203,6 @@ def test_nothing_of_other_owners_and_of_archived_lists_is_found(
         imported(other.api, theirs["id"], of_addresses("tale@example.com"))
         assert found(other, "tale") == ["Tale of others", "tale@example.com"]
     assert found(console, "tale") == []
-
-
-# -- what readers see -----------------------------------------------------------------------------
 
 
 BLUE = "#1d4ed8"

@@ -52,9 +52,6 @@ def page_of(console: OwnerAtConsole, list_id: int, email: str) -> str:
     return path_of(list_id, f"/{member(console, list_id, email)['user_id']}")
 
 
-# -- finding them --------------------------------------------------------------------------------
-
-
 FOUND: list[tuple[dict[str, str], list[str]]] = [
     ({}, ["cleo@example.org", "bob@example.com", "ada@example.com"]),
     ({"q": "cleo &", "since": "2020-01-01"}, ["cleo@example.org"]),
@@ -112,9 +109,6 @@ def test_pages_lead_on_with_what_was_asked(console: OwnerAtConsole, list_id: int
                 break
             text = console.see(url + following[1].replace("&amp;", "&"))
         assert len(seen) == len(set(seen)) == (63 if not query else 60)
-
-
-# -- one of them ---------------------------------------------------------------------------------
 
 
 def test_a_person_is_added_and_shown(console: OwnerAtConsole, list_id: int) -> None:

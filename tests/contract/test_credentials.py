@@ -173,9 +173,6 @@ def test_last_use_of_a_key_is_noted(stack: Stack, owner: Owner) -> None:
         assert eventually(lambda: last_use() > first)
 
 
-# -- expiry ---------------------------------------------------------------------------------------
-
-
 def in_days(days: float) -> str:
     return (datetime.now(UTC) + timedelta(days=days)).isoformat()
 

@@ -14,8 +14,6 @@ from tests.contract.test_replies import TIMESTAMP
 from tests.erasing import erase
 from tests.stack import Owner, Stack
 
-# -- balance -------------------------------------------------------------------------------------
-
 
 def test_first_look_at_the_balance_opens_an_empty_account(
     stack: Stack, client: httpx2.Client, owner: Owner
@@ -35,9 +33,6 @@ def test_first_look_at_the_balance_opens_an_empty_account(
     assert TIMESTAMP.fullmatch(first["created_at"])
     assert data(client.get(BALANCE)) == first
     assert stack.query(count, owner.user_id) == [(1,)]
-
-
-# -- consume -------------------------------------------------------------------------------------
 
 
 def test_charge_is_answered_with_its_entry(
@@ -132,9 +127,6 @@ def test_longest_source_and_unknown_fields_are_accepted(
     assert (entry["source_id"], entry["meta"]) == ("ü" * 255, None)
 
 
-# -- meta ----------------------------------------------------------------------------------------
-
-
 def with_meta(client: httpx2.Client, meta: str) -> httpx2.Response:
     return credits.send(client, f'{{"amount_credit": 1, "source_id": "m", "meta": {meta}}}')
 
@@ -173,9 +165,6 @@ def test_meta_comes_back_as_it_was_sent(
     assert credits.entries(client)[0]["meta"] == json.loads(meta)
 
 
-# -- who may -------------------------------------------------------------------------------------
-
-
 def test_erased_users_ledger_stays_without_name(stack: Stack) -> None:
     person = stack.new_owner()
     grant(stack, person.user_id, "7")
@@ -189,9 +178,6 @@ def test_erased_users_ledger_stays_without_name(stack: Stack) -> None:
     [(entry, account, left, email, name)] = kept
     assert (left, name) == (7, None)
     assert person.email not in entry + account + email
-
-
-# -- numbers -------------------------------------------------------------------------------------
 
 
 def _spelt(units: int, form: int) -> str:

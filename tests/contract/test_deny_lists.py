@@ -44,9 +44,6 @@ def error_places(client: httpx2.Client, method: str, body: dict[str, Any]) -> li
     return [each["field"] for each in found["errors"]]
 
 
-# -- reading and writing -------------------------------------------------------------------------
-
-
 def test_it_is_empty_at_first_and_what_was_put_after_that(client: httpx2.Client) -> None:
     assert data(client.get(PATH)) == EMPTY
     body = {
@@ -130,9 +127,6 @@ def test_each_owner_has_their_own(client: httpx2.Client, neighbour: httpx2.Clien
     theirs = new_list(neighbour)["id"]
     assert data(add(neighbour, theirs, address)) == 1
     assert data(add(client, new_list(client)["id"], address)) == 0
-
-
-# -- the ways onto a list ------------------------------------------------------------------------
 
 
 def test_a_stranger_gets_the_same_answer_and_comes_not(
@@ -224,9 +218,6 @@ def test_members_stay_and_do_as_they_like(
     assert reader.stands(list_id)[0] == "unsubscribed"
 
 
-# -- in bulk -------------------------------------------------------------------------------------
-
-
 def test_an_import_counts_and_names_the_rows_that_are_kept_out(
     client: httpx2.Client, reader: Reader, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
@@ -259,9 +250,6 @@ def test_an_import_counts_and_names_the_rows_that_are_kept_out(
     data(client.put(PATH, json=EMPTY))
     again = imported(client, list_id, sheet(["Email"], [by_star], [has_left]))
     assert counts(again) == {"received": 2, "added": 1, "opted_out": 1}
-
-
-# -- the people that it names --------------------------------------------------------------------
 
 
 def test_no_deny_list_keeps_the_address_of_an_erased_person(

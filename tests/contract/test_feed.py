@@ -173,9 +173,6 @@ def test_a_charge_that_is_refused_tells_nothing(
     assert stack.query(query, owner.user_id) == [(0,)]
 
 
-# -- pages -----------------------------------------------------------------------------------------
-
-
 def test_pages_follow_on_one_another_and_the_last_one_has_a_cursor_too(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
@@ -227,9 +224,6 @@ def test_another_owners_list_is_404_as_one_that_is_none(
         problem(reply, 404, "list.not_found")
     problem(neighbour.get("/events", params={"list_id": list_id}), 404, "list.not_found")
     problem(client.get("/events", params={"list_id": "x"}), 400, "request.invalid")
-
-
-# -- who sees what ---------------------------------------------------------------------------------
 
 
 def test_a_key_sees_the_types_of_its_scopes(

@@ -25,9 +25,6 @@ def program(stack: Stack) -> Program:
     return register(stack, name="Ledger & reader")
 
 
-# -- by the API --------------------------------------------------------------------------------
-
-
 def test_a_grant_is_listed_with_all_that_was_agreed_to(
     client: httpx2.Client, program: Program, person: Person
 ) -> None:
@@ -43,9 +40,6 @@ def test_a_grant_is_listed_with_all_that_was_agreed_to(
     assert second["scopes"] == ["attachment", "credit.read"]
     assert second["created_at"] == first["created_at"]
     assert second["updated_at"] > first["updated_at"]
-
-
-# -- by the operator ---------------------------------------------------------------------------
 
 
 def test_the_command_registers_lists_and_revokes_clients(stack: Stack, person: Person) -> None:
@@ -101,9 +95,6 @@ def test_the_command_refuses_what_no_client_may_be(
 
 def test_the_command_says_in_a_sentence_that_there_is_no_such_client(stack: Stack) -> None:
     fails_with(stack, "oauth_client.not_found", "oauth-clients", "revoke", "nobody")
-
-
-# -- what is forgotten -------------------------------------------------------------------------
 
 
 def test_erasing_a_person_ends_and_forgets_what_they_gave(

@@ -91,9 +91,6 @@ def test_the_owner_is_mailed_the_counts_unless_they_want_no_mails(
     assert asked == [(1,)]
 
 
-# -- options --------------------------------------------------------------------------------------
-
-
 def test_a_mapping_that_is_none_is_400(client: httpx2.Client, list_id: int) -> None:
     for mapping in ["", "{", "[]", '"email"', '{"a": 1}', '{"a\\u0000": "email"}']:
         reply = upload(client, list_id, of_addresses(new_address()), mapping=mapping)
@@ -116,9 +113,6 @@ def test_an_option_of_another_kind_is_400(
     reply = upload(client, list_id, of_addresses(new_address()), **query)
     assert reply.status_code == 400
     assert data(client.get("/imports"))["items"] == []
-
-
-# -- cancelling ----------------------------------------------------------------------------------
 
 
 def test_a_waiting_import_is_cancelled_at_once_and_leaves_no_object(

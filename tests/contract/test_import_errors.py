@@ -90,9 +90,6 @@ def test_each_look_at_a_job_or_an_import_renews_the_link(
         assert errors((shown.get("result") or shown)["errors_url"])
 
 
-# -- how long it is kept -------------------------------------------------------------------------
-
-
 def test_files_are_kept_for_seven_days(
     stack: Stack, client: httpx2.Client, list_id: int, mixed: dict[str, Any]
 ) -> None:

@@ -42,9 +42,6 @@ def post(client: httpx2.Client, list_id: int, content: bytes, **headers: str) ->
     return client.post(f"/lists/{list_id}/imports", content=content, headers=headers)
 
 
-# -- the ways in ---------------------------------------------------------------------------------
-
-
 def test_the_body_itself_may_be_the_file(client: httpx2.Client, list_id: int) -> None:
     emails = addresses(3)
     reply = client.post(
@@ -110,9 +107,6 @@ def test_a_file_of_several_parts_is_put_together_again(
     assert counts(imported(client, list_id, content)) == {"received": 100, "added": 100}
     assert set(everybody(client, list_id)) == set(emails)
     eventually(lambda: objects(stack) <= before)
-
-
-# -- bounds --------------------------------------------------------------------------------------
 
 
 def test_a_declared_length_over_two_gigabytes_is_refused_before_any_byte(

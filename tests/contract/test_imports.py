@@ -52,9 +52,6 @@ def test_a_file_is_taken_on_with_202_and_its_job_tells_the_rest(
     assert count(client, list_id) == 3
 
 
-# -- dry_run -------------------------------------------------------------------------------------
-
-
 def contents(stack: Stack, client: httpx2.Client, list_id: int, file: bytes) -> dict[str, object]:
     """The rows that the file could change: the list's, its owner's and its people's.
 
@@ -114,9 +111,6 @@ def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
     assert count(client, list_id) == 5
 
 
-# -- on_existing ---------------------------------------------------------------------------------
-
-
 def test_existing_members_keep_what_they_have_unless_told_otherwise(
     client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
@@ -133,9 +127,6 @@ def test_existing_members_keep_what_they_have_unless_told_otherwise(
     assert (after["status"], after["email_enabled"]) == ("active", False)
     again = imported(client, list_id, file, on_existing="update")
     assert counts(again) == {"received": 1, "already": 1}
-
-
-# -- people who said no --------------------------------------------------------------------------
 
 
 def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
@@ -166,9 +157,6 @@ def test_a_confirmed_lists_member_who_waits_is_made_active_by_the_owner(
     assert known_member(client, confirmed, email)["status"] == "pending"
     assert counts(imported(client, confirmed, of_addresses(email)))["added"] == 1
     assert known_member(client, confirmed, email)["status"] == "active"
-
-
-# -- history -------------------------------------------------------------------------------------
 
 
 def history(client: httpx2.Client, list_id: int, email: str, **page: int) -> list[dict[str, Any]]:
@@ -203,9 +191,6 @@ def test_the_imports_entry_has_its_place_on_the_pages_of_a_history(
             for each in history(client, list_id, email, offset=offset, limit=limit)
         ]
         assert pages == whole
-
-
-# -- records -------------------------------------------------------------------------------------
 
 
 def test_imports_are_listed_newest_first_by_list(client: httpx2.Client, list_id: int) -> None:

@@ -91,9 +91,6 @@ def test_job_of_a_kind_of_another_release_is_hidden_from_credentials_with_scopes
         problem(other.post(f"{path}/retry"), 404, "job.not_found")
 
 
-# -- events --------------------------------------------------------------------------------------
-
-
 def events(reply: httpx2.Response) -> Iterator[dict[str, Any]]:
     """Server-sent events as field → value, the data read as JSON."""
     event: dict[str, Any] = {}

@@ -175,9 +175,6 @@ def test_slug_can_change_and_the_old_one_is_free(client: httpx2.Client) -> None:
     assert new_list(client, slug=made["slug"])["id"] != made["id"]
 
 
-# -- archived -------------------------------------------------------------------------------------
-
-
 def test_archived_list_is_gone_for_its_owner(
     client: httpx2.Client, reader: Reader, letter: dict[str, Any]
 ) -> None:

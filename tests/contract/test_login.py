@@ -141,9 +141,6 @@ def test_login_leads_on_to_the_page_that_wanted_it(visitor: Visitor, email: str)
     assert reply.headers["location"] == f"{visitor.stack.api_url}/account/password"
 
 
-# -- too many that fail --------------------------------------------------------------------------
-
-
 def fail(visitor: Visitor, email: str, times: int) -> httpx2.Response:
     for _ in range(times):
         reply = visitor.log_in(email, "not the password")

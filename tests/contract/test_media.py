@@ -140,9 +140,6 @@ def test_media_is_not_there_before_it_is_ready(quiet_client: httpx2.Client) -> N
     problem(quiet_client.get(f"/{record['pathname']}"), 404, "media.not_found")
 
 
-# -- encrypted -----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def secret(client: httpx2.Client) -> dict[str, object]:
     found: dict[str, object] = data(send(client, photo(), "a.jpg", encrypted="True"))

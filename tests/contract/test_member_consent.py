@@ -57,9 +57,6 @@ def shown(entry: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: entry[name] for name in names}
 
 
-# -- each way onto a list ------------------------------------------------------------------------
-
-
 def test_a_form_leaves_an_entry_with_its_page_and_the_wording(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
@@ -222,9 +219,6 @@ def test_an_owner_who_adds_a_person_leaves_an_entry_that_says_so(
     }
 
 
-# -- transfers -----------------------------------------------------------------------------------
-
-
 def move(client: httpx2.Client, source: int, user_id: int, target: int) -> None:
     path = f"/subscriptions/{source}/members/{user_id}/transfer"
     assert data(client.post(path, params={"dst_list_id": target}, headers=BROWSER)) == 1
@@ -290,8 +284,6 @@ def test_where_both_lists_have_the_member_the_target_shows_both(
         {"how": "login", "list_id": list_id},
     ]
 
-
-# -- hostile callers -----------------------------------------------------------------------------
 
 REFERRERS = [
     "",
@@ -362,9 +354,6 @@ def test_no_call_changes_an_entry(client: httpx2.Client, reader: Reader, list_id
     assert consent(client, list_id, reader.user_id) == before
 
 
-# -- wordings ------------------------------------------------------------------------------------
-
-
 def test_each_wording_is_a_version_that_is_kept(
     client: httpx2.Client, make_reader: Callable[[], Reader]
 ) -> None:
@@ -403,9 +392,6 @@ def test_wordings_are_bounded(stack: Stack, client: httpx2.Client, list_id: int)
     # What the list had before is none more.
     changed = data(client.patch(path, json={"consent_wording": "Wording 7"}))
     assert changed["consent_wording_version"] == 7
-
-
-# -- the end of it -------------------------------------------------------------------------------
 
 
 def test_an_erased_person_has_no_entry_left(

@@ -178,9 +178,6 @@ def check_objects(found: list[dict[str, Any]], reader: Reader) -> None:
         assert one["list"]["id"] == one["list_id"]
 
 
-# -- history --------------------------------------------------------------------------------------
-
-
 def history(
     client: httpx2.Client, list_id: int, user_id: int, **query: int
 ) -> list[dict[str, Any]]:

@@ -76,9 +76,6 @@ def test_a_walk_by_cursor_sees_each_member_once_while_others_come_and_go(
     assert seen == many
 
 
-# -- the count ------------------------------------------------------------------------------------
-
-
 def test_subscriber_count_is_true_right_after_every_change(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:

@@ -34,9 +34,6 @@ def next_holder(stack: Stack, email: str) -> Iterator[Visitor]:
         yield visitor
 
 
-# -- files that name them --------------------------------------------------------------------------
-
-
 def test_a_complaint_about_the_address_that_the_list_knows_is_theirs(
     person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
@@ -139,9 +136,6 @@ def test_who_has_the_address_now_is_named_by_it(
     assert left["user_id"] != other_id
 
 
-# -- their no --------------------------------------------------------------------------------------
-
-
 def test_their_no_holds_for_both_addresses(
     person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
@@ -200,9 +194,6 @@ def test_nobody_lifts_the_no_of_who_had_the_address_before(
     join(person, list_id)
     data(add(client, list_id, email))
     assert roster(sender, list_id) == [new]
-
-
-# -- the address that they take back ---------------------------------------------------------------
 
 
 def test_what_a_list_made_of_it_meanwhile_ends_when_they_take_it_back(

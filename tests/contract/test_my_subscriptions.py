@@ -149,9 +149,6 @@ def test_two_trace_ids_are_400(
     assert data(stranger.get(f"{path}?trace_id={trace_id}&trace_id={trace_id}"))
 
 
-# -- joining --------------------------------------------------------------------------------------
-
-
 def join(reader: Reader, list_id: int) -> int:
     """Join; the address in the body is nobody's concern."""
     body = {"email": "other@example.com"}

@@ -212,9 +212,6 @@ def test_tokens_of_a_retired_key_still_count(
     assert stack.opens(given["access_token"])
 
 
-# -- revocation and introspection --------------------------------------------------------------
-
-
 def test_revoking_a_refresh_token_ends_the_whole_login(
     stack: Stack, program: Program, person: Person
 ) -> None:
@@ -284,9 +281,6 @@ def test_introspection_needs_a_secret(public_program: Program, person: Person) -
     assert is_error(reply, 401, "invalid_client")
 
 
-# -- metadata, userinfo, CORS ------------------------------------------------------------------
-
-
 def test_metadata_is_as_its_rfc_says_and_leads_to_the_doors(
     stack: Stack, stranger: httpx2.Client
 ) -> None:
@@ -322,9 +316,6 @@ def test_pages_of_any_origin_may_exchange_codes_and_none_may_read_the_consent(
     assert "access-control-allow-credentials" not in reply.headers
     shown = person.browser.get(program.request(), headers=origin)
     assert "access-control-allow-origin" not in shown.headers
-
-
-# -- what is malformed -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

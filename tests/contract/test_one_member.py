@@ -27,9 +27,6 @@ def path_of(list_id: int | str, named: object) -> str:
     return f"/lists/{list_id}/members/{named}"
 
 
-# -- read ------------------------------------------------------------------------------------------
-
-
 def test_a_member_is_read_by_the_address_in_any_spelling_and_status(
     client: httpx2.Client, reader: Reader, letter: dict[str, Any], list_id: int
 ) -> None:
@@ -83,9 +80,6 @@ def test_no_log_keeps_the_address_of_a_path(
     logs = "".join(running.log.read_text() for running in stack.processes)
     assert path_of(list_id, "{address}") in logs
     assert email.partition("@")[0] not in logs
-
-
-# -- made and changed ------------------------------------------------------------------------------
 
 
 def test_a_member_is_made_once_and_changed_by_the_same_call(
@@ -237,9 +231,6 @@ def test_the_feed_tells_what_changed_and_no_field_of_it(
     assert not {"ailment", "gout", "patient"} & set(str(changed).replace("'", " ").split())
 
 
-# -- what others see -------------------------------------------------------------------------------
-
-
 def test_fields_and_tags_are_the_owners_alone(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
@@ -266,9 +257,6 @@ def test_a_person_on_several_lists_is_shown_with_each_lists_own(
         list_id: ({"city": "Paris"}, ["VIP"]),
         other: ({"city": "Rome"}, ["press"]),
     }
-
-
-# -- erased and moved ------------------------------------------------------------------------------
 
 
 def test_an_erasure_blanks_what_the_owner_kept_of_the_person(

@@ -139,10 +139,6 @@ def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: http
     assert str(followed[0]["id"]) in table.stdout
 
 
-# -- maintenance
-# ---------------------------------------------------------------------------------------
-
-
 KINDS = {
     kind.name: kind.every.total_seconds()
     for kind in maintenance.registered()

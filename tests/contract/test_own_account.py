@@ -104,9 +104,6 @@ def test_actions_from_other_sites_are_refused(
     assert elsewhere.is_in()
 
 
-# -- the password --------------------------------------------------------------------------------
-
-
 def test_only_who_knows_the_password_changes_it(
     stack: Stack, person: Visitor, elsewhere: Visitor, email: str
 ) -> None:
@@ -128,9 +125,6 @@ def test_only_who_knows_the_password_changes_it(
     reply = person.fill_in("/account/password", current=PASSWORD, password=OTHER_PASSWORD)
     assert reply.status_code == 429
     stack.query("DELETE FROM login_attempts")
-
-
-# -- the address ---------------------------------------------------------------------------------
 
 
 def test_an_account_goes_to_another_address(stack: Stack, person: Visitor, email: str) -> None:

@@ -101,9 +101,6 @@ def known(browser: httpx2.Client) -> dict[str, Any]:
     return found
 
 
-# -- asking for the link --------------------------------------------------------------------------
-
-
 def test_page_of_a_trace_id_offers_the_link(stranger: httpx2.Client, reader: Subscriber) -> None:
     page = stranger.get("/unsubscribe", params={"trace_id": reader.trace_id})
     assert f'action="preferences/ask?trace_id={reader.trace_id}"' in page.text
@@ -177,9 +174,6 @@ def test_forged_and_revoked_trace_ids_ask_for_nothing(
     page = stranger.get("/unsubscribe", params={"trace_id": reader.trace_id})
     assert "preferences/ask" not in page.text
     assert stack.query("SELECT id FROM account_mails WHERE email = %s", reader.email) == []
-
-
-# -- the link and the visit -----------------------------------------------------------------------
 
 
 def test_a_trace_id_opens_nothing_but_its_own_list(
@@ -302,9 +296,6 @@ def test_forms_of_other_sites_change_nothing(browser: httpx2.Client, reader: Sub
     assert heading(browser.get("/preferences")) == "Your subscriptions"
 
 
-# -- the owner's lists ----------------------------------------------------------------------------
-
-
 def test_visit_shows_the_lists_of_one_owner_and_changes_each(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client, reader: Subscriber
 ) -> None:
@@ -370,9 +361,6 @@ def test_reader_changes_name_and_open_fields_alone(
     closed = browser.post(path, data={"fields.note": "x", "csrf_token": csrf(page)})
     assert closed.status_code == 422
     assert known_member(client, reader.list_id, reader.email)["fields"]["note"] == "kept"
-
-
-# -- what is known, and its erasure ---------------------------------------------------------------
 
 
 def test_what_is_known_is_a_page_and_a_file(
@@ -464,9 +452,6 @@ def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
     with stack.client(stack.new_owner().key) as other:
         put(other, new_list(other), reader.email)
     assert told in browser.get("/preferences/erase").text
-
-
-# -- why a reader left ----------------------------------------------------------------------------
 
 
 def test_a_reason_that_is_no_text_is_none(stranger: httpx2.Client, reader: Subscriber) -> None:

@@ -73,9 +73,6 @@ def set_plan(stack: Stack, owner: Owner, plan: Plan) -> None:
     stack.query("UPDATE users SET plan = %s WHERE id = %s", plan, owner.user_id)
 
 
-# -- what is shown -------------------------------------------------------------------------------
-
-
 def errors_told(client: httpx2.Client) -> int:
     """How many errors of a quota the account's owner sees."""
     events = data(client.get("/users/me/security-events"))["items"]
@@ -94,9 +91,6 @@ def test_what_a_plan_does_not_name_has_no_limit(client: httpx2.Client) -> None:
     assert found.pop("members") == {"used": 0, "limit": MOST_MEMBERS}
     assert set(found) == set(FREE) - {"members"}
     assert {each["limit"] for each in found.values()} == {None}
-
-
-# -- lists ---------------------------------------------------------------------------------------
 
 
 def test_a_list_more_than_the_plan_allows_is_refused(free: httpx2.Client) -> None:
@@ -121,9 +115,6 @@ def test_a_downgrade_takes_nothing_away(stack: Stack, client: httpx2.Client, own
     data(client.patch(f"/lists/{made[0]}", json={"title": "Another title"}))
 
 
-# -- keys ----------------------------------------------------------------------------------------
-
-
 def test_a_key_more_than_the_plan_allows_is_refused(stack: Stack, free: httpx2.Client) -> None:
     made = [data(free.post("/apikeys", json={"name": "n"}))["id"] for _ in range(9)]
     exceeded(free.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
@@ -134,9 +125,6 @@ def test_a_key_more_than_the_plan_allows_is_refused(stack: Stack, free: httpx2.C
     for _ in range(2):
         data(free.post("/apikeys", json={"name": "n"}))
     exceeded(free.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
-
-
-# -- storage -------------------------------------------------------------------------------------
 
 
 def test_stored_bytes_are_those_of_the_objects(
@@ -272,9 +260,6 @@ def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
         data(client.post(segments, json={"name": "Another", "filter": VIP}))
 
 
-# -- imports and exports -------------------------------------------------------------------------
-
-
 def test_an_import_needs_the_paid_plan_and_a_dry_run_does_not(free: httpx2.Client) -> None:
     list_id = new_list(free)["id"]
     file = of_addresses(new_address())
@@ -306,9 +291,6 @@ def test_a_job_is_started_again_only_where_there_is_room(
     assert data(free.get(f"/jobs/{job['id']}"))["status"] == "failed"
 
 
-# -- the composer --------------------------------------------------------------------------------
-
-
 def test_calls_of_the_composer_are_counted_by_the_day(
     stack: Stack, frugal: Owner, free: httpx2.Client
 ) -> None:
@@ -328,9 +310,6 @@ def test_calls_of_the_composer_are_counted_by_the_day(
     assert quotas(free)["composer_per_day"] == {"used": 0, "limit": 50}
     assert ask(free, METADATA, post).status_code == 200
     assert quotas(free)["composer_per_day"] == {"used": 1, "limit": 50}
-
-
-# -- members -------------------------------------------------------------------------------------
 
 
 def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(

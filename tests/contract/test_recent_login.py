@@ -229,9 +229,6 @@ def test_consent_asks_once_more_and_comes_back_to_the_program(
     assert "code" in fields_of(given.headers["location"])
 
 
-# -- mails ---------------------------------------------------------------------------------------
-
-
 def test_a_mail_tells_of_each_new_key_whoever_made_it(
     stack: Stack, member: Visitor, email: str
 ) -> None:

@@ -195,9 +195,6 @@ def test_links_are_for_an_hour_and_for_one_purpose(stack: Stack, visitor: Visito
     assert visitor.get(link).status_code == 403
 
 
-# -- a forgotten password ------------------------------------------------------------------------
-
-
 def test_a_new_password_ends_every_session_and_lets_in(stack: Stack, visitor: Visitor) -> None:
     email = new_account(stack)
     with a_visitor(stack) as elsewhere:

@@ -51,9 +51,6 @@ def test_other_usual_addresses_lead_to_ours(stranger: httpx2.Client) -> None:
     assert {each for each in loaded if not each.startswith("/docs/")} == {"data:,"}
 
 
-# -- well-known addresses -------------------------------------------------------------------------
-
-
 PLACE = "/.well-known/security.txt"
 
 

@@ -214,9 +214,6 @@ def test_scripts_of_other_origins_read_no_page(stranger: httpx2.Client, path: st
         assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
-# -- the form for another site -------------------------------------------------------------------
-
-
 def test_pasted_form_has_the_same_inputs_and_no_frame_style_or_script(
     stack: Stack, client: httpx2.Client
 ) -> None:

@@ -223,9 +223,6 @@ def test_what_waits_goes_with_a_transfer(
     assert known_member(client, target, email)["fields"] == {"city": "Rome"}
 
 
-# -- what the form of one list asks ---------------------------------------------------------------
-
-
 def inputs_of(stranger: httpx2.Client, slug: str) -> set[str]:
     page = stranger.get(f"/s/{slug}")
     assert page.status_code == 200

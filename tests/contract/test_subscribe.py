@@ -193,9 +193,6 @@ def test_no_stranger_brings_back_whom_the_owner_removed(
     assert (after["status"], after["email_enabled"], after["id"]) == ("active", True, before["id"])
 
 
-# -- names ----------------------------------------------------------------------------------------
-
-
 def test_a_persons_name_is_for_lists_that_they_joined_by_a_login(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:

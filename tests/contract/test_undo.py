@@ -98,9 +98,6 @@ def test_a_dry_run_has_nothing_to_take_back(client: httpx2.Client, list_id: int)
     assert count(client, list_id) == 2
 
 
-# -- and who is erased ---------------------------------------------------------------------------
-
-
 def test_an_undo_leaves_what_other_imports_kept_for_theirs(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
@@ -117,9 +114,6 @@ def test_an_undo_leaves_what_other_imports_kept_for_theirs(
     for import_id in (of_other, of_one):
         data(undo(client, import_id))
     assert known_member(client, list_id, one)["name"] == "Same"
-
-
-# -- an undo that can be finished -----------------------------------------------------------------
 
 
 def previewed(client: httpx2.Client, import_id: int) -> dict[str, Any]:

@@ -199,9 +199,6 @@ def test_unknown_delivery_and_cursor_are_refused(client: httpx2.Client) -> None:
     problem(client.post(f"{path}/1/resend"), 404, "webhook.delivery_not_found")
 
 
-# -- credentials ---------------------------------------------------------------------------------
-
-
 # -- with their keys -------------------------------------------------------------------------------
 
 
@@ -333,9 +330,6 @@ def test_mails_that_one_key_causes_hide_none_of_another_key(
     assert mails() == [(3,)]
     endpoint_of_a_key(stack, owner)
     assert sorted(mails()) == [(1,), (3,)]
-
-
-# -- erasure --------------------------------------------------------------------------------------
 
 
 def test_endpoints_of_an_erased_person_go_with_all_they_have(stack: Stack) -> None:

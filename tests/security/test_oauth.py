@@ -55,9 +55,6 @@ def given_to(stack: Stack, owner: Owner) -> int:
     return count
 
 
-# -- codes -------------------------------------------------------------------------------------
-
-
 def test_a_code_that_comes_twice_ends_what_it_gave(
     stack: Stack, program: Program, person: Person
 ) -> None:
@@ -121,9 +118,6 @@ def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
     for each in (first, given[0]):
         assert not opens(stack, each["access_token"])
         assert is_error(public_program.refresh(each["refresh_token"]), 400, "invalid_grant")
-
-
-# -- mixed-up clients --------------------------------------------------------------------------
 
 
 def test_a_client_gets_nothing_for_anothers_secrets(
@@ -202,8 +196,6 @@ def test_a_code_counts_for_the_redirect_uri_it_was_sent_to(
         assert is_error(public_program.exchange(code), 400, "invalid_grant")
 
 
-# -- PKCE --------------------------------------------------------------------------------------
-
 VERIFIER = "v" * 43
 DOWNGRADES: list[dict[str, str | None]] = [
     {"code_challenge": None, "code_challenge_method": None},
@@ -276,9 +268,6 @@ def test_a_code_needs_the_verifier_that_was_meant(
         person.owner.user_id,
     )
     assert tokens == 0
-
-
-# -- redirects ---------------------------------------------------------------------------------
 
 
 def test_nobody_is_sent_where_the_client_is_not_registered(
@@ -368,8 +357,6 @@ def test_clients_are_registered_with_plain_redirect_uris_only(stack: Stack) -> N
         clients.require_registrable(uri)
 
 
-# -- scopes ------------------------------------------------------------------------------------
-
 TOO_MUCH = [
     *("delivery", "composer", "credit.read composer", "credit.read delivery", "*", "admin", "all"),
     *(
@@ -454,9 +441,6 @@ def test_a_token_never_makes_or_ends_credentials(
         assert token.get(everything.request()).headers["location"].startswith(stack.api_url)
 
 
-# -- consent -----------------------------------------------------------------------------------
-
-
 def test_a_consent_counts_from_our_own_page_of_the_same_session_alone(
     stack: Stack, program: Program, person: Person
 ) -> None:
@@ -488,9 +472,6 @@ def test_opening_the_page_gives_nothing(stack: Stack, program: Program, person: 
         assert person.browser.get(program.request() + more).status_code == 200
         assert person.browser.head(program.request() + more).status_code == 200
     assert stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", person.owner.user_id) == []
-
-
-# -- taken back --------------------------------------------------------------------------------
 
 
 def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(

@@ -214,9 +214,6 @@ def test_an_intruders_browser_is_a_new_one_after_a_recovery(
     assert stack.query(mailed, email) == [(before + 1,)]
 
 
-# -- the address ---------------------------------------------------------------------------------
-
-
 def change_address(visitor: Visitor, new: str, password: str = PASSWORD) -> None:
     visitor.fill_in("/account/email", email=new, current=password)
     reply = visitor.fill_in(visitor.mailed_path(new, "Confirm your new address"))
@@ -298,9 +295,6 @@ def test_an_undo_ends_the_links_of_later_changes(
     second = person.mailed_path(between, "Your account has a new address")
     assert person.fill_in(first).status_code == 303
     assert person.get(second).status_code == 403
-
-
-# -- what an ended credential can't do any more -------------------------------------------------
 
 
 def test_no_key_comes_of_a_credential_that_ended_while_the_request_waited(

@@ -70,9 +70,6 @@ def device(stack: Stack) -> Device:
     return Device(stack.api_url)
 
 
-# -- codes ---------------------------------------------------------------------------------------
-
-
 def test_a_code_that_was_seen_is_worth_nothing(
     make_visitor: Callable[[], Visitor], member: Visitor, email: str
 ) -> None:
@@ -163,9 +160,6 @@ def test_guessing_at_a_reset_counts_with_the_guesses_at_logins(
     asked = begin(other, email)
     assert send_code(other, asked, app.recovery_codes[0]).status_code == 429
     assert member.is_in()
-
-
-# -- half a login --------------------------------------------------------------------------------
 
 
 def test_half_a_login_is_no_session(
@@ -278,9 +272,6 @@ def test_a_session_that_was_planted_before_the_login_is_not_the_one_after_it(
     victim.client.cookies.delete(SESSION, domain="")
     attacker.client.cookies.set(SESSION, planted)
     assert not attacker.is_in()
-
-
-# -- passkeys ------------------------------------------------------------------------------------
 
 
 def sends(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
@@ -429,9 +420,6 @@ def test_an_answer_that_is_no_json_is_refused(attacker: Visitor, answer: str) ->
     shown = attacker.get("/login")
     form = {**hidden(shown), "passkey": answer}
     assert attacker.client.post("/login/passkey", data=form).status_code == 403
-
-
-# -- other sites ---------------------------------------------------------------------------------
 
 
 def test_no_form_is_taken_from_another_site(
