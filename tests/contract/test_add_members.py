@@ -8,24 +8,9 @@ import httpx2
 import pytest
 
 from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
-from tests.contract.bulk import (
-    COUNTS,
-    add,
-    addresses,
-    counts,
-    errors,
-    newest_job,
-    objects,
-)
+from tests.contract.bulk import COUNTS, add, addresses, counts, errors, newest_job, objects
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
-    Reader,
-    count,
-    known_member,
-    new_address,
-    new_list,
-    trace_for,
-)
+from tests.contract.subscribers import Reader, count, known_member, new_address, new_list, trace_for
 from tests.contract.test_body_limits import Raw
 from tests.stack import Owner, Stack, eventually
 

@@ -36,7 +36,7 @@ def test_record_names_each_rendition(stack: Stack, record: dict[str, Any]) -> No
     found = record["renditions"]
     assert [each["name"] for each in found] == ["320", "640", "1280", "mail"]
     assert [(each["width"], each["height"]) for each in found] == [
-        *((320, 160), (640, 320), (1280, 640), (1280, 640)),
+        *((320, 160), (640, 320), (1280, 640), (1280, 640))
     ]
     assert [each["mime_type"] for each in found] == [*3 * ["image/webp"], "image/jpeg"]
     for each in found:

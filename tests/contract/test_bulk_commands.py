@@ -107,12 +107,7 @@ def test_a_list_is_exported_to_a_file(
 
 
 def test_the_operator_makes_a_roster_that_the_owner_does_not_see(
-    *,
-    stack: Stack,
-    client: httpx2.Client,
-    owner: Owner,
-    list_id: int,
-    tmp_path: Path,
+    *, stack: Stack, client: httpx2.Client, owner: Owner, list_id: int, tmp_path: Path
 ) -> None:
     imported(client, list_id, of_addresses(new_address()))
     target = tmp_path / "roster.csv.gz"

@@ -9,21 +9,10 @@ import httpx2
 
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
-from tests.contract.bulk import (
-    add,
-    addresses,
-    everybody,
-    export,
-    unpacked,
-)
+from tests.contract.bulk import add, addresses, everybody, export, unpacked
 from tests.contract.replies import data, problem
 from tests.contract.segments import VIP, new_field, new_segment, set_member, some_members
-from tests.contract.subscribers import (
-    Reader,
-    known_member,
-    new_address,
-    new_list,
-)
+from tests.contract.subscribers import Reader, known_member, new_address, new_list
 from tests.stack import Stack
 
 

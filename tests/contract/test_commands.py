@@ -93,12 +93,7 @@ def test_lists_are_created(stack: Stack, owner: Owner) -> None:
     slug = f"letter-{owner.user_id}"
     create = ("lists", "create", owner.email, "--title", "A letter", "--slug")
     made = printed(stack, *create, slug)
-    assert made == {
-        "id": made["id"],
-        "slug": slug,
-        "title": "A letter",
-        "user_id": owner.user_id,
-    }
+    assert made == {"id": made["id"], "slug": slug, "title": "A letter", "user_id": owner.user_id}
     assert 0 < made["id"] < 2**53
     open_one = printed(stack, *create, f"open-{slug}", "--no-confirm")
     for name, is_asked in ((made["slug"], True), (open_one["slug"], False)):

@@ -2,14 +2,7 @@
 
 import pytest
 
-from tests.consoles import (
-    OwnerAtConsole,
-    at_console,
-    heading,
-    rows_of,
-    shown,
-    wrong_beside,
-)
+from tests.consoles import OwnerAtConsole, at_console, heading, rows_of, shown, wrong_beside
 from tests.contract.replies import data
 from tests.contract.segments import new_field, new_segment, some_members, standing
 from tests.contract.subscribers import new_list

@@ -46,7 +46,7 @@ def test_the_overview_leads_on_from_nothing_to_a_list_and_its_members(
     assert "What to do next" not in text
     assert [f"The <i>Daily</i> Demo {made['slug']}", "1", "just now"] in rows_of(text)
     assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)[:3] == [
-        *(("Members", "1"), ("In 7 days", "+1"), ("In 30 days", "+1")),
+        *(("Members", "1"), ("In 7 days", "+1"), ("In 30 days", "+1"))
     ]
     assert "Needs attention" not in text
 

@@ -8,14 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.consoles import (
-    OwnerAtConsole,
-    forms_of,
-    heading,
-    rows_of,
-    shown,
-    wrong_beside,
-)
+from tests.consoles import OwnerAtConsole, forms_of, heading, rows_of, shown, wrong_beside
 from tests.contract.bulk import imported, of_addresses, sheet
 from tests.contract.replies import data
 from tests.contract.segments import new_field, new_segment
@@ -266,9 +259,7 @@ def test_ticked_members_are_changed_together(console: OwnerAtConsole) -> None:
     eventually(tagged, what="the tag on two members")
 
 
-def test_a_page_and_a_search_of_each_list_are_found_by_their_names(
-    console: OwnerAtConsole,
-) -> None:
+def test_a_page_and_a_search_of_each_list_are_found_by_their_names(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     page = console.see("/console/find?q=webhook")
     assert "/console/developers/webhooks" in page

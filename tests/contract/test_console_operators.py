@@ -190,9 +190,7 @@ def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
     operator.see(f"{HOME}/orders/12345", 404)
 
 
-def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(
-    quiet: Stack,
-) -> None:
+def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(quiet: Stack) -> None:
     with at_operators_console(quiet) as operator, at_console(quiet) as owner:
         list_id = new_list(owner.api)["id"]
         for _ in range(2):

@@ -115,17 +115,13 @@ def test_key_without_scopes_has_all_of_its_users(client: httpx2.Client, stack: S
 
 
 def test_restricted_key_works_within_its_scopes_and_makes_no_keys(
-    stack: Stack,
-    client: httpx2.Client,
+    stack: Stack, client: httpx2.Client
 ) -> None:
     made = data(client.post("/apikeys", json={"name": "uploads", "scopes": ["attachment"]}))
     assert made["scopes"] == ["attachment"]
     with stack.client(made["key"]) as restricted:
         data(restricted.get("/attachments"))
-        for method, path in (
-            ("GET", "/apikeys"),
-            ("DELETE", f"/apikeys/{made['id']}"),
-        ):
+        for method, path in (("GET", "/apikeys"), ("DELETE", f"/apikeys/{made['id']}")):
             problem(restricted.request(method, path), 403, "auth.restricted_credential")
         reply = restricted.post("/apikeys", json={"name": "more"})
         problem(reply, 403, "auth.restricted_credential")

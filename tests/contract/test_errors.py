@@ -158,8 +158,7 @@ def paused(stack: Stack, name: str) -> Iterator[None]:
 
 
 def test_failure_after_a_202_ends_as_status_3_without_the_original(
-    stack: Stack,
-    client: httpx2.Client,
+    stack: Stack, client: httpx2.Client
 ) -> None:
     # Such a picture is refused in a moment: the worker must not look before the answer is out.
     with paused(stack, "worker-media-bulk-export"):

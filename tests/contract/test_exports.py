@@ -32,13 +32,7 @@ from tests.contract.bulk import (
     unpacked,
 )
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
-    Reader,
-    known_member,
-    member,
-    new_address,
-    new_list,
-)
+from tests.contract.subscribers import Reader, known_member, member, new_address, new_list
 from tests.contract.test_chosen_exports import file_of
 from tests.product_files import PRODUCT_FILES
 from tests.stack import Stack

@@ -19,10 +19,7 @@ from tests.contract.bulk import (
     upload,
 )
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
-    new_address,
-    new_list,
-)
+from tests.contract.subscribers import new_address, new_list
 from tests.importing import Importing
 from tests.stack import Owner, Stack, eventually
 

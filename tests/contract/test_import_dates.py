@@ -85,7 +85,7 @@ def test_new_fields_take_amounts_dates_and_words_of_a_german_sheet(
     file = sheet(header, [email, "1.594,08", "03.04.1980", "ja", "1,2"])
     result = imported(client, list_id, file, create_fields="1")
     assert [each.get("creates") for each in result["columns"]] == [
-        *(None, "number", "date", "boolean", "text"),
+        *(None, "number", "date", "boolean", "text")
     ]
     fields = everybody(client, list_id)[email]["fields"]
     assert fields == {

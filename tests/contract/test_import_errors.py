@@ -8,15 +8,7 @@ import pytest
 
 from core import clock
 from services.subscriptions import bulk_files
-from tests.contract.bulk import (
-    OURS,
-    counts,
-    errors,
-    imported,
-    objects,
-    of_addresses,
-    upload,
-)
+from tests.contract.bulk import OURS, counts, errors, imported, objects, of_addresses, upload
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, known_member, new_address, new_list
 from tests.stack import Stack

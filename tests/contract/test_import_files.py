@@ -10,23 +10,12 @@ from starlette.types import Message, Receive, Scope, Send
 from api.bodies.upload_stream import store_upload
 from api.limits.body_budgets import BodyBudget
 from api.middleware import body_limits
-from api.middleware.body_limits import (
-    LIMITS,
-    BoundedBody,
-)
+from api.middleware.body_limits import LIMITS, BoundedBody
 from api.middleware.layers import DeadlineMiddleware, extend_deadline
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter
-from tests.contract.bulk import (
-    addresses,
-    counts,
-    everybody,
-    imported,
-    objects,
-    sheet,
-    upload,
-)
+from tests.contract.bulk import addresses, counts, everybody, imported, objects, sheet, upload
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import count
 from tests.contract.test_attachments import multipart

@@ -17,14 +17,7 @@ from tests.contract.bulk import (
     upload,
 )
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
-    TIMESTAMP,
-    Reader,
-    count,
-    known_member,
-    new_address,
-    new_list,
-)
+from tests.contract.subscribers import TIMESTAMP, Reader, count, known_member, new_address, new_list
 from tests.maintenance import resting_maintenance
 from tests.security.world import rows_about, settled
 from tests.stack import Owner, Stack

@@ -369,7 +369,7 @@ def test_each_wording_is_a_version_that_is_kept(
     # A member shows the wording of their time.
     seen = [consent(client, list_id, each)[0] for each in joined]
     assert [(each["wording"], each["wording_version"]) for each in seen] == [
-        *(("One", 1), ("Two", 2), ("One", 1), (None, None), (None, None)),
+        *(("One", 1), ("Two", 2), ("One", 1), (None, None), (None, None))
     ]
     # Other changes leave it alone.
     data(client.patch(f"/lists/{list_id}", json={"consent_wording": "Three"}))

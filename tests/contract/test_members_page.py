@@ -7,13 +7,7 @@ import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
-    Reader,
-    count,
-    fill,
-    new_address,
-    new_list,
-)
+from tests.contract.subscribers import Reader, count, fill, new_address, new_list
 from tests.stack import Stack
 
 

@@ -50,11 +50,7 @@ def test_a_complaint_about_the_address_that_the_list_knows_is_theirs(
 
 
 def test_no_file_makes_a_second_member_of_them(
-    person: Visitor,
-    email: str,
-    client: httpx2.Client,
-    sender: httpx2.Client,
-    list_id: int,
+    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     new = moved(person)
@@ -155,11 +151,7 @@ def test_their_no_holds_for_both_addresses(
 
 @pytest.mark.parametrize("leaves_first", [False, True])
 def test_it_outlives_their_erasure_by_both(
-    person: Visitor,
-    email: str,
-    client: httpx2.Client,
-    list_id: int,
-    leaves_first: bool,
+    person: Visitor, email: str, client: httpx2.Client, list_id: int, leaves_first: bool
 ) -> None:
     join(person, list_id)
     if leaves_first:
@@ -174,11 +166,7 @@ def test_it_outlives_their_erasure_by_both(
 
 
 def test_nobody_lifts_the_no_of_who_had_the_address_before(
-    person: Visitor,
-    email: str,
-    client: httpx2.Client,
-    sender: httpx2.Client,
-    list_id: int,
+    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     leave(person, list_id)

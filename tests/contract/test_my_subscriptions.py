@@ -7,13 +7,7 @@ import httpx2
 import pytest
 
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
-    Reader,
-    count,
-    new_list,
-    subscribe,
-    trace_for,
-)
+from tests.contract.subscribers import Reader, count, new_list, subscribe, trace_for
 from tests.stack import Stack
 
 UINT64_MAX = 2**64 - 1

@@ -253,10 +253,7 @@ def test_a_person_on_several_lists_is_shown_with_each_lists_own(
     put(client, other, email, fields={"city": "Rome"}, tags=["press"])
     path = f"/subscriptions/{list_id}/members/{first['user_id']}/subs"
     found = {each["list_id"]: (each["fields"], each["tags"]) for each in data(client.get(path))}
-    assert found == {
-        list_id: ({"city": "Paris"}, ["VIP"]),
-        other: ({"city": "Rome"}, ["press"]),
-    }
+    assert found == {list_id: ({"city": "Paris"}, ["VIP"]), other: ({"city": "Rome"}, ["press"])}
 
 
 def test_an_erasure_blanks_what_the_owner_kept_of_the_person(

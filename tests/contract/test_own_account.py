@@ -30,13 +30,7 @@ def elsewhere(stack: Stack, email: str) -> Iterator[Visitor]:
 
 
 @pytest.mark.parametrize(
-    "path",
-    [
-        "/account",
-        "/account/password",
-        "/account/email",
-        "/account/email/confirm?token=x",
-    ],
+    "path", ["/account", "/account/password", "/account/email", "/account/email/confirm?token=x"]
 )
 def test_pages_of_an_account_ask_for_a_login_first(stack: Stack, path: str) -> None:
     with a_visitor(stack) as visitor:

@@ -243,8 +243,7 @@ def test_links_and_visits_end_after_an_hour(
     visit(browser, reader)
     token = mailed_link(browser, reader)
     stack.query(
-        "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s RETURNING id",
-        reader.user_id,
+        "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s RETURNING id", reader.user_id
     )
     assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
     reply = open_link(browser, token, {}, Origin=stack.api_url)

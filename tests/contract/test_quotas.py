@@ -405,10 +405,7 @@ def test_a_reader_gets_in_beyond_the_bound_and_the_owner_is_told_once_a_day(
     joins_and_folds(stack, list_id)
     assert len(told(stack, owner)) == 2
     exceeded(
-        add(client, list_id, new_address()),
-        "members",
-        used=MOST_MEMBERS + 3,
-        limit=MOST_MEMBERS,
+        add(client, list_id, new_address()), "members", used=MOST_MEMBERS + 3, limit=MOST_MEMBERS
     )
 
 

@@ -282,10 +282,7 @@ def test_an_operator_sets_a_factor_up_before_all_else(
     assert visitor.get("/account").status_code == 200
 
 
-def test_everyone_needs_one_where_the_deployment_says_so(
-    stack: Stack,
-    member: Visitor,
-) -> None:
+def test_everyone_needs_one_where_the_deployment_says_so(stack: Stack, member: Visitor) -> None:
     resources = stack.resources
     opened = (resources.database, resources.keyring, member.cookie)
     with pytest.raises(DomainError, match="second factor"):

@@ -103,11 +103,7 @@ def test_what_is_no_session_is_401(stack: Stack, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "age"),
-    [
-        ("expires_at", timedelta()),
-        ("last_used_at", sessions.IDLE_LIFETIME),
-    ],
+    ("column", "age"), [("expires_at", timedelta()), ("last_used_at", sessions.IDLE_LIFETIME)]
 )
 def test_session_ends_by_itself(
     stack: Stack, person: Visitor, email: str, column: str, age: timedelta

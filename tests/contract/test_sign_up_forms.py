@@ -136,12 +136,7 @@ def test_no_hostile_address_is_led_to(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     data(client.patch(f"/lists/{list_id}", json={"redirect_origins": [OWN]}))
-    owned = [
-        f"{OWN}@evil.example/",
-        f"{OWN}.evil.example/",
-        f"{OWN}:444/",
-        "//evil.example",
-    ]
+    owned = [f"{OWN}@evil.example/", f"{OWN}.evil.example/", f"{OWN}:444/", "//evil.example"]
     email = new_address()
     # Topups refuse the others for the names in their query alone.
     hostile = [url for url in HOSTILE if not url.startswith(f"https://{GOOD}/?")]

@@ -12,14 +12,7 @@ from services.subscriptions import sign_up as joining
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract.replies import data, problem
 from tests.contract.segments import new_field, put
-from tests.contract.subscribers import (
-    Reader,
-    known_member,
-    member,
-    members,
-    new_address,
-    new_list,
-)
+from tests.contract.subscribers import Reader, known_member, member, members, new_address, new_list
 from tests.stack import Stack, eventually
 
 READER = Actor(ActorKind.USER, Via.CONFIRMATION)

@@ -17,12 +17,7 @@ from tests.contract.bulk import (
 )
 from tests.contract.replies import data
 from tests.contract.segments import bulk_action
-from tests.contract.subscribers import (
-    Reader,
-    count,
-    known_member,
-    members,
-)
+from tests.contract.subscribers import Reader, count, known_member, members
 from tests.stack import Stack
 
 
@@ -139,12 +134,7 @@ def test_members_whom_a_bulk_action_holds_are_taken_back_once_it_is_undone(
     data(client.delete(f"/subscriptions/{list_id}/members/{left}"))
 
     holder = {"kind": "bulk_action", "id": bulk_id, "name": "tag", "members": 2}
-    assert previewed(client, import_id) == {
-        "undone": 3,
-        "kept": 2,
-        "left": 1,
-        "held_by": [holder],
-    }
+    assert previewed(client, import_id) == {"undone": 3, "kept": 2, "left": 1, "held_by": [holder]}
     assert data(undo(client, import_id)) == 3
     assert set(everybody(client, list_id)) == {gone, new[0]}
     assert data(client.get(f"/imports/{import_id}"))["undo_until"] is not None

@@ -307,10 +307,7 @@ def test_endpoints_of_a_key_that_expires_pause_after_a_mail_and_get_what_they_mi
     assert len(mails_of_keys(stack, owner)) == 2
 
 
-def test_no_mail_of_an_expiry_comes_after_an_erasure(
-    stack: Stack,
-    owner: Owner,
-) -> None:
+def test_no_mail_of_an_expiry_comes_after_an_erasure(stack: Stack, owner: Owner) -> None:
     key_id, _ = endpoint_of_a_key(stack, owner)
     stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", key_id)
     stack.query("UPDATE users SET erased_at = now() WHERE id = %s", owner.user_id)

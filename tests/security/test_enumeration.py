@@ -83,11 +83,7 @@ def test_subscribing_answers_alike_whoever_the_address_is_of(
     ],
 )
 def test_refusing_to_subscribe_answers_alike_whoever_the_address_is_of(
-    stack: Stack,
-    keeper: Owner,
-    stranger: httpx2.Client,
-    fields: dict[str, Any],
-    status: int,
+    stack: Stack, keeper: Owner, stranger: httpx2.Client, fields: dict[str, Any], status: int
 ) -> None:
     fenced = {"challenge_enabled": True, "challenge_provider": "turnstile"}
     list_id = new_list(stack, keeper, **fenced)

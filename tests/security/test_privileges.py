@@ -248,9 +248,7 @@ def test_an_installation_with_one_role_gets_a_second_one_by_a_setting(
     rows(application, "INSERT INTO of_the_next_release DEFAULT VALUES")
 
 
-def test_a_right_that_was_given_by_hand_is_taken_back(
-    database: Callable[[str], Settings],
-) -> None:
+def test_a_right_that_was_given_by_hand_is_taken_back(database: Callable[[str], Settings]) -> None:
     before = database("pressroom")
     application = login(before, "third_role", "word")
     named = {"database_url": application, "migration_database_url": before.database_url}

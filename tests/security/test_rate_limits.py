@@ -96,11 +96,7 @@ def limited(stack: Stack, home: Path, redis: Proxy) -> Iterator[Callable[..., ht
 
 def _low(redis_url: str) -> dict[str, str]:
     named = {f"PRESSROOM_RATE_LIMIT_{rate.upper()}": f"{MOST[rate]}/day" for rate in RateLimitName}
-    return {
-        **named,
-        "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
-        "PRESSROOM_REDIS_URL": redis_url,
-    }
+    return {**named, "PRESSROOM_TRUSTED_PROXIES": LOOPBACK, "PRESSROOM_REDIS_URL": redis_url}
 
 
 def new_address() -> str:

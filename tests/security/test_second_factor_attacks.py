@@ -36,15 +36,7 @@ from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_ac
 
 FIRST_STEP, FORM = "pressroom_first_step", "pressroom_form"
 OTHER_PASSWORD = "an altogether other one"
-FORMS = (
-    "/login",
-    "/login/passkey",
-    "/login/factor",
-    FACTORS,
-    APP,
-    PASSKEY,
-    f"{FACTORS}/codes",
-)
+FORMS = ("/login", "/login/passkey", "/login/factor", FACTORS, APP, PASSKEY, f"{FACTORS}/codes")
 
 
 @pytest.fixture

@@ -20,13 +20,7 @@ class SlowUpload:
     """An upload whose sender has sent its head and a first piece of the file."""
 
     def __init__(
-        self,
-        stack: Stack,
-        owner: Owner,
-        *,
-        declared: int,
-        sent: bytes,
-        address: str = "127.0.0.1",
+        self, stack: Stack, owner: Owner, *, declared: int, sent: bytes, address: str = "127.0.0.1"
     ) -> None:
         self.socket = socket.create_connection(
             ("127.0.0.1", stack.api_port), timeout=30, source_address=(address, 0)

@@ -205,8 +205,7 @@ def test_redirect_is_an_answer_and_is_not_followed() -> None:
 
 
 def test_proxies_of_the_environment_are_not_asked(
-    listener: Listener,
-    monkeypatch: pytest.MonkeyPatch,
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{listener.port}")
