@@ -1,6 +1,5 @@
 """Registering and asking for a new password where a challenge is set up."""
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from api.html.frame import page
 from devstack import LOOPBACK
 from integrations.challenges.siteverify import WIDGETS
+from tests.contract.test_challenges import token
 from tests.ports import free_port
 from tests.stack import Stack, plain_client
 from tests.visiting import Visitor, new_account, new_address
@@ -38,10 +38,6 @@ def guarded(stack: Stack, home: Path) -> Iterator[str]:
 def visitor(stack: Stack, guarded: str) -> Iterator[Visitor]:
     with plain_client(base_url=guarded) as client:
         yield Visitor(stack, client)
-
-
-def token(kind: str) -> str:
-    return f"{kind}{secrets.token_hex(6)}"
 
 
 def asked(stack: Stack, email: str) -> list[tuple[object, ...]]:
@@ -106,7 +102,7 @@ def test_a_page_without_a_challenge_has_no_script(stack: Stack) -> None:
 
 @pytest.mark.parametrize("provider", WIDGETS)
 def test_each_widget_is_allowed_and_nothing_else(provider: str) -> None:
-    widget = next(each for name, each in WIDGETS.items() if name == provider)
+    widget = WIDGETS[provider]
     policy = _directives(page("problem.html", foreign=widget.policy, **_PROBLEM))
     own = _directives(page("problem.html", **_PROBLEM))
     allowed = [source.replace("*.", "js.") for source in policy["script-src"].split()]

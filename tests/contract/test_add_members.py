@@ -1,11 +1,9 @@
 """Up to 100,000 members in one call."""
 
 import json
-from secrets import token_hex
 from typing import Any
 
 import httpx2
-import pytest
 
 from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
 from tests.contract.bulk import COUNTS, add, addresses, counts, errors, newest_job, objects
@@ -15,11 +13,6 @@ from tests.contract.test_body_limits import Raw
 from tests.stack import Owner, Stack, eventually
 
 MEGABYTE = 1024 * 1024
-
-
-@pytest.fixture
-def key() -> str:
-    return token_hex(16)
 
 
 def test_new_members_are_active_and_counted(

@@ -108,12 +108,6 @@ def test_other_names_are_not_there(
     problem(stranger.get(url), 404, "media.not_found")
 
 
-def test_renditions_are_not_there_before_the_picture_is(quiet_client: httpx2.Client) -> None:
-    waiting = data(send(quiet_client, prefer="respond-async", renditions="1"), 202)
-    assert waiting["renditions"] == []
-    problem(quiet_client.get(f"/media/{waiting['hash_id']}-320.webp"), 404, "media.not_found")
-
-
 def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
     quiet: Stack, quiet_client: httpx2.Client
 ) -> None:

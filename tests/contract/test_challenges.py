@@ -41,14 +41,18 @@ def answered(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_good_token_subscribes_once(
+def test_a_good_token_subscribes_once_and_leaves_one_entry_of_consent(
     client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
     list_id = guarded(client, provider)
     path, good = f"/subscriptions/{list_id}", token("pass-")
     email = new_address()
     assert data(stranger.post(path, json=answered(provider, good, email=email))) == 1
-    assert known_member(client, list_id, email)["status"] == "active"
+    added = known_member(client, list_id, email)
+    assert added["status"] == "active"
+    path_of_consent = f"/lists/{list_id}/members/{added['user_id']}/consent"
+    [entry] = data(client.get(path_of_consent))["items"]
+    assert (entry["how"], entry["url"], entry["claimed_by"]) == ("form", None, None)
     again = stranger.post(path, json=answered(provider, good))
     problem(again, 403, "challenge.failed")
     assert count(client, list_id) == 1

@@ -173,16 +173,11 @@ def in_days(days: float) -> str:
     return (datetime.now(UTC) + timedelta(days=days)).isoformat()
 
 
-def expire(stack: Stack, key_id: int) -> None:
-    stack.query(
-        "UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = %s", key_id
-    )
-
-
 def test_a_key_works_until_it_expires(stack: Stack, client: httpx2.Client) -> None:
     made = data(client.post("/apikeys", json={"name": "short", "expires_at": in_days(1)}))
     assert stack.opens(made["key"])
-    expire(stack, made["id"])
+    age = "UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = %s"
+    stack.query(age, made["id"])
     with stack.client(made["key"]) as late:
         problem(late.get("/users/me"), 401, "auth.invalid_credentials")
     [listed] = [each for each in data(client.get("/apikeys")) if each["id"] == made["id"]]

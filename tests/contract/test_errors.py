@@ -34,44 +34,35 @@ def padded(length: int) -> bytes:
     return photo(64, 64).ljust(length, b"\0")
 
 
-def test_file_is_required(stack: Stack, client: httpx2.Client) -> None:
-    with leaves_nothing(stack, client):
-        for body in (
-            multipart(),
-            multipart(b'name="file"', encoded("PNG")),
-            multipart(b'name="picture"; filename="a.png"', encoded("PNG")),
-        ):
-            reply = client.post("/attachments", content=body, headers=MULTIPART)
-            problem(reply, 400, "attachment.file_missing")
-        no_choice = multipart(b'name="file"; filename=""', b"")
-        reply = client.post("/attachments", content=no_choice, headers=MULTIPART)
-        problem(reply, 400, "attachment.file_missing")
-
-
-def test_one_file_is_the_most(stack: Stack, client: httpx2.Client) -> None:
-    with leaves_nothing(stack, client):
-        two = [("file", ("a.png", encoded("PNG"))), ("file", ("b.png", encoded("PNG")))]
-        problem(client.post("/attachments", files=two), 400, "attachment.several_files")
-
-
-def test_a_form_of_thousands_of_parts_is_refused(client: httpx2.Client) -> None:
-    body = multipart(*[b'name="a"', b""] * 5000)
-    reply = client.post("/attachments", content=body, headers=MULTIPART)
-    problem(reply, 400, "body.malformed")
-
-
-def test_body_must_be_multipart(stack: Stack, client: httpx2.Client) -> None:
-    with leaves_nothing(stack, client):
+FORM = MULTIPART["Content-Type"]
+PICTURE = encoded("PNG")
+NO_UPLOADS: dict[str, list[tuple[str, bytes]]] = {
+    "attachment.file_missing": [
+        (FORM, multipart()),
+        (FORM, multipart(b'name="file"', PICTURE)),
+        (FORM, multipart(b'name="picture"; filename="a.png"', PICTURE)),
+        (FORM, multipart(b'name="file"; filename=""', b"")),
+    ],
+    "attachment.several_files": [
+        (FORM, multipart(*(b'name="file"; filename="a.png"', PICTURE) * 2)),
+    ],
+    "body.malformed": [(FORM, multipart(*[b'name="a"', b""] * 5000))],
+    "body.not_multipart": [
+        (kind, PICTURE)
         for kind in (
-            "image/png",
-            "application/json",
-            "application/x-www-form-urlencoded",
-            "multipart/form-data",
-            "multipart/mixed; boundary=x",
-        ):
-            headers = {"Content-Type": kind}
-            reply = client.post("/attachments", content=encoded("PNG"), headers=headers)
-            problem(reply, 400, "body.not_multipart")
+            *("image/png", "application/json", "application/x-www-form-urlencoded"),
+            *("multipart/form-data", "multipart/mixed; boundary=x"),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("code", NO_UPLOADS)
+def test_a_body_is_a_form_with_one_file(stack: Stack, client: httpx2.Client, code: str) -> None:
+    with leaves_nothing(stack, client):
+        for kind, body in NO_UPLOADS[code]:
+            reply = client.post("/attachments", content=body, headers={"Content-Type": kind})
+            problem(reply, 400, code)
         problem(client.post("/attachments"), 400, "body.not_multipart")
 
 
@@ -84,14 +75,10 @@ def test_broken_multipart_is_400(stack: Stack, client: httpx2.Client) -> None:
             assert reply.json()["code"] in ("body.malformed", "attachment.file_missing")
 
 
-def test_other_extensions_are_415(stack: Stack, client: httpx2.Client) -> None:
+def test_other_extensions_and_other_bytes_are_415(stack: Stack, client: httpx2.Client) -> None:
     with leaves_nothing(stack, client):
         for name in ["a.svg", "a.png.exe", "a", ".png", "png", "a.png."]:
             problem(send(client, name=name), 415, "attachment.unsupported_type")
-
-
-def test_other_bytes_are_415_whatever_the_name(stack: Stack, client: httpx2.Client) -> None:
-    with leaves_nothing(stack, client):
         for content in (encoded("TIFF"), b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"x"):
             problem(send(client, content), 415, "attachment.unsupported_type")
         problem(send(client, b""), 422, "attachment.empty")

@@ -32,15 +32,6 @@ def record(reader: Reader, list_id: int, path: str) -> str:
     return f"/lists/{list_id}/members/{reader.user_id}"
 
 
-def test_one_member_is_read_as_the_list_shows_them_in_any_status(
-    client: httpx2.Client, reader: Reader, list_id: int, path: str, record: str
-) -> None:
-    assert data(client.get(record)) == known_member(client, list_id, reader.email)
-    assert data(client.get(record))["user"] == {"id": reader.user_id, "name": reader.name}
-    assert data(client.delete(path)) == 1
-    assert data(client.get(record))["status"] == "removed"
-
-
 def test_removing_is_1_then_0(
     client: httpx2.Client, reader: Reader, list_id: int, path: str
 ) -> None:
@@ -50,17 +41,12 @@ def test_removing_is_1_then_0(
     assert data(client.delete(path)) == 0
 
 
-def test_mail_is_switched_by_the_owner_who_hears_what_changed(
+def test_mail_is_switched_by_the_owner_who_hears_what_changed_and_on_by_the_person_too(
     client: httpx2.Client, reader: Reader, list_id: int, path: str
 ) -> None:
     for enabled, expected in ((True, 0), (False, 1), (False, 0), (True, 1)):
         assert data(client.put(f"{path}/email", json={"enabled": enabled})) == expected
         assert reader.stands(list_id) == ("active", enabled)
-
-
-def test_what_the_owner_switched_off_the_person_may_switch_on(
-    client: httpx2.Client, reader: Reader, list_id: int, path: str
-) -> None:
     assert data(client.put(f"{path}/email", json={"enabled": False})) == 1
     reader.wants_mail(list_id, enabled=True)
     assert reader.stands(list_id) == ("active", True)

@@ -100,12 +100,6 @@ def test_opponent_by_login_needs_the_list(reader: Reader, list_id: int) -> None:
     problem(opponent(reader.client), 400, "list_id.missing")
 
 
-def test_opponent_of_nobody_is_401(stranger: httpx2.Client, list_id: int) -> None:
-    problem(opponent(stranger), 401, "auth.credentials_missing")
-    problem(opponent(stranger, list_id=list_id), 401, "auth.credentials_missing")
-    problem(opponent(stranger, list_id=list_id, trace_id=""), 401, "auth.credentials_missing")
-
-
 def test_opponent_with_a_trace_id_of_another_list_is_403(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
@@ -118,18 +112,23 @@ def test_opponent_with_a_trace_id_of_another_list_is_403(
         problem(opponent(caller, trace_id="nonsense", list_id=other), 403, "trace.invalid")
 
 
-def test_opponent_without_a_subscription_is_404(
+def test_opponent_that_cannot_be_told_says_why(
     stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     trace_id = trace_for(stack, list_id, reader.user_id)
-    problem(opponent(stranger, trace_id=trace_id), 404, "subscription.not_found")
-    problem(opponent(reader.client, list_id=list_id), 404, "subscription.not_found")
-    problem(opponent(reader.client, list_id=UINT64_MAX), 404, "list.not_found")
-
-
-@pytest.mark.parametrize("list_id", [UINT64_MAX + 1, "-1", "a-slug", ""])
-def test_opponent_of_what_is_no_id_is_400(reader: Reader, list_id: object) -> None:
-    problem(opponent(reader.client, list_id=list_id), 400, "request.invalid")
+    for caller, query, status, code in (
+        (stranger, {}, 401, "auth.credentials_missing"),
+        (stranger, {"list_id": list_id}, 401, "auth.credentials_missing"),
+        (stranger, {"list_id": list_id, "trace_id": ""}, 401, "auth.credentials_missing"),
+        (stranger, {"trace_id": trace_id}, 404, "subscription.not_found"),
+        (reader.client, {"list_id": list_id}, 404, "subscription.not_found"),
+        (reader.client, {"list_id": UINT64_MAX}, 404, "list.not_found"),
+        *(
+            (reader.client, {"list_id": bad}, 400, "request.invalid")
+            for bad in (UINT64_MAX + 1, "-1", "a-slug", "")
+        ),
+    ):
+        problem(opponent(caller, **query), status, code)
 
 
 def test_two_trace_ids_are_400(

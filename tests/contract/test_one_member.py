@@ -27,11 +27,13 @@ def path_of(list_id: int | str, named: object) -> str:
     return f"/lists/{list_id}/members/{named}"
 
 
-def test_a_member_is_read_by_the_address_in_any_spelling_and_status(
+def test_a_member_is_read_as_the_list_shows_them_by_the_address_in_any_spelling_and_status(
     client: httpx2.Client, reader: Reader, letter: dict[str, Any], list_id: int
 ) -> None:
     reader.joins(list_id)
     by_id = data(client.get(path_of(list_id, reader.user_id)))
+    assert by_id == known_member(client, list_id, reader.email)
+    assert by_id["user"] == {"id": reader.user_id, "name": reader.name}
     for named in (reader.email, reader.email.upper(), reader.email.replace("@", "%40")):
         assert data(client.get(path_of(list_id, named))) == by_id
     assert data(client.get(path_of(letter["slug"], reader.email))) == by_id
@@ -40,7 +42,8 @@ def test_a_member_is_read_by_the_address_in_any_spelling_and_status(
         (lambda: client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"), "removed"),
     ):
         action()
-        assert data(client.get(path_of(list_id, reader.email)))["status"] == status
+        for named in (reader.email, reader.user_id):
+            assert data(client.get(path_of(list_id, named)))["status"] == status
 
 
 def test_what_names_no_person_is_refused(client: httpx2.Client, list_id: int) -> None:
