@@ -42,8 +42,8 @@ def test_a_member_is_read_as_the_list_shows_them_by_the_address_in_any_spelling_
         (lambda: client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"), "removed"),
     ):
         action()
-        for named in (reader.email, reader.user_id):
-            assert data(client.get(path_of(list_id, named)))["status"] == status
+        for name in (reader.email, reader.user_id):
+            assert data(client.get(path_of(list_id, name)))["status"] == status
 
 
 def test_what_names_no_person_is_refused(client: httpx2.Client, list_id: int) -> None:

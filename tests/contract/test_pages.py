@@ -431,7 +431,9 @@ def test_scripts_of_other_origins_see_the_api_and_no_page(
     origin = {"Origin": "https://elsewhere.test"}
     preflight = {**origin, "Access-Control-Request-Method": "POST"}
     assert stranger.get("/healthz", headers=origin).headers["access-control-allow-origin"] == "*"
-    for path in ("/unsubscribe", "/confirm", "/report", "/unsubscribe/"):
+    # A page of a list is found by its id too.
+    of_list = f"/s/{reader.list_id}"
+    for path in ("/unsubscribe", "/confirm", "/report", "/unsubscribe/", of_list, f"{of_list}/"):
         for reply in (
             stranger.get(path, params={"trace_id": reader.trace_id}, headers=origin),
             stranger.options(path, headers=preflight),

@@ -11,7 +11,7 @@ import pytest
 from core.scopes import Scope
 from models import Plan
 from services.access.quotas import row_bytes
-from tests.contract.bulk import OURS, add, errors, everybody, export, of_addresses, sheet, upload
+from tests.contract.bulk import OURS, add, errors, everybody, export, sheet, upload
 from tests.contract.composing import METADATA, ask, fresh
 from tests.contract.replies import data, problem, send
 from tests.contract.segments import VIP, acted, bulk_action, filter_of_bytes, new_segment
@@ -258,15 +258,6 @@ def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
         # Less is always possible.
         data(client.patch(path, json={"filter": VIP}))
         data(client.post(segments, json={"name": "Another", "filter": VIP}))
-
-
-def test_an_import_needs_the_paid_plan_and_a_dry_run_does_not(free: httpx2.Client) -> None:
-    list_id = new_list(free)["id"]
-    file = of_addresses(new_address())
-    problem(upload(free, list_id, file), 403, "plan.required")
-    job = data(upload(free, list_id, file, dry_run="1"))
-    assert (job["status"], job["result"]["added"]) == ("succeeded", 1)
-    assert everybody(free, list_id) == {}
 
 
 def test_the_sender_is_not_bounded(stack: Stack, frugal: Owner, free: httpx2.Client) -> None:

@@ -375,6 +375,6 @@ def test_scripts_may_read_every_header_that_an_answer_has(
         assert set(reply.headers) <= exposed | _SAFELISTED | _FOR_BROWSERS
         seen |= set(reply.headers) & exposed
     # Each is there for an answer that has it. Here nothing is refused for a time, or limited, and
-    # no operation is deprecated; test_versions has one that is.
+    # no operation is deprecated; test_service has one that is.
     elsewhere = {"retry-after", "ratelimit", "ratelimit-policy", "deprecation", "sunset"}
     assert seen == {each.lower() for each in EXPOSED_HEADERS} - elsewhere
