@@ -20,7 +20,7 @@ from tests.browser.readers import make_list
 from tests.consoles import at_operators_console
 from tests.contract.bulk import sheet, upload
 from tests.contract.replies import data
-from tests.contract.test_orders_commands import order, payment, tell
+from tests.contract.test_credits_commands import order, payment, tell
 from tests.oauth import log_in, register
 from tests.security import world as worlds
 from tests.security.console_calls import CONSOLE_CALLS

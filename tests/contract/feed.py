@@ -122,10 +122,7 @@ def _delete_upload(scene: Scene) -> None:
 
 
 def _paid(scene: Scene) -> int:
-    order_id: int = topups.ordered(scene.client)["order_id"]
-    scene.sandbox.pay(order_id)
-    topups.await_status(scene.stack, order_id, "paid")
-    return order_id
+    return topups.paid(scene.stack, scene.client, scene.sandbox)
 
 
 def _refund(scene: Scene) -> None:

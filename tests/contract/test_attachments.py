@@ -20,7 +20,7 @@ from core.errors import DomainError
 from core.errors.jobs import JOB_BROKE, JOB_CANCELLED, JOB_GIVEN_UP
 from core.errors.media import IMAGE_UNREADABLE
 from core.upload_limits import MAX_IMAGE_BYTES
-from services.jobs import lease as leases
+from tests.contract.bulk import fail_job
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_replies import TIMESTAMP
 from tests.pictures import encoded, photo
@@ -162,10 +162,7 @@ def test_uploader_whose_job_fails_is_told_whose_fault_it_is(
         upload = pool.submit(send, quiet_client, prefer="wait=30")
         eventually(lambda: data(quiet_client.get("/jobs"))["items"], what="the job")
         [job] = data(quiet_client.get("/jobs"))["items"]
-        with quiet.resources.unit_of_work() as uow:
-            lease = leases.claim(uow, job["id"])
-            assert lease is not None
-            leases.fail(uow, lease, error)
+        fail_job(quiet, job["id"], error)
         reply = upload.result()
     problem(reply, status, error.code)
     assert reply.headers.get("retry-after") == retry_after

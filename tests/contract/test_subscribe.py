@@ -342,10 +342,10 @@ def test_opponent_that_cannot_be_told_says_why(
         (reader.client, {"list_id": list_id}, 404, "subscription.not_found"),
         (reader.client, {"list_id": UINT64_MAX}, 404, "list.not_found"),
     ]
-    for bad in (UINT64_MAX + 1, "-1", "a-slug", ""):
-        cases.append((reader.client, {"list_id": bad}, 400, "request.invalid"))
     for caller, query, status, code in cases:
         problem(opponent(caller, **query), status, code)
+    for bad in (UINT64_MAX + 1, "-1", "a-slug", ""):
+        problem(opponent(reader.client, list_id=bad), 400, "request.invalid")
 
 
 def test_two_trace_ids_are_400(

@@ -73,9 +73,7 @@ def test_a_promised_payment_counts_once_it_has_come(
 def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
     stack: Stack, client: httpx2.Client, owner: Owner, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
-    topups.await_status(stack, order_id, "paid")
+    order_id = topups.paid(stack, client, sandbox)
     sandbox.refund(order_id, 100)
     eventually(lambda: balance(client) == 400, what="the first refund")
     part = topups.read(client, order_id)
@@ -85,9 +83,7 @@ def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
     topups.await_status(stack, order_id, "refunded")
     assert (str(balance(client)), str(topups.debt(client))) == ("0.0000", "350.0000")
     assert topups.read(client, order_id)["refunded_amount"] == 5
-    again = topups.ordered(client)["order_id"]
-    sandbox.pay(again)
-    topups.await_status(stack, again, "paid")
+    topups.paid(stack, client, sandbox)
     assert (str(balance(client)), str(topups.debt(client))) == ("150.0000", "0.0000")
     assert topups.moves(client) == [
         ("topup", 500, 500),
@@ -106,9 +102,7 @@ def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
 def test_credits_come_back_when_a_refund_fails(
     stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
-    topups.await_status(stack, order_id, "paid")
+    order_id = topups.paid(stack, client, sandbox)
     data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
     sandbox.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
@@ -138,9 +132,7 @@ def test_credits_come_back_when_a_refund_fails(
 def test_a_refund_that_failed_before_we_heard_of_it_takes_nothing(
     stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
-    topups.await_status(stack, order_id, "paid")
+    order_id = topups.paid(stack, client, sandbox)
     sandbox.hold()
     sandbox.refund(order_id, 300)
     sandbox.fail_refund(order_id)
@@ -171,9 +163,7 @@ def test_the_credits_of_an_unclaimed_order_can_be_claimed_when_its_refund_fails(
 def test_a_dispute_takes_the_credits_until_it_is_won(
     stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
-    topups.await_status(stack, order_id, "paid")
+    order_id = topups.paid(stack, client, sandbox)
     sandbox.dispute(order_id)
     topups.await_status(stack, order_id, "disputed")
     assert balance(client) == 0
